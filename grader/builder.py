@@ -9,7 +9,8 @@ locks.
 
 Interface: Builder(impl, build, backend).find_key(), .common(names, suites), .compile(task),
 .link(suite, tasks), .reference_suites(names), .make(targets); Failing, Infrastructure.
-Files: expand.py (the text that is compiled), submission.py (what a student's file may be made of).
+Files: expand.py (the text that is compiled), submission.py (what a student's file may be made of),
+names.py (what the kit's objects define).
 """
 
 import contextlib
@@ -31,6 +32,7 @@ import submission
 from expand import Expansion, compiler_environment
 from files import write_atomically
 from layout import cut
+from names import names_in
 from progress import Building, Progress
 from timeouts import Turns
 
@@ -99,6 +101,7 @@ class Builder:
         self.libraries = []           # what programs are linked with
         self.tasks_library = []       # what the tasks' suites are, where that is less (grade.py)
         self.lean = self.lacking = False # only that is made; a file calls what is not in it
+        self.made_with = []           # the files that say how a task's object is compiled
         self.compiler = []            # its words, up to the file
         self.present = set()          # names that the tests, the kit and the reference have
         self.others = set()           # those, and what is declared and not made
@@ -194,12 +197,13 @@ class Builder:
         the program that names the devices, the libraries. Also sees whether what the machine had
         when the tree was built is still so: `deps`, which installs nothing while it is graded."""
         rule = ("grader-print-key: deps; $(info $(IMPL_KEY) $(IMPL_DIR) $(BUILD) $(DEVICES) "
-                "$(words $(TASKS_LIB)) $(TASKS_LIB) $(HARNESS_LIB) $(LIBS))"
+                "$(words $(TASKS_LIB)) $(TASKS_LIB) $(HARNESS_LIB) $(LIBS))$(info $(MADE_WITH))"
                 "$(info $(CC) $(BASE) $(HALF_DONE) $(IMPL_NAMES) $(CFLAGS) $(INCLUDES))@:")
         status, output = self.make(["grader-print-key"], extra=["NO_INSTALL=1", "--eval=" + rule])
-        words, compiler = [], []
-        if status == 0 and output.count("\n") >= 2:
-            words, compiler = output.splitlines()[-2].split(), output.splitlines()[-1]
+        words, made_with, compiler = "", "", ""
+        if status == 0 and output.count("\n") >= 3:
+            words, made_with, compiler = output.splitlines()[-3:]
+        words = words.split()
         if len(words) < 6:
             text = re.sub(r"^\S+:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
             text = re.sub(r"\n?^make: \*\*\* .*$", "", text, flags=re.MULTILINE)
@@ -207,6 +211,8 @@ class Builder:
         self.key, self.folder, self.build, self.devices = words[:4]
         few = 5 + int(words[4])
         self.tasks_library, self.libraries = words[5:few], words[few:]
+        self.made_with = [os.path.join(made_with.strip(), name) for name in ("c", "task")
+                          if made_with.strip()]
         self.compiler = shlex.split(compiler)
 
     def name_devices(self):
@@ -263,7 +269,7 @@ class Builder:
         """Everything that is not the student's: libraries, the reference, the tests (sources of
         suites, without the ending), and more targets."""
         targets = self.tasks_library if self.lean else self.libraries
-        targets = targets + [self.devices] + list(more)
+        targets = targets + [self.devices] + self.made_with + list(more)
         targets += ["%s/obj/%s.o" % (self.build, source) for source in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
@@ -274,14 +280,10 @@ class Builder:
         files = [target for target in targets if target.endswith((".a", ".o"))]
         try:
             with self.locked_build(False):
-                found = subprocess.run(["nm", "-P", "-g"] + files, cwd=ROOT, stdout=subprocess.PIPE,
-                                       stderr=subprocess.DEVNULL, text=True, check=False)
+                self.present = names_in(files, os.path.join(ROOT, self.build, "names.json"))
         except OSError as problem:
-            raise Infrastructure("nm, which comes with the compiler, cannot be started: %s"
-                                 % problem)
-        # A line for each file, which ends with a colon; then a line for each name.
-        self.present = {line.split()[0] for line in found.stdout.splitlines()
-                        if len(line.split()) > 1 and not line.endswith(":")}
+            raise Infrastructure("what is built cannot be looked at with nm, which comes with the "
+                                 "compiler: %s" % problem)
         self.others = self.present | (self.allowed if self.lean else set())
 
     def complete(self):
@@ -373,6 +375,8 @@ class Builder:
             write_atomically(made[:-2] + ".d", text.rule(self.text(task.name)))
             write_atomically(kept, text.text)
         self.expanded[task.name] = named
+        if same and self.is_current(made):
+            return text.source_sha256, None, ""
         status, output = self.make([self.object(task.name)], jobs=1, extra=GIVEN_IS_MADE,
                                    capped=True)
         if status != 0:
@@ -380,6 +384,15 @@ class Builder:
             return "", Failing("error", self.first_error(output, task)), ""
         write_atomically(made + ".of", total)
         return text.source_sha256, None, output if same else text.output + output
+
+    def is_current(self, made):
+        """Whether make would leave the object of an equal text as it is: by the same flags and the
+        same compiler. Six calls of make that make nothing are a tenth of a grading."""
+        try:
+            return self.made_with != [] and os.stat(made).st_mtime_ns >= max(
+                os.stat(os.path.join(ROOT, path)).st_mtime_ns for path in self.made_with)
+        except OSError:
+            return False
 
     def look_at_machine(self, output):
         """Whether it is the machine that lacked something when a file did not compile: then it

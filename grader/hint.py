@@ -77,7 +77,8 @@ def gap_problem(task, options, piece, gap):
     def show(report):
         report.say("%s  %s: part %s is not written yet" % (task.heading(), task.title, part))
         report.paragraph("%s: the comment above says what belongs there." % shown, 2)
-    section = manifest.section_of_part(manifest.text_of(ROOT, task.handout), part)
+    section = manifest.section_of_part(
+        manifest.sections_of_parts(manifest.text_of(ROOT, task.handout)), part)
     return Problem(task, part, task.parts.get(part, []), section, show, [path])
 
 

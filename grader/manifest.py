@@ -27,7 +27,7 @@ each has its own name. A lab has points of its own, and no tests marked "togethe
 Interface: load(root) returns the Tasks in order, load_labs(root) the labs; problems(tasks, root)
 returns what is wrong with them, a line each; choose(tasks, wanted) the task of a number or name;
 Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(); Test.hints(); headings(text)
-and section_of_part(text, part) of a handout; BadManifest.
+and sections_of_parts(text) of a handout, section_of_part(sections, part); BadManifest.
 """
 
 import dataclasses
@@ -225,8 +225,8 @@ def load_folder(root, above, manifest):
         path = os.path.join(root, shown)
         if os.path.exists(path):
             tasks.append(load_task(path, shown, above == "labs"))
-            handout = text_of(root, tasks[-1].handout)
-            tasks[-1].sections = {part: section_of_part(handout, part) for part in tasks[-1].parts}
+            sections = sections_of_parts(text_of(root, tasks[-1].handout))
+            tasks[-1].sections = {part: section_of_part(sections, part) for part in tasks[-1].parts}
     if not tasks:
         raise BadManifest("%s holds no %s" % (above, manifest))
     return sorted(tasks, key=lambda task: task.number)
@@ -266,14 +266,22 @@ def headings(text):
     return [heading for heading, line in outline(text) if HEADING.match(line)]
 
 
-def section_of_part(text, part):
-    """The heading in a handout under which the paragraph of a part ("3.1") is, or "". A part with a
-    letter that has no paragraph of its own is explained with the part."""
+def sections_of_parts(text):
+    """{part ("3.1"): the heading in a handout under which its paragraph is}."""
+    found = {}
     for heading, line in outline(text):
         paragraph = PARAGRAPH.match(line)
-        if paragraph and part in paragraph.group(1).replace(",", " ").split():
-            return heading
-    return section_of_part(text, part[:-1]) if part[-1:].isalpha() else ""
+        for part in paragraph.group(1).replace(",", " ").split() if paragraph else ():
+            found.setdefault(part, heading)
+    return found
+
+
+def section_of_part(sections, part):
+    """The heading for a part, of those that sections_of_parts found, or "". A part with a letter
+    that has no paragraph of its own is explained with the part."""
+    if part not in sections and part[-1:].isalpha():
+        part = part[:-1]
+    return sections.get(part, "")
 
 
 def text_of(root, path):
@@ -305,7 +313,7 @@ def skeleton_functions(task, root):
 def bad_hints(task, root):
     """What is wrong with the hints of a task and with what it says to read."""
     handout = text_of(root, task.handout)
-    known = headings(handout)
+    known, sections = headings(handout), sections_of_parts(handout)
     for test in task.tests:
         if len(test.more) != FURTHER:
             yield "%s has %d hints in \"more\", not %d" % (test.name, len(test.more), FURTHER)
@@ -331,7 +339,7 @@ def bad_hints(task, root):
         if part in holder and task.functions.get(part, [""])[0] != holder[part]:
             yield "part %s is in %s, which must be the first of its \"functions\"" % (
                 part, holder[part])
-        if not section_of_part(handout, part):
+        if not section_of_part(sections, part):
             yield "%s has no paragraph **%s** under a heading" % (task.handout, part)
         if part not in regions:
             yield "hints for part %s, which %s does not have" % (part, task.in_kit("reference"))

@@ -62,6 +62,7 @@ ODD_HEADER = re.compile(r'\b(?:include|include_next|import|embed|__has_\w+)(?:\s
 # What stays of a preprocessor's directives in what it makes, and is obeyed there.
 PRECOMPILED = re.compile(r"\bpch_preprocess\b")
 SPLICED = re.compile(r"\\[ \t\v\f\r]*$", re.MULTILINE)
+LINEMARKER = re.compile(r'# \d+ "((?:\\.|[^"\\])*)"')
 RENUMBERED = re.compile(r"^[ \t\v\f\r]*(?:#|%:|\?\?=)[ \t\v\f\r]*(?:line\b|\d)", re.MULTILINE)
 ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")
 # How system headers give a function another name: extern int f(…) __asm__ ("" "__isoc99_f");
@@ -70,6 +71,8 @@ RENAMED = re.compile(r'\b__asm__ *\( *("" *)?"'
 CALLERS = re.compile(r"\b__builtin_(frame_address|return_address|eh_return|unwind_init|setjmp|"
                      r"longjmp|apply|apply_args|return|thread_pointer|nonlocal_goto)\b")
 ATTRIBUTE = re.compile(r"\b__attribute(?:__)?\b|\[\s*\[")
+# All of one, where its brackets are round and at most three deep: nearly all are.
+SHALLOW = re.compile(r"\s*(\((?:[^][()]|\((?:[^][()]|\([^][()]*\))*\))*\))")
 FORBIDDEN = re.compile(r"\b_*(section|constructor|destructor|ifunc|symver|weakref|alias|"
                        r"target_clones|copy|init_priority)_*\b")
 
@@ -101,6 +104,10 @@ def hides(text):
 def attributes(text):
     """What stands in each attribute of preprocessed C."""
     for found in ATTRIBUTE.finditer(text):
+        shallow = found.group()[0] == "_" and SHALLOW.match(text, found.end())
+        if shallow:
+            yield shallow.group(1)
+            continue
         depth, place = 0, text.find("(", found.end()) if found.group()[0] == "_" else found.start()
         begin = place
         while 0 <= place < len(text):
@@ -131,12 +138,15 @@ def look_at_source(folder, expanded, files, headers, root):
         if wrong:
             return wrong
     # Where each line comes from, as the linemarkers say it: # 12 "file" flags.
-    ours = True
+    ours, known = True, {}
     for line in expanded.split("\n"):
-        mark = re.match(r'# \d+ "((?:\\.|[^"\\])*)"', line)
+        mark = LINEMARKER.match(line)
         if mark:
-            path = os.path.realpath(os.path.join(root, mark.group(1)))
-            ours = path.startswith((folder + os.sep, os.path.realpath(root) + os.sep))
+            name = mark.group(1)
+            if name not in known:
+                path = os.path.realpath(os.path.join(root, name))
+                known[name] = path.startswith((folder + os.sep, os.path.realpath(root) + os.sep))
+            ours = known[name]
         elif "asm" in line and ASSEMBLY.search(line if ours else RENAMED.sub("", line)):
             if not ours and re.match(r"\s*#", line):
                 continue
@@ -148,7 +158,7 @@ def look_at_source(folder, expanded, files, headers, root):
     found = CALLERS.search(expanded)
     if found:
         return "reaches its callers through %s, which no task needs" % found.group()
-    for text in attributes(expanded):
+    for text in dict.fromkeys(attributes(expanded)):
         found = FORBIDDEN.search(text)
         if found:
             return "uses the attribute %s, which no task needs" % found.group(1)

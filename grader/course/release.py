@@ -284,7 +284,8 @@ class Contents:
         self.gaps = gaps
         self.secrets = Secrets(root, gaps)
         names = [name for _, name in skeleton.TASKS] + [piece.name for piece in lab_pieces(root)]
-        self.given = {**objects(root), **other_objects(given, names)}
+        others = other_objects(given, names) # first: what is missing there is soon known
+        self.given = {**objects(root), **others}
         self.version_file = {"VERSION": Entry((version + "\n").encode())}
 
     def student(self):

@@ -128,7 +128,7 @@ class Attacks(Graded):
         return {attack.name: self.wrong_with(attack, tests[TARGET]) or self.no_process(folder)}
 
     def drawn(self):
-        """The attacks of this run: three folders of six that are refused, and six that run."""
+        """The attacks of this run: two folders of six that are refused, and four that run."""
         refused = [attack for attack in ATTACKS if attack.refused]
         running = [attack for attack in ATTACKS if not attack.refused]
         self.assertGreater(min(len(refused) - 40, len(running) - 10), 0)
@@ -137,7 +137,7 @@ class Attacks(Graded):
         seed = os.environ.get("SEED", "1")
         draw = random.Random(int(seed))
         print("drawn by SEED=%s" % seed, flush=True)
-        return draw.sample(refused, 3 * len(FILES)), draw.sample(running, 6)
+        return draw.sample(refused, 2 * len(FILES)), draw.sample(running, 4)
 
     def test_no_attack_gains_a_point_and_each_is_called_by_its_name(self):
         refused, running = self.drawn()
@@ -292,7 +292,7 @@ class LimitsOfTheAccount(Graded):
 class TwoAtOnce(Graded):
     def test_a_second_grading_of_the_folder_waits_and_says_so(self):
         folder = self.copy("twice", "optimizer.c", reference("optimizer.c").replace(
-            "    opt->t++;\n", "    opt->t++;\n    for (volatile int i = 0; i < 3000000; i++) "
+            "    opt->t++;\n", "    opt->t++;\n    for (volatile int i = 0; i < 300000; i++) "
             "continue;\n"))
         one, first = self.start(folder)
         two, second = self.start(folder, "--out", folder + "-second.json")

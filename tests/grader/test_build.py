@@ -428,6 +428,12 @@ class RealKit(ReferenceCopy):
         self.rewrite("optimizer.c", "    opt->t++;\n", "    opt->t += 1;\n")
         self.grade("--task", "5")
         self.assertNotEqual(os.stat(made).st_mtime_ns, before)
+        # Older than what says by which flags, and by which compiler, objects are made.
+        flags = max(os.stat(os.path.join(build_folder(), "made_with", name)).st_mtime
+                    for name in ("c", "task"))
+        os.utime(made, (flags - 1, flags - 1))
+        self.grade("--task", "5")
+        self.assertGreaterEqual(os.stat(made).st_mtime, flags)
 
     def append(self, file, text):
         with open(os.path.join(self.copy, file), "a", encoding="utf-8") as source:

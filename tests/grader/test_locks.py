@@ -25,7 +25,7 @@ class Locks(ReferenceCopy):
         self.held = []  # of each lock of the build that is held, whether alone
         self.looks = [] # for each look at objects, what was held
         test = self
-        lock, run = Builder.locked_build, builder.subprocess.run
+        lock, look = Builder.locked_build, builder.names_in
 
         @contextlib.contextmanager
         def locked_build(this, exclusive):
@@ -38,13 +38,12 @@ class Locks(ReferenceCopy):
             test.looks.append(list(test.held))
             return Failing("error", "%s is not looked at" % task.file), ""
 
-        def run_program(command, *arguments, **more):
-            if command[0] == "nm":
-                test.looks.append(list(test.held))
-            return run(command, *arguments, **more)
+        def names_in(files, kept):
+            test.looks.append(list(test.held))
+            return look(files, kept)
         for target, name, value in ((Builder, "locked_build", locked_build),
                                     (Builder, "compile", compile_nothing),
-                                    (builder.subprocess, "run", run_program)):
+                                    (builder, "names_in", names_in)):
             patch = mock.patch.object(target, name, value)
             patch.start()
             self.addCleanup(patch.stop)

@@ -132,9 +132,9 @@ class Wrong(TempFolder):
         self.assertEqual(self.problems(), [])
 
     def test_the_section_of_a_part(self):
-        text = self.read("handouts/1_one.md")
+        sections = manifest.sections_of_parts(self.read("handouts/1_one.md"))
         parts = ("1.1", "1.2", "1", "1.2a", "1.3a", "a")
-        self.assertEqual([manifest.section_of_part(text, part) for part in parts],
+        self.assertEqual([manifest.section_of_part(sections, part) for part in parts],
                          ["The plan", "The plan", "", "The plan", "", ""])
 
     def test_what_grading_can_do_without(self):

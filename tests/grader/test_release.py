@@ -141,7 +141,7 @@ class Archives(Released):
                             RELEASE, "--out", again, "--version", "7"],
                            self.folder, TZ="Asia/Tokyo", CFLAGS="-O0")
         self.assertEqual(status, 0, text)
-        self.assertEqual(os.listdir(again).sort(), os.listdir(self.out).sort())
+        self.assertEqual(sorted(os.listdir(again)), sorted(os.listdir(self.out)))
         for folder, _, names in os.walk(self.out):
             for name in names:
                 path = os.path.join(folder, name)
