@@ -272,7 +272,10 @@ class LimitsOfTheAccount(Graded):
     def test_the_reference_keeps_its_points_or_is_not_judged(self):
         folder = self.copy("limited")
         self.grade(folder) # so that times are known
-        for limit in ("-v 300000", "-v 3000000", "-n 30", "-f 4000", "-f 400"):
+        limits = ["-v 300000", "-v 3000000", "-n 30", "-f 4000", "-f 400"]
+        if os.environ.get("ATTACKS") != "all":
+            limits = random.Random(int(os.environ.get("SEED", "1"))).sample(limits, 2)
+        for limit in limits:
             with self.subTest(limit):
                 out = self.path("limited.json")
                 done = subprocess.run(

@@ -18,7 +18,7 @@ import runner
 
 FILES = [name + ".c" for _, name in TASKS]
 SKELETON = os.path.join(ROOT, "skeleton")
-SMALL = "--steps 4 --layers 1 --dim 16 --heads 2 --batch 8"
+SMALL = "--steps 4 --layers 1 --dim 16 --heads 2 --batch 64"
 LIMIT = 120
 
 
