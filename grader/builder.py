@@ -117,7 +117,8 @@ class Builder:
                        if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "IMPL",
                                        "BUILD", "TASK", "LAB")}
         environment["LC_ALL"] = "C" # messages in English, quotes in ASCII
-        command = ["make", "-s", "-k", "-j%d" % (jobs or self.jobs),
+        # -O: what a compiler or linker says comes in one piece, whatever another says meanwhile.
+        command = ["make", "-s", "-k", "-O", "-j%d" % (jobs or self.jobs),
                    "--no-print-directory", "IMPL=" + (impl or self.given),
                    "BACKEND=" + self.backend] + list(extra)
         if self.build:

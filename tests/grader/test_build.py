@@ -14,6 +14,7 @@ import sys
 import unittest
 
 from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
+import builder
 import runner
 
 TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
@@ -255,6 +256,12 @@ class Jobs(Miniature):
         self.assertIn("reference/api.c", out)
         self.assertNotIn("MAKEFLAGS", out)
 
+    def test_makes_own_rules_are_off(self):
+        """They cost a tenth of a second in every call."""
+        said = self.make("-p", "-q", "help", status=1)
+        self.assertNotRegex(said, r"(?m)^%\.o: %\.f$")
+        self.assertRegex(said, r"(?m)^build/obj/%\.o: %\.c")
+
     def test_no_rule_says_how_many(self):
         parts = os.listdir(self.path("kit", "make"))
         self.assertGreater(len(parts), 5)
@@ -434,6 +441,13 @@ class RealKit(ReferenceCopy):
         os.utime(made, (flags - 1, flags - 1))
         self.grade("--task", "5")
         self.assertGreaterEqual(os.stat(made).st_mtime, flags)
+
+    def test_what_two_jobs_say_is_not_mixed(self):
+        """A linker writes a line in pieces: those of two at a time once made one line."""
+        rule = ("said-%: ; @for i in 1 2 3 4 5; do printf ' %s' $*; sleep 0.1; done; echo")
+        both = builder.Builder(os.path.join(ROOT, "reference"), build_folder(), "simgpu")
+        status, said = both.make(["said-a", "said-b"], jobs=2, extra=["--eval=" + rule])
+        self.assertEqual((status, sorted(said.splitlines())), (0, [5 * " a", 5 * " b"]))
 
     def append(self, file, text):
         with open(os.path.join(self.copy, file), "a", encoding="utf-8") as source:
