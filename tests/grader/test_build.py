@@ -259,8 +259,9 @@ class Jobs(Miniature):
     def test_makes_own_rules_are_off(self):
         """They cost a tenth of a second in every call."""
         said = self.make("-p", "-q", "help", status=1)
-        self.assertNotRegex(said, r"(?m)^%\.o: %\.f$")
-        self.assertRegex(said, r"(?m)^build/obj/%\.o: %\.c")
+        rules = re.findall(r"(?m)^(\S*%\S*): +%", said)
+        self.assertIn("build/obj/%.o", rules)
+        self.assertNotIn("%.o", rules)
 
     def test_no_rule_says_how_many(self):
         parts = os.listdir(self.path("kit", "make"))

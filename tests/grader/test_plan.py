@@ -13,12 +13,12 @@ import manifest
 import mutants
 from planner import ALL, LLAMA, SMALL, Plan, make
 
-WORLDS = range(1, 9) if ALL else (1, 2, 5, 8)
+WORLDS = range(1, 9) if ALL else (1, 5, 8)
 # Solutions whose schedule or messages are unlike the reference's. The ranks of gather_by_sends do
 # not queue the same: each begins with another peer.
 UNLIKE = "gather_by_sends"
-ALTERNATIVES = [UNLIKE, "prefetch_forward"] + ([
-    "one_stream", "stream_for_each_unit", "gather_in_place", "reduce_by_reduces",
+ALTERNATIVES = [UNLIKE] + ([
+    "prefetch_forward", "one_stream", "stream_for_each_unit", "gather_in_place", "reduce_by_reduces",
     "norm_by_reduce_and_broadcast"] if ALL else [])
 TYPES = [["DTYPE=bf16"], ["DTYPE=fp16"], ["DTYPE=bf16", "REDUCE_DTYPE=bf16"],
          ["REDUCE_DTYPE=bf16"]] # the others are float
@@ -31,9 +31,8 @@ OPTIONS = [["RECOMPUTE=blocks"], ["RECOMPUTE=attention", "ATTENTION=plain"], ["P
            FP8 + ["RECOMPUTE=blocks", "PREFETCH=2", "DTYPE=bf16", "REDUCE_DTYPE=bf16"],
            ["RECOMPUTE=blocks", "OFFLOAD=yes", "DTYPE=bf16", "REDUCE_DTYPE=bf16"]]
 # Ranks, stages and what goes with them. A Llama's stages share no parameter.
-STAGES = [(2, 2, []), (8, 4, []), (4, 2, ["LAYOUT=per_parameter"]), (8, 2, ["DTYPE=bf16"]),
-          (8, 2, ["REPLICAS=2"])] + ([
-              (4, 4, []), (6, 3, ["RECOMPUTE=blocks"]), (6, 2, ["PREFETCH=2", "DTYPE=bf16"]),
+STAGES = [(8, 4, []), (4, 2, ["LAYOUT=per_parameter"]), (8, 2, ["REPLICAS=2"])] + ([
+              (2, 2, []), (8, 2, ["DTYPE=bf16"]), (4, 4, []), (6, 3, ["RECOMPUTE=blocks"]), (6, 2, ["PREFETCH=2", "DTYPE=bf16"]),
               (8, 4, ["REDUCE=each", "RECOMPUTE=blocks"]), (4, 2, ["OFFLOAD=yes"]),
               (8, 2, FP8 + ["REPLICAS=2"])] if ALL else [])
 STRATEGIES = [("fsdp", 1), ("zero3", 1), ("zero2", 1), ("zero1", 1), ("ddp", 1), ("zero3", 2)]
@@ -85,7 +84,7 @@ class Reference(Plan):
 
     def test_types_in_worlds(self):
         """Half precision: a cast in front of each all-gather, a gradient of two types."""
-        for gpus, types in itertools.product(WORLDS, TYPES) if ALL else zip(WORLDS, TYPES):
+        for gpus, types in itertools.product(WORLDS, TYPES) if ALL else zip((1, 2, 5, 8), TYPES):
             with self.subTest(gpus=gpus, types=types):
                 plan = self.compare(gpus, types=types)
                 self.check_formulas(plan)
@@ -105,7 +104,7 @@ class Reference(Plan):
         cases = itertools.product(itertools.product(names, names), (1, 8), (1, 2), (1, 3),
                                   ("zero3", "zero2", "zero1", "ddp"))
         for (dtype, reduce), gpus, parts, layers, strategy in itertools.islice(
-                cases, 0, None, 1 if ALL else 9): # 9: no divisor of how many there are of each
+                cases, 0, None, 1 if ALL else 19): # no divisor of how many there are of each
             with self.subTest(gpus=gpus, strategy=strategy, parts=parts, layers=layers,
                               dtype=dtype, reduce=reduce):
                 self.check_formulas(self.plan(
