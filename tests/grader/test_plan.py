@@ -32,8 +32,9 @@ OPTIONS = [["RECOMPUTE=blocks"], ["RECOMPUTE=attention", "ATTENTION=plain"], ["P
            ["RECOMPUTE=blocks", "OFFLOAD=yes", "DTYPE=bf16", "REDUCE_DTYPE=bf16"]]
 # Ranks, stages and what goes with them. A Llama's stages share no parameter.
 STAGES = [(8, 4, []), (4, 2, ["LAYOUT=per_parameter"]), (8, 2, ["REPLICAS=2"])] + ([
-              (2, 2, []), (8, 2, ["DTYPE=bf16"]), (4, 4, []), (6, 3, ["RECOMPUTE=blocks"]), (6, 2, ["PREFETCH=2", "DTYPE=bf16"]),
-              (8, 4, ["REDUCE=each", "RECOMPUTE=blocks"]), (4, 2, ["OFFLOAD=yes"]),
+              (2, 2, []), (8, 2, ["DTYPE=bf16"]), (4, 4, []), (6, 3, ["RECOMPUTE=blocks"]),
+              (6, 2, ["PREFETCH=2", "DTYPE=bf16"]), (4, 2, ["OFFLOAD=yes"]),
+              (8, 4, ["REDUCE=each", "RECOMPUTE=blocks"]),
               (8, 2, FP8 + ["REPLICAS=2"])] if ALL else [])
 STRATEGIES = [("fsdp", 1), ("zero3", 1), ("zero2", 1), ("zero1", 1), ("ddp", 1), ("zero3", 2)]
 # Values of which each two are planned together, but for those of one row.
