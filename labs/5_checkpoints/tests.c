@@ -76,6 +76,9 @@ static void must_work(Status status, const char *call, const char *unsaid)
         unsaid =
             "the folder is not there yet: in save_together, who makes it, and how do the others "
             "know that it is there?";
+    else if (strstr(last_error(), "cannot be created: File exists") != NULL)
+        unsaid = "a folder with files of before: in save_together, which folder is written to "
+                 "until all ranks agree?";
     else if (said)
         unsaid = NULL;
     check(status == OK, "%s failed (%s)%s%s", call, last_error(), unsaid != NULL ? LIKELY : "",
