@@ -388,7 +388,7 @@ class Builder:
 
     def is_current(self, made):
         """Whether make would leave the object of an equal text as it is: by the same flags and the
-        same compiler. Six calls of make that make nothing are a tenth of a grading."""
+        same compiler. Then it need not be called, six times in a grading."""
         try:
             return self.made_with != [] and os.stat(made).st_mtime_ns >= max(
                 os.stat(os.path.join(ROOT, path)).st_mtime_ns for path in self.made_with)

@@ -1,8 +1,7 @@
 """The names that objects and libraries define or use, by nm.
 
-To ask nm is a twentieth of a grading in which nothing else is made. So what it said of a file is
-kept in the build tree (names.json), with the file's time and length, and it is asked of those that
-have changed since.
+To ask nm takes 0.1 s, in every grading. So what it said of a file is kept in the build tree
+(names.json), with the file's time and length, and it is asked of those that have changed since.
 
 Interface: names_in(files, kept) -> set of names; OSError where nm cannot be started.
 """

@@ -141,12 +141,15 @@ class Levels(Hints):
 RACE = """rank 1 of 2: simgpu: rank 1, device 1: two operations on the same memory, and neither \
 waits for the other [race between streams]
    kernel_add_out, called at tasks/one.c:192 (read_whole),
-      192 | need_cuda(kernel_add_out(out, unit->flat.unsharded_param.data, unit->flat.unsharded_param.data, n, compute)
+      192 | need_cuda(kernel_add_out(out, unit->flat.unsharded_param.data, \
+unit->flat.unsharded_param.data, n, compute)
    on stream A, non-blocking, (made at support/harness.c:121 (rank_main)),
-   reads bytes 0 to 415 of flat->unsharded_param.data, the 416 bytes allocated at mine/one.c:58 (fsdp_unshard).
+   reads bytes 0 to 415 of flat->unsharded_param.data, the 416 bytes allocated at \
+mine/one.c:58 (fsdp_unshard).
    It does not wait for
    ncclAllGather, called at mine/one.c:59 (fsdp_unshard),
-       59 | NCCL_TRY(ncclAllGather(flat->sharded_param.data, flat->unsharded_param.data, (size_t)flat->shard_nume
+       59 | NCCL_TRY(ncclAllGather(flat->sharded_param.data, flat->unsharded_param.data, \
+(size_t)flat->shard_nume
    which writes the same bytes.
    On a GPU they run in either order or at once: it may read what was there before, or half of the new.
    An event was recorded after that work (at mine/one.c:61 (fsdp_unshard)),

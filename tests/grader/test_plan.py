@@ -18,8 +18,8 @@ WORLDS = range(1, 9) if ALL else (1, 5, 8)
 # not queue the same: each begins with another peer.
 UNLIKE = "gather_by_sends"
 ALTERNATIVES = [UNLIKE] + ([
-    "prefetch_forward", "one_stream", "stream_for_each_unit", "gather_in_place", "reduce_by_reduces",
-    "norm_by_reduce_and_broadcast"] if ALL else [])
+    "prefetch_forward", "one_stream", "stream_for_each_unit", "gather_in_place",
+    "reduce_by_reduces", "norm_by_reduce_and_broadcast"] if ALL else [])
 TYPES = [["DTYPE=bf16"], ["DTYPE=fp16"], ["DTYPE=bf16", "REDUCE_DTYPE=bf16"],
          ["REDUCE_DTYPE=bf16"]] # the others are float
 FP8 = ["LAYOUT=per_parameter", "GATHER=fp8"]

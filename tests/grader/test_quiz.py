@@ -281,7 +281,7 @@ class Command(TempFolder):
         right = oracle(QUESTIONS[2].draw(quiz_questions.Draw("id anna@example.edu|task 2")))
         self.fill(**{"_" + name: right[name] for name in ("2a", "2d")})
         anna = {"users": [{"email": "ben@example.edu"}, {"email": "anna@example.edu", "id": 3}]}
-        for metadata in (None, {"users": 3}, {"users": [3, {"email": None}]}, anna):
+        for metadata in (None, {}, {"users": 3}, {"users": [3, {"email": None}]}, anna):
             rows = self.delivered(metadata)
             self.assertEqual((len(rows), sum(row["score"] for row in rows),
                               sum(row["max_score"] for row in rows)), (30, 1.0, 15.0))
