@@ -3,8 +3,8 @@
 ##   SANITIZE=thread  or address,undefined, in a tree of its own; with
 ##                    BACKEND=cuda memcheck, racecheck, initcheck or synccheck,
 ##                    which are compute-sanitizer's
-##   SEED=8812        what tests draw their shapes and worlds from, as a failed one
-##                    says (else drawn anew)
+##   SEED=8812        what tests draw their shapes and worlds from, and make test
+##                    which of them run, as a failed one says (else drawn anew)
 ##   V=1              shows the commands
 ##   WERROR=1         makes warnings errors
 ##   BLAS=openblas    takes OpenBLAS where oneDNN is there too

@@ -15,7 +15,9 @@ locks. Beside the three runs one of those that mostly wait (tests/tiers.txt), un
 nothing beside.
 
 Of the suites given, --tier test runs those that belong to `make test`, and --tier long those that
-only `make test-all` runs, with the longer runs of others (tests/tiers.txt, tiers.py).
+only `make test-all` runs, with the longer runs of others (tests/tiers.txt, tiers.py). Of some files
+the test tier runs a draw of their tests, and says how many were not drawn and by which seed;
+DRAW=all in the environment runs all of them.
 
 Interface: run_tests.py [--build DIR] [--tier test|long] [--jobs N] [--limit SECONDS] [--prefix
 WORDS] SUITE|FILE.py …; exit status 1 if anything failed. run_tests.py --unittest FILE.py makes a
@@ -153,33 +155,43 @@ class Outcome:
     text: str # why and what it printed, where something failed; else the figures it shows
     failures: tuple = () # for each test that failed: what, which, why
     drew: bool = False # a test failed that had drawn something
+    not_drawn: int = 0 # tests of it that were left to `make test-all`
 
 
-def in_tier(known, suites, tier):
-    """[(suite, settings)]: what of the suites a tier runs, and with which settings."""
+@dataclass(frozen=True)
+class Run:
+    """A suite that is to be run."""
+    path: str
+    settings: tuple = ()  # (name, value): goes into its environment
+    draw: tiers.Draw = tiers.Draw() # which of its tests are run
+
+
+def in_tier(known, suites, tier, everything=False):
+    """[Run]: what of the suites a tier runs. `everything`: nothing is left to a draw."""
     chosen = []
     for suite in suites:
         file = tiers.source_of(suite)
         where = known.of(file) if file else None
         if where is None:
             raise tiers.BadList("%s is in no tier of tests/tiers.txt" % (file or suite))
-        if where == tier:
-            chosen.append((suite, {}))
+        more = [Run(suite, tuple(settings.items())) for settings in known.more(file)]
         if tier == tiers.LONG:
-            chosen += [(suite, settings) for settings in known.more(file)]
+            chosen += more
+        if where == tier or where == tiers.DRAW and (tier == tiers.TEST or not more):
+            all_of_it = tier == tiers.LONG or everything
+            chosen.append(Run(suite, draw=tiers.Draw() if all_of_it else known.draw(file)))
     return chosen
 
 
-def run_suite(path, settings, limit, prefix):
-    """Runs one suite to its end, with these settings in its environment; a program of C behind the
-    words of `prefix`."""
-    began = time.monotonic()
+def run_suite(run, seed, limit, prefix):
+    """Runs one suite to its end; a program of C behind the words of `prefix`."""
+    began, path = time.monotonic(), run.path
     command = prefix + [os.path.abspath(path)]
     if path.endswith(".py"):
         command = [sys.executable, os.path.abspath(__file__), "--unittest", os.path.abspath(path)]
 
     def outcome(passed, failed, skipped, text, failures=()):
-        words = ["%s=%s" % setting for setting in sorted(settings.items())]
+        words = ["%s=%s" % setting for setting in sorted(run.settings)]
         return Outcome(" ".join([os.path.relpath(path)] + words), passed, failed, skipped,
                        time.monotonic() - began, text, tuple(failures))
 
@@ -189,8 +201,9 @@ def run_suite(path, settings, limit, prefix):
         names = runner.list_tests(command[-1:] if prefix and not path.endswith(".py") else command)
         if not names:
             return not_run("it has no tests")
-        verdicts, output = runner.run_tests(command, names, limit * runner.time_factor(),
-                                            environment=settings)
+        wanted = run.draw.of(names, seed, os.path.basename(path))
+        verdicts, output = runner.run_tests(command, wanted, limit * runner.time_factor(),
+                                            environment=dict(run.settings))
     except runner.CannotRun as problem:
         return not_run(str(problem))
     bad = {name: verdict for name, verdict in verdicts.items()
@@ -204,7 +217,8 @@ def run_suite(path, settings, limit, prefix):
         text = output if output.endswith("\n") or not output else output + "\n"
         text += "".join("  %s\n" % failure for failure in failures)
     done = outcome(len(verdicts) - len(bad) - skipped, len(bad), skipped, text, failures)
-    done.drew = any(verdict.seed is not None for verdict in bad.values())
+    done.drew = any(run.draw.share > 1 or verdict.seed is not None for verdict in bad.values())
+    done.not_drawn = len(names) - len(wanted)
     return done
 
 
@@ -215,19 +229,20 @@ def tell(outcome):
         what += ", %d skipped" % outcome.skipped
     if outcome.failed:
         what += ", %d FAILED" % outcome.failed
+    if outcome.not_drawn:
+        what += ", %d not drawn" % outcome.not_drawn
     print("%-48s %-32s %6.1f s" % (outcome.name, what, outcome.seconds))
     if outcome.text:
         print(outcome.text, end="")
     sys.stdout.flush()
 
 
-def run_all(chosen, waiting, options):
+def run_all(chosen, waiting, seed, options):
     """The outcomes of the suites as they end: of `chosen` as many at a time as there are jobs, and
     of `waiting` one beside them."""
     with ThreadPoolExecutor(max(1, options.jobs)) as pool, ThreadPoolExecutor(1) as beside:
-        futures = [where.submit(run_suite, path, settings, options.limit, options.prefix.split())
-                   for where, suites in ((pool, chosen), (beside, waiting))
-                   for path, settings in suites]
+        futures = [where.submit(run_suite, run, seed, options.limit, options.prefix.split())
+                   for where, runs in ((pool, chosen), (beside, waiting)) for run in runs]
         try:
             for future in as_completed(futures):
                 yield future.result()
@@ -259,12 +274,12 @@ def main():
         return 1
     waiting = []
     try:
-        chosen = [(suite, {}) for suite in options.suites]
+        chosen = [Run(suite) for suite in options.suites]
         if options.tier:
             known = tiers.load()
-            chosen = in_tier(known, options.suites, options.tier)
-            waiting = [entry for entry in chosen if options.jobs > 1
-                       and known.waits(tiers.source_of(entry[0]))]
+            chosen = in_tier(known, options.suites, options.tier, os.environ.get("DRAW") == "all")
+            waiting = [run for run in chosen if options.jobs > 1
+                       and known.waits(tiers.source_of(run.path))]
         seed = seeds.choose()
     except (seeds.BadSeed, tiers.BadList) as problem:
         print("run_tests: %s" % problem, file=sys.stderr)
@@ -282,16 +297,17 @@ def main():
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGHUP, stop)
 
-    passed = failed = skipped = 0
+    passed = failed = skipped = not_drawn = 0
     drew = False
     failures = []
-    others = [entry for entry in chosen if entry not in waiting]
+    others = [run for run in chosen if run not in waiting]
     try:
-        for outcome in run_all(others, waiting, options):
+        for outcome in run_all(others, waiting, seed, options):
             tell(outcome)
             passed += outcome.passed
             failed += outcome.failed
             skipped += outcome.skipped
+            not_drawn += outcome.not_drawn
             drew = drew or outcome.drew
             failures += ["%s: %s" % (outcome.name, failure.splitlines()[0])
                          for failure in outcome.failures]
@@ -300,6 +316,8 @@ def main():
         return 1
     for failure in failures:
         print(failure)
+    if not_drawn:
+        print("%d tests were not drawn by SEED=%d: make test-all has them" % (not_drawn, seed))
     if drew:
         print("Some that failed had drawn what they ran on. The same again: make test SEED=%d"
               % seed)

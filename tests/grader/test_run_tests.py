@@ -7,6 +7,7 @@ import sys
 import unittest
 
 from helpers import DEVTOOLS, TempFolder, speak
+import tiers
 
 UNITTEST = '''import os, time, unittest
 class Some(unittest.TestCase):
@@ -115,6 +116,30 @@ class RunTests(TempFolder):
         body = "for i in range(3):\n            with self.subTest(i=i): self.assertNotEqual(i, 1)"
         self.assertEqual(self.call(self.write("test_it.py", UNITTEST % body))[2],
                          "1 passed, 1 failed")
+
+    def test_of_a_file_in_the_draw_tier_some_tests_run_and_the_seed_is_told(self):
+        file, draw = next((line.pattern, line.draw) for line in tiers.load().lines
+                          if line.tier == tiers.DRAW and line.draw.classes)
+        share, some = draw.share, draw.classes[0]
+        body = "".join("    def test_%d(self):\n        self.assertFalse(os.environ.get('BAD'))\n"
+                       % i for i in range(4 * share))
+        suite = self.write(file, "import os, unittest\nclass %s(unittest.TestCase):\n" % some + body)
+        status, out, last = self.call("--tier", "test", suite, SEED="8812", DRAW="")
+        self.assertEqual((status, last), (0, "4 passed, 0 failed"))
+        left = 4 * share - 4
+        self.assertIn("4 passed, %d not drawn" % left, out)
+        self.assertIn("\n%d tests were not drawn by SEED=8812: make test-all has them\n" % left, out)
+        failed = []
+        for _ in range(2):
+            _, out, last = self.call("--tier", "test", suite, SEED="8812", DRAW="", BAD="1")
+            self.assertEqual(last, "0 passed, 4 failed")
+            self.assertIn("The same again: make test SEED=8812\n", out)
+            failed.append(re.findall(r"(?m)^failed (\S+)$", out))
+        self.assertEqual((len(failed[0]), failed[0]), (4, failed[1]))
+        for tier, draw in (("test", "all"), ("long", "")):
+            _, out, last = self.call("--tier", tier, suite, DRAW=draw)
+            self.assertEqual(last, "%d passed, 0 failed" % (4 * share))
+            self.assertNotIn("not drawn", out)
 
     def test_python_that_does_not_load(self):
         status, _, last = self.call(self.write("test_it.py", "import nothing_of_that_name\n"))

@@ -27,7 +27,7 @@ class List(unittest.TestCase):
     FILES = ["tests/a/one.c", "tests/a/slow.c", "tests/b/x.c"]
 
     def said(self, text, files=None):
-        return tiers.problems(tiers.parse(text), files or self.FILES)
+        return tiers.problems(tiers.parse(text), files or self.FILES, lambda file: ["Other"])
 
     def test_a_name_comes_before_a_pattern(self):
         known = tiers.parse(TEXT)
@@ -44,16 +44,44 @@ class List(unittest.TestCase):
                 (TEXT + "long tests/a/gone.c # once\n", "there is no tests/a/gone.c"),
                 (TEXT.replace("# it is slow", ""), "give a reason"),
                 (TEXT.replace("a/one.c TIMES", "a/slow.c TIMES"), "`more` is for what"),
-                (TEXT + "wait tests/a/slow.c # long\n", "`wait` is for what")):
+                (TEXT + "wait tests/a/slow.c # long\n", "`wait` is for what"),
+                (TEXT + "draw tests/a/one.c 2\n", "give a reason"),
+                (TEXT + "draw tests/a/one.c 2 Other Some # two\n", "one.c has no class Some")):
             found = self.said(text)
             self.assertEqual(len(found), 1, found)
             self.assertIn(words, found[0])
 
     def test_lines_that_make_no_sense(self):
         for line in ("soon tests/a.c", "test", "more tests/a.c # why", "test tests/a.c X=1",
-                     "more tests/a.c nine # why", "wait tests/a.c X=1 # why"):
+                     "more tests/a.c nine # why", "wait tests/a.c X=1 # why", "test tests/a.c 3",
+                     "draw tests/a.c # why", "draw tests/a.c 1 # why", "draw tests/a.c x # why",
+                     "draw tests/a.c 0 # why", "draw tests/a.c X=1 # why"):
             with self.assertRaisesRegex(tiers.BadList, "line 1: "):
                 tiers.parse(line)
+
+    def test_a_draw_is_the_seeds_and_each_test_comes_up(self):
+        names = ["c", "a", "b", "e", "d"]
+        for share, count in ((1, 5), (2, 3), (3, 2), (5, 1), (9, 1)):
+            draw, came = tiers.Draw(share), set()
+            for seed in range(100):
+                chosen = draw.of(names, seed, "one.c")
+                self.assertEqual(len(chosen), count)
+                self.assertEqual(chosen, [name for name in names if name in chosen])
+                self.assertEqual(chosen, draw.of(names, seed, "one.c"))
+                came.update(chosen)
+            self.assertEqual(came, set(names))
+        files = [str(number) for number in range(20)]
+        self.assertGreater(len({tuple(tiers.Draw(2).of(names, 1, file)) for file in files}), 1)
+
+    def test_what_is_of_other_classes_is_not_drawn(self):
+        names = ["One.a", "Two.a", "One.b", "Onely.a", "One.c", "Two.b", "One.d"]
+        draw = tiers.parse("draw tests/a.py 2 One Three # slow").draw("tests/a.py")
+        for seed in range(20):
+            chosen = draw.of(names, seed, "a.py")
+            self.assertEqual([name for name in chosen if not name.startswith("One.")],
+                             ["Two.a", "Onely.a", "Two.b"])
+            self.assertEqual(len(chosen), 5)
+        self.assertEqual(draw.of(["Two.a"], 1, "a.py"), ["Two.a"])
 
     def test_the_file_that_a_suite_is_made_of(self):
         for suite, file in (("build/tests/simgpu/race", "tests/simgpu/race.c"),
@@ -75,8 +103,23 @@ class Choosing(unittest.TestCase):
 
     def test_each_tier_has_its_own(self):
         one, slow, _ = self.SUITES
-        for tier, want in (("test", [(one, {})]), ("long", [(one, {"TIMES": "9"}), (slow, {})])):
+        times = run_tests.Run(one, (("TIMES", "9"),))
+        for tier, want in (("test", [run_tests.Run(one)]), ("long", [times, run_tests.Run(slow)])):
             self.assertEqual(run_tests.in_tier(tiers.load(), self.SUITES, tier), want)
+
+    def test_what_is_drawn_from_is_whole_in_the_long_tier(self):
+        one, slow, _ = self.SUITES
+        known = tiers.parse(TEXT + "draw tests/a/one.c 3 # it is slow\n"
+                            "draw tests/a/slow.c 2 Slow # too\n")
+        known.lines = [line for line in known.lines if line.tier != "long"]
+        self.assertEqual(run_tests.in_tier(known, self.SUITES, "test"),
+                         [run_tests.Run(one, draw=tiers.Draw(3)),
+                          run_tests.Run(slow, draw=tiers.Draw(2, ("Slow",)))])
+        self.assertEqual(run_tests.in_tier(known, self.SUITES, "test", everything=True),
+                         [run_tests.Run(one), run_tests.Run(slow)])
+        # With more of what is drawn, once is enough.
+        self.assertEqual(run_tests.in_tier(known, self.SUITES, "long"),
+                         [run_tests.Run(one, (("TIMES", "9"),)), run_tests.Run(slow)])
 
     def test_what_is_in_no_tier_is_not_left_out(self):
         for suite in ("build/tests/c/new", "elsewhere"):
@@ -154,7 +197,7 @@ class TheKit(unittest.TestCase):
                  "--eval=tiers-print-suites: ; @: $(info $(SUITES_TO_RUN))"], cwd=ROOT, text=True,
                 capture_output=True, timeout=60, check=True, env=environment).stdout
             run |= {tiers.source_of(word) for word in shown.split()}
-        listed = {file for file in tiers.test_files() if known.of(file) in ("test", "long")}
+        listed = {file for file in tiers.test_files() if known.of(file) in ("test", "draw", "long")}
         self.assertEqual(sorted(run & listed), sorted(listed))
         text = "".join(re.findall(r"(?m)^\t.*--tier.*$", self.rules()))
         self.assertEqual(re.findall(r"--tier (\w+)", text), ["test", "long"])
