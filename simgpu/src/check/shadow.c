@@ -28,6 +28,7 @@
 // A write with more rows than this counts as a write of the gaps, too.
 #define ROWS_TOLD_APART 64
 #define MOST_STEPS 65536 // of the comparison of two shapes
+#define FEW_MARKS 3      // for so many a piece has room of its own
 
 // ---- Shapes ----
 
@@ -143,7 +144,8 @@ typedef struct Piece {
     size_t end;
     bool written;
     int n, room;
-    Mark *mark; // the oldest first
+    Mark *mark; // the oldest first: `few`, or more of them
+    Mark few[FEW_MARKS];
 } Piece;
 
 struct SimShadow {
@@ -177,18 +179,19 @@ static void forget(Piece *piece)
 static void destroy_piece(Piece *piece)
 {
     forget(piece);
-    free(piece->mark);
+    if (piece->mark != piece->few) free(piece->mark);
     free(piece);
 }
 
 static Piece *add_piece(SimShadow *shadow, size_t begin, size_t end, bool written, Piece *prev)
 {
-    Piece *piece = calloc(1, sizeof *piece);
+    // Pieces come and go with each operation. malloc has those of before at hand; glibc's calloc
+    // looks for memory each time.
+    Piece *piece = malloc(sizeof *piece);
     if (!piece) return NULL;
-    piece->node.key = begin;
-    piece->end = end;
-    piece->written = written;
-    piece->prev = prev;
+    *piece = (Piece){.node.key = begin, .end = end, .written = written, .prev = prev};
+    piece->mark = piece->few;
+    piece->room = FEW_MARKS;
     if (prev) {
         piece->next = prev->next;
         prev->next = piece;
@@ -200,9 +203,9 @@ static Piece *add_piece(SimShadow *shadow, size_t begin, size_t end, bool writte
 
 SimShadow *sim_shadow_create(size_t bytes, bool written)
 {
-    SimShadow *shadow = calloc(1, sizeof *shadow);
+    SimShadow *shadow = malloc(sizeof *shadow);
     if (!shadow) return NULL;
-    shadow->bytes = bytes;
+    *shadow = (SimShadow){.bytes = bytes};
     shadow->recent = add_piece(shadow, 0, bytes, written, NULL);
     if (shadow->recent) return shadow;
     free(shadow);
@@ -231,9 +234,11 @@ void sim_shadow_destroy(SimShadow *shadow)
 static bool make_room(Piece *piece, int n)
 {
     if (n <= piece->room) return true;
-    int room = n < 2 ? 2 : 2 * n;
-    Mark *mark = realloc(piece->mark, (size_t)room * sizeof *mark);
+    bool few = piece->mark == piece->few;
+    int room = 2 * n;
+    Mark *mark = realloc(few ? NULL : piece->mark, (size_t)room * sizeof *mark);
     if (!mark) return false;
+    if (few) memcpy(mark, piece->few, sizeof piece->few);
     piece->mark = mark;
     piece->room = room;
     return true;
