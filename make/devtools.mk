@@ -12,7 +12,8 @@ long-tests: test-programs
 	@$(RUN_TESTS) --tier long --limit 1800 $(TEST_FLAGS) $(SUITES_TO_RUN)
 
 test-programs: deps
-	@$(MAKE) $(JOBS) IMPL=reference own-suites suites example-programs
+	@$(MAKE) $(JOBS) IMPL=reference own-suites suites example-programs \
+	    $(if $(filter simgpu,$(BACKEND)),$(call objects,tests/trace/*.c))
 	@$(if $(filter simgpu,$(BACKEND)),,$(DEVICES))
 
 RUN_TESTS     = $(PYTHON) grader/devtools/run_tests.py --build '$(BUILD)'

@@ -97,8 +97,8 @@ typedef struct Note {
 
 static struct {
     Module *unit[UNITS];
-    Status (*forward[UNITS])(Module *, NnRun *, const void *, float *);
-    Status (*backward[UNITS])(Module *, NnRun *, const float *, float *);
+    Status (*forward[UNITS])(Module *, NnRun *, const void *, void *);
+    Status (*backward[UNITS])(Module *, NnRun *, const void *, void *);
     Note note[MAX_NOTES];
     int notes, read; // read: how many the reading of the log has passed
     Live live[MAX_LIVE];
