@@ -14,17 +14,29 @@
 #include "typed.h"
 #include "vector_math.h"
 
-// x (n) becomes softmax(scale·x). The maximum is taken off first, so that no exponential overflows.
-static void softmax_row(float *x, size_t n, float scale)
+// Of a row of `width` the first `n` are wanted: up to where loops may run, so that as few numbers as
+// possible are left behind whole vectors, each of which would cost as much as a vector.
+static size_t whole_lanes(size_t n, size_t width)
 {
-    float max = row_max(x, n);
+    size_t up = (n + ROW_LANES - 1) / ROW_LANES * ROW_LANES;
+    return up < width ? up : width;
+}
+
+// The first n of x (width) become softmax(scale·x), the others 0. The maximum is taken off first, so
+// that no exponential overflows.
+static void softmax_row(float *x, size_t n, size_t width, float scale)
+{
+    size_t end = whole_lanes(n, width);
+    for (size_t i = n; i < end; i++) x[i] = x[0]; // no other maximum, and no other minimum
+    float max = row_max(x, end);
     if (scale < 0.0f) // then the largest product comes from the smallest number
         for (size_t i = 0; i < n; i++) max = x[i] < max ? x[i] : max;
 #pragma omp simd
-    for (size_t i = 0; i < n; i++) x[i] = vm_exp(scale * (x[i] - max));
-    float factor = 1.0f / row_sum(x, n);
+    for (size_t i = 0; i < end; i++) x[i] = vm_exp(scale * (x[i] - max));
+    memset(x + n, 0, (width - n) * sizeof *x);
+    float factor = 1.0f / row_sum(x, end);
 #pragma omp simd
-    for (size_t i = 0; i < n; i++) x[i] *= factor;
+    for (size_t i = 0; i < end; i++) x[i] *= factor;
 }
 
 typedef struct Softmax {
@@ -40,15 +52,14 @@ static void softmax_rows(void *arg, size_t begin, size_t end)
 {
     Softmax *s = arg;
     DType type = s->type;
-    size_t width = s->width, one = (size_t)dtype_bytes(type);
+    size_t width = s->width;
     float *copy = NULL;
     if (!typed_room(type, &copy, width, &s->failed)) return;
     for (size_t r = begin; r < end; r++) {
         size_t first = r * width, seen = r % width + 1;
         float *row = typed_open(type, copy, s->data, first, seen);
-        softmax_row(row, seen, s->scale);
-        typed_store(type, s->data, first, row, seen);
-        memset(s->data + (first + seen) * one, 0, (width - seen) * one);
+        softmax_row(row, seen, width, s->scale);
+        typed_store(type, s->data, first, row, width);
     }
     free(copy);
 }

@@ -214,8 +214,10 @@ SimShadow *sim_shadow_create(size_t bytes, bool written)
 
 static Piece *find(SimShadow *shadow, size_t at)
 {
-    Piece *recent = shadow->recent;
-    if (at >= begin_of(recent) && at < recent->end) return recent;
+    // The rows of a matrix are looked for one after the other, with a gap between two.
+    const Piece *recent = shadow->recent;
+    for (int i = 0; i < 2 && recent && at >= begin_of(recent); i++, recent = recent->next)
+        if (at < recent->end) return (Piece *)recent;
     return SIM_TREE_OWNER(sim_tree_floor(shadow->places, at), Piece, node);
 }
 
