@@ -148,10 +148,17 @@ typedef struct Piece {
     Mark few[FEW_MARKS];
 } Piece;
 
+// Pieces and accesses come and go with each operation: those that are not needed wait here.
+struct SimSpare {
+    Piece *piece; // a list by `next`, each with its room for marks
+    SimAccess *access; // a list by `spare`
+};
+
 struct SimShadow {
     SimTreeNode *places;
     Piece *recent; // touched last
     size_t bytes;
+    SimSpare *spare;
 };
 
 static size_t begin_of(const Piece *piece)
@@ -165,33 +172,57 @@ static SimAccess *keep(SimAccess *access)
     return access;
 }
 
-static void let_go(SimAccess *access)
+static SimAccess *new_access(SimSpare *spare, const SimAccess *given)
 {
-    if (--access->refs == 0) free(access);
+    SimAccess *access = spare->access;
+    if (access)
+        spare->access = access->spare;
+    else
+        access = malloc(sizeof *access);
+    if (!access) return NULL;
+    *access = *given;
+    access->refs = 1;
+    return access;
 }
 
-static void forget(Piece *piece)
+static void let_go(SimSpare *spare, SimAccess *access)
 {
-    for (int i = 0; i < piece->n; i++) let_go(piece->mark[i].access);
-    piece->n = 0;
+    if (--access->refs > 0) return;
+    access->spare = spare->access;
+    spare->access = access;
 }
 
-static void destroy_piece(Piece *piece)
+static Piece *new_piece(SimSpare *spare)
 {
-    forget(piece);
-    if (piece->mark != piece->few) free(piece->mark);
-    free(piece);
+    Piece *piece = spare->piece;
+    if (piece) {
+        spare->piece = piece->next;
+        return piece;
+    }
+    piece = malloc(sizeof *piece);
+    if (!piece) return NULL;
+    piece->mark = piece->few;
+    piece->room = FEW_MARKS;
+    return piece;
+}
+
+static void destroy_piece(SimSpare *spare, Piece *piece)
+{
+    for (int i = 0; i < piece->n; i++) let_go(spare, piece->mark[i].access);
+    piece->next = spare->piece;
+    spare->piece = piece;
 }
 
 static Piece *add_piece(SimShadow *shadow, size_t begin, size_t end, bool written, Piece *prev)
 {
-    // Pieces come and go with each operation. malloc has those of before at hand; glibc's calloc
-    // looks for memory each time.
-    Piece *piece = malloc(sizeof *piece);
+    Piece *piece = new_piece(shadow->spare);
     if (!piece) return NULL;
-    *piece = (Piece){.node.key = begin, .end = end, .written = written, .prev = prev};
-    piece->mark = piece->few;
-    piece->room = FEW_MARKS;
+    piece->node = (SimTreeNode){.key = begin};
+    piece->end = end;
+    piece->written = written;
+    piece->n = 0;
+    piece->prev = prev;
+    piece->next = NULL;
     if (prev) {
         piece->next = prev->next;
         prev->next = piece;
@@ -201,11 +232,13 @@ static Piece *add_piece(SimShadow *shadow, size_t begin, size_t end, bool writte
     return piece;
 }
 
-SimShadow *sim_shadow_create(size_t bytes, bool written)
+SimShadow *sim_shadow_create(size_t bytes, bool written, SimSpare **spare)
 {
-    SimShadow *shadow = malloc(sizeof *shadow);
+    if (!*spare) *spare = calloc(1, sizeof **spare);
+    SimShadow *shadow = *spare ? calloc(1, sizeof *shadow) : NULL;
     if (!shadow) return NULL;
-    *shadow = (SimShadow){.bytes = bytes};
+    shadow->bytes = bytes;
+    shadow->spare = *spare;
     shadow->recent = add_piece(shadow, 0, bytes, written, NULL);
     if (shadow->recent) return shadow;
     free(shadow);
@@ -226,7 +259,7 @@ void sim_shadow_destroy(SimShadow *shadow)
     if (!shadow) return;
     for (Piece *piece = find(shadow, 0); piece;) {
         Piece *next = piece->next;
-        destroy_piece(piece);
+        destroy_piece(shadow->spare, piece);
         piece = next;
     }
     free(shadow);
@@ -288,7 +321,7 @@ static void tidy(SimShadow *shadow, size_t begin, size_t end)
         piece->end = next->end;
         piece->next = next->next;
         if (piece->next) piece->next->prev = piece;
-        destroy_piece(next);
+        destroy_piece(shadow->spare, next);
     }
 }
 
@@ -368,18 +401,18 @@ static bool replaces(const SimAccess *access, const SimAccess *first, const SimC
     return ordered && (writes(access) || !writes(first));
 }
 
-static void remember(Piece *piece, SimAccess *access, const SimClock *clock)
+static void remember(SimSpare *spare, Piece *piece, SimAccess *access, const SimClock *clock)
 {
     int kept = 0;
     for (int i = 0; i < piece->n; i++) {
         if (replaces(access, piece->mark[i].access, clock))
-            let_go(piece->mark[i].access);
+            let_go(spare, piece->mark[i].access);
         else
             piece->mark[kept++] = piece->mark[i];
     }
     piece->n = kept;
     if (piece->n == MOST_MARKS) {
-        let_go(piece->mark[0].access);
+        let_go(spare, piece->mark[0].access);
         memmove(piece->mark, piece->mark + 1, (size_t)--piece->n * sizeof *piece->mark);
     }
     if (make_room(piece, piece->n + 1)) piece->mark[piece->n++] = (Mark){keep(access), -1};
@@ -411,23 +444,19 @@ void sim_shadow_touch(SimShadow *shadow, const SimAccess *given, const SimClock 
                       SimFinding *finding)
 {
     size_t begin = given->begin, end = begin + sim_shape_bytes(&given->shape);
-    SimAccess *access = malloc(sizeof *access);
-    if (!access || begin >= end || end > shadow->bytes) {
-        free(access);
-        return;
-    }
-    *access = *given;
-    access->refs = 1;
+    if (begin >= end || end > shadow->bytes) return;
+    SimAccess *access = new_access(shadow->spare, given);
+    if (!access) return;
     for (Piece *p = cut_out(shadow, begin, end); p && begin_of(p) < end; p = p->next) {
         compare(p, access, clock, finding);
         look_for_unwritten(p, access, finding);
-        remember(p, access, clock);
+        remember(shadow->spare, p, access, clock);
     }
     if (access->op == GPU_ALLOC)
         set_written(shadow, begin, end, false);
     else if (writes(access))
         set_rows_written(shadow, access);
-    let_go(access);
+    let_go(shadow->spare, access);
     tidy(shadow, begin, end);
     shadow->recent = find(shadow, begin);
 }

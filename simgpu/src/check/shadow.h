@@ -30,7 +30,8 @@ size_t sim_shape_next(const SimShape *shape, size_t begin, size_t from);
 
 // One operation's touch of one range.
 typedef struct SimAccess {
-    int refs;
+    int refs;                // shadow.c's
+    struct SimAccess *spare; // the next that is not needed: shadow.c's
     GpuOp op;
     GpuAccess access;
     const char *name;
@@ -52,9 +53,10 @@ typedef struct SimFinding {
 } SimFinding;
 
 typedef struct SimShadow SimShadow;
+typedef struct SimSpare SimSpare; // what maps are made of, of all that one lock guards
 // Of an allocation of `bytes` bytes that holds nothing yet (or, with `written`, something); NULL:
-// no memory for it.
-SimShadow *sim_shadow_create(size_t bytes, bool written);
+// no memory for it. *spare is NULL before the first of the lock's maps.
+SimShadow *sim_shadow_create(size_t bytes, bool written, SimSpare **spare);
 void sim_shadow_destroy(SimShadow *shadow);
 // Compares the access with those before it that `clock` does not cover, and notes it.
 void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimClock *clock,

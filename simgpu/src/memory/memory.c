@@ -486,7 +486,7 @@ static void *allocate(SimDevice *device, const char *call, size_t bytes, Kind ki
         block->managed = kind == MANAGED;
         // The host may write managed memory, and nobody sees it.
         if (sim_config()->check == CHECK_FULL)
-            block->shadow = sim_shadow_create(bytes, block->managed);
+            block->shadow = sim_shadow_create(bytes, block->managed, &device->spare);
         if (block->managed) sim_managed_show(device, offset, block->size - guard);
         poison(device, block);
     }

@@ -24,6 +24,7 @@
 
 pthread_mutex_t sim_pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 static SimTreeNode *pieces;
+static SimSpare *spare;      // of the pieces' shadows
 static atomic_size_t lowest = SIZE_MAX, highest; // all pieces there ever were lie between
 
 PinnedPiece *sim_pinned_floor(const void *ptr)
@@ -126,7 +127,9 @@ static bool any_piece(const void *ptr, size_t bytes)
 static void destroy_piece(PinnedPiece *piece)
 {
     if (!piece) return;
+    pthread_mutex_lock(&sim_pinned_lock);
     sim_shadow_destroy(piece->shadow);
+    pthread_mutex_unlock(&sim_pinned_lock);
     free(piece);
 }
 
@@ -144,12 +147,12 @@ static cudaError_t add_piece(void *ptr, size_t bytes, unsigned flags, bool ours,
     piece->alias = alias ? alias : ptr;
     piece->mapped = mapped;
     if (sim_pinned_watched()) {
-        piece->shadow = sim_shadow_create(bytes, true);
         sim_fault_install();
         sim_fault_thread();
     }
     pthread_mutex_lock(&sim_pinned_lock);
     bool taken = any_piece(ptr, bytes);
+    if (!taken && sim_pinned_watched()) piece->shadow = sim_shadow_create(bytes, true, &spare);
     if (!taken) sim_tree_insert(&pieces, &piece->node);
     if (!taken && (size_t)ptr < atomic_load(&lowest)) atomic_store(&lowest, (size_t)ptr);
     if (!taken && (size_t)ptr + bytes > atomic_load(&highest))

@@ -64,6 +64,7 @@ typedef struct SimDevice {
     char *alias;
     pthread_mutex_t lock; // of the allocator and the accounting
     struct SimHeap *heap; // memory.c
+    struct SimSpare *spare; // shadow.c
     size_t live;          // bytes as requested
     uint32_t stream_number; // of its default stream
 } SimDevice;
