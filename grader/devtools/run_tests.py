@@ -272,12 +272,16 @@ def main():
     if not options.suites:
         print("run_tests: no suites were given", file=sys.stderr)
         return 1
+    draw = os.environ.get("DRAW", "")
+    if draw not in ("", "all"):
+        print("run_tests: DRAW is %s: must be all, or not set" % ascii(draw[:40]), file=sys.stderr)
+        return 2
     waiting = []
     try:
         chosen = [Run(suite) for suite in options.suites]
         if options.tier:
             known = tiers.load()
-            chosen = in_tier(known, options.suites, options.tier, os.environ.get("DRAW") == "all")
+            chosen = in_tier(known, options.suites, options.tier, draw == "all")
             waiting = [run for run in chosen if options.jobs > 1
                        and known.waits(tiers.source_of(run.path))]
         seed = seeds.choose()

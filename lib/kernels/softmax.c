@@ -14,8 +14,8 @@
 #include "typed.h"
 #include "vector_math.h"
 
-// Of a row of `width` the first `n` are wanted: up to where loops may run, so that as few numbers as
-// possible are left behind whole vectors, each of which would cost as much as a vector.
+// How far loops over the first n numbers of a row of `width` run: to the end of a vector, where the row
+// has it. Numbers that are left over behind whole vectors are done one by one, and each costs as much.
 static size_t whole_lanes(size_t n, size_t width)
 {
     size_t up = (n + ROW_LANES - 1) / ROW_LANES * ROW_LANES;

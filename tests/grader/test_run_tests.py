@@ -84,6 +84,10 @@ class RunTests(TempFolder):
         self.assertEqual(err, "run_tests: SEED is 'eight': must be a whole number from 0 to "
                               "18446744073709551615\n")
 
+    def test_a_draw_that_is_none(self):
+        self.assertEqual(self.start(self.suite("one", "rest()"), DRAW="some"),
+                         (2, "", "run_tests: DRAW is 'some': must be all, or not set\n"))
+
     def test_a_suite_that_dies(self):
         one = self.suite("one", "say('a'); os.kill(os.getpid(), signal.SIGABRT)")
         status, _, last = self.call(one)
