@@ -10,6 +10,7 @@
 
 #include "kernels.h"
 #include "pieces.h"
+#include "rounding.h"
 #include "typed.h"
 
 typedef struct Cast {

@@ -24,7 +24,6 @@
 #include <stdlib.h>
 
 #include "dtype.h"
-#include "rounding.h"
 #include "simgpu.h"
 
 // SIMGPU_BEGIN of a kernel's _ex form, which on floats is the kernel of floats.
@@ -60,18 +59,16 @@ static inline size_t typed_count(DType type, size_t n, size_t i)
     return n - i < step ? n - i : step;
 }
 
+// typed.c: n numbers of two bytes as floats, floats as such numbers, and both, one after the other.
+void typed_widen(DType type, float *to, const uint16_t *from, size_t n);
+void typed_narrow(DType type, uint16_t *to, const float *from, size_t n);
+void typed_narrow_and_widen(DType type, float *x, size_t n);
+
 // Numbers [at, at + n) of x, to be read and overwritten; `copy` (n) is not used for floats.
 static inline float *typed_open(DType type, float *copy, void *x, size_t at, size_t n)
 {
     if (type == DTYPE_F32) return (float *)x + at;
-    const uint16_t *from = (const uint16_t *)x + at;
-    if (type == DTYPE_BF16) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) copy[i] = bf16_to_float(from[i]);
-    } else {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) copy[i] = f16_to_float(from[i]);
-    }
+    typed_widen(type, copy, (const uint16_t *)x + at, n);
     return copy;
 }
 
@@ -90,26 +87,13 @@ static inline float *typed_place(DType type, float *copy, void *x, size_t at)
 // What was opened or placed is done: rounds the copy into x.
 static inline void typed_store(DType type, void *x, size_t at, const float *copy, size_t n)
 {
-    uint16_t *to = (uint16_t *)x + at;
-    if (type == DTYPE_BF16) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) to[i] = bf16_from_float(copy[i]);
-    } else if (type == DTYPE_F16) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) to[i] = f16_from_float(copy[i]);
-    }
+    if (type != DTYPE_F32) typed_narrow(type, (uint16_t *)x + at, copy, n);
 }
 
 // Rounds a copy in place: what a kernel would find that reads what another one stored.
 static inline void typed_round(DType type, float *copy, size_t n)
 {
-    if (type == DTYPE_BF16) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) copy[i] = bf16_to_float(bf16_from_float(copy[i]));
-    } else if (type == DTYPE_F16) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) copy[i] = f16_to_float(f16_from_float(copy[i]));
-    }
+    if (type != DTYPE_F32) typed_narrow_and_widen(type, copy, n);
 }
 
 // *copies becomes room for n floats, or NULL for floats, which need none; free() it. False, and
