@@ -14,6 +14,7 @@ $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
 $(COLD_OBJ) $(BUILD)/obj/tests/%.o $(BUILD)/obj/labs/%.o: OPT = $(COLD)
+$(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tests/tasks/%.o: OPT = $(TESTS_OPT)
 # Students debug their tests and programs.
 $(BUILD)/obj/tests/tasks/%.o $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
 $(VECTOR_OBJ): OPT = $(VECTOR)
