@@ -1,10 +1,12 @@
 # From objects and libraries to suites and programs.
 
-# Objects, then libraries, each once.
+# Objects, then libraries, each once. Under another name first: who starts the program meanwhile starts
+# that of before. Where it cannot be linked none is left.
 define link
 	@mkdir -p $(@D)
 	$(SAY) LD $@
-	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(filter $(GPU_LIBS),$^) $(2) $(KIT_LIBS) $(LDLIBS) -o $@
+	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(filter $(GPU_LIBS),$^) $(2) $(KIT_LIBS) $(LDLIBS) -o $@.new && \
+	    mv -f $@.new $@ || { rm -f $@.new $@; exit 1; }
 endef
 objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
 

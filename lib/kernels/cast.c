@@ -10,7 +10,6 @@
 
 #include "kernels.h"
 #include "pieces.h"
-#include "rounding.h"
 #include "typed.h"
 
 typedef struct Cast {

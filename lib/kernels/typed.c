@@ -5,8 +5,6 @@
  */
 #include "typed.h"
 
-#include "rounding.h"
-
 void typed_widen(DType type, float *to, const uint16_t *from, size_t n)
 {
     if (type == DTYPE_BF16) {

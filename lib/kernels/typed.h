@@ -24,6 +24,7 @@
 #include <stdlib.h>
 
 #include "dtype.h"
+#include "rounding.h"
 #include "simgpu.h"
 
 // SIMGPU_BEGIN of a kernel's _ex form, which on floats is the kernel of floats.

@@ -133,7 +133,9 @@ bool bubble_of(BubbleModel model, PipelineKind kind, int stages, int n, double *
     TimesLog *logs = calloc(MOST_STAGES, sizeof *logs);
     assert_true(times != NULL && logs != NULL);
     assert_true(stages <= MOST_STAGES && n <= MOST_BATCHES);
-    *job = (Job){.model = model, .kind = kind, .n = n};
+    job->model = model; // not as a whole: 32 MB would lie on the stack first
+    job->kind = kind;
+    job->n = n;
     run_ranks(stages, body, job);
     for (int i = 0; i < stages; i++) logs[i] = job->run[i].log;
     const char *wrong = times_replay(machine_file(MACHINE), logs, stages, times);
