@@ -441,7 +441,46 @@ static void test_aborts(void **state)
     run_ranks(2, aborts, shared_alloc(sizeof(Shared)));
 }
 
+// The default stream does not wait for the work of a stream that was destroyed; nor does it on the
+// virtual clock, where the receive would come after a copy that waits for it.
+static void outlives_its_stream(const Rank *r, void *arg)
+{
+    ncclComm_t comm[2];
+    cudaStream_t sender, receiver;
+    need_nccl(ncclCommInitAll(comm, 2, NULL));
+    need_cuda(cudaSetDevice(1));
+    float *to = filled(N, 0);
+    need_cuda(cudaStreamCreateWithFlags(&receiver, cudaStreamNonBlocking));
+    need_cuda(cudaSetDevice(0));
+    float *from = filled(N, 1), *other = filled(N, 2);
+    need_cuda(cudaStreamCreate(&sender));
+    need_cuda(cudaDeviceSynchronize());
+    need_nccl(ncclSend(from, N, ncclFloat, 1, comm[0], sender));
+    need_cuda(cudaStreamDestroy(sender));
+    need_cuda(cudaMemcpy(other, other + N / 2, N / 2 * sizeof *other, cudaMemcpyDeviceToDevice));
+    need_cuda(cudaSetDevice(1));
+    need_nccl(ncclRecv(to, N, ncclFloat, 0, comm[1], receiver));
+    while (cudaStreamQuery(receiver) == cudaErrorNotReady) continue;
+    is_all(to, N, 1);
+    need_cuda(cudaStreamDestroy(receiver));
+    for (int d = 0; d < 2; d++) {
+        need_cuda(cudaSetDevice(d));
+        need_cuda(cudaDeviceSynchronize());
+        need_nccl(ncclCommDestroy(comm[d]));
+    }
+    need_cuda(cudaFree(to));
+    need_cuda(cudaFree(from));
+    need_cuda(cudaFree(other));
+    need_cuda(cudaSetDevice(0));
+}
+
+static void test_outlives_its_stream(void **state)
+{
+    run_ranks_limit(1, 20, outlives_its_stream, NULL);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_outlives_its_stream),
     cmocka_unit_test(test_names_what_waits), cmocka_unit_test(test_names_what_waits_in_a_cycle),
     cmocka_unit_test(test_returns),          cmocka_unit_test(test_waits),
     cmocka_unit_test(test_goes_on),          cmocka_unit_test(test_fills),

@@ -693,9 +693,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(stream);
     bool own = s && s == stream;
+    int device = own ? s->device : 0;
+    uint32_t number = own ? s->order : 0;
     if (own) destroy(s);
     if (own) s->destroyed = SIM_SITE;
     pthread_mutex_unlock(&lock);
+    if (own) sim_clock_forget_stream(device, number);
     return own ? cudaSuccess : report_stream("cudaStreamDestroy", stream, SIM_SITE);
 }
 

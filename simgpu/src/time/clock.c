@@ -292,6 +292,14 @@ void sim_clock_forget_event(cudaEvent_t event)
     sim_clock_unlock();
 }
 
+void sim_clock_forget_stream(int device, uint32_t number)
+{
+    if (!sim_clock_on()) return;
+    sim_clock_lock();
+    if (recorder) sim_feed_forget_stream(device, number);
+    sim_clock_unlock();
+}
+
 void sim_clock_set_rank(int device, int rank)
 {
     if (!sim_clock_on()) return;

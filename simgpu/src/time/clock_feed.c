@@ -6,7 +6,7 @@
  * does not have and nobody waits for takes its place among the entries.
  *
  * Interface: sim_feed_some, sim_feed_all, sim_feed_behind, sim_feed_thread_ended,
- * sim_feed_forget_event (clock.h). All but sim_feed_behind are called with the clock's lock held.
+ * sim_feed_forget_event, sim_feed_forget_stream (clock.h). All but sim_feed_behind are called with the clock's lock held.
  */
 #include <string.h>
 
@@ -19,8 +19,11 @@
 // What comes before the entry `index`, and after the one before that.
 typedef struct Aside {
     uint64_t index;
-    int thread; // has ended; -1: none
+    enum { THREAD_ENDED, FORGET_EVENT, FORGET_STREAM } kind;
+    int thread; // has ended
     cudaEvent_t event;
+    int device;      // … and number of a stream
+    uint32_t number;
 } Aside;
 
 static _Atomic uint64_t fed; // entries
@@ -35,10 +38,11 @@ uint64_t sim_feed_behind(uint64_t length)
 
 static void record_aside(SimRecorder *r, const Aside *aside)
 {
-    if (aside->thread >= 0)
-        sim_record_thread_ended(r, aside->thread);
-    else
-        sim_record_forget_event(r, aside->event);
+    switch (aside->kind) {
+    case THREAD_ENDED: sim_record_thread_ended(r, aside->thread); break;
+    case FORGET_EVENT: sim_record_forget_event(r, aside->event); break;
+    case FORGET_STREAM: sim_record_forget_stream(r, aside->device, aside->number); break;
+    }
 }
 
 static bool record_asides(SimRecorder *r, uint64_t index)
@@ -96,10 +100,16 @@ static void add(Aside aside)
 
 void sim_feed_thread_ended(int thread)
 {
-    add((Aside){.index = gpulog_length(), .thread = thread});
+    add((Aside){.index = gpulog_length(), .kind = THREAD_ENDED, .thread = thread});
 }
 
 void sim_feed_forget_event(cudaEvent_t event)
 {
-    add((Aside){.index = gpulog_length(), .thread = -1, .event = event});
+    add((Aside){.index = gpulog_length(), .kind = FORGET_EVENT, .event = event});
+}
+
+void sim_feed_forget_stream(int device, uint32_t number)
+{
+    add((Aside){
+        .index = gpulog_length(), .kind = FORGET_STREAM, .device = device, .number = number});
 }

@@ -244,6 +244,13 @@ void sim_record_forget_event(SimRecorder *r, cudaEvent_t handle)
     if (event) *event = (EventState){.handle = handle, .entry = SIM_NO_ENTRY};
 }
 
+void sim_record_forget_stream(SimRecorder *r, int device, uint32_t number)
+{
+    DeviceState *d = sim_record_device(r, device);
+    for (int i = 0; i < d->n_streams; i++)
+        if (!d->stream[i].legacy && d->stream[i].number == number) d->stream[i].blocking = false;
+}
+
 // ---- New and free ----
 
 // The first thread may call from time 0 on.

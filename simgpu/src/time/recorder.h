@@ -36,6 +36,8 @@ void sim_record_before_operation(SimRecorder *recorder, const GpuLogEntry *on);
 void sim_record_before_comm(SimRecorder *recorder, int thread, uint64_t comm, int rank);
 void sim_record_before_wait(SimRecorder *recorder, const GpuLogEntry *on);
 void sim_record_forget_event(SimRecorder *recorder, cudaEvent_t event);
+// The stream is destroyed. The default stream waits for it no more; the device does.
+void sim_record_forget_stream(SimRecorder *recorder, int device, uint32_t number);
 void sim_record_set_rank(SimRecorder *recorder, int device, int rank);
 
 uint64_t sim_mix(uint64_t x); // a step of SplitMix64
