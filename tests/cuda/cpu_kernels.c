@@ -90,3 +90,4 @@ GpuLogEntry host_entry;
 #include "../../lib/kernels/rotary.c"
 #include "../../lib/kernels/softmax.c"
 #include "../../lib/kernels/swiglu.c"
+#include "../../lib/kernels/typed.c"
