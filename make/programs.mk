@@ -1,7 +1,7 @@
 # From objects and libraries to suites and programs.
 
-# Objects, then libraries, each once. Under another name first: who starts the program meanwhile starts
-# that of before. Where it cannot be linked none is left.
+# Objects, then libraries, each once. The program is linked under another name and then renamed, so
+# that nobody starts one that is half written. Where it cannot be linked, none is left.
 define link
 	@mkdir -p $(@D)
 	$(SAY) LD $@

@@ -15,7 +15,8 @@
 #include "vector_math.h"
 
 // How far loops over the first n numbers of a row of `width` run: to the end of a vector, where the row
-// has it. Numbers that are left over behind whole vectors are done one by one, and each costs as much.
+// has room for it. Numbers behind the last whole vector are computed one at a time, and each costs as
+// much as a vector.
 static size_t whole_lanes(size_t n, size_t width)
 {
     size_t up = (n + ROW_LANES - 1) / ROW_LANES * ROW_LANES;

@@ -6,7 +6,8 @@
  * does not have and nobody waits for takes its place among the entries.
  *
  * Interface: sim_feed_some, sim_feed_all, sim_feed_behind, sim_feed_thread_ended,
- * sim_feed_forget_event, sim_feed_forget_stream (clock.h). All but sim_feed_behind are called with the clock's lock held.
+ * sim_feed_forget_event, sim_feed_forget_stream (clock.h). All but sim_feed_behind are called with
+ * the clock's lock held.
  */
 #include <string.h>
 
