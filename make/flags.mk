@@ -23,9 +23,10 @@ MISTAKES  := $(addprefix -Werror=,return-type implicit-function-declaration impl
              int-conversion)
 INCLUDES  := -Iinclude -Igpulog/include $(if $(filter cuda,$(BACKEND)),$(CUDA_INCLUDES),-Isimgpu/include)
 # Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not depend
-# on where in a vector loop it falls. sqrtf vectorises only where it need not set errno. -O3 takes three
-# times as long to compile and makes only attention faster.
-VECTOR    := -O2 -ftree-vectorize -fvect-cost-model=dynamic -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
+# on where in a vector loop it falls. sqrtf vectorises only where it need not set errno. -O3 takes twice
+# as long to compile and makes nothing faster that a step would show.
+VECTOR    := -O2 -ftree-vectorize -fvect-cost-model=dynamic -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno \
+             -Wvector-operation-performance
 # The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME,
 # and the table of cuBLAS's calls.
 WRAPPED   := $(if $(filter-out simgpu,$(BACKEND)),$(sort \

@@ -18,7 +18,6 @@ $(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tests/tasks/%.o: OPT = $(TESTS_OPT)
 # Students debug their tests and programs.
 $(BUILD)/obj/tests/tasks/%.o $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
 $(VECTOR_OBJ): OPT = $(VECTOR)
-$(call objects,lib/kernels/attention.c): OPT = $(VECTOR) -O3
 $(VECTOR_OBJ): $(MADE_WITH)/vector
 # The same picoseconds from every compiler and on every processor.
 $(COSTS_OBJ): OPT = -ffp-contract=off

@@ -34,8 +34,8 @@ typedef struct Sizes {
 
 // What the queries of a tile need; lane l is that of query `first` + l.
 typedef struct Tile {
-    RowLanes *query, *dout, *sums; // (hs)
-    RowLanes *weight, *dweight;    // (T) by key
+    float (*query)[TILE], (*dout)[TILE], (*sums)[TILE]; // (hs,TILE)
+    float (*weight)[TILE], (*dweight)[TILE];            // (T,TILE) by key
     size_t first, queries, keys;   // keys: as many as the last of the queries sees
     float max[TILE], factor[TILE], delta[TILE];
 } Tile;
@@ -43,7 +43,7 @@ typedef struct Tile {
 // All of a tile's memory; false without.
 static bool tile_create(Tile *tile, const Sizes *n)
 {
-    RowLanes *all = aligned_alloc(sizeof *all, (3 * n->hs + 2 * n->T) * sizeof *all);
+    float(*all)[TILE] = aligned_alloc(sizeof *all, (3 * n->hs + 2 * n->T) * sizeof *all);
     tile->query = all;
     if (all == NULL) return false;
     tile->dout = all + n->hs;
@@ -66,61 +66,72 @@ static size_t first_lane(const Tile *tile, size_t key)
     return key > tile->first ? key - tile->first : 0;
 }
 
-// Row l of `rows` becomes lane l of x (hs). A lane without a query has the last one's.
-static void transpose(RowLanes *x, const float *rows, size_t stride, size_t queries, size_t hs)
+// Row l of `rows` becomes lane l of x (hs,TILE). A lane without a query has the last one's.
+static void transpose(float (*x)[TILE], const float *rows, size_t stride, size_t queries, size_t hs)
 {
-    for (size_t i = 0; i < hs; i++) {
-        float lanes[TILE];
+    for (size_t i = 0; i < hs; i++)
         for (size_t l = 0; l < TILE; l++)
-            lanes[l] = rows[(l < queries ? l : queries - 1) * stride + i];
-        memcpy(&x[i], lanes, sizeof lanes);
-    }
+            x[i][l] = rows[(l < queries ? l : queries - 1) * stride + i];
 }
 
 // dots[j] = Σ_i x[i]·rows[j][i] for j < n; i ascends. Four rows at a time hide what an addition
 // waits for.
-static void dot_rows(RowLanes *dots, const RowLanes *x, const float *rows, size_t stride, size_t n,
-                     size_t hs)
+static void dot_rows(float (*dots)[TILE], const float (*x)[TILE], const float *rows, size_t stride,
+                     size_t n, size_t hs)
 {
     size_t j = 0;
     for (; j + 4 <= n; j += 4) {
         const float *r = rows + j * stride;
         RowLanes a = {0}, b = {0}, c = {0}, d = {0};
-        for (size_t i = 0; i < hs; i++) {
-            a += x[i] * r[i];
-            b += x[i] * r[stride + i];
-            c += x[i] * r[2 * stride + i];
-            d += x[i] * r[3 * stride + i];
-        }
-        dots[j] = a, dots[j + 1] = b, dots[j + 2] = c, dots[j + 3] = d;
+        for (size_t i = 0; i < hs; i++)
+            EACH_PART(p) {
+                RowPart of_x = row_part(x[i], p);
+                a.part[p] += of_x * r[i];
+                b.part[p] += of_x * r[stride + i];
+                c.part[p] += of_x * r[2 * stride + i];
+                d.part[p] += of_x * r[3 * stride + i];
+            }
+        row_store_lanes(dots[j], &a);
+        row_store_lanes(dots[j + 1], &b);
+        row_store_lanes(dots[j + 2], &c);
+        row_store_lanes(dots[j + 3], &d);
     }
     for (; j < n; j++) {
         RowLanes a = {0};
-        for (size_t i = 0; i < hs; i++) a += x[i] * rows[j * stride + i];
-        dots[j] = a;
+        for (size_t i = 0; i < hs; i++)
+            EACH_PART(p) a.part[p] += row_part(x[i], p) * rows[j * stride + i];
+        row_store_lanes(dots[j], &a);
     }
 }
 
 // sums[i] = Σ_j w[j]·rows[j][i] over the keys that each lane sees; j ascends. First the keys that
 // all lanes see, then the others.
-static void sum_seen_rows(const Tile *tile, RowLanes *sums, const RowLanes *w, const float *rows,
-                          size_t stride, size_t hs)
+static void sum_seen_rows(const Tile *tile, float (*sums)[TILE], const float (*w)[TILE],
+                          const float *rows, size_t stride, size_t hs)
 {
     size_t i = 0, shared = tile->first + 1;
     for (; i + 4 <= hs; i += 4) {
         RowLanes a = {0}, b = {0}, c = {0}, d = {0};
         for (size_t j = 0; j < shared; j++) {
             const float *r = rows + j * stride + i;
-            a += w[j] * r[0];
-            b += w[j] * r[1];
-            c += w[j] * r[2];
-            d += w[j] * r[3];
+            EACH_PART(p) {
+                RowPart of_w = row_part(w[j], p);
+                a.part[p] += of_w * r[0];
+                b.part[p] += of_w * r[1];
+                c.part[p] += of_w * r[2];
+                d.part[p] += of_w * r[3];
+            }
         }
-        sums[i] = a, sums[i + 1] = b, sums[i + 2] = c, sums[i + 3] = d;
+        row_store_lanes(sums[i], &a);
+        row_store_lanes(sums[i + 1], &b);
+        row_store_lanes(sums[i + 2], &c);
+        row_store_lanes(sums[i + 3], &d);
     }
     for (; i < hs; i++) {
-        sums[i] = (RowLanes){0};
-        for (size_t j = 0; j < shared; j++) sums[i] += w[j] * rows[j * stride + i];
+        RowLanes a = {0};
+        for (size_t j = 0; j < shared; j++)
+            EACH_PART(p) a.part[p] += row_part(w[j], p) * rows[j * stride + i];
+        row_store_lanes(sums[i], &a);
     }
     for (size_t j = shared; j < tile->keys; j++)
         for (i = 0; i < hs; i++)
@@ -129,27 +140,25 @@ static void sum_seen_rows(const Tile *tile, RowLanes *sums, const RowLanes *w, c
 }
 
 // row (hs) += Σ_l w[l]·rows[l] over the queries from lane `from` on; l ascends.
-static void add_queries(float *row, const RowLanes *w, const float *rows, size_t stride,
+static void add_queries(float *row, const float w[TILE], const float *rows, size_t stride,
                         size_t from, size_t queries, size_t hs)
 {
     size_t i = 0;
     for (; i + TILE <= hs; i += TILE) {
-        RowLanes sum, x;
-        memcpy(&sum, row + i, sizeof sum);
-        for (size_t l = from; l < queries; l++) {
-            memcpy(&x, rows + l * stride + i, sizeof x);
-            sum += (*w)[l] * x;
-        }
-        memcpy(row + i, &sum, sizeof sum);
+        RowLanes sum;
+        EACH_PART(p) sum.part[p] = row_part(row + i, p);
+        for (size_t l = from; l < queries; l++)
+            EACH_PART(p) sum.part[p] += w[l] * row_part(rows + l * stride + i, p);
+        row_store_lanes(row + i, &sum);
     }
     for (; i < hs; i++)
-        for (size_t l = from; l < queries; l++) row[i] += (*w)[l] * rows[l * stride + i];
+        for (size_t l = from; l < queries; l++) row[i] += w[l] * rows[l * stride + i];
 }
 
 // The tile's scores become exponentials; max and factor are the rows' own.
 static void tile_softmax(Tile *tile, const Sizes *n)
 {
-    float(*s)[TILE] = (float(*)[TILE])tile->weight, sum[TILE] = {0};
+    float(*s)[TILE] = tile->weight, sum[TILE] = {0};
     memcpy(tile->max, s[0], sizeof tile->max);
     for (size_t j = 1; j < tile->keys; j++)
         for (size_t l = first_lane(tile, j); l < TILE; l++)
@@ -187,7 +196,7 @@ static void head_forward(Tile *tile, const Sizes *n, size_t h, float *out, float
 // by the scores before they are scaled.
 static void tile_gradients(Tile *tile, const Sizes *n)
 {
-    float(*p)[TILE] = (float(*)[TILE])tile->weight, (*d)[TILE] = (float(*)[TILE])tile->dweight;
+    float(*p)[TILE] = tile->weight, (*d)[TILE] = tile->dweight;
     for (size_t j = 0; j < tile->keys; j++) {
 #pragma omp simd
         for (size_t l = 0; l < TILE; l++) {
@@ -226,8 +235,8 @@ static void tile_backward(Tile *tile, const Sizes *n, const Head *h)
     for (size_t j = 0; j < tile->keys; j++) {
         float *dk = h->dk + j * stride, *dv = h->dv + j * stride;
         size_t from = first_lane(tile, j);
-        add_queries(dk, &tile->dweight[j], q, stride, from, tile->queries, n->hs);
-        add_queries(dv, &tile->weight[j], dout, n->C, from, tile->queries, n->hs);
+        add_queries(dk, tile->dweight[j], q, stride, from, tile->queries, n->hs);
+        add_queries(dv, tile->weight[j], dout, n->C, from, tile->queries, n->hs);
     }
 }
 

@@ -188,17 +188,13 @@ static void backward_row(float *restrict dx, const float *restrict x, float mean
     // again.
     RowLanes products = {0};
     size_t c = 0;
-    for (; c + ROW_LANES <= C; c += ROW_LANES) {
-        RowLanes g, values;
-        memcpy(&g, dx + c, sizeof g);
-        memcpy(&values, x + c, sizeof values);
-        products += g * ((values - mean) * rstd);
-    }
+    for (; c + ROW_LANES <= C; c += ROW_LANES)
+        EACH_PART(p)
+            products.part[p] += row_part(dx + c, p) * ((row_part(x + c, p) - mean) * rstd);
     if (c < C) {
-        RowLanes g, values;
-        row_load_tail(&g, dx + c, C - c);
-        row_load_tail(&values, x + c, C - c);
-        products += g * ((values - mean) * rstd);
+        float lanes_g[ROW_LANES], lanes_x[ROW_LANES];
+        const float *g = row_tail(lanes_g, dx + c, C - c), *rest = row_tail(lanes_x, x + c, C - c);
+        EACH_PART(p) products.part[p] += row_part(g, p) * ((row_part(rest, p) - mean) * rstd);
     }
     float mean_g = row_sum(dx, C) / (float)C, mean_gx = row_add_lanes(&products) / (float)C;
 #pragma omp simd

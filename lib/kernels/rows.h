@@ -1,10 +1,16 @@
 /* rows.h: sums over a row in an order that is fixed.
  *
  * A sum runs over 16 lanes that are added up in a fixed order at the end, so that the result
- * depends neither on the address of the data nor on how wide this machine's vectors are.
+ * depends neither on the address of the data nor on how wide this machine's vectors are. The lanes
+ * are as many vectors as they take here: GCC computes in memory with a vector that is wider than the
+ * machine's, many times slower.
  *
- * Interface: row_sum, row_dot, row_max; RowLanes, row_load_tail, row_add_lanes for a sum of
- * one's own; row_add, ROW_BLOCK for sums of whole rows.
+ *   RowLanes sum = {0};
+ *   for (size_t i = 0; i + ROW_LANES <= n; i += ROW_LANES)
+ *       EACH_PART(p) sum.part[p] += row_part(x + i, p) * row_part(y + i, p);
+ *
+ * Interface: row_sum, row_dot, row_max; RowLanes, EACH_PART, row_part, row_tail, row_store_lanes,
+ * row_add_lanes for a sum of one's own; row_add, ROW_BLOCK for sums of whole rows.
  */
 #ifndef SHARDLAB_ROWS_H
 #define SHARDLAB_ROWS_H
@@ -13,24 +19,51 @@
 #include <string.h>
 
 #define ROW_LANES 16
-typedef float RowLanes __attribute__((vector_size(ROW_LANES * sizeof(float))));
+#if defined __AVX512F__
+#define ROW_PARTS 1
+#elif defined __AVX__
+#define ROW_PARTS 2
+#else // SSE, NEON
+#define ROW_PARTS 4
+#endif
+#define ROW_PART_LANES (ROW_LANES / ROW_PARTS)
+
+typedef float RowPart __attribute__((vector_size(ROW_PART_LANES * sizeof(float))));
+typedef RowPart RowPartAnywhere __attribute__((aligned(sizeof(float)), may_alias));
+typedef struct RowLanes {
+    RowPart part[ROW_PARTS];
+} RowLanes;
+
+// The statement behind it, once for each part p of the lanes.
+#define EACH_PART(p) _Pragma("GCC unroll 4") for (int p = 0; p < ROW_PARTS; p++)
+
+// Part p of the 16 numbers at x.
+static inline RowPart row_part(const float *x, int p)
+{
+    return *(const RowPartAnywhere *)(x + p * ROW_PART_LANES);
+}
+
+static inline void row_store_lanes(float *x, const RowLanes *lanes)
+{
+    EACH_PART(p) *(RowPartAnywhere *)(x + p * ROW_PART_LANES) = lanes->part[p];
+}
 
 // Adds the lanes up in pairs: 0 and 8, 1 and 9 …, then 0 and 4 …
 static inline float row_add_lanes(const RowLanes *lanes)
 {
     float x[ROW_LANES];
-    memcpy(x, lanes, sizeof x);
+    row_store_lanes(x, lanes);
     for (int half = ROW_LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++) x[i] += x[i + half];
     return x[0];
 }
 
-// The last n < ROW_LANES numbers at x, with zeros behind.
-static inline void row_load_tail(RowLanes *all, const float *x, size_t n)
+// The last n < ROW_LANES numbers at x, with zeros behind, in `lanes`, which it returns.
+static inline const float *row_tail(float lanes[ROW_LANES], const float *x, size_t n)
 {
-    float lanes[ROW_LANES] = {0};
+    memset(lanes, 0, ROW_LANES * sizeof *lanes);
     for (size_t i = 0; i < n; i++) lanes[i] = x[i];
-    memcpy(all, lanes, sizeof *all);
+    return lanes;
 }
 
 // Σ x[i]
@@ -38,15 +71,11 @@ static inline float row_sum(const float *x, size_t n)
 {
     RowLanes sum = {0};
     size_t i = 0;
-    for (; i + ROW_LANES <= n; i += ROW_LANES) {
-        RowLanes part;
-        memcpy(&part, x + i, sizeof part);
-        sum += part;
-    }
+    for (; i + ROW_LANES <= n; i += ROW_LANES) EACH_PART(p) sum.part[p] += row_part(x + i, p);
     if (i < n) {
-        RowLanes part;
-        row_load_tail(&part, x + i, n - i);
-        sum += part;
+        float lanes[ROW_LANES];
+        x = row_tail(lanes, x + i, n - i);
+        EACH_PART(p) sum.part[p] += row_part(x, p);
     }
     return row_add_lanes(&sum);
 }
@@ -56,17 +85,13 @@ static inline float row_dot(const float *a, const float *b, size_t n)
 {
     RowLanes sum = {0};
     size_t i = 0;
-    for (; i + ROW_LANES <= n; i += ROW_LANES) {
-        RowLanes x, y;
-        memcpy(&x, a + i, sizeof x);
-        memcpy(&y, b + i, sizeof y);
-        sum += x * y;
-    }
+    for (; i + ROW_LANES <= n; i += ROW_LANES)
+        EACH_PART(p) sum.part[p] += row_part(a + i, p) * row_part(b + i, p);
     if (i < n) {
-        RowLanes x, y;
-        row_load_tail(&x, a + i, n - i);
-        row_load_tail(&y, b + i, n - i);
-        sum += x * y;
+        float lanes_a[ROW_LANES], lanes_b[ROW_LANES];
+        a = row_tail(lanes_a, a + i, n - i);
+        b = row_tail(lanes_b, b + i, n - i);
+        EACH_PART(p) sum.part[p] += row_part(a, p) * row_part(b, p);
     }
     return row_add_lanes(&sum);
 }
