@@ -224,12 +224,28 @@ static void keeps_addresses(const Rank *r, void *arg)
           SETTLED);
 }
 
+// One allocation at a time, no two of one size: what lies free stays in proportion to what is live.
+static void sizes_never_return(const Rank *r, void *arg)
+{
+    enum { TIMES = 400, LEAST = 256 << 10, MORE = 256 };
+    char *host = calloc(1, LEAST + TIMES * MORE), *p;
+    check(host != NULL, "no memory");
+    for (size_t i = 0; i < TIMES; i++) {
+        need_cuda(cudaMalloc((void **)&p, LEAST + i * MORE));
+        need_cuda(cudaMemcpy(p, host, LEAST + i * MORE, cudaMemcpyHostToDevice));
+        need_cuda(cudaFree(p));
+    }
+    check(shared_kilobytes() < 32 << 10, "%ld KiB of the device are touched", shared_kilobytes());
+    free(host);
+}
+
 static void test_does_not_grow(void **state)
 {
     setenv("SIMGPU_POISON", "0", 1);
     run_ranks(1, does_not_grow, NULL);
     run_ranks(1, keeps_addresses, NULL);
     run_ranks(1, joins_pieces, NULL);
+    run_ranks(1, sizes_never_return, NULL);
     unsetenv("SIMGPU_POISON");
 }
 

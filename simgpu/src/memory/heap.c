@@ -22,7 +22,8 @@
 // Others of this size and more stay apart when they come free, for requests of exactly their size:
 // a program's steps then have the same addresses each time, whose pages its peers have mapped
 // already. A large request joins them all, and so does any other where more than so many bytes are
-// apart.
+// apart, or more than twice what was ever live at once: a program whose sizes never come again would
+// touch new pages each time.
 #define JOINED_BELOW ((size_t)64 << 10)
 #define APART_BYTES ((size_t)64 << 20)
 
@@ -31,6 +32,7 @@ struct SimHeap {
     SimTreeNode *sizes;  // the free ones, by size, …
     SimTreeNode *apart;  // … and those that stay apart
     size_t apart_bytes;
+    size_t live_bytes, most_live; // now; ever
     SimBlock *first;
     SimBlock *oldest, *newest; // waiting
     size_t waiting_bytes;
@@ -162,6 +164,11 @@ static SimBlock *best_fit(SimTreeNode *list, size_t size)
     return node ? SIM_TREE_OWNER(node, SimBlock, by_size) : NULL;
 }
 
+static bool too_much_apart(const SimHeap *heap)
+{
+    return heap->apart_bytes > APART_BYTES || heap->apart_bytes > 2 * heap->most_live;
+}
+
 // A free block of `size` bytes or more, taken out of the free ones.
 static SimBlock *find_room(SimHeap *heap, size_t size)
 {
@@ -170,7 +177,7 @@ static SimBlock *find_room(SimHeap *heap, size_t size)
         take_apart(heap, block);
         return block;
     }
-    if (size > LARGE || heap->apart_bytes > APART_BYTES) join_all(heap);
+    if (size > LARGE || too_much_apart(heap)) join_all(heap);
     if (!best_fit(heap->sizes, size)) join_all(heap);
     while (!(block = best_fit(heap->sizes, size)) && heap->oldest) {
         release_oldest(heap);
@@ -205,6 +212,8 @@ SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const vo
     SimBlock *rest = cut(heap, block, size);
     if (rest) mark_free(heap, rest);
     block->state = BLOCK_LIVE;
+    heap->live_bytes += block->size;
+    if (heap->most_live < heap->live_bytes) heap->most_live = heap->live_bytes;
     block->asked = bytes;
     block->site = site;
     block->pool = block->managed = false;
@@ -219,6 +228,7 @@ void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)
 {
     heap->freed[heap->n_freed++ % FREED_REMEMBERED] =
         (SimFreed){block->offset, block->asked, block->site, site};
+    heap->live_bytes -= block->size;
     if (block->size > LARGE) {
         make_available(heap, block);
         return;
