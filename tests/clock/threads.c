@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "harness.h"
+#include "run.h"
 #include "simgpu.h"
 #include "time/recorder.h"
 
@@ -218,7 +219,67 @@ static void test_a_first_call_that_waits_holds_the_engine(void **state)
     sim_recorder_free(r);
 }
 
+// ---- Threads that come and go ----
+
+// KiB of memory of its own that the process has touched.
+static long own_kilobytes(void)
+{
+    char line[256];
+    long kilobytes = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f)) sscanf(line, "RssAnon: %ld", &kilobytes);
+    if (f) fclose(f);
+    check(kilobytes > 0, "/proc/self/status does not say RssAnon");
+    return kilobytes;
+}
+
+typedef struct Caller {
+    const Rank *r;
+    float *x;
+} Caller;
+
+static void *call_once(void *arg)
+{
+    const Caller *c = arg;
+    need_cuda(cudaSetDevice(c->r->device));
+    need_nccl(ncclAllReduce(c->x, c->x, 1, ncclFloat, ncclSum, c->r->comm, c->r->stream));
+    need_cuda(cudaStreamSynchronize(c->r->stream));
+    return NULL;
+}
+
+static void begin_and_end_threads(const Caller *c, int n)
+{
+    pthread_t thread;
+    for (int i = 0; i < n; i++) {
+        check(pthread_create(&thread, NULL, call_once, (void *)c) == 0, "no thread");
+        check(pthread_join(thread, NULL) == 0, "no join");
+    }
+}
+
+// A table that each thread left behind would be 4 KiB.
+static void leaves_nothing(const Rank *r, void *arg)
+{
+    enum { THREADS = 1000 };
+    Caller c = {.r = r};
+    need_cuda(cudaMalloc((void **)&c.x, sizeof *c.x));
+    need_cuda(cudaMemsetAsync(c.x, 0, sizeof *c.x, r->stream));
+    begin_and_end_threads(&c, THREADS);
+    long before = own_kilobytes();
+    begin_and_end_threads(&c, THREADS);
+    long grown = own_kilobytes() - before;
+    check(grown < 1024, "%d threads left %ld KiB", THREADS, grown);
+    need_cuda(cudaFree(c.x));
+}
+
+static void test_a_thread_that_ended_leaves_nothing(void **state)
+{
+    setenv("SIMGPU_LOG", "100", 1); // it grows until it is full
+    run_ranks(1, leaves_nothing, NULL);
+    unsetenv("SIMGPU_LOG");
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_a_thread_that_ended_leaves_nothing),
     cmocka_unit_test(test_a_first_call_that_waits_holds_the_engine),
     cmocka_unit_test(test_nobody_is_released_while_one_runs),
     cmocka_unit_test(test_an_answer_takes_its_time),

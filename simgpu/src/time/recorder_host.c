@@ -31,10 +31,12 @@ ThreadState *sim_record_thread(SimRecorder *r, int number)
     while (i < r->n_threads && r->thread[i].alive) i++;
     if (i == r->n_threads) {
         r->thread = sim_table_grow(r->thread, (size_t)r->n_threads + 1, sizeof *r->thread);
-        r->n_threads++;
+        r->thread[r->n_threads++] = (ThreadState){.alive = false};
     }
     t = &r->thread[i];
-    *t = (ThreadState){.number = number, .alive = true};
+    GroupCall *group = t->group; // of one that has ended
+    *t = (ThreadState){
+        .number = number, .alive = true, .group = group, .group_room = t->group_room};
     if (number == 0) return t;
     ThreadState *first = find_thread(r, 0);
     After *after = sim_after_none(r, AFTER_THREAD);
