@@ -181,6 +181,55 @@ static void test_large(void **state)
     for (int world = 1; world <= 8; world++) run_ranks(world, large, NULL);
 }
 
+// ---- Integers wrap around, and keep their signs ----
+
+typedef struct Pair {
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int64_t in[2], want; // of a narrower type the last bytes
+} Pair;
+
+static void wraps(const Rank *r, void *arg)
+{
+    static const Pair pairs[] = {
+        {ncclInt8, ncclSum, {100, 100}, -56},
+        {ncclInt8, ncclAvg, {100, 100}, -28},
+        {ncclInt8, ncclProd, {100, 3}, 44},
+        {ncclInt8, ncclMax, {-1, 1}, 1},
+        {ncclInt8, ncclMin, {-1, 1}, -1},
+        {ncclUint8, ncclSum, {200, 200}, 144},
+        {ncclUint8, ncclAvg, {200, 200}, 72},
+        {ncclUint8, ncclMax, {255, 1}, 255},
+        {ncclInt32, ncclSum, {1 << 30, 1 << 30}, INT32_MIN},
+        {ncclInt32, ncclAvg, {1 << 30, 1 << 30}, INT32_MIN / 2},
+        {ncclInt32, ncclAvg, {-3, -4}, -3},
+        {ncclUint32, ncclAvg, {UINT32_MAX, 3}, 1},
+        {ncclUint32, ncclMin, {UINT32_MAX, 3}, 3},
+        {ncclInt64, ncclSum, {INT64_MAX, 1}, INT64_MIN},
+        {ncclInt64, ncclMin, {-1, 1}, -1},
+        {ncclUint64, ncclMax, {-1, 1}, -1}, // 2^64 - 1
+    };
+    int64_t *x;
+    need_cuda(cudaMalloc((void **)&x, sizeof *x));
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        const Pair *p = &pairs[i];
+        int64_t got = p->in[r->rank];
+        need_cuda(cudaMemcpyAsync(x, &got, sizeof got, cudaMemcpyHostToDevice, r->stream));
+        need_nccl(ncclAllReduce(x, x, 1, p->type, p->op, r->comm, r->stream));
+        need_cuda(cudaMemcpyAsync(&got, x, sizeof got, cudaMemcpyDeviceToHost, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        size_t width = p->type <= ncclUint8 ? 1 : p->type <= ncclUint32 ? 4 : 8;
+        check(memcmp(&got, &p->want, width) == 0, "pair %zu: %lld, want %lld", i, (long long)got,
+              (long long)p->want);
+    }
+    need_cuda(cudaFree(x));
+}
+
+static void test_integers_wrap(void **state)
+{
+    run_ranks(2, wraps, NULL);
+}
+
 // ---- The order of sums ----
 
 // Split at the largest power of two below n; written anew here, one element at a time.
@@ -354,6 +403,7 @@ static void test_traffic(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_tree_sum), cmocka_unit_test(test_every_kind),
     cmocka_unit_test(test_large),    cmocka_unit_test(test_sum_order),
+    cmocka_unit_test(test_integers_wrap),
     cmocka_unit_test(test_rounding), cmocka_unit_test(test_traffic),
 };
 SUITE_MAIN("collective", tests)

@@ -47,6 +47,16 @@ static void collectives(const Rank *r, void *arg)
     for (int i = 0; i < EACH; i++)
         check(host[i] == sum + (float)(r->world * i), "element %d reduced is %g", i, host[i]);
 
+    // Of integers the sum is divided, and rounded down.
+    int whole[EACH];
+    for (int i = 0; i < EACH; i++) whole[i] = r->rank + i;
+    need_cuda(cudaMemcpyAsync(all, whole, bytes, cudaMemcpyHostToDevice, r->stream));
+    need_nccl(ncclAllReduce(all, all, EACH, ncclInt32, ncclAvg, r->comm, r->stream));
+    need_cuda(cudaMemcpyAsync(whole, all, bytes, cudaMemcpyDeviceToHost, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    for (int i = 0; i < EACH; i++)
+        check(whole[i] == (r->world - 1) / 2 + i, "element %d averaged is %d", i, whole[i]);
+
     need_nccl(ncclGroupStart());
     need_nccl(ncclSend(send, EACH, ncclFloat, next, r->comm, r->stream));
     need_nccl(ncclRecv(all, EACH, ncclFloat, last, r->comm, r->stream));

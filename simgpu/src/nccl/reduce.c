@@ -8,7 +8,8 @@
  *
  * for every element alike. A result thus depends neither on timing nor on how a buffer is cut into
  * slices, and W equal inputs sum to exactly W times the input where W is a power of two: every
- * addition doubles. half and bfloat16 become float at the leaves and are rounded once, at the root.
+ * addition doubles. half and bfloat16 become float at the leaves and are rounded once, at the root;
+ * integers become 64 bits wide, whose last bits are those of any narrower sum or product.
  *
  * ncclAvg of floating-point types multiplies every input by 1/W before the sum, as NCCL does; of
  * integers it divides the sum by W, as NCCL does too (ncclDevPreMulSum and ncclDevSumPostDiv in its
@@ -26,6 +27,15 @@
 // cache.
 #define BLOCK 512
 
+// A block of a reduction: elements [at, at + len) of n inputs.
+typedef struct Job {
+    const void *const *in;
+    ncclDataType_t type;
+    int op;            // SIM_PRE_MUL_SUM and ncclAvg sum, too
+    const void *scale; // of each input, in the type of the arithmetic; NULL: none
+    size_t at, len;
+} Job;
+
 static int left_part(int n)
 {
     int p = 1;
@@ -33,125 +43,146 @@ static int left_part(int n)
     return p;
 }
 
-// ---- One tree for every type ----
+#define EACH _Pragma("omp simd") for (size_t i = 0; i < len; i++)
+
+// ---- Leaves: elements of any type become those of the arithmetic ----
+
+#define WIDEN(TYPE, T, LOAD)                                                                       \
+    case TYPE: {                                                                                   \
+        const T *x = (const T *)input + job->at;                                                   \
+        EACH room[i] = LOAD(x[i]);                                                                 \
+        break;                                                                                     \
+    }
+#define SAME(x) (x)
+
+static void load_float(float *room, const Job *job, const void *input)
+{
+    size_t len = job->len;
+    switch (job->type) {
+        WIDEN(ncclFloat16, uint16_t, float_of_half)
+        WIDEN(ncclBfloat16, uint16_t, float_of_bfloat)
+        WIDEN(ncclFloat32, float, SAME)
+    default: break; // double has a tree of its own
+    }
+}
+
+static void load_double(double *room, const Job *job, const void *input)
+{
+    memcpy(room, (const double *)input + job->at, job->len * sizeof *room);
+}
+
+static void load_signed(int64_t *room, const Job *job, const void *input)
+{
+    size_t len = job->len;
+    switch (job->type) {
+        WIDEN(ncclInt8, int8_t, SAME)
+        WIDEN(ncclInt32, int32_t, SAME)
+        WIDEN(ncclInt64, int64_t, SAME)
+    default: break;
+    }
+}
+
+static void load_unsigned(uint64_t *room, const Job *job, const void *input)
+{
+    size_t len = job->len;
+    switch (job->type) {
+        WIDEN(ncclUint8, uint8_t, SAME)
+        WIDEN(ncclUint32, uint32_t, SAME)
+        WIDEN(ncclUint64, uint64_t, SAME)
+    default: break;
+    }
+}
+
+// ---- One tree for every arithmetic ----
 //
-// T is the type in memory, ACC the type of the arithmetic, WRAP an ACC in which overflow is
-// defined. tree_NAME returns where the result of inputs [first, first + n) of the block at element
-// `at` is: `room` (BLOCK elements), or the input itself where there is nothing to do to it.
-#define DEFINE_TREE(NAME, T, ACC, WRAP, DIRECT, LOAD, STORE)                                       \
-    static void load_##NAME(ACC *room, const T *in, size_t len, const ACC *scale)                  \
+// ACC is the type of the arithmetic, WRAP an ACC in which overflow is defined, PLAIN the type in
+// memory that is the same as ACC. tree_NAME returns where the result of inputs [first, first + n) of
+// the block is: `room` (BLOCK elements), or the input itself where there is nothing to do to it.
+#define DEFINE_TREE(NAME, ACC, WRAP, PLAIN)                                                        \
+    static const ACC *leaf_##NAME(ACC *room, const Job *job, int which)                            \
     {                                                                                              \
-        if (scale) {                                                                               \
-            ACC factor = *scale;                                                                   \
-            _Pragma("omp simd") for (size_t i = 0; i < len; i++) room[i] =                         \
-                (ACC)((WRAP)LOAD(in[i]) * (WRAP)factor);                                           \
-        } else {                                                                                   \
-            _Pragma("omp simd") for (size_t i = 0; i < len; i++) room[i] = LOAD(in[i]);            \
+        size_t len = job->len;                                                                     \
+        if (job->type == PLAIN && !job->scale) return (const ACC *)job->in[which] + job->at;       \
+        load_##NAME(room, job, job->in[which]);                                                    \
+        if (job->scale) {                                                                          \
+            ACC factor = ((const ACC *)job->scale)[which];                                         \
+            EACH room[i] = (ACC)((WRAP)room[i] * (WRAP)factor);                                    \
         }                                                                                          \
+        return room;                                                                               \
     }                                                                                              \
                                                                                                    \
     static void combine_##NAME(ACC *out, const ACC *a, const ACC *b, size_t len, int op)           \
     {                                                                                              \
         switch (op) {                                                                              \
-        case ncclProd:                                                                             \
-            _Pragma("omp simd") for (size_t i = 0; i < len; i++) out[i] =                          \
-                (ACC)((WRAP)a[i] * (WRAP)b[i]);                                                    \
-            break;                                                                                 \
-        case ncclMax:                                                                              \
-            _Pragma("omp simd") for (size_t i = 0; i < len; i++) out[i] =                          \
-                a[i] > b[i] ? a[i] : b[i];                                                         \
-            break;                                                                                 \
-        case ncclMin:                                                                              \
-            _Pragma("omp simd") for (size_t i = 0; i < len; i++) out[i] =                          \
-                a[i] < b[i] ? a[i] : b[i];                                                         \
-            break;                                                                                 \
-        default:                                                                                   \
-            _Pragma("omp simd") for (size_t i = 0; i < len; i++) out[i] =                          \
-                (ACC)((WRAP)a[i] + (WRAP)b[i]);                                                    \
-            break;                                                                                 \
+        case ncclProd: EACH out[i] = (ACC)((WRAP)a[i] * (WRAP)b[i]); break;                        \
+        case ncclMax: EACH out[i] = a[i] > b[i] ? a[i] : b[i]; break;                              \
+        case ncclMin: EACH out[i] = a[i] < b[i] ? a[i] : b[i]; break;                              \
+        default: EACH out[i] = (ACC)((WRAP)a[i] + (WRAP)b[i]); break;                              \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    static const ACC *tree_##NAME(ACC *room, const T *const *in, const ACC *scale, int first,      \
-                                  int n, size_t at, size_t len, int op)                            \
+    static const ACC *tree_##NAME(ACC *room, const Job *job, int first, int n)                     \
     {                                                                                              \
-        if (n == 1) {                                                                              \
-            if (DIRECT && !scale) return (const void *)(in[first] + at);                           \
-            load_##NAME(room, in[first] + at, len, scale ? scale + first : NULL);                  \
-            return room;                                                                           \
-        }                                                                                          \
+        if (n == 1) return leaf_##NAME(room, job, first);                                          \
         ACC spare[BLOCK];                                                                          \
         int p = left_part(n);                                                                      \
-        const ACC *left = tree_##NAME(room, in, scale, first, p, at, len, op);                     \
-        const ACC *right = tree_##NAME(spare, in, scale, first + p, n - p, at, len, op);           \
-        combine_##NAME(room, left, right, len, op);                                                \
+        const ACC *left = tree_##NAME(room, job, first, p);                                        \
+        const ACC *right = tree_##NAME(spare, job, first + p, n - p);                              \
+        combine_##NAME(room, left, right, job->len, job->op);                                      \
         return room;                                                                               \
-    }                                                                                              \
-                                                                                                   \
-    /* The result is written when every input of its block has been read: `out` may be one. */     \
-    static void reduce_##NAME(T *out, const T *const *in, const ACC *scale, int n, size_t count,   \
-                              int op, unsigned char divide)                                        \
-    {                                                                                              \
-        ACC room[BLOCK];                                                                           \
-        for (size_t at = 0; at < count; at += BLOCK) {                                             \
-            size_t len = count - at < BLOCK ? count - at : BLOCK;                                  \
-            const ACC *result = tree_##NAME(room, in, scale, 0, n, at, len, op);                   \
-            if (divide > 1)                                                                        \
-                for (size_t i = 0; i < len; i++) room[i] = (ACC)(result[i] / divide);              \
-            else if (DIRECT && (const void *)result == (const void *)(out + at))                   \
-                continue;                                                                          \
-            if (divide > 1) result = room;                                                         \
-            _Pragma("omp simd") for (size_t i = 0; i < len; i++) out[at + i] = STORE(result[i]);   \
-        }                                                                                          \
     }
 
-#define SAME(x) (x)
-DEFINE_TREE(int8, int8_t, int8_t, unsigned, true, SAME, SAME)
-DEFINE_TREE(uint8, uint8_t, uint8_t, unsigned, true, SAME, SAME)
-DEFINE_TREE(int32, int32_t, int32_t, uint32_t, true, SAME, SAME)
-DEFINE_TREE(uint32, uint32_t, uint32_t, uint32_t, true, SAME, SAME)
-DEFINE_TREE(int64, int64_t, int64_t, uint64_t, true, SAME, SAME)
-DEFINE_TREE(uint64, uint64_t, uint64_t, uint64_t, true, SAME, SAME)
-DEFINE_TREE(float32, float, float, float, true, SAME, SAME)
-DEFINE_TREE(float64, double, double, double, true, SAME, SAME)
-DEFINE_TREE(float16, uint16_t, float, float, false, float_of_half, half_of_float)
-DEFINE_TREE(bfloat16, uint16_t, float, float, false, float_of_bfloat, bfloat_of_float)
+DEFINE_TREE(float, float, float, ncclFloat32)
+DEFINE_TREE(double, double, double, ncclFloat64)
+DEFINE_TREE(signed, int64_t, uint64_t, ncclInt64)
+DEFINE_TREE(unsigned, uint64_t, uint64_t, ncclUint64)
 
-// Reads the scalars, each in its own type, as ACC; NULL where the operation has none.
-#define CASE(TYPE, NAME, T, ACC, LOAD, FLOATING)                                                   \
+// ---- Every type ----
+
+// The result of n inputs, `count` elements, at `out` (T). It is written when every input of its block
+// has been read: `out` may be one. NARROW makes a T of the arithmetic's ACC; scale: n ACC, or NULL;
+// an integer result is divided by `divide`, once it is a T.
+#define REDUCE(TYPE, NAME, T, ACC, NARROW, LOAD, FLOATING)                                         \
     case TYPE: {                                                                                   \
-        ACC factor[SIM_MAX_RANKS];                                                                 \
-        bool average = op == ncclAvg;                                                              \
+        ACC factor[SIM_MAX_RANKS], room[BLOCK];                                                    \
         for (int i = 0; i < n; i++) {                                                              \
             T own = 0;                                                                             \
             if (op == SIM_PRE_MUL_SUM) memcpy(&own, &scalars[i], sizeof own);                      \
             factor[i] = average ? (ACC)((ACC)1 / (ACC)n) : (ACC)LOAD(own);                         \
         }                                                                                          \
-        bool scaled = op == SIM_PRE_MUL_SUM || (FLOATING && average);                              \
-        reduce_##NAME(out, (const T *const *)(const void *)inputs, scaled ? factor : NULL, n,      \
-                      count, op, !FLOATING && average ? n : 1);                                    \
+        if (op == SIM_PRE_MUL_SUM || (FLOATING && average)) job.scale = factor;                    \
+        for (; job.at < count; job.at += BLOCK) {                                                  \
+            size_t len = job.len = count - job.at < BLOCK ? count - job.at : BLOCK;                \
+            T *to = (T *)out + job.at;                                                             \
+            const ACC *result = tree_##NAME(room, &job, 0, n);                                     \
+            if ((const void *)result != (const void *)to) EACH to[i] = (T)NARROW(result[i]);       \
+            for (size_t i = 0; !FLOATING && average && i < len; i++)                               \
+                to[i] = (T)((ACC)to[i] / (ACC)n);                                                  \
+        }                                                                                          \
         break;                                                                                     \
     }
 
 void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, int n, size_t count,
                 ncclDataType_t type, int op)
 {
+    Job job = {.in = inputs, .type = type, .op = op};
+    bool average = op == ncclAvg;
     switch (type) {
-        CASE(ncclInt8, int8, int8_t, int8_t, SAME, false)
-        CASE(ncclUint8, uint8, uint8_t, uint8_t, SAME, false)
-        CASE(ncclInt32, int32, int32_t, int32_t, SAME, false)
-        CASE(ncclUint32, uint32, uint32_t, uint32_t, SAME, false)
-        CASE(ncclInt64, int64, int64_t, int64_t, SAME, false)
-        CASE(ncclUint64, uint64, uint64_t, uint64_t, SAME, false)
-        CASE(ncclFloat32, float32, float, float, SAME, true)
-        CASE(ncclFloat64, float64, double, double, SAME, true)
-        CASE(ncclFloat16, float16, uint16_t, float, float_of_half, true)
-        CASE(ncclBfloat16, bfloat16, uint16_t, float, float_of_bfloat, true)
+        REDUCE(ncclInt8, signed, int8_t, int64_t, SAME, SAME, false)
+        REDUCE(ncclUint8, unsigned, uint8_t, uint64_t, SAME, SAME, false)
+        REDUCE(ncclInt32, signed, int32_t, int64_t, SAME, SAME, false)
+        REDUCE(ncclUint32, unsigned, uint32_t, uint64_t, SAME, SAME, false)
+        REDUCE(ncclInt64, signed, int64_t, int64_t, SAME, SAME, false)
+        REDUCE(ncclUint64, unsigned, uint64_t, uint64_t, SAME, SAME, false)
+        REDUCE(ncclFloat32, float, float, float, SAME, SAME, true)
+        REDUCE(ncclFloat64, double, double, double, SAME, SAME, true)
+        REDUCE(ncclFloat16, float, uint16_t, float, half_of_float, float_of_half, true)
+        REDUCE(ncclBfloat16, float, uint16_t, float, bfloat_of_float, float_of_bfloat, true)
     default: sim_fatal(SIMGPU_SYSTEM, "a reduction of a type that has none", "type %d", (int)type);
     }
 }
 
 void simgpu_tree_sum(float *out, const float *const *inputs, int n, size_t count)
 {
-    reduce_float32(out, inputs, NULL, n, count, ncclSum, 1);
+    sim_reduce(out, (const void *const *)inputs, NULL, n, count, ncclFloat32, ncclSum);
 }
