@@ -30,8 +30,8 @@ STEPS = (("test", "make test"),
          ("long tests", "make long-tests"),
          ("commands", "python3 -B grader/devtools/documented.py --long"),
          ("machine-made mutants", "make mutation SAMPLE=400 SEED=%(seed)d"))
-# Estimated for two idle cores: nobody has run them all in one go.
-MINUTES = {"test": 6, "long tests": 25, "commands": 60, "machine-made mutants": 8}
+# As on two idle cores, bench/results/test-all.md.
+MINUTES = {"test": 3, "long tests": 18, "commands": 37, "machine-made mutants": 2}
 HEAD = """# make test-all
 
 A line for each run, the last one last: grader/devtools/test_all.py writes it, whoever ran it
