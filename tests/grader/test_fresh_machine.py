@@ -79,8 +79,8 @@ class Running(TempFolder):
                 if not os.path.exists(target):
                     shutil.copy(library, target)
 
-    def start(self, *words):
-        return subprocess.Popen([PROGRAM] + list(words), stdin=subprocess.DEVNULL, text=True,
+    def start(self, *words, program=PROGRAM):
+        return subprocess.Popen([program] + list(words), stdin=subprocess.DEVNULL, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 env=dict(os.environ, FRESH_CACHE=self.path("cache")),
                                 preexec_fn=hears_ctrl_c)
@@ -103,6 +103,19 @@ class Running(TempFolder):
         self.assertEqual(lines[-1], "fresh-machine: all passed")
         self.assertFalse(os.path.exists("/made"))
         self.nothing_is_left()
+
+    def test_a_checkout_without_a_branch_needs_no_advice(self):
+        kit = self.path("kit")
+        commit = ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty",
+                  "-m", "of no branch"]
+        for command in (["clone", "-q", ROOT, kit], ["-C", kit, "checkout", "-q", "--detach"],
+                        ["-C", kit] + commit):
+            subprocess.run(["git", "-c", "advice.detachedHead=false"] + command, check=True, timeout=60)
+        program = os.path.join(kit, os.path.relpath(PROGRAM, ROOT))
+        shutil.copy(PROGRAM, program)
+        process = self.start("ls /proc", program=program)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, err), (0, ""))
 
     def test_it_ends_with_the_first_that_fails(self):
         process = self.start("true", "sh -c 'exit 7'", "echo never")
