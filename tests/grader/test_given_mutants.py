@@ -1,6 +1,6 @@
 """grader/devtools/given_mutants.py: wrong changes of given code are caught by the kit's own suites;
 and what the tool says of a file that makes no sense. A usual run draws a few by SEED; GIVEN_MUTANTS
-is how many, and GIVEN_MUTANTS=all tries all."""
+is how many, and GIVEN_MUTANTS=all tries all; that each can be applied is asked of all."""
 
 import json
 import os
@@ -38,6 +38,12 @@ class Given(unittest.TestCase):
         status, out = self.run_tool("--build", build_folder(), *self.drawn())
         self.assertEqual(status, 0, out)
         self.assertRegex(out, r"(\d+) mutants of given code, \1 caught for the stated reason")
+
+    def test_each_changes_its_file(self):
+        for source, _, mutant in given_mutants.load(given_mutants.FOLDER):
+            with self.subTest(mutant=mutant["name"]):
+                text = mutants.read(os.path.join(ROOT, source))
+                self.assertNotEqual(mutants.edit_text(text, mutant["edits"]), text)
 
     def test_an_unknown_name(self):
         status, out = self.run_tool("--only", "nothing")
