@@ -55,45 +55,26 @@ static int left_part(int n)
     }
 #define SAME(x) (x)
 
-static void load_float(float *room, const Job *job, const void *input)
-{
-    size_t len = job->len;
-    switch (job->type) {
-        WIDEN(ncclFloat16, uint16_t, float_of_half)
-        WIDEN(ncclBfloat16, uint16_t, float_of_bfloat)
-        WIDEN(ncclFloat32, float, SAME)
-    default: break; // double has a tree of its own
+// load_NAME: a block of an input of any of the types given.
+#define DEFINE_LOAD(NAME, ACC, FIRST, SECOND, THIRD)                                               \
+    static void load_##NAME(ACC *room, const Job *job, const void *input)                          \
+    {                                                                                              \
+        size_t len = job->len;                                                                     \
+        switch (job->type) {                                                                       \
+            FIRST SECOND THIRD                                                                     \
+        default: break; /* of another arithmetic */                                                \
+        }                                                                                          \
     }
-}
 
-static void load_double(double *room, const Job *job, const void *input)
-{
-    memcpy(room, (const double *)input + job->at, job->len * sizeof *room);
-}
+DEFINE_LOAD(float, float, WIDEN(ncclFloat16, uint16_t, float_of_half),
+            WIDEN(ncclBfloat16, uint16_t, float_of_bfloat), WIDEN(ncclFloat32, float, SAME))
+DEFINE_LOAD(double, double, WIDEN(ncclFloat64, double, SAME), , )
+DEFINE_LOAD(signed, int64_t, WIDEN(ncclInt8, int8_t, SAME), WIDEN(ncclInt32, int32_t, SAME),
+            WIDEN(ncclInt64, int64_t, SAME))
+DEFINE_LOAD(unsigned, uint64_t, WIDEN(ncclUint8, uint8_t, SAME), WIDEN(ncclUint32, uint32_t, SAME),
+            WIDEN(ncclUint64, uint64_t, SAME))
 
-static void load_signed(int64_t *room, const Job *job, const void *input)
-{
-    size_t len = job->len;
-    switch (job->type) {
-        WIDEN(ncclInt8, int8_t, SAME)
-        WIDEN(ncclInt32, int32_t, SAME)
-        WIDEN(ncclInt64, int64_t, SAME)
-    default: break;
-    }
-}
-
-static void load_unsigned(uint64_t *room, const Job *job, const void *input)
-{
-    size_t len = job->len;
-    switch (job->type) {
-        WIDEN(ncclUint8, uint8_t, SAME)
-        WIDEN(ncclUint32, uint32_t, SAME)
-        WIDEN(ncclUint64, uint64_t, SAME)
-    default: break;
-    }
-}
-
-// ---- One tree for every arithmetic ----
+// ---- A tree for each arithmetic ----
 //
 // ACC is the type of the arithmetic, WRAP an ACC in which overflow is defined, PLAIN the type in
 // memory that is the same as ACC. tree_NAME returns where the result of inputs [first, first + n) of
