@@ -151,7 +151,9 @@ def step_variants(bench, model, steps):
         Variant("blocks", "products alone, in simgpu's blocks, 1 thread", products + ["blocks"],
                 one, read=read_products),
         Variant("plain", "plain, 1 thread", bench.train(1, model, steps, ["--unsharded"]), one),
-        Variant("plain2", "plain, 2 threads", bench.train(1, model, steps, ["--unsharded"]), two)]
+        Variant("plain2", "plain, 2 threads", bench.train(1, model, steps, ["--unsharded"]), two),
+        Variant("fused", "plain, fused attention, 1 thread",
+                bench.train(1, model, steps, ["--unsharded", "--attention", "fused"]), one)]
     for ranks in bench.level.ranks:
         variants.append(Variant("W=%d" % ranks, "W = %d" % ranks + ", 1 thread" * (ranks == 1),
                                 bench.train(ranks, model, steps), one if ranks == 1 else {}))

@@ -193,12 +193,12 @@ class Asked(unittest.TestCase):
 
 
 # Programs with the names of bench/*.c's that print figures: a step takes as many seconds of CPU
-# time as the file `slow` says.
+# time as the file `slow` says, with fused attention twice as many.
 LAUNCH = '#!/bin/sh\nshift 2\nexec "$@"\n'
 STEP = '''#!%s -SE
 import json, os, sys
 here = os.path.dirname(os.path.abspath(sys.argv[0]))
-slow = float(open(os.path.join(here, "slow")).read())
+slow = float(open(os.path.join(here, "slow")).read()) * (2 if "fused" in sys.argv else 1)
 steps = int(sys.argv[sys.argv.index("--steps") + 1])
 print(json.dumps(dict(ranks=1, parameters=1, tokens=64, start_user=[0.5], start_sys=[0.25],
                       start_wall=[1.0], first=2.0, cpu=[slow] * steps, wall=[0.5] * steps,
@@ -238,6 +238,7 @@ class Command(TempFolder):
         self.assertIn("There is no earlier record of this machine", page)
         self.assertIn("| tiny: plain, share of the floor | 0.95 | ≥ 0.88 | met |", page)
         self.assertIn("| plain, 1 thread | 1000 | 95 % (95–95) |", page)
+        self.assertIn("| plain, fused attention, 1 thread | 2000 | 48 % (48–48) |", page)
         self.assertIn("simgpu's blocks, also on one thread: 1.04 of that.", page)
         found = bench_judge.read_record(page)
         self.assertEqual(found["figures"]["step, 1x32 vocab 64, 4x16 tokens, W = 2"]["min"], 1.0)
