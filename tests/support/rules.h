@@ -27,6 +27,7 @@ void rule_nothing_grows(Apart part);
 void rule_philox_of_any_words(void);
 void rule_counts_large_and_small_types(void);
 void rule_walks_every_tie_once(void);
+void rule_elements_depend_on_nothing_else(void);
 void rule_device_slice_of_any_length(void);
 void rule_host_buffer_has_fixed_size(void);
 void rule_release_frees_what_is_its_own(void);

@@ -261,6 +261,7 @@ static void slices_body(const Rank *r, void *arg)
 static void slices_agree_with_whole(void **state)
 {
     run_ranks(1, slices_body, NULL);
+    rule_elements_depend_on_nothing_else();
     for (int i = 0; i < 3; i++) claim_drawn_slices(15);
 }
 
