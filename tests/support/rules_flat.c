@@ -365,7 +365,7 @@ static void buffer_body(const Rank *r, void *arg)
           (int)status, gpulog_live_bytes(r->device) - live);
 }
 
-// A device with room for one shard of the two; and a parameter that has storage.
+// A device with room for one shard of the two.
 static void failure_body(const Rank *r, void *arg)
 {
     enum { N = 1 << 18 };
@@ -374,10 +374,9 @@ static void failure_body(const Rank *r, void *arg)
     FlatLayout made;
     FlatParam flat;
     check_leaks();
-    size_t live = 0;
     for (int shards = 1; shards >= 0; shards--) { // as many have room
         void *ballast = fill_all_but((size_t)N * (2 + 4 * (size_t)shards));
-        live = gpulog_live_bytes(r->device);
+        size_t live = gpulog_live_bytes(r->device);
         need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
         check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_MEMORY,
               "flat_create on a device with room for %d of its two shards must be ERR_MEMORY",
@@ -391,8 +390,18 @@ static void failure_body(const Rank *r, void *arg)
               "flat_create failed, and the parameters have an owner all the same");
         need_cuda(cudaFree(ballast));
     }
+}
 
-    live = gpulog_live_bytes(r->device);
+// A parameter that has storage, and one that is another's by now.
+static void storage_body(const Rank *r, void *arg)
+{
+    enum { N = 1 << 18 };
+    Param param[2] = {make_param("first", 0, N, INIT_ONE), make_param("second", 1, 3, INIT_ONE)};
+    Param *list[] = {&param[0], &param[1]};
+    FlatLayout made;
+    FlatParam flat;
+    check_leaks();
+    size_t live = gpulog_live_bytes(r->device);
     for (int i = 1; i >= 0; i--) {
         param[i].data.data = &flat;
         need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
@@ -402,9 +411,13 @@ static void failure_body(const Rank *r, void *arg)
               "name it: %s",
               param[i].name);
         check(gpulog_live_bytes(r->device) == live && param[0].owner == NULL &&
-                  param[1].owner == NULL && param[i].data.data == &flat,
+                  param[1].owner == NULL,
               "flat_create refused, and left %zu bytes or an owner behind",
               gpulog_live_bytes(r->device) - live);
+        check(param[i].data.data == &flat,
+              "flat_create refused %s, and took away the storage that it has of its own: whose "
+              "data does flat_destroy clear?",
+              param[i].name);
         param[i].data.data = NULL;
     }
     need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
@@ -424,6 +437,7 @@ static void failure_body(const Rank *r, void *arg)
 void rule_failed_create_keeps_nothing(void)
 {
     run_ranks_small(1, failure_body, NULL);
+    run_ranks(1, storage_body, NULL);
     run_ranks(1, tables_body, NULL);
     run_ranks(1, buffer_body, NULL);
 }

@@ -383,6 +383,13 @@ static void whole_body(const Rank *r, void *arg)
         check(flat.all_gather_done != NULL &&
                   cudaEventRecord(flat.all_gather_done, r->stream) == cudaSuccess,
               "flat_create must create the event flat->all_gather_done: task 3 records it");
+        float ms =
+            0.0f; // there is no time between an event and itself, but it has to have been asked
+        check(cudaEventElapsedTime(&ms, flat.all_gather_done, flat.all_gather_done) ==
+                  cudaErrorInvalidResourceHandle,
+              "flat->all_gather_done measures time, which nobody asks it for: create it with "
+              "cudaEventDisableTiming");
+        cudaGetLastError(); // that was the answer, and no error of anybody's
 
         float *full = NULL;
         need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
@@ -570,9 +577,14 @@ static void attach_body(const Rank *r, void *arg)
     flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
     flat_set_views(&flat);
     flat_set_grad_views(&flat);
-    for (int i = 0; i < set.n; i++)
-        check(set.param[i].data.data == NULL && set.param[i].grad.data == NULL,
-              "parameter %d keeps a pointer after flat_set_views without a buffer", i);
+    for (int i = 0; i < set.n; i++) {
+        check(set.param[i].data.data == NULL,
+              "parameter %d keeps a pointer to data after flat_set_views without a buffer", i);
+        check(set.param[i].grad.data == NULL,
+              "parameter %d keeps a pointer to its gradient after flat_set_grad_views without a "
+              "buffer",
+              i);
+    }
     check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
     flat.unsharded_param.data = flat.unsharded_grad.data = full; // and taken back by destroy
     flat_set_views(&flat);
