@@ -120,6 +120,20 @@ void rule_unshard_is_one_gather_ahead(void)
 
 // ---- Options ----
 
+static void check_order(const Sharded *s, const int *order, int n, const char *what)
+{
+    const FsdpRoot *root = s->root;
+    check(root->n_post_forward == n + 1,
+          "%s: fsdp_post_forward recorded %d forwards, %d have ended", what, root->n_post_forward,
+          n + 1);
+    for (int i = 0; i <= n; i++) {
+        const FsdpUnit *want = i < n ? unit_of(s, order[i]) : fsdp_unit(s->model);
+        check(root->post_forward_order[i] == want,
+              "%s: place %d of post_forward_order is unit %s, want %s, whose forward ended there",
+              what, i, root->post_forward_order[i]->flat.name, want->flat.name);
+    }
+}
+
 static void options_body(const Rank *r, void *arg)
 {
     static const char *const NAME[] = {"AUTO", "ALWAYS", "NEVER"};
@@ -141,32 +155,42 @@ static void options_body(const Rank *r, void *arg)
                   unit->flat.name, NAME[own], NAME[outer],
                   stays ? "is not unsharded" : "still is unsharded");
         }
+        check_order(&s, (int[]){0, 1, 2}, 3,
+                    "units that keep their parameters, and units that do not");
         need(fsdp_reshard_all(s.model));
         sharded_destroy(&s);
     }
+}
+
+// A unit that runs outside of any forward of the root's, which is not the root all the same.
+static void part_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    FsdpOptions options = TEST_OPTIONS;
+    options.reshard_after_forward = FSDP_RESHARD_AUTO;
+    sharded_create(&s, &spec, &options, NULL, r);
+    for (int i = 0; i < 3; i++) {
+        begin_forward(s.model->children[i]);
+        end_forward(s.model->children[i]);
+        check(unit_of(&s, i)->flat.state == FLAT_SHARDED,
+              "after a forward of unit %s alone it still is unsharded: FSDP_RESHARD_AUTO keeps the "
+              "root (fsdp_is_root), and not whichever unit's forward is the outermost",
+              unit_of(&s, i)->flat.name);
+    }
+    need(fsdp_reshard_all(s.model));
+    sharded_destroy(&s);
 }
 
 void rule_each_unit_has_its_own_option(void)
 {
     run_ranks(1, options_body, NULL);
     run_ranks(2, options_body, NULL);
+    run_ranks(1, part_body, NULL);
+    run_ranks(2, part_body, NULL);
 }
 
 // ---- Iterations ----
-
-static void check_order(const Sharded *s, const int *order, int n, const char *what)
-{
-    const FsdpRoot *root = s->root;
-    check(root->n_post_forward == n + 1,
-          "%s: fsdp_post_forward recorded %d forwards, %d have ended", what, root->n_post_forward,
-          n + 1);
-    for (int i = 0; i <= n; i++) {
-        const FsdpUnit *want = i < n ? unit_of(s, order[i]) : fsdp_unit(s->model);
-        check(root->post_forward_order[i] == want,
-              "%s: place %d of post_forward_order is unit %s, want %s, whose forward ended there",
-              what, i, root->post_forward_order[i]->flat.name, want->flat.name);
-    }
-}
 
 // Other units in another order in each iteration, one of them twice.
 static void orders_body(const Rank *r, void *arg)
@@ -227,10 +251,41 @@ static void two_models_body(const Rank *r, void *arg)
     need(fsdp_context_destroy(&ctx));
 }
 
+// Two models on one context that have made as many steps: what one of them has waited for says
+// nothing of the other's shards.
+static void as_many_steps_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    FsdpContext ctx;
+    Module *model[2];
+    make_context(&ctx, r);
+    for (int i = 0; i < 2; i++) {
+        model[i] = spec_create(&spec);
+        need(fully_shard(model[i], &ctx, &TEST_OPTIONS));
+    }
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    for (int step = 0; step < 3; step++) {
+        for (int i = 0; i < 2; i++) {
+            need(fsdp_sgd_step(model[i], &ctx, 0.5f, 0.25f));
+            begin_forward(model[i]);
+            end_forward(model[i]);
+            need(fsdp_reshard_all(model[i]));
+        }
+    }
+    check_no_race(log);
+    for (int i = 0; i < 2; i++) {
+        fsdp_unwrap(model[i]);
+        module_destroy(model[i]);
+    }
+    need(fsdp_context_destroy(&ctx));
+}
+
 void rule_order_is_of_this_iteration(void)
 {
     run_ranks(2, orders_body, NULL);
     run_ranks(2, two_models_body, NULL);
+    run_ranks(2, as_many_steps_body, NULL);
 }
 
 // ---- fsdp_reshard_all ----
