@@ -110,8 +110,46 @@ static void pointer_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// Shards of bf16, as lab 2 has them: of each rank five elements of two bytes, all with its number.
+static void narrow_body(const Rank *r, void *arg)
+{
+    enum { SHARD = 5, MOST = 8 };
+    unsigned short mine[2 * SHARD], all[2 * SHARD * MOST];
+    void *from = NULL, *to = NULL;
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FlatParam *flat = &unit_of(&s, 0)->flat;
+    const FlatParam own = *flat;
+    for (int i = 0; i < 2 * SHARD; i++) mine[i] = (unsigned short)(100 + r->rank);
+    need_cuda(cudaMalloc(&from, sizeof mine));
+    need_cuda(cudaMalloc(&to, sizeof all));
+    need_cuda(cudaMemcpy(from, mine, sizeof mine, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemset(to, 0, sizeof all));
+    need_cuda(cudaDeviceSynchronize());
+    flat->layout.shard_numel = SHARD;
+    flat->layout.padded = SHARD * r->world;
+    flat->sharded_param = (Buffer){from, DTYPE_BF16, SHARD};
+    flat->unsharded_param = (Buffer){to, DTYPE_BF16, SHARD * r->world};
+    need(fsdp_all_gather(unit_of(&s, 0)));
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaMemcpy(all, to, sizeof all, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < 2 * SHARD * MOST; i++) {
+        int want = i < SHARD * r->world ? 100 + i / SHARD : 0;
+        check(all[i] == want,
+              "fsdp_all_gather of bf16 shards of %d elements: element %d of what was gathered has "
+              "the bits %d, want %d: an all-gather is of the shards' own type (dtype_nccl)",
+              SHARD, i, all[i], want);
+    }
+    *flat = own;
+    need_cuda(cudaFree(from));
+    need_cuda(cudaFree(to));
+    sharded_destroy(&s);
+}
+
 void rule_unshard_is_one_gather_ahead(void)
 {
+    run_ranks(3, narrow_body, NULL);
     run_ranks(2, beside_body, NULL);
     run_ranks(3, beside_body, NULL);
     run_ranks(1, pointer_body, NULL);

@@ -482,6 +482,7 @@ static void padding_is_zero_at_birth(void **state)
     Table table = KNOWN;
     for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, &table);
     rule_padding_beyond_32_bits();
+    rule_padding_of_any_type();
     table = draw_table(4, 2, 8);
     run_ranks(table.low, birth_body, &table);
 }
@@ -601,6 +602,7 @@ static void attach_gives_views(void **state)
     Table table = {.set = {{3, {3, 4, 3}}}};
     run_ranks(3, attach_body, &table);
     rule_states_follow_each_other();
+    rule_views_have_their_buffers_type();
     table = draw_table(1, 1, 8);
     run_ranks(table.low, attach_body, &table);
 }
