@@ -44,6 +44,8 @@ void rule_states_follow_each_other(void);
 
 // ---- Task 3: rules_forward.c ----
 void rule_unshard_is_one_gather_ahead(void);
+void rule_unshards_within_its_group(void);
+void rule_refuses_before_it_queues(void);
 void rule_each_unit_has_its_own_option(void);
 void rule_order_is_of_this_iteration(void);
 void rule_reshard_all_reaches_every_unit(void);

@@ -147,6 +147,60 @@ static void narrow_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+static Status gather_nothing(FsdpUnit *unit)
+{
+    return OK;
+}
+
+// One rank shards, and two hold replicas (DDP): what is unsharded is the shard.
+static void replicas_body(const Rank *r, void *arg)
+{
+    const Mesh mesh = {.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
+    Spec spec = spec_mlp(2);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    check_leaks();
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    FsdpUnit *unit = fsdp_unit(model);
+    unit->all_gather = gather_nothing; // there is no communicator
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    need(fsdp_unshard(unit));
+    check(unit->flat.unsharded_param.data == unit->flat.sharded_param.data &&
+              gpulog_length() == log,
+          "one rank shards and %d replicate: fsdp_unshard must make the shard the unsharded "
+          "parameter, and neither allocate nor gather. World size 1 is that of the ranks that "
+          "shard (flat_param_is_shard)",
+          r->world);
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_reshard(unit));
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
+// A call out of turn is refused before anything is queued.
+static void refused_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    need(fsdp_unshard(unit_of(&s, 0)));
+    need(fsdp_wait_for_unshard(unit_of(&s, 0)));
+    need(fsdp_reshard(unit_of(&s, 0))); // its buffer is left to be freed
+    need(fsdp_unshard(unit_of(&s, 1)));
+    uint64_t log = gpulog_length();
+    check(fsdp_reshard(unit_of(&s, 1)) == ERR_ARGUMENT && gpulog_length() == log,
+          "fsdp_reshard of a unit whose all-gather nobody has waited for must be ERR_ARGUMENT, and "
+          "nothing has changed: it queued work all the same");
+    check(fsdp_wait_for_unshard(unit_of(&s, 2)) == ERR_ARGUMENT && gpulog_length() == log,
+          "fsdp_wait_for_unshard of a unit that nobody unshards must be ERR_ARGUMENT, and no "
+          "stream waits: it queued work all the same");
+    need(fsdp_reshard_all(s.model));
+    sharded_destroy(&s);
+}
+
 void rule_unshard_is_one_gather_ahead(void)
 {
     run_ranks(3, narrow_body, NULL);
@@ -154,6 +208,16 @@ void rule_unshard_is_one_gather_ahead(void)
     run_ranks(3, beside_body, NULL);
     run_ranks(1, pointer_body, NULL);
     run_ranks(2, pointer_body, NULL);
+}
+
+void rule_unshards_within_its_group(void)
+{
+    run_ranks(2, replicas_body, NULL);
+}
+
+void rule_refuses_before_it_queues(void)
+{
+    run_ranks(2, refused_body, NULL);
 }
 
 // ---- Options ----

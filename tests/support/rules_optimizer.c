@@ -7,6 +7,7 @@
 #include "figures.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "kernels.h"
 #include "steps.h"
 #include "training.h"
 
@@ -261,6 +262,29 @@ static void refused_norm_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// One rank shards, and two hold replicas (DDP): a group of one rank has no communicator, and the
+// replicas' gradients are the same.
+static void replicas_body(const Rank *r, void *arg)
+{
+    const Mesh mesh = {.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
+    Spec spec = spec_mlp(2);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    float norm = 0.0f;
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    const Buffer *grad = &fsdp_unit(model)->flat.sharded_grad;
+    need_cuda(kernel_fill(grad->data, 2.0f, (size_t)grad->numel, r->stream));
+    need(fsdp_grad_norm(model, &ctx, &norm));
+    double want = 2.0 * sqrt((double)model_numel(model));
+    check(fabs((double)norm - want) <= 1e-6 * want,
+          "one rank shards and %d replicate: the norm of %lld twos is %g, want %g", r->world,
+          (long long)model_numel(model), (double)norm, want);
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
 void rule_clips_at_any_norm(void)
 {
     run_ranks_small(1, refused_norm_body, NULL);
@@ -273,6 +297,7 @@ void rule_clips_at_any_norm(void)
 void rule_norm_has_the_same_bits_everywhere(void)
 {
     Spec spec = spec_mlp(4);
+    run_ranks(2, replicas_body, NULL);
     run_ranks(5, same_body, &spec);
     spec = spec_mlp(draw(3, 5));
     int world = draw(5, 8);
