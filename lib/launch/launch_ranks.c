@@ -21,6 +21,12 @@
 // There with simgpu alone. The parent's handlers of exit are not a rank's.
 void simgpu_quick_end(void) __attribute__((weak));
 
+// What a process that returns the code ends with.
+static int exit_status(int code)
+{
+    return code & 0xff ? code & 0xff : code != 0;
+}
+
 // The child: never returns.
 static _Noreturn void be_rank(const World *world, int roster, RankFn fn, void *arg, pid_t parent)
 {
@@ -35,18 +41,21 @@ static _Noreturn void be_rank(const World *world, int roster, RankFn fn, void *a
 
     rendezvous->rank[world->rank].code = code;
     atomic_store(&rendezvous->rank[world->rank].returned, true);
-    exit(code & 0xff ? code & 0xff : code != 0);
+    exit(exit_status(code));
 }
 
 // A rank that ended by returning is known by the flag it left; exit(0) from the inside leaves none.
+// The flag is in memory that the rank may write: the status that it ended with must be the same.
 static bool ended_badly(int rank, RankEnd *end, void *arg)
 {
     Rendezvous *rendezvous = arg;
 
     if (rank == 0) rendezvous_abandon(rendezvous);
-    if (end->how == RANK_EXITED && atomic_load(&rendezvous->rank[rank].returned)) {
+    int code = rendezvous->rank[rank].code;
+    if (end->how == RANK_EXITED && atomic_load(&rendezvous->rank[rank].returned) &&
+        end->code == exit_status(code)) {
         end->how = RANK_RETURNED;
-        end->code = rendezvous->rank[rank].code;
+        end->code = code;
     }
     return end->how != RANK_RETURNED || end->code != 0;
 }

@@ -62,19 +62,24 @@ Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStrea
     const FlatLayout *layout = &flat->layout;
     if (layout->rule != NULL) return layout->rule->zero_padding(flat, sharded, stream);
     int64_t valid = flat_valid_numel(layout, layout->rank);
-    if (valid < layout->shard_numel)
-        CUDA_TRY(kernel_fill((float *)sharded->data + valid, 0.0f,
-                             (size_t)(layout->shard_numel - valid), stream));
+    size_t padding = (size_t)(layout->shard_numel - valid),
+           width = (size_t)dtype_bytes(sharded->dtype);
+    char *from = (char *)sharded->data + (size_t)valid * width;
+    if (padding > 0 && sharded->dtype == DTYPE_F32)
+        CUDA_TRY(kernel_fill((float *)from, 0.0f, padding, stream));
+    else if (padding > 0)
+        CUDA_TRY(cudaMemsetAsync(from, 0, padding * width, stream));
     return OK;
 }
 
 void flat_set_views(FlatParam *flat)
 {
-    float *unsharded = flat->unsharded_param.data;
+    char *unsharded = flat->unsharded_param.data;
+    int64_t width = dtype_bytes(flat->unsharded_param.dtype);
     for (int i = flat->layout.n; i-- > 0;) {
         Param *param = flat->layout.params[i];
         param->data.dtype = flat->unsharded_param.dtype;
         param->data.numel = meta_numel(param);
-        param->data.data = unsharded == NULL ? NULL : unsharded + flat->layout.offset[i];
+        param->data.data = unsharded == NULL ? NULL : unsharded + width * flat->layout.offset[i];
     }
 }

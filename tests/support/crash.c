@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "../../gpulog/log/log_writer.h"
+#include "host_memory.h"
 #include "run.h"
 
 #define MAX_FRAMES 64
@@ -142,12 +143,16 @@ static const char *crash_word(int signal, int code)
 static void on_crash(int signal, siginfo_t *info, void *context)
 {
     const char *word = crash_word(signal, info->si_code);
+    // A test may see what becomes of a program whose host has no memory for it.
+    const char *shortage =
+        host_is_short() ? " where the test lets the host have no memory: malloc gives NULL" : "";
     bool told;
 
     if (signal == SIGSEGV || signal == SIGBUS)
-        told = trouble_tell(TROUBLE_CRASH, "crashed (%s, address %p)", word, info->si_addr);
+        told = trouble_tell(TROUBLE_CRASH, "crashed (%s, address %p)%s", word, info->si_addr,
+                            shortage);
     else
-        told = trouble_tell(TROUBLE_CRASH, "crashed (%s)", word);
+        told = trouble_tell(TROUBLE_CRASH, "crashed (%s)%s", word, shortage);
     if (told) {
         trouble_note()->signal = signal;
         limit_walk();

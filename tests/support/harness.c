@@ -128,7 +128,8 @@ static int rank_main(const World *world, void *arg)
     int result = finish_rank(&rank);
     fflush(stdout);
     rank_done = true;
-    return result;
+    // A report does not end a rank. Its parent sees by this that there was one.
+    return result != 0 || trouble_told() ? 1 : 0;
 }
 
 // ---- The message ----
@@ -172,7 +173,7 @@ static const char *last_words(char *output)
     return line ? line + 1 : output;
 }
 
-static void tell_trouble(Message *message, Run *run, int rank, char *output)
+static void tell_trouble(Message *message, Run *run, int world, int rank, char *output)
 {
     RankNote *note = &run->note[rank];
     TroubleKind kind = atomic_load(&note->kind);
@@ -183,7 +184,7 @@ static void tell_trouble(Message *message, Run *run, int rank, char *output)
         return;
     }
     trim(note->text);
-    add(message, "rank %d of %d: %s", rank, run->world, note->text);
+    add(message, "rank %d of %d: %s", rank, world, note->text);
     if (note->place[0]) add(message, " at %s", note->place);
     if (kind == TROUBLE_EXIT) add(message, ": a function of a task must return to its caller");
     if (kind == TROUBLE_CRASH && note->signal == SIGABRT && last_words(output)[0])
@@ -193,10 +194,11 @@ static void tell_trouble(Message *message, Run *run, int rank, char *output)
 }
 
 // A rank that ended and said nothing.
-static void tell_silent_end(Message *message, const Run *run, int rank, const RankEnd *end)
+static void tell_silent_end(Message *message, const Run *run, int world, int rank,
+                            const RankEnd *end)
 {
     message->status = "failed";
-    add(message, "rank %d of %d: ", rank, run->world);
+    add(message, "rank %d of %d: ", rank, world);
     if (end->how == RANK_SIGNALLED)
         add(message, "was killed by signal %d (%s)", end->code, strsignal(end->code));
     else
@@ -207,13 +209,13 @@ static void tell_silent_end(Message *message, const Run *run, int rank, const Ra
     add(message, " (%s:%d)", run->file, run->line);
 }
 
-static void tell_limit(Message *message, const Run *run, const RankEnd *ends)
+static void tell_limit(Message *message, const Run *run, int world, const RankEnd *ends)
 {
     const char *between = "";
 
     message->status = "timeout";
     add(message, "the test's limit of %g s is over: ", run->whole);
-    for (int i = 0; i < run->world; i++) {
+    for (int i = 0; i < world; i++) {
         const char *at = run->note[i].at_limit;
         if (ends[i].how != RANK_TIMED_OUT) continue;
         add(message, "%srank %d %s", between, i,
@@ -240,34 +242,44 @@ static bool may_follow(const Run *run, int rank)
 }
 
 // The rank whose trouble is the reason of all others; -1: nobody told one.
-static int choose_rank(const Run *run)
+static int choose_rank(const Run *run, int world)
 {
     int first = atomic_load(&run->first) - 1;
 
-    if (first < 0 || !may_follow(run, first)) return first;
-    for (int i = 0; i < run->world; i++)
+    if (first < 0 || first >= world) // none, or a rank has written there: whoever says anything
+        for (first = 0; first < world; first++)
+            if (atomic_load(&run->note[first].kind) != TROUBLE_NONE) break;
+    if (first == world) return -1;
+    if (!may_follow(run, first)) return first;
+    for (int i = 0; i < world; i++)
         if (atomic_load(&run->note[i].kind) == TROUBLE_EXIT) return i;
     return first;
 }
 
-// What the run says, all in all; an empty text: nothing went wrong.
-static void compose(Message *message, Run *run, const RankEnd *ends, char **outputs)
+// What the run says, all in all; an empty text: nothing went wrong. What the ranks have told is in
+// memory that they may write, all of it: it chooses the words, and never that a test has passed.
+static void compose(Message *message, Run *run, int world, const RankEnd *ends, char **outputs)
 {
-    int chosen = choose_rank(run);
+    int chosen = choose_rank(run, world);
 
     if (chosen < 0 || may_follow(run, chosen))
-        for (int i = 0; i < run->world; i++)
+        for (int i = 0; i < world; i++)
             if (ended_silently(run, i, &ends[i])) {
-                tell_silent_end(message, run, i, &ends[i]);
+                tell_silent_end(message, run, world, i, &ends[i]);
                 return;
             }
     if (chosen >= 0) {
-        tell_trouble(message, run, chosen, outputs[chosen]);
+        tell_trouble(message, run, world, chosen, outputs[chosen]);
         return;
     }
-    for (int i = 0; i < run->world; i++)
-        if (ends[i].how != RANK_RETURNED) {
-            tell_limit(message, run, ends);
+    for (int i = 0; i < world; i++)
+        if (ends[i].how == RANK_TIMED_OUT) {
+            tell_limit(message, run, world, ends);
+            return;
+        }
+    for (int i = 0; i < world; i++)
+        if (ends[i].how != RANK_RETURNED || ends[i].code != 0) {
+            tell_silent_end(message, run, world, i, &ends[i]);
             return;
         }
 }
@@ -352,11 +364,12 @@ static void run_them(Message *message, Run *run)
 {
     RankEnd ends[MAX_WORLD] = {{0}};
     int read_end[MAX_WORLD], write_end[MAX_WORLD];
+    const int world = run->world; // before a rank could write there
     char *outputs[MAX_WORLD], warm[64];
 
     message->status = "error";
-    if (!open_outputs(run->world, read_end, write_end)) {
-        add(message, "the harness has no pipes for %d ranks: %s", run->world, strerror(errno));
+    if (!open_outputs(world, read_end, write_end)) {
+        add(message, "the harness has no pipes for %d ranks: %s", world, strerror(errno));
         return;
     }
     run->output = read_end;
@@ -365,17 +378,17 @@ static void run_them(Message *message, Run *run)
     gpulog_where((const char *)(uintptr_t)run_ranks_at + 1, warm, sizeof warm);
     backend_prepare();
     fflush(NULL);
-    launch_ranks(run->world, run->limit, rank_main, run, ends);
-    for (int i = 0; i < run->world; i++) {
+    launch_ranks(world, run->limit, rank_main, run, ends);
+    for (int i = 0; i < world; i++) {
         close(write_end[i]);
         outputs[i] = take_output(read_end[i]);
     }
     if (ends[0].pid == 0)
         add(message, "the harness could not start the ranks: %s", check_last());
     else
-        compose(message, run, ends, outputs);
-    if (message->text[0]) show_outputs(run->world, outputs);
-    for (int i = 0; i < run->world; i++) free(outputs[i]);
+        compose(message, run, world, ends, outputs);
+    if (message->text[0]) show_outputs(world, outputs);
+    for (int i = 0; i < world; i++) free(outputs[i]);
 }
 
 static Message run_world(const char *file, int line, int world, double limit, RankBody body,

@@ -5,6 +5,7 @@
 #include "backend.h"
 
 #include <malloc.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,13 @@ static size_t data_bytes(void)
     return (size_t)kib * 1024;
 }
 
+static volatile sig_atomic_t is_short;
+
+bool host_is_short(void)
+{
+    return is_short;
+}
+
 void host_limit(size_t more)
 {
     static struct rlimit usual;
@@ -84,6 +92,7 @@ void host_limit(size_t more)
     if (more > 0 && (usual.rlim_cur == RLIM_INFINITY || now + more < usual.rlim_cur))
         limit.rlim_cur = now + more;
     setrlimit(RLIMIT_DATA, &limit);
+    is_short = limit.rlim_cur != usual.rlim_cur;
 }
 
 void host_exhaust(size_t block)

@@ -1,10 +1,11 @@
 /* host_memory.h: how much memory of the host the code under test takes.
  *
- * Interface: host_bytes, host_limit, host_exhaust.
+ * Interface: host_bytes, host_limit, host_exhaust, host_is_short.
  */
 #ifndef SHARDLAB_HOST_MEMORY_H
 #define SHARDLAB_HOST_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 // Bytes that the main thread has from malloc now, and large blocks of all threads. A few that were
@@ -20,5 +21,8 @@ void host_limit(size_t more);
 // From here on malloc has no `block` bytes for anybody, and little of less; where the system can
 // hold this process to it. host_exhaust(0) gives everything back.
 void host_exhaust(size_t block);
+
+// Whether one of the two holds now: for the handler of a crash.
+bool host_is_short(void);
 
 #endif

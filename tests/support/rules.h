@@ -27,6 +27,7 @@ void rule_nothing_grows(Apart part);
 void rule_philox_of_any_words(void);
 void rule_counts_large_and_small_types(void);
 void rule_walks_every_tie_once(void);
+void rule_elements_depend_on_nothing_else(void);
 void rule_device_slice_of_any_length(void);
 void rule_host_buffer_has_fixed_size(void);
 void rule_release_frees_what_is_its_own(void);
@@ -34,6 +35,8 @@ void rule_release_frees_what_is_its_own(void);
 // ---- Task 2: rules_flat.c ----
 void rule_layout_beyond_32_bits(void);
 void rule_padding_beyond_32_bits(void);
+void rule_padding_of_any_type(void);
+void rule_views_have_their_buffers_type(void);
 void rule_layout_reads_its_own_list(void);
 void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
@@ -41,6 +44,8 @@ void rule_states_follow_each_other(void);
 
 // ---- Task 3: rules_forward.c ----
 void rule_unshard_is_one_gather_ahead(void);
+void rule_unshards_within_its_group(void);
+void rule_refuses_before_it_queues(void);
 void rule_each_unit_has_its_own_option(void);
 void rule_order_is_of_this_iteration(void);
 void rule_reshard_all_reaches_every_unit(void);
@@ -49,6 +54,7 @@ void rule_reshard_all_reaches_every_unit(void);
 void rule_micro_batches_with_kept_parameters(void);
 void rule_order_of_each_backward(void);
 void rule_reduces_by_the_units_own_function(void);
+void rule_shards_within_its_group(void);
 
 // ---- Task 5: rules_optimizer.c ----
 void rule_clips_at_any_norm(void);

@@ -7,6 +7,7 @@
 #include "draw_model.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "kernels.h"
 #include "training.h"
 
 #include <stdio.h>
@@ -130,6 +131,16 @@ static void orders_body(const Rank *r, void *arg)
     check_iteration(&s, (int[]){0, 1, 2, 3}, 4, "first iteration");
     check_iteration(&s, (int[]){2, 0, 3}, 3, "second iteration, in another order");
     check_iteration(&s, (int[]){3, 1}, 2, "third iteration, in yet another order");
+    sharded_destroy(&s);
+}
+
+// Each of the two backwards of a unit is gathered ahead.
+static void twice_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    check_iteration(&s, (int[]){0, 1, 0, 2}, 4, "an iteration in which a unit runs twice");
     sharded_destroy(&s);
 }
 
@@ -272,10 +283,99 @@ static void pointer_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// ---- A mesh of two groups ----
+
+static Status count_reduction(FsdpUnit *unit)
+{
+    reductions_of_test++;
+    return OK;
+}
+
+// One rank shards, and two hold replicas (DDP). A shard is the whole, and there is a gradient to
+// reduce all the same: the unsharded gradient is memory of its own.
+static void replicas_body(const Rank *r, void *arg)
+{
+    const Mesh mesh = {.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
+    Spec spec = spec_mlp(2);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    check_leaks();
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    FsdpUnit *unit = fsdp_unit(model);
+    unit->reduce_scatter = count_reduction;
+    need_cuda(kernel_fill(unit->flat.sharded_grad.data, 3.0f, (size_t)unit->flat.sharded_grad.numel,
+                          r->stream));
+    need(fsdp_begin_grad(unit));
+    check(unit->flat.unsharded_grad.data != unit->flat.sharded_grad.data,
+          "one rank shards and %d replicate: fsdp_begin_grad must not make the gradient shard the "
+          "unsharded gradient, which is still to be reduced over the replicas: there is one rank "
+          "in all where mesh_size(&ctx->mesh) is 1",
+          r->world);
+    need_cuda(cudaStreamSynchronize(r->stream));
+    float *got = fetch(unit->flat.unsharded_grad.data, (size_t)unit->flat.layout.padded);
+    for (int64_t i = 0; i < unit->flat.layout.padded; i++)
+        check(got[i] == 0.0f, "the unsharded gradient begins with %g at element %lld, want 0",
+              (double)got[i], (long long)i);
+    free(got);
+    need(fsdp_reduce_grad(unit));
+    need(fsdp_finish_backward(unit->root));
+    check(
+        reductions_of_test == 1,
+        "one rank shards and %d replicate: fsdp_reduce_grad called unit->reduce_scatter %d times, "
+        "want 1",
+        r->world, reductions_of_test);
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
+// Two ranks shard, and two of these pairs replicate: what fsdp_reduce_scatter averages is the
+// gradient of the pair that shards, whose W is 2.
+static void pairs_body(const Rank *r, void *arg)
+{
+    ncclComm_t pair, across;
+    need_nccl(ncclCommSplit(r->comm, r->rank / 2, r->rank, &pair, NULL));
+    need_nccl(ncclCommSplit(r->comm, r->rank % 2, r->rank, &across, NULL));
+    const Mesh mesh = {.shard = {pair, r->rank % 2, 2}, .replicate = {across, r->rank / 2, 2}};
+    Spec spec = spec_mlp(2);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    FlatParam *flat = &fsdp_unit(model)->flat;
+    need(fsdp_begin_grad(fsdp_unit(model)));
+    need_cuda(kernel_fill(flat->unsharded_grad.data, (float)(1 + r->rank),
+                          (size_t)flat->layout.padded, r->stream));
+    need(fsdp_reduce_grad(fsdp_unit(model)));
+    need(fsdp_finish_backward(fsdp_unit(model)->root));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    float *got = fetch(flat->sharded_grad.data, (size_t)flat->layout.shard_numel);
+    float want = r->rank < 2 ? 1.5f : 3.5f;
+    for (int64_t i = 0; i < flat_valid_numel(&flat->layout, flat->layout.rank); i++)
+        check(
+            got[i] == want,
+            "two ranks shard, with the gradients %d and %d, and two such pairs replicate: element "
+            "%lld of the gradient shard is %g, want %g, the average of those that shard",
+            r->rank / 2 * 2 + 1, r->rank / 2 * 2 + 2, (long long)i, (double)got[i], (double)want);
+    free(got);
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+    need_nccl(ncclCommDestroy(pair));
+    need_nccl(ncclCommDestroy(across));
+}
+
 void rule_reduces_by_the_units_own_function(void)
 {
     run_ranks(1, pointer_body, NULL);
     run_ranks(2, pointer_body, NULL);
+}
+
+void rule_shards_within_its_group(void)
+{
+    run_ranks(2, replicas_body, NULL);
+    run_ranks(4, pairs_body, NULL);
 }
 
 void rule_order_of_each_backward(void)
@@ -285,4 +385,5 @@ void rule_order_of_each_backward(void)
     run_ranks(2, phase_body, NULL);
     run_ranks(2, failing_body, NULL);
     run_ranks(3, failing_body, NULL);
+    run_ranks(2, twice_body, NULL);
 }

@@ -14,6 +14,7 @@ static struct {
     const void *what[OPS];
     float a, b;
     double *sum;
+    Status squares; // what sum_squares says
 } asked;
 
 static Status ask(int which, const void *what)
@@ -55,7 +56,7 @@ static Status other_squares(FsdpRoot *root, double *sum, double *squares)
     ask(SQUARES, root);
     asked.sum = sum;
     *squares = 9.0;
-    return OK;
+    return asked.squares;
 }
 
 static Status other_scale(FsdpRoot *root, float factor)
@@ -98,6 +99,19 @@ static void ask_norm(Sharded *s, int i)
     check_asked(SQUARES, "fsdp_grad_norm", ERR_IO, s->root, i);
     check(norm == 3.0f && asked.sum != NULL, "of shards whose squares are 9 the norm is %g",
           (double)norm);
+    int device = 0;
+    need_cuda(cudaGetDevice(&device));
+    need_cuda(cudaDeviceSynchronize());
+    size_t live = gpulog_live_bytes(device);
+    asked.squares = ERR_IO;
+    check(fsdp_grad_norm(s->model, &s->ctx, &norm) == ERR_IO,
+          "the root's sum_squares failed: fsdp_grad_norm must return that");
+    asked.squares = OK;
+    asked.calls[SQUARES]--;
+    need_cuda(cudaDeviceSynchronize());
+    check(gpulog_live_bytes(device) == live,
+          "fsdp_grad_norm failed, and left %zu bytes on the device",
+          gpulog_live_bytes(device) - live);
 }
 
 static void ask_clip(Sharded *s, int i)

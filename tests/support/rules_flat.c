@@ -142,6 +142,75 @@ void rule_padding_beyond_32_bits(void)
     run_ranks(1, far_padding_body, NULL);
 }
 
+// A buffer says of which type its elements are: two bytes each. Five of them, aligned to eight.
+static void narrow_padding_body(const Rank *r, void *arg)
+{
+    enum { N = 5, SHARD = 8, BEHIND = 12 };
+    Param p = make_param("narrow", 0, N, INIT_ZERO), *list[] = {&p};
+    FlatParam flat = {.name = "narrow"};
+    float sixes[(SHARD + BEHIND) / 2], *buffer = NULL; // two elements in each
+    need(flat_layout(&flat.layout, "narrow", list, 1, 0, 1, true));
+    memset(sixes, 6, sizeof sixes);
+    need_cuda(cudaMalloc((void **)&buffer, sizeof sixes));
+    send_to(buffer, sixes, sizeof sixes / sizeof *sixes);
+    Buffer sharded = {buffer, DTYPE_BF16, SHARD};
+    need(flat_zero_padding(&flat, &sharded, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    float *got = fetch(buffer, sizeof sixes / sizeof *sixes);
+    const unsigned char *byte = (const unsigned char *)got;
+    for (int i = 0; i < 2 * (SHARD + BEHIND); i++) {
+        bool padding = i >= 2 * N && i < 2 * SHARD;
+        check(byte[i] == (padding ? 0 : 6),
+              "flat_zero_padding of a bf16 buffer of 8 elements, 5 of them valid: byte %d, a six "
+              "before, is %d: how many bytes has an element of this buffer's type?",
+              i, byte[i]);
+    }
+    free(got);
+    need_cuda(cudaFree(buffer));
+    flat_layout_destroy(&flat.layout);
+}
+
+void rule_padding_of_any_type(void)
+{
+    run_ranks(1, narrow_padding_body, NULL);
+}
+
+// Views of buffers of two types, neither of which is that of the shards.
+static void narrow_views_body(const Rank *r, void *arg)
+{
+    Param p[] = {make_param("first", 0, 3, INIT_ONE), make_param("second", 1, 4, INIT_ONE)};
+    Param *list[] = {&p[0], &p[1]};
+    FlatLayout made;
+    FlatParam flat;
+    char *buffer = NULL;
+    need(flat_layout(&made, "narrow", list, 2, r->rank, r->world, false));
+    need(flat_create(&flat, "narrow", &made, 42, r->stream));
+    need_cuda(cudaMalloc((void **)&buffer, 64));
+    flat.unsharded_param = (Buffer){buffer, DTYPE_BF16, 7};
+    flat.unsharded_grad = (Buffer){buffer + 16, DTYPE_F16, 7};
+    flat_set_views(&flat);
+    flat_set_grad_views(&flat);
+    for (int i = 0; i < 2; i++) {
+        check(p[i].data.data == buffer + 2 * made.offset[i] && p[i].data.dtype == DTYPE_BF16,
+              "flat_set_views of a bf16 buffer: the data of parameter %d is no view of that type "
+              "at its place: a view has the type of its buffer",
+              i);
+        check(p[i].grad.data == buffer + 16 + 2 * made.offset[i] && p[i].grad.dtype == DTYPE_F16,
+              "flat_set_grad_views of an fp16 buffer: the grad of parameter %d is no view of that "
+              "type at its place: a view has the type of its buffer",
+              i);
+    }
+    flat.unsharded_param = (Buffer){NULL, DTYPE_F32, made.padded};
+    flat.unsharded_grad = (Buffer){NULL, DTYPE_F32, made.padded};
+    flat_destroy(&flat);
+    need_cuda(cudaFree(buffer));
+}
+
+void rule_views_have_their_buffers_type(void)
+{
+    run_ranks(1, narrow_views_body, NULL);
+}
+
 // ---- Names, tables, host memory ----
 
 static void name_body(const Rank *r, void *arg)
@@ -365,7 +434,7 @@ static void buffer_body(const Rank *r, void *arg)
           (int)status, gpulog_live_bytes(r->device) - live);
 }
 
-// A device with room for one shard of the two; and a parameter that has storage.
+// A device with room for one shard of the two.
 static void failure_body(const Rank *r, void *arg)
 {
     enum { N = 1 << 18 };
@@ -374,10 +443,9 @@ static void failure_body(const Rank *r, void *arg)
     FlatLayout made;
     FlatParam flat;
     check_leaks();
-    size_t live = 0;
     for (int shards = 1; shards >= 0; shards--) { // as many have room
         void *ballast = fill_all_but((size_t)N * (2 + 4 * (size_t)shards));
-        live = gpulog_live_bytes(r->device);
+        size_t live = gpulog_live_bytes(r->device);
         need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
         check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_MEMORY,
               "flat_create on a device with room for %d of its two shards must be ERR_MEMORY",
@@ -391,8 +459,18 @@ static void failure_body(const Rank *r, void *arg)
               "flat_create failed, and the parameters have an owner all the same");
         need_cuda(cudaFree(ballast));
     }
+}
 
-    live = gpulog_live_bytes(r->device);
+// A parameter that has storage, and one that is another's by now.
+static void storage_body(const Rank *r, void *arg)
+{
+    enum { N = 1 << 18 };
+    Param param[2] = {make_param("first", 0, N, INIT_ONE), make_param("second", 1, 3, INIT_ONE)};
+    Param *list[] = {&param[0], &param[1]};
+    FlatLayout made;
+    FlatParam flat;
+    check_leaks();
+    size_t live = gpulog_live_bytes(r->device);
     for (int i = 1; i >= 0; i--) {
         param[i].data.data = &flat;
         need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
@@ -402,9 +480,13 @@ static void failure_body(const Rank *r, void *arg)
               "name it: %s",
               param[i].name);
         check(gpulog_live_bytes(r->device) == live && param[0].owner == NULL &&
-                  param[1].owner == NULL && param[i].data.data == &flat,
+                  param[1].owner == NULL,
               "flat_create refused, and left %zu bytes or an owner behind",
               gpulog_live_bytes(r->device) - live);
+        check(param[i].data.data == &flat,
+              "flat_create refused %s, and took away the storage that it has of its own: whose "
+              "data does flat_destroy clear?",
+              param[i].name);
         param[i].data.data = NULL;
     }
     need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
@@ -424,6 +506,7 @@ static void failure_body(const Rank *r, void *arg)
 void rule_failed_create_keeps_nothing(void)
 {
     run_ranks_small(1, failure_body, NULL);
+    run_ranks(1, storage_body, NULL);
     run_ranks(1, tables_body, NULL);
     run_ranks(1, buffer_body, NULL);
 }

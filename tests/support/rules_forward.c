@@ -110,15 +110,131 @@ static void pointer_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// Shards of bf16, as lab 2 has them: of each rank five elements of two bytes, all with its number.
+static void narrow_body(const Rank *r, void *arg)
+{
+    enum { SHARD = 5, MOST = 8 };
+    unsigned short mine[2 * SHARD], all[2 * SHARD * MOST];
+    void *from = NULL, *to = NULL;
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FlatParam *flat = &unit_of(&s, 0)->flat;
+    const FlatParam own = *flat;
+    for (int i = 0; i < 2 * SHARD; i++) mine[i] = (unsigned short)(100 + r->rank);
+    need_cuda(cudaMalloc(&from, sizeof mine));
+    need_cuda(cudaMalloc(&to, sizeof all));
+    need_cuda(cudaMemcpy(from, mine, sizeof mine, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemset(to, 0, sizeof all));
+    need_cuda(cudaDeviceSynchronize());
+    flat->layout.shard_numel = SHARD;
+    flat->layout.padded = SHARD * r->world;
+    flat->sharded_param = (Buffer){from, DTYPE_BF16, SHARD};
+    flat->unsharded_param = (Buffer){to, DTYPE_BF16, SHARD * r->world};
+    need(fsdp_all_gather(unit_of(&s, 0)));
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaMemcpy(all, to, sizeof all, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < 2 * SHARD * MOST; i++) {
+        int want = i < SHARD * r->world ? 100 + i / SHARD : 0;
+        check(all[i] == want,
+              "fsdp_all_gather of bf16 shards of %d elements: element %d of what was gathered has "
+              "the bits %d, want %d: an all-gather is of the shards' own type (dtype_nccl)",
+              SHARD, i, all[i], want);
+    }
+    *flat = own;
+    need_cuda(cudaFree(from));
+    need_cuda(cudaFree(to));
+    sharded_destroy(&s);
+}
+
+static Status gather_nothing(FsdpUnit *unit)
+{
+    return OK;
+}
+
+// One rank shards, and two hold replicas (DDP): what is unsharded is the shard.
+static void replicas_body(const Rank *r, void *arg)
+{
+    const Mesh mesh = {.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
+    Spec spec = spec_mlp(2);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    check_leaks();
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    FsdpUnit *unit = fsdp_unit(model);
+    unit->all_gather = gather_nothing; // there is no communicator
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    need(fsdp_unshard(unit));
+    check(unit->flat.unsharded_param.data == unit->flat.sharded_param.data &&
+              gpulog_length() == log,
+          "one rank shards and %d replicate: fsdp_unshard must make the shard the unsharded "
+          "parameter, and neither allocate nor gather. World size 1 is that of the ranks that "
+          "shard (flat_param_is_shard)",
+          r->world);
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_reshard(unit));
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
+// A call out of turn is refused before anything is queued.
+static void refused_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    need(fsdp_unshard(unit_of(&s, 0)));
+    need(fsdp_wait_for_unshard(unit_of(&s, 0)));
+    need(fsdp_reshard(unit_of(&s, 0))); // its buffer is left to be freed
+    need(fsdp_unshard(unit_of(&s, 1)));
+    uint64_t log = gpulog_length();
+    check(fsdp_reshard(unit_of(&s, 1)) == ERR_ARGUMENT && gpulog_length() == log,
+          "fsdp_reshard of a unit whose all-gather nobody has waited for must be ERR_ARGUMENT, and "
+          "nothing has changed: it queued work all the same");
+    check(fsdp_wait_for_unshard(unit_of(&s, 2)) == ERR_ARGUMENT && gpulog_length() == log,
+          "fsdp_wait_for_unshard of a unit that nobody unshards must be ERR_ARGUMENT, and no "
+          "stream waits: it queued work all the same");
+    need(fsdp_reshard_all(s.model));
+    sharded_destroy(&s);
+}
+
 void rule_unshard_is_one_gather_ahead(void)
 {
+    run_ranks(3, narrow_body, NULL);
     run_ranks(2, beside_body, NULL);
     run_ranks(3, beside_body, NULL);
     run_ranks(1, pointer_body, NULL);
     run_ranks(2, pointer_body, NULL);
 }
 
+void rule_unshards_within_its_group(void)
+{
+    run_ranks(2, replicas_body, NULL);
+}
+
+void rule_refuses_before_it_queues(void)
+{
+    run_ranks(2, refused_body, NULL);
+}
+
 // ---- Options ----
+
+static void check_order(const Sharded *s, const int *order, int n, const char *what)
+{
+    const FsdpRoot *root = s->root;
+    check(root->n_post_forward == n + 1,
+          "%s: fsdp_post_forward recorded %d forwards, %d have ended", what, root->n_post_forward,
+          n + 1);
+    for (int i = 0; i <= n; i++) {
+        const FsdpUnit *want = i < n ? unit_of(s, order[i]) : fsdp_unit(s->model);
+        check(root->post_forward_order[i] == want,
+              "%s: place %d of post_forward_order is unit %s, want %s, whose forward ended there",
+              what, i, root->post_forward_order[i]->flat.name, want->flat.name);
+    }
+}
 
 static void options_body(const Rank *r, void *arg)
 {
@@ -141,32 +257,42 @@ static void options_body(const Rank *r, void *arg)
                   unit->flat.name, NAME[own], NAME[outer],
                   stays ? "is not unsharded" : "still is unsharded");
         }
+        check_order(&s, (int[]){0, 1, 2}, 3,
+                    "units that keep their parameters, and units that do not");
         need(fsdp_reshard_all(s.model));
         sharded_destroy(&s);
     }
+}
+
+// A unit that runs outside of any forward of the root's, which is not the root all the same.
+static void part_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    FsdpOptions options = TEST_OPTIONS;
+    options.reshard_after_forward = FSDP_RESHARD_AUTO;
+    sharded_create(&s, &spec, &options, NULL, r);
+    for (int i = 0; i < 3; i++) {
+        begin_forward(s.model->children[i]);
+        end_forward(s.model->children[i]);
+        check(unit_of(&s, i)->flat.state == FLAT_SHARDED,
+              "after a forward of unit %s alone it still is unsharded: FSDP_RESHARD_AUTO keeps the "
+              "root (fsdp_is_root), and not whichever unit's forward is the outermost",
+              unit_of(&s, i)->flat.name);
+    }
+    need(fsdp_reshard_all(s.model));
+    sharded_destroy(&s);
 }
 
 void rule_each_unit_has_its_own_option(void)
 {
     run_ranks(1, options_body, NULL);
     run_ranks(2, options_body, NULL);
+    run_ranks(1, part_body, NULL);
+    run_ranks(2, part_body, NULL);
 }
 
 // ---- Iterations ----
-
-static void check_order(const Sharded *s, const int *order, int n, const char *what)
-{
-    const FsdpRoot *root = s->root;
-    check(root->n_post_forward == n + 1,
-          "%s: fsdp_post_forward recorded %d forwards, %d have ended", what, root->n_post_forward,
-          n + 1);
-    for (int i = 0; i <= n; i++) {
-        const FsdpUnit *want = i < n ? unit_of(s, order[i]) : fsdp_unit(s->model);
-        check(root->post_forward_order[i] == want,
-              "%s: place %d of post_forward_order is unit %s, want %s, whose forward ended there",
-              what, i, root->post_forward_order[i]->flat.name, want->flat.name);
-    }
-}
 
 // Other units in another order in each iteration, one of them twice.
 static void orders_body(const Rank *r, void *arg)
@@ -227,10 +353,41 @@ static void two_models_body(const Rank *r, void *arg)
     need(fsdp_context_destroy(&ctx));
 }
 
+// Two models on one context that have made as many steps: what one of them has waited for says
+// nothing of the other's shards.
+static void as_many_steps_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    FsdpContext ctx;
+    Module *model[2];
+    make_context(&ctx, r);
+    for (int i = 0; i < 2; i++) {
+        model[i] = spec_create(&spec);
+        need(fully_shard(model[i], &ctx, &TEST_OPTIONS));
+    }
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    for (int step = 0; step < 3; step++) {
+        for (int i = 0; i < 2; i++) {
+            need(fsdp_sgd_step(model[i], &ctx, 0.5f, 0.25f));
+            begin_forward(model[i]);
+            end_forward(model[i]);
+            need(fsdp_reshard_all(model[i]));
+        }
+    }
+    check_no_race(log);
+    for (int i = 0; i < 2; i++) {
+        fsdp_unwrap(model[i]);
+        module_destroy(model[i]);
+    }
+    need(fsdp_context_destroy(&ctx));
+}
+
 void rule_order_is_of_this_iteration(void)
 {
     run_ranks(2, orders_body, NULL);
     run_ranks(2, two_models_body, NULL);
+    run_ranks(2, as_many_steps_body, NULL);
 }
 
 // ---- fsdp_reshard_all ----

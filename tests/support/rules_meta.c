@@ -104,11 +104,87 @@ static void ties_body(const Rank *r, void *arg)
     n = meta_params(&right, got, 6);
     check(n == 3 && got[0] == &p[1] && got[1] == &p[2] && got[2] == &p[0],
           "the right half of that model alone: meta_params finds %d, want b c a", n);
+    // With fewer places than parameters a tied one may be met again that out does not hold.
+    for (int max = 0; max < 3; max++) {
+        memset(got, 0, sizeof got);
+        n = meta_params(&root, got, max);
+        check(n == 3, "with places for %d of three parameters meta_params finds %d of them", max,
+              n);
+        check(got[max] == NULL, "meta_params with places for %d wrote to the place behind them",
+              max);
+    }
+}
+
+// More parameters than anybody's table of those that were met has places; the last of them is tied.
+static void many_ties_body(const Rank *r, void *arg)
+{
+    enum { N = 3000 };
+    Param *params = calloc(N, sizeof *params), **list = calloc(N, sizeof *list);
+    check(params != NULL && list != NULL, "no memory");
+    for (int i = 0; i < N; i++) list[i] = &params[i];
+    Module embed = {.name = "embed", .n_params = N, .params = list};
+    Module head = {.name = "head", .n_params = 1, .params = list + N - 1};
+    Module *below[] = {&embed, &head};
+    Module root = {.name = "root", .n_children = 2, .children = below};
+    int n = meta_params(&root, NULL, 0);
+    check(n == N,
+          "a model of %d parameters, the last of which is tied: meta_params finds %d. A model may "
+          "have any number of parameters",
+          N, n);
+    free(list);
+    free(params);
 }
 
 void rule_walks_every_tie_once(void)
 {
     run_ranks(1, ties_body, NULL);
+    run_ranks(1, many_ties_body, NULL);
+}
+
+// ---- Slices on the host ----
+
+// Eight elements from `begin` on: bitwise init_std times what box_muller4, which is given code, makes
+// of the words of the tests' own generator.
+static void check_eight(const Param *p, uint64_t seed, int64_t begin, const char *what)
+{
+    float got[8], want[8], normals[4];
+    uint32_t counter[4], key[2], words[4];
+    for (int k = 0; k < 8; k++) {
+        const uint64_t i = (uint64_t)(begin + k), numbers[2] = {i / 4, p->id};
+        memcpy(counter, numbers, sizeof counter); // the low word is in front
+        memcpy(key, &seed, sizeof key);
+        oracle_philox(counter, key, words);
+        box_muller4(words, normals, 1);
+        want[k] = p->init_std * normals[i % 4];
+    }
+    meta_init_slice(p, seed, begin, begin + 8, got);
+    check_equal(what, got, want, 8);
+}
+
+// What an element depends on, with all its bits; and that it depends on nothing else: not on what
+// was made before it, in the same call or in an earlier one.
+static void alone_body(const Rank *r, void *arg)
+{
+    static const uint64_t seeds[] = {42, 43, 42 + (1ull << 32), 42};
+    static const uint32_t ids[] = {3, 4, 3 + (1u << 16), 3 + (1u << 31)};
+    Param p = {.name = "alone", .ndim = 1, .init = INIT_NORMAL, .init_std = 0.5f};
+    p.shape[0] = (int64_t)1 << 40;
+    for (int i = 0; i < 4; i++) {
+        p.id = ids[i];
+        for (int k = 0; k < 4; k++)
+            check_eight(&p, seeds[k], 0,
+                        "one parameter's elements [0, 8), for one seed and id after the other");
+    }
+    p.init_std = 0.25f;
+    check_eight(&p, 42, 0, "the same elements for another init_std");
+    check_eight(
+        &p, 42, ((int64_t)1 << 34) - 5,
+        "elements [2^34 - 5, 2^34 + 3), whose blocks' numbers go beyond 32 bits on the way");
+}
+
+void rule_elements_depend_on_nothing_else(void)
+{
+    run_ranks(1, alone_body, NULL);
 }
 
 // ---- Slices on the device ----

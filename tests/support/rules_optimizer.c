@@ -7,6 +7,7 @@
 #include "figures.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "kernels.h"
 #include "steps.h"
 #include "training.h"
 
@@ -92,6 +93,41 @@ static double nan_at(int64_t place, int unit)
     return place == 5 && unit == 1 ? (double)NAN : (double)given_gradient(place + unit);
 }
 
+static double infinite_at(int64_t place, int unit)
+{
+    return place == 5 && unit == 1 ? (double)INFINITY : (double)given_gradient(place + unit);
+}
+
+// Infinity is larger than any limit, and a limit divided by it is 0: of infinite_at nothing finite is
+// left.
+static void check_finite_are_zero(const Sharded *s)
+{
+    FlatParam *flat[MAX_FLAT];
+    int n = flat_params(s->model, flat, MAX_FLAT);
+    need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
+    for (int k = 0; k < n; k++) {
+        float *given = shard_of(flat[k], k, infinite_at);
+        float *got = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++)
+            check(isinf(given[i]) || got[i] == 0.0f,
+                  "the norm is infinite, which is larger than max_norm: element %lld of the "
+                  "gradient of unit %s is %g, want 0, max_norm / norm times what it was",
+                  (long long)i, flat[k]->name, (double)got[i]);
+        free(given);
+        free(got);
+    }
+}
+
+// Gradients whose squares do not add up exactly: every rank has the same bits all the same.
+static uint64_t rough_seed;
+static double rough_at(int64_t place, int unit)
+{
+    uint64_t z = (uint64_t)(place + 1) * 0x9E3779B97F4A7C15u + (uint64_t)unit * 0xBF58476D1CE4E5B9u;
+    z += rough_seed;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    return ((double)(z >> 40) + 0.5) / 3e6 * (z & 1 ? 1.0 : -1.0);
+}
+
 static void special_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
@@ -131,17 +167,15 @@ static void special_body(const Rank *r, void *arg)
           (double)norm);
     check_given(&s, nan_at, 1.0,
                 "a norm that is NaN is not larger than the limit: nothing changes");
+    give(&s, rough_at);
+    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.0f, &norm));
+    check_given(&s, rough_at, 0.0, "the norm is larger than a max_norm of 0: scaled by 0 / norm");
+    give(&s, infinite_at);
+    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.5f, &norm));
+    check(isinf(norm), "one gradient is infinite, and fsdp_clip_grad_norm gives the norm %g",
+          (double)norm);
+    check_finite_are_zero(&s);
     sharded_destroy(&s);
-}
-
-// Gradients whose squares do not add up exactly: every rank has the same bits all the same.
-static uint64_t rough_seed;
-static double rough_at(int64_t place, int unit)
-{
-    uint64_t z = (uint64_t)(place + 1) * 0x9E3779B97F4A7C15u + (uint64_t)unit * 0xBF58476D1CE4E5B9u;
-    z += rough_seed;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    return ((double)(z >> 40) + 0.5) / 3e6 * (z & 1 ? 1.0 : -1.0);
 }
 
 enum { ROUNDS = 8 };
@@ -228,6 +262,29 @@ static void refused_norm_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// One rank shards, and two hold replicas (DDP): a group of one rank has no communicator, and the
+// replicas' gradients are the same.
+static void replicas_body(const Rank *r, void *arg)
+{
+    const Mesh mesh = {.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
+    Spec spec = spec_mlp(2);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    float norm = 0.0f;
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    const Buffer *grad = &fsdp_unit(model)->flat.sharded_grad;
+    need_cuda(kernel_fill(grad->data, 2.0f, (size_t)grad->numel, r->stream));
+    need(fsdp_grad_norm(model, &ctx, &norm));
+    double want = 2.0 * sqrt((double)model_numel(model));
+    check(fabs((double)norm - want) <= 1e-6 * want,
+          "one rank shards and %d replicate: the norm of %lld twos is %g, want %g", r->world,
+          (long long)model_numel(model), (double)norm, want);
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
 void rule_clips_at_any_norm(void)
 {
     run_ranks_small(1, refused_norm_body, NULL);
@@ -240,6 +297,7 @@ void rule_clips_at_any_norm(void)
 void rule_norm_has_the_same_bits_everywhere(void)
 {
     Spec spec = spec_mlp(4);
+    run_ranks(2, replicas_body, NULL);
     run_ranks(5, same_body, &spec);
     spec = spec_mlp(draw(3, 5));
     int world = draw(5, 8);
@@ -329,6 +387,10 @@ static void refuse_with(Sharded *s, FsdpUnit *unit, Function function)
               "%s with a unit that is %s must be ERR_ARGUMENT with a line that names it, and count "
               "no step: the next forward would read the parameters from before",
               NAME[function], waited ? "unsharded" : "unsharding");
+        check(strstr(last_error(), "fsdp_reshard_all") != NULL,
+              "%s refused a unit that is not sharded, and its line does not name the remedy, "
+              "fsdp_reshard_all: %s",
+              NAME[function], last_error());
         need_cuda(cudaDeviceSynchronize());
         float *after = fetch(unit->flat.sharded_param.data, numel);
         check(memcmp(before, after, numel * sizeof *after) == 0,

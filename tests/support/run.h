@@ -62,6 +62,8 @@ extern bool rank_done;
 // ---- trouble.c ----
 // Tells this rank's trouble, unless it has told one. False: it had.
 bool trouble_tell(TroubleKind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Whether this rank has had trouble to tell, whatever the memory that it shares says by now.
+bool trouble_told(void);
 RankNote *trouble_note(void);
 // Hooks the backend's reports and NOT_YET up to this rank's note.
 void trouble_listen(void);

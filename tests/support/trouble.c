@@ -17,6 +17,7 @@
 Run *rank_run;
 int rank_number = -1;
 bool rank_done;
+static bool has_told; // in memory that is the rank's alone
 
 RankNote *trouble_note(void)
 {
@@ -28,6 +29,7 @@ static bool tell(TroubleKind kind, const char *format, va_list args)
     RankNote *note = trouble_note();
     int nobody = 0;
 
+    has_told = true;
     if (atomic_flag_test_and_set(&note->taken)) return false;
     vsnprintf(note->text, sizeof note->text, format, args);
     atomic_store(&note->kind, kind);
@@ -66,6 +68,10 @@ _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
                  line, cause ? cause : "");
     fflush(stdout);
     _exit(1);
+}
+bool trouble_told(void)
+{
+    return has_told;
 }
 
 const char *last_error(void)

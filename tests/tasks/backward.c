@@ -285,6 +285,13 @@ static void micro_body(const Rank *r, void *arg)
         reduce_round(unit, round);
         check_average(unit, round + 1, NULL);
     }
+    // A step ends no sum: that is fsdp_zero_grad's. This one moves nothing.
+    need(fsdp_sgd_step(s.model, &s.ctx, 0.0f, 0.0f));
+    reduce_round(unit, shape->rounds);
+    check_average(
+        unit, shape->rounds + 1,
+        "there was an optimizer's step before the last micro-batch, and nobody has zeroed "
+        "the gradient: it is still added to");
     sharded_destroy(&s);
 }
 
@@ -296,6 +303,7 @@ static void micro_batches_add_up(void **state)
     run_ranks(2, micro_body, &shape);
     run_ranks(5, micro_body, &shape);
     rule_reduces_by_the_units_own_function();
+    rule_shards_within_its_group();
     draw_gradients();
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), micro_body, &shape);

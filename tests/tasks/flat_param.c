@@ -383,6 +383,13 @@ static void whole_body(const Rank *r, void *arg)
         check(flat.all_gather_done != NULL &&
                   cudaEventRecord(flat.all_gather_done, r->stream) == cudaSuccess,
               "flat_create must create the event flat->all_gather_done: task 3 records it");
+        float ms =
+            0.0f; // there is no time between an event and itself, but it has to have been asked
+        check(cudaEventElapsedTime(&ms, flat.all_gather_done, flat.all_gather_done) ==
+                  cudaErrorInvalidResourceHandle,
+              "flat->all_gather_done measures time, which nobody asks it for: create it with "
+              "cudaEventDisableTiming");
+        cudaGetLastError(); // that was the answer, and no error of anybody's
 
         float *full = NULL;
         need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
@@ -475,6 +482,7 @@ static void padding_is_zero_at_birth(void **state)
     Table table = KNOWN;
     for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, &table);
     rule_padding_beyond_32_bits();
+    rule_padding_of_any_type();
     table = draw_table(4, 2, 8);
     run_ranks(table.low, birth_body, &table);
 }
@@ -570,9 +578,14 @@ static void attach_body(const Rank *r, void *arg)
     flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
     flat_set_views(&flat);
     flat_set_grad_views(&flat);
-    for (int i = 0; i < set.n; i++)
-        check(set.param[i].data.data == NULL && set.param[i].grad.data == NULL,
-              "parameter %d keeps a pointer after flat_set_views without a buffer", i);
+    for (int i = 0; i < set.n; i++) {
+        check(set.param[i].data.data == NULL,
+              "parameter %d keeps a pointer to data after flat_set_views without a buffer", i);
+        check(set.param[i].grad.data == NULL,
+              "parameter %d keeps a pointer to its gradient after flat_set_grad_views without a "
+              "buffer",
+              i);
+    }
     check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
     flat.unsharded_param.data = flat.unsharded_grad.data = full; // and taken back by destroy
     flat_set_views(&flat);
@@ -589,6 +602,7 @@ static void attach_gives_views(void **state)
     Table table = {.set = {{3, {3, 4, 3}}}};
     run_ranks(3, attach_body, &table);
     rule_states_follow_each_other();
+    rule_views_have_their_buffers_type();
     table = draw_table(1, 1, 8);
     run_ranks(table.low, attach_body, &table);
 }

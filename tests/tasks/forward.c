@@ -186,6 +186,7 @@ static void world_of_one_aliases(void **state)
     shape = draw_shape(4);
     drawn_model(&shape.spec, 1);
     run_ranks(1, alias_body, &shape);
+    rule_unshards_within_its_group();
 }
 
 // A kernel on the compute stream that reads the unsharded parameter, as a layer would.
@@ -349,6 +350,7 @@ static void states_move_in_order(void **state)
     run_ranks(1, states_body, NULL);
     run_ranks(3, states_body, NULL);
     rule_reshard_all_reaches_every_unit();
+    rule_refuses_before_it_queues();
 }
 
 static void keep_body(const Rank *r, void *arg)

@@ -261,6 +261,7 @@ static void slices_body(const Rank *r, void *arg)
 static void slices_agree_with_whole(void **state)
 {
     run_ranks(1, slices_body, NULL);
+    rule_elements_depend_on_nothing_else();
     for (int i = 0; i < 3; i++) claim_drawn_slices(15);
 }
 
@@ -415,6 +416,11 @@ static void materialize_body(const Rank *r, void *arg)
     check_materialized(model, made->seed);
     check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT,
           "materialising a model twice must be refused: the first storage would be lost");
+    for (int i = 0; i < model->children[0]->n_params; i++)
+        check(model->children[0]->params[i]->data.data != NULL,
+              "meta_materialize refused a model that has storage already, and took away that of "
+              "%s: a refusal has made nothing that it could take back",
+              model->children[0]->params[i]->name);
     check_materialized(model, made->seed);
     meta_release(model);
     check(gpulog_live_bytes(r->device) == before, "meta_release left %zu bytes on the device",

@@ -2,8 +2,8 @@
  */
 #include "bytes.h"
 #include "draw_model.h"
-#include "fsdp.h"
 #include "figures.h"
+#include "fsdp.h"
 #include "harness.h"
 #include "rules.h"
 #include "steps.h"
@@ -218,13 +218,13 @@ static void padding_body(const Rank *r, void *arg)
         sharded_create(&s, &in->spec, &options, &TEST_ADAMW, r);
         FlatParam *flat[MAX_FLAT];
         int n = flat_params(s.model, flat, MAX_FLAT);
-        for (int step = 0; step < 3; step++) {
+        for (int step = 0; step < 4; step++) {
             // Dirt where no gradient should be: the step must not let it into the parameters. They
             // were zero there until now: each step is looked at.
             set_gradients(&s, 3.0f);
             int64_t updates = fsdp_unit(s.model)->root->updates;
-            if (step == 2)
-                need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
+            if (step >= 2) // without decay too: the dirt is in the gradient
+                need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, step == 2 ? 0.25f : 0.0f));
             else
                 need(fsdp_adamw_step(&s.adamw));
             check(fsdp_unit(s.model)->root->updates == updates + 1,
@@ -236,8 +236,8 @@ static void padding_body(const Rank *r, void *arg)
                                    flat[k]->layout.numel;
                     check(!padding || shard[i] == 0.0f,
                           "after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
-                          step, step == 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
-                          (double)shard[i], padding_cause(shard[i], step == 2));
+                          step, step >= 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
+                          (double)shard[i], padding_cause(shard[i], step >= 2));
                 }
                 free(shard);
             }
@@ -273,6 +273,7 @@ static void zero_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_zero_grad(s.model, &s.ctx));
     check_figures();
+    check_no_host_wait(log, "in fsdp_zero_grad");
     check_on_stream(log, s.ctx.compute_stream, "zeroing the gradients", "ctx->compute_stream");
     need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
     for (int k = 0; k < n; k++) {
@@ -418,6 +419,7 @@ static void sgd_body(const Rank *r, void *arg)
     check(root->updates == updates + 1,
           "fsdp_sgd_step writes the shards, and root->updates does not count it");
     check_figures();
+    check_no_host_wait(log, "in an SGD step");
     check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
     for (int k = 0; k < n; k++) {
         float *got = fetch_shard(&s, flat[k]);
