@@ -63,8 +63,9 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
 Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
                         cudaStream_t stream);
 
-// What one GPU without FSDP does: allocates data and grad for every parameter, unsharded,
-// initialises the data and zeroes the gradient. On failure nothing stays allocated.
+// What one GPU without FSDP does: allocates data and grad for every parameter (a frozen one can do
+// without grad), unsharded, initialises the data and zeroes the gradient. On failure nothing stays
+// allocated.
 Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream);
 // Frees what meta_materialize made.
 void meta_release(Module *module);
@@ -148,12 +149,12 @@ Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, 
 // wish, where it is not legal; the state then stays.
 Status flat_set_state(FlatParam *flat, FlatState to);
 
-// Points every parameter's data (or grad) at its place in the unsharded buffer; where that has no
-// memory, they have none either.
+// Points every parameter's data (or grad) at its place in the unsharded buffer, whose type it takes;
+// where that has no memory, they have none either.
 void flat_set_views(FlatParam *flat);
 void flat_set_grad_views(FlatParam *flat);
 
-// Zeroes the padding at the end of a buffer of this rank that is laid out as its shard.
+// Zeroes the padding at the end of a buffer of this rank that is laid out as its shard, of any type.
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 
 // Frees the shards and the tables; the parameters have no owner and no views any more. A zeroed
@@ -287,8 +288,8 @@ Status fsdp_free_copied_out(FsdpRoot *root);
 
 // ---------------------------------------------------------------- Task 3: forward.c
 
-// The collective of an unshard: queues, on the all-gather stream, the all-gather of the shards into
-// unsharded_param, which is allocated. The default of unit->all_gather.
+// The collective of an unshard: queues, on the all-gather stream, the all-gather of the shards, of
+// their type, into unsharded_param, which is allocated. The default of unit->all_gather.
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
