@@ -36,8 +36,8 @@ endif
 $(BUILD)/obj/tests/cuda/cpu_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 
 $(BUILD)/obj/%.o: %.c $(MADE_WITH)/c
-	@mkdir -p $(@D)
-	$(SAY) CC $<
+	$(FOLDER)
+	$(call say,CC,$<)
 	$(Q)$(CC) $(BASE) $(LEAN) $(CFLAGS) $(OPT) $(DEFS) $(INCLUDES) -MMD -MP -c $< -o $@
 
 $(BUILD)/lib/libsimgpu.a: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
@@ -47,16 +47,16 @@ $(HARNESS_LIB): $(HARNESS_OBJ) $(MADE_WITH)/libharness
 $(BUILD)/lib/libtasks.a: $(TASKS_OBJ) $(MADE_WITH)/libtasks
 $(EXAMPLES_LIB): $(EXAMPLES_OBJ) $(MADE_WITH)/libexamples
 $(BUILD)/lib/%.a:
-	@mkdir -p $(@D)
+	$(FOLDER)
 	@rm -f $@
-	$(SAY) AR $@
+	$(call say,AR,$@)
 	$(Q)ar rcs $@ $(filter %.o,$^)
 
 # simgpu in the part of NVIDIA's libraries (emulated_cuda.mk): one object, whose calls among its own
 # files no interposer sees, and whose own log has other names than the one that the interposer keeps.
 $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
-	@mkdir -p $(@D)
-	$(SAY) LD $@
+	$(FOLDER)
+	$(call say,LD,$@)
 	$(Q)$(LD) -r -o $@.all $(filter %.o,$^)
 	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/log/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
 	$(Q)objcopy --redefine-syms=$@.names $@.all $@
@@ -64,21 +64,21 @@ $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 
 # The texts of simgpu/machines as C, for machine.c.
 $(MACHINES_OBJ): $(BUILD)/gen/machines.c $(MADE_WITH)/c
-	@mkdir -p $(@D)
+	$(FOLDER)
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(SIMGPU_DEFS) $(INCLUDES) -c $< -o $@
 $(BUILD)/gen/machines.c: $(MACHINES) simgpu/machines/texts.sh $(MADE_WITH)/machines
-	@mkdir -p $(@D)
-	$(SAY) GEN $@
+	$(FOLDER)
+	$(call say,GEN,$@)
 	$(Q)sh simgpu/machines/texts.sh $(MACHINES) >$@
 
 # A task file's preprocessed text is checked, and compiled as it is (grader/expand.py).
 # The path in the object's debug information is what a student sees in a message: folder/file.c.
 define impl_rule
 $(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task
-	@mkdir -p $$(@D)
+	$$(FOLDER)
 	$$(Q)$$(PYTHON) grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
 $(BUILD)/impl/$(1)/%.o: $(BUILD)/impl/$(1)/%.i $(MADE_WITH)/c $(MADE_WITH)/task
-	$$(SAY) CC $(2)/$$*.c
+	$$(call say,CC,$(subst $(comma),$$(comma),$(2))/$$*.c)
 	$$(Q)$$(CC) $$(filter-out -D%,$$(BASE) $$(MISTAKES) $(3) $$(CFLAGS)) -c $$< -o $$@
 endef
 # An archive for students has the reference as objects alone (grader/course/release.py).
@@ -87,8 +87,8 @@ $(eval $(call impl_rule,reference,reference,))
 else
 GIVEN := given/reference-$(shell uname -m)
 $(BUILD)/impl/reference/%.o: $(GIVEN)/%.o
-	@mkdir -p $(@D)
-	$(SAY) CP $<
+	$(FOLDER)
+	$(call say,CP,$<)
 	$(Q)cp $< $@
 $(GIVEN)/%.o:
 	@echo 'there is no $@: this archive was made for $(patsubst given/reference-%,%,$(wildcard given/*)); ask course staff' >&2
