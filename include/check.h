@@ -11,11 +11,13 @@
  *       TRY(fill_rest(x));                                        // a function of ours
  *       return OK;
  *   }
+ *
+ * CUBLAS_TRY is for files that include <cublas_v2.h>. It is not included here: with <math.h>, which
+ * it brings, it takes as long to compile as all else that a short file includes.
  */
 #ifndef SHARDLAB_CHECK_H
 #define SHARDLAB_CHECK_H
 
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdbool.h>
@@ -72,6 +74,7 @@ Status check_fail(Status status, const char *file, int line, const char *format,
 Status check_trace(Status status, const char *call, const char *file, int line);
 Status check_cuda(cudaError_t error, const char *call, const char *file, int line);
 Status check_nccl(ncclResult_t error, const char *call, const char *file, int line);
-Status check_cublas(cublasStatus_t error, const char *call, const char *file, int line);
+// `error`: a cublasStatus_t.
+Status check_cublas(int error, const char *call, const char *file, int line);
 
 #endif

@@ -53,10 +53,10 @@ typedef struct Param {
 
 // What a pass needs apart from the parameters. One per rank.
 typedef struct NnRun {
-    cudaStream_t stream;   // the compute stream: every kernel of a pass runs here
-    cublasHandle_t blas;   // bound to `stream`
-    int B;                 // sequences in the batch
-    int T;                 // tokens in a sequence
+    cudaStream_t stream;        // the compute stream: every kernel of a pass runs here
+    struct cublasContext *blas; // the cublasHandle_t that is bound to `stream`
+    int B;                      // sequences in the batch
+    int T;                      // tokens in a sequence
 } NnRun;
 
 // When a hook runs: before or after a module's forward or backward.

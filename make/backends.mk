@@ -46,7 +46,7 @@ NVCC_FLAGS := -std=c++17 -O3 -lineinfo $(CUDA_ARCH_FLAG) -fmad=false -ccbin $(CX
               -Xcompiler -g,-fPIC,-fno-omit-frame-pointer,-fno-optimize-sibling-calls,-Wall,-Wextra,-Wno-unused-parameter \
               $(if $(WERROR),-Werror all-warnings -Xcompiler=-Werror)
 $(BUILD)/obj/%.o: %.cu $(MADE_WITH)/kernels
-	@mkdir -p $(@D)
-	$(SAY) NVCC $<
+	$(FOLDER)
+	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCC_FLAGS) $(INCLUDES) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 endif

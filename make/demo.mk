@@ -18,7 +18,7 @@ start: deps
 # What START names may be another file each time.
 start-program: $(LIBS) $(LAUNCH)
 	@mkdir -p $(BUILD)/start
-	$(SAY) CC $(call quote,$(value START))
+	$(call say,CC,$(call quote,$(value START)))
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(INCLUDES) -c $(call quote,$(value START)) -o $(BUILD)/start/missing_wait.o
 	$(Q)$(LINK) $(LDFLAGS) $(BUILD)/start/missing_wait.o $(NN_LIB) $(GPU_LIBS) $(KIT_LIBS) $(LDLIBS) -o $(BUILD)/start/missing_wait
 

@@ -22,11 +22,11 @@ EMULATED := -std=c++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-call
             -ffp-contract=off -fno-math-errno \
             -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas $(if $(WERROR),-Werror) -DEMULATED -Itests/emulator/include -Itests/emulator
 $(BUILD)/obj/%.o: %.cu $(MADE_WITH)/kernels
-	@mkdir -p $(@D)
-	$(SAY) CXX $<
+	$(FOLDER)
+	$(call say,CXX,$<)
 	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -x c++ -c $< -o $@
 $(BUILD)/obj/%.o: %.cpp $(MADE_WITH)/kernels
-	@mkdir -p $(@D)
-	$(SAY) CXX $<
+	$(FOLDER)
+	$(call say,CXX,$<)
 	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -c $< -o $@
 endif

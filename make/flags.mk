@@ -11,10 +11,12 @@ BASE       = -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -
 # graded: COLD_OBJ) is compiled by -O1. Where CFLAGS is given, all is compiled as it says.
 LEAN      := $(if $(filter file,$(origin CFLAGS)),-g1)
 COLD      := $(if $(filter file,$(origin CFLAGS)),-O1)
+# The most of that by -Og, which takes a sixth less than -O1. Other backends, which .ci/run builds too,
+# and sanitizers keep -O1: some warnings only an optimising compiler gives.
+COLDER    := $(if $(COLD),$(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),$(COLD),-Og))
 # The tasks' tests and what tests share are compiled by -O0: that takes two thirds of the time, and to
-# run them takes as long. Other backends, which .ci/run builds too, and sanitizers keep -O1: some
-# warnings only an optimising compiler gives.
-TESTS_OPT := $(if $(COLD),$(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),$(COLD),-O0))
+# run them takes as long; the others keep -O1 here too.
+TESTS_OPT := $(if $(filter -Og,$(COLDER)),-O0,$(COLD))
 # In a half-written task file much is unused, and that is no mistake yet.
 HALF_DONE := -Wno-unused
 # Warnings that are mistakes in a task file, whatever else is one: such a program may run, and be

@@ -21,8 +21,8 @@ LAB_SUITES := $(foreach folder,$(LAB_FOLDERS),$(BUILD)/impl/$(IMPL_KEY)/suite/$(
 # As in rules.mk, whose pattern makes the object of the text.
 define lab_text
 $(BUILD)/impl/$(3)/$(1).i: $(2) $(MADE_WITH)/c $(MADE_WITH)/task
-	@mkdir -p $$(@D)
-	$$(Q)$$(PYTHON) grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(4) $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
+	$$(FOLDER)
+	$$(Q)$$(PYTHON) -S grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(4) $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
 endef
 # $(1): a lab's folder.
 define lab_rules

@@ -9,7 +9,7 @@ same = $(and $(findstring |$(1)|,|$(2)|),$(findstring |$(2)|,|$(1)|))
 # $(1): the file, $(2): the variable that it holds.
 define holds
 $(1): $(if $(call same,$(call held,$(1)),$(strip $($(2)))),,FORCE)
-	@mkdir -p $$(@D)
+	$$(FOLDER)
 	@printf '%s\n' $$(call quote,$$($(2))) >$$@
 endef
 .PHONY: FORCE
@@ -20,11 +20,11 @@ recorded       = $(strip $(without_strict) $(if $(WERROR),warnings-are-errors))
 made_so        = $(if $(call same,$(1),$(2)),yes,$(if $(call same,$(1),$(2) warnings-are-errors),yes))
 define holds_flags
 $(1): $(if $(filter yes,$(call made_so,$(call held,$(1)),$(call recorded,$(2)))),,FORCE)
-	@mkdir -p $$(@D)
+	$$(FOLDER)
 	@printf '%s\n' $$(call quote,$$(call recorded,$(2))) >$$@
 endef
 
-WITH_C       = $(strip $(COMPILER): $(CC) $(BASE) $(LEAN) $(COLD) $(TESTS_OPT) $(CFLAGS) $(INCLUDES) $(SIMGPU_DEFS) $(SUPPORT_DEFS))
+WITH_C       = $(strip $(COMPILER): $(CC) $(BASE) $(LEAN) $(COLD) $(COLDER) $(TESTS_OPT) $(CFLAGS) $(INCLUDES) $(SIMGPU_DEFS) $(SUPPORT_DEFS))
 WITH_BLAS    = $(strip $(BLAS_DEFS))
 WITH_VECTOR  = $(strip $(PROCESSOR): $(VECTOR))
 WITH_TASK    = $(strip $(MISTAKES) $(HALF_DONE))

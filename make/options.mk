@@ -99,5 +99,9 @@ IMPL_NAMES := $(patsubst %/src,@%/names,$(filter $(BUILD)/impl/%/src,$(IMPL_DIR)
 JOBS = --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(or $(shell nproc 2>/dev/null),2))
 
 # V=1 shows whole command lines; `make -s` says nothing.
-Q   := $(if $(V),,@)
-SAY := @$(if $(or $(V),$(findstring s,$(firstword -$(MAKEFLAGS)))),:,printf '  %-5s %s\n')
+Q     := $(if $(V),,@)
+QUIET := $(or $(V),$(findstring s,$(firstword -$(MAKEFLAGS))))
+# What a recipe begins with: the folder of what it makes, and a line that says so. Where that is
+# there, or nothing is to be said, neither starts a program: two for each object take 0.3 s together.
+FOLDER = $(if $(wildcard $(@D)),,@mkdir -p $(@D))
+say    = $(if $(QUIET),,@printf '  %-5s %s\n' $(1) $(2))

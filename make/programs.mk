@@ -3,8 +3,8 @@
 # Objects, then libraries, each once. The program is linked under another name and then renamed, so
 # that nobody starts one that is half written. Where it cannot be linked, none is left.
 define link
-	@mkdir -p $(@D)
-	$(SAY) LD $@
+	$(FOLDER)
+	$(call say,LD,$@)
 	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(filter $(GPU_LIBS),$^) $(2) $(KIT_LIBS) $(LDLIBS) -o $@.new && \
 	    mv -f $@.new $@ || { rm -f $@.new $@; exit 1; }
 endef
@@ -49,8 +49,8 @@ $(BUILD)/tests/simgpu/time $(BUILD)/tests/simgpu/time_by_hand: $(call objects,te
 ifeq ($(BACKEND)$(COMPILED_IN),simgpu)
 FUZZED := tests/checkpoint/fuzz.c $(wildcard lib/checkpoint/safetensors*.c) lib/checkpoint/bytes.c
 $(BUILD)/tests/checkpoint/fuzz: $(FUZZED) include/safetensors.h lib/checkpoint/internal.h $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
-	@mkdir -p $(@D)
-	$(SAY) LD $@
+	$(FOLDER)
+	$(call say,LD,$@)
 	$(Q)$(LINK) -fsanitize=address,undefined -fno-sanitize-recover=all $(CFLAGS) $(LDFLAGS) \
 	    $(SUPPORT_DEFS) $(INCLUDES) $(FUZZED) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) -lcmocka $(KIT_LIBS) $(LDLIBS) -o $@
 endif

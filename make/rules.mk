@@ -7,20 +7,25 @@ COSTS_OBJ    := $(call objects,simgpu/src/time/machine*.c simgpu/src/time/cost_*
 VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c simgpu/src/blas/halves.c \
                 lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/cpu_kernels.c)
 
-# -O1 takes a third less to compile, and a step takes no longer: of its time the kernels are nearly all.
-COLD_OBJ     := $(filter-out $(VECTOR_OBJ),$(SIMGPU_OBJ) $(GPULOG_OBJ) $(call objects,lib/nn/*.c lib/checkpoint/*.c lib/launch/*.c))
+# Compiled with less, because a step takes no longer: of its time the kernels are nearly all. The log
+# keeps -O1, in which the tests of random programs spend a third of their time, and so does the clock,
+# of which plans are made.
+COLD_OBJ     := $(GPULOG_OBJ) $(call objects,simgpu/src/time/*.c)
+COLDER_OBJ   := $(filter-out $(VECTOR_OBJ) $(COLD_OBJ),$(SIMGPU_OBJ) \
+                $(call objects,lib/nn/*.c lib/checkpoint/*.c lib/check/*.c lib/launch/*.c lib/launch/*/*.c))
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
 $(COLD_OBJ) $(BUILD)/obj/tests/%.o $(BUILD)/obj/labs/%.o: OPT = $(COLD)
+$(COLDER_OBJ): OPT = $(COLDER)
 $(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tests/tasks/%.o: OPT = $(TESTS_OPT)
 # Students debug their tests and programs.
 $(BUILD)/obj/tests/tasks/%.o $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
 $(VECTOR_OBJ): OPT = $(VECTOR)
 $(VECTOR_OBJ): $(MADE_WITH)/vector
 # The same picoseconds from every compiler and on every processor.
-$(COSTS_OBJ): OPT = -ffp-contract=off
+$(COSTS_OBJ): OPT = $(COLD) -ffp-contract=off
 $(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
 $(BUILD)/obj/tests/simgpu/time/play.o $(BUILD)/obj/tests/simgpu/aarch64.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 # Of the kit's own suites these look into the clock.
@@ -36,8 +41,8 @@ endif
 $(BUILD)/obj/tests/cuda/cpu_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 
 $(BUILD)/obj/%.o: %.c $(MADE_WITH)/c
-	@mkdir -p $(@D)
-	$(SAY) CC $<
+	$(FOLDER)
+	$(call say,CC,$<)
 	$(Q)$(CC) $(BASE) $(LEAN) $(CFLAGS) $(OPT) $(DEFS) $(INCLUDES) -MMD -MP -c $< -o $@
 
 $(BUILD)/lib/libsimgpu.a: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
@@ -47,16 +52,16 @@ $(HARNESS_LIB): $(HARNESS_OBJ) $(MADE_WITH)/libharness
 $(BUILD)/lib/libtasks.a: $(TASKS_OBJ) $(MADE_WITH)/libtasks
 $(EXAMPLES_LIB): $(EXAMPLES_OBJ) $(MADE_WITH)/libexamples
 $(BUILD)/lib/%.a:
-	@mkdir -p $(@D)
+	$(FOLDER)
 	@rm -f $@
-	$(SAY) AR $@
+	$(call say,AR,$@)
 	$(Q)ar rcs $@ $(filter %.o,$^)
 
 # simgpu in the part of NVIDIA's libraries (emulated_cuda.mk): one object, whose calls among its own
 # files no interposer sees, and whose own log has other names than the one that the interposer keeps.
 $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
-	@mkdir -p $(@D)
-	$(SAY) LD $@
+	$(FOLDER)
+	$(call say,LD,$@)
 	$(Q)$(LD) -r -o $@.all $(filter %.o,$^)
 	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/log/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
 	$(Q)objcopy --redefine-syms=$@.names $@.all $@
@@ -64,21 +69,22 @@ $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 
 # The texts of simgpu/machines as C, for machine.c.
 $(MACHINES_OBJ): $(BUILD)/gen/machines.c $(MADE_WITH)/c
-	@mkdir -p $(@D)
+	$(FOLDER)
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(SIMGPU_DEFS) $(INCLUDES) -c $< -o $@
 $(BUILD)/gen/machines.c: $(MACHINES) simgpu/machines/texts.sh $(MADE_WITH)/machines
-	@mkdir -p $(@D)
-	$(SAY) GEN $@
+	$(FOLDER)
+	$(call say,GEN,$@)
 	$(Q)sh simgpu/machines/texts.sh $(MACHINES) >$@
 
-# A task file's preprocessed text is checked, and compiled as it is (grader/expand.py).
+# A task file's preprocessed text is checked, and compiled as it is (grader/expand.py, which needs
+# nothing but Python's own library: without site, -S, Python starts sooner).
 # The path in the object's debug information is what a student sees in a message: folder/file.c.
 define impl_rule
 $(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task
-	@mkdir -p $$(@D)
-	$$(Q)$$(PYTHON) grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
+	$$(FOLDER)
+	$$(Q)$$(PYTHON) -S grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
 $(BUILD)/impl/$(1)/%.o: $(BUILD)/impl/$(1)/%.i $(MADE_WITH)/c $(MADE_WITH)/task
-	$$(SAY) CC $(2)/$$*.c
+	$$(call say,CC,$(subst $(comma),$$(comma),$(2))/$$*.c)
 	$$(Q)$$(CC) $$(filter-out -D%,$$(BASE) $$(MISTAKES) $(3) $$(CFLAGS)) -c $$< -o $$@
 endef
 # An archive for students has the reference as objects alone (grader/course/release.py).
@@ -87,8 +93,8 @@ $(eval $(call impl_rule,reference,reference,))
 else
 GIVEN := given/reference-$(shell uname -m)
 $(BUILD)/impl/reference/%.o: $(GIVEN)/%.o
-	@mkdir -p $(@D)
-	$(SAY) CP $<
+	$(FOLDER)
+	$(call say,CP,$<)
 	$(Q)cp $< $@
 $(GIVEN)/%.o:
 	@echo 'there is no $@: this archive was made for $(patsubst given/reference-%,%,$(wildcard given/*)); ask course staff' >&2

@@ -12,6 +12,7 @@
  */
 #include "check.h"
 
+#include <cublas_v2.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -125,7 +126,7 @@ Status check_nccl(ncclResult_t error, const char *call, const char *file, int li
     return ERR_NCCL;
 }
 
-Status check_cublas(cublasStatus_t error, const char *call, const char *file, int line)
+Status check_cublas(int error, const char *call, const char *file, int line)
 {
     char what[LINE_BYTES - 128];
 

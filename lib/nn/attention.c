@@ -16,6 +16,7 @@
 
 #include "internal.h"
 #include "kernels.h"
+#include "product.h"
 
 typedef struct Attention {
     int heads;

@@ -4,7 +4,7 @@
  *   module.c         the two passes around a layer: outputs, hooks, discarding, destroying
  *   name.c           path names and numbers of a model's parameters
  *   run.c            the cuBLAS handle of a pass, and the memory of its stream
- *   product.c        products of matrices of any type
+ *   product.c        products of matrices of any type (product.h)
  *   linear.c layernorm.c rmsnorm.c gelu.c swiglu.c attention.c fused_attention.c
  *   grouped_attention.c rotary.c embedding.c token_embedding.c cast.c            layers
  *   ffn.c block.c sequence.c                                 containers
@@ -102,23 +102,6 @@ bool cast_logits(Module *m, DType dtype);
 
 // The frequencies of heads of hs columns.
 RotaryFrequencies rotary_frequencies(const RotaryConfig *config, int hs);
-
-// ---- product.c ----
-
-// C = A·B + beta·C, as cublasSgemm and cublasSgemmStridedBatched, of matrices of `type` with sums
-// in float; strides are in elements.
-typedef struct Factor {
-    cublasOperation_t turn;
-    const void *at;
-    int ld;
-    long long stride; // of a batch
-} Factor;
-Status multiply_typed(NnRun *run, DType type, int m, int n, int k, Factor A, Factor B, float beta,
-                      void *C, int ldc);
-Status multiply_batch(NnRun *run, DType type, int m, int n, int k, Factor A, Factor B, void *C,
-                      int ldc, long long stride, int count);
-// Element number `at` of an array.
-void *element_at(const void *array, DType type, size_t at);
 
 // ---- block.c ----
 

@@ -14,6 +14,7 @@
 
 #include "internal.h"
 #include "kernels.h"
+#include "product.h"
 
 static Param *bias_of(const Module *self)
 {

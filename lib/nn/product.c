@@ -3,7 +3,7 @@
  *
  * Interface: multiply_typed, multiply_batch, element_at.
  */
-#include "internal.h"
+#include "product.h"
 
 static const float ZERO = 0.0f, ONE = 1.0f;
 

@@ -7,6 +7,7 @@
  * Interface: nn_run_create, nn_run_destroy; run_alloc, run_free and their
  * typed forms, run_rows for the layers.
  */
+#include <cublas_v2.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
  * an error, that it leaves the rest of the process alone, and that it ends when it should. And the
  * line of check.h for an error of NCCL or cuBLAS.
  */
+#include <cublas_v2.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>

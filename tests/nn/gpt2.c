@@ -1,6 +1,7 @@
 /* gpt2.c: a whole small GPT-2, and what module.c promises around every pass: every gradient against
  * central differences of a plain double-precision model, memory, hooks, order of calls, failures.
  */
+#include <cublas_v2.h>
 #include <stdio.h>
 
 #include "small_model.h"

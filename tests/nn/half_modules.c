@@ -3,6 +3,7 @@
  * rounded by this test): bitwise. A linear layer on whole numbers from scratch. Training against
  * the same in float. What is refused.
  */
+#include <cublas_v2.h>
 #include <stdio.h>
 
 #include "halves.h"

@@ -1,6 +1,8 @@
 /* leak.c: what a program that ends well has left alive, and what is no leak. Each case runs in a
  * process of its own that ends by exit(0).
  */
+#include <cublas_v2.h>
+
 #include "heard.h"
 
 static void (*inner)(void);

@@ -3,6 +3,7 @@
  * make no sense end such a program with one line.
  */
 #define _GNU_SOURCE // RTLD_DEFAULT
+#include <cublas_v2.h>
 #include <dlfcn.h>
 #include <libgen.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* report.c: what a report looks like, what a process says of itself, faults that are not simgpu's.
  * */
+#include <cublas_v2.h>
+
 #include "heard.h"
 
 static Heard *heard;

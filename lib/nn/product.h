@@ -1,0 +1,26 @@
+/* product.h: products of matrices, for the layers that multiply. It is apart from internal.h
+ * because cuBLAS's header takes long to compile.
+ */
+#ifndef SHARDLAB_NN_PRODUCT_H
+#define SHARDLAB_NN_PRODUCT_H
+
+#include <cublas_v2.h>
+
+#include "internal.h"
+
+// C = A·B + beta·C, as cublasSgemm and cublasSgemmStridedBatched, of matrices of `type` with sums
+// in float; strides are in elements.
+typedef struct Factor {
+    cublasOperation_t turn;
+    const void *at;
+    int ld;
+    long long stride; // of a batch
+} Factor;
+Status multiply_typed(NnRun *run, DType type, int m, int n, int k, Factor A, Factor B, float beta,
+                      void *C, int ldc);
+Status multiply_batch(NnRun *run, DType type, int m, int n, int k, Factor A, Factor B, void *C,
+                      int ldc, long long stride, int count);
+// Element number `at` of an array.
+void *element_at(const void *array, DType type, size_t at);
+
+#endif
