@@ -11,7 +11,7 @@ BASE       = -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -
 # graded: COLD_OBJ) is compiled by -O1. Where CFLAGS is given, all is compiled as it says.
 LEAN      := $(if $(filter file,$(origin CFLAGS)),-g1)
 COLD      := $(if $(filter file,$(origin CFLAGS)),-O1)
-# The most of that by -Og, which takes a sixth less than -O1. Other backends, which .ci/run builds too,
+# What of that is in lib/ by -Og, which takes a sixth less than -O1. Other backends, which .ci/run builds too,
 # and sanitizers keep -O1: some warnings only an optimising compiler gives.
 COLDER    := $(if $(COLD),$(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),$(COLD),-Og))
 # The tasks' tests and what tests share are compiled by -O0: that takes two thirds of the time, and to

@@ -7,12 +7,11 @@ COSTS_OBJ    := $(call objects,simgpu/src/time/machine*.c simgpu/src/time/cost_*
 VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c simgpu/src/blas/halves.c \
                 lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/cpu_kernels.c)
 
-# Compiled with less, because a step takes no longer: of its time the kernels are nearly all. The log
-# keeps -O1, in which the tests of random programs spend a third of their time, and so does the clock,
-# of which plans are made.
-COLD_OBJ     := $(GPULOG_OBJ) $(call objects,simgpu/src/time/*.c)
-COLDER_OBJ   := $(filter-out $(VECTOR_OBJ) $(COLD_OBJ),$(SIMGPU_OBJ) \
-                $(call objects,lib/nn/*.c lib/checkpoint/*.c lib/check/*.c lib/launch/*.c lib/launch/*/*.c))
+# Compiled with less, because a step takes no longer: of its time the kernels are nearly all. simgpu and
+# the log keep -O1, in which the tests of random programs spend a third of their time, and of which
+# what checking costs is measured.
+COLD_OBJ     := $(filter-out $(VECTOR_OBJ),$(SIMGPU_OBJ) $(GPULOG_OBJ))
+COLDER_OBJ   := $(filter-out $(VECTOR_OBJ),$(call objects,lib/nn/*.c lib/checkpoint/*.c lib/check/*.c lib/launch/*.c lib/launch/*/*.c))
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
