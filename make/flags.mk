@@ -11,12 +11,10 @@ BASE       = -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -
 # graded: COLD_OBJ) is compiled by -O1. Where CFLAGS is given, all is compiled as it says.
 LEAN      := $(if $(filter file,$(origin CFLAGS)),-g1)
 COLD      := $(if $(filter file,$(origin CFLAGS)),-O1)
-# What of that is in lib/ by -Og, which takes a sixth less than -O1. Other backends, which .ci/run builds too,
-# and sanitizers keep -O1: some warnings only an optimising compiler gives.
-COLDER    := $(if $(COLD),$(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),$(COLD),-Og))
 # The tasks' tests and what tests share are compiled by -O0: that takes two thirds of the time, and to
-# run them takes as long; the others keep -O1 here too.
-TESTS_OPT := $(if $(filter -Og,$(COLDER)),-O0,$(COLD))
+# run them takes as long. Other backends, which .ci/run builds too, and sanitizers keep -O1: some
+# warnings only an optimising compiler gives.
+TESTS_OPT := $(if $(COLD),$(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),$(COLD),-O0))
 # In a half-written task file much is unused, and that is no mistake yet.
 HALF_DONE := -Wno-unused
 # Warnings that are mistakes in a task file, whatever else is one: such a program may run, and be
@@ -25,10 +23,11 @@ MISTAKES  := $(addprefix -Werror=,return-type implicit-function-declaration impl
              int-conversion)
 INCLUDES  := -Iinclude -Igpulog/include $(if $(filter cuda,$(BACKEND)),$(CUDA_INCLUDES),-Isimgpu/include)
 # Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not depend
-# on where in a vector loop it falls. sqrtf vectorises only where it need not set errno. -O3 takes twice
-# as long to compile and makes nothing faster that a step would show.
+# on where in a vector loop it falls. sqrtf vectorises only where it need not set errno; and where
+# operations may trap, each one in front of a choice between two floats has a mask. -O3 takes twice as
+# long to compile and makes nothing faster that a step would show.
 VECTOR    := -O2 -ftree-vectorize -fvect-cost-model=dynamic -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno \
-             -Wvector-operation-performance
+             -fno-trapping-math -Wvector-operation-performance
 # The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME,
 # and the table of cuBLAS's calls.
 WRAPPED   := $(if $(filter-out simgpu,$(BACKEND)),$(sort \

@@ -7,17 +7,14 @@ COSTS_OBJ    := $(call objects,simgpu/src/time/machine*.c simgpu/src/time/cost_*
 VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c simgpu/src/blas/halves.c \
                 lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/cpu_kernels.c)
 
-# Compiled with less, because a step takes no longer: of its time the kernels are nearly all. simgpu and
-# the log keep -O1, in which the tests of random programs spend a third of their time, and of which
-# what checking costs is measured.
-COLD_OBJ     := $(filter-out $(VECTOR_OBJ),$(SIMGPU_OBJ) $(GPULOG_OBJ))
-COLDER_OBJ   := $(filter-out $(VECTOR_OBJ),$(call objects,lib/nn/*.c lib/checkpoint/*.c lib/check/*.c lib/launch/*.c lib/launch/*/*.c))
+# -O1 takes a third less to compile, and a step takes no longer: of its time the kernels are nearly all.
+COLD_OBJ     := $(filter-out $(VECTOR_OBJ),$(SIMGPU_OBJ) $(GPULOG_OBJ) \
+                $(call objects,lib/nn/*.c lib/checkpoint/*.c lib/check/*.c lib/launch/*.c lib/launch/*/*.c))
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
 $(COLD_OBJ) $(BUILD)/obj/tests/%.o $(BUILD)/obj/labs/%.o: OPT = $(COLD)
-$(COLDER_OBJ): OPT = $(COLDER)
 $(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tests/tasks/%.o: OPT = $(TESTS_OPT)
 # Students debug their tests and programs.
 $(BUILD)/obj/tests/tasks/%.o $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =

@@ -34,8 +34,7 @@ void rule_release_frees_what_is_its_own(void);
 
 // ---- Task 2: rules_flat.c ----
 void rule_layout_beyond_32_bits(void);
-void rule_padding_beyond_32_bits(void);
-void rule_padding_of_any_type(void);
+void rule_padding_of_any_size_and_type(void);
 void rule_views_have_their_buffers_type(void);
 void rule_layout_reads_its_own_list(void);
 void rule_flat_keeps_within_its_places(void);

@@ -295,14 +295,11 @@ static Status count_reduction(FsdpUnit *unit)
 // reduce all the same: the unsharded gradient is memory of its own.
 static void replicas_body(const Rank *r, void *arg)
 {
-    const Mesh mesh = {.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
-    Spec spec = spec_mlp(2);
-    Module *model = spec_create(&spec);
-    FsdpContext ctx;
+    const Mesh mesh = mesh_of_replicas(r);
+    OneUnit one;
     check_leaks();
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    need(fully_shard(model, &ctx, &TEST_OPTIONS));
-    FsdpUnit *unit = fsdp_unit(model);
+    one_unit_create(&one, &mesh, r);
+    FsdpUnit *unit = one.unit;
     unit->reduce_scatter = count_reduction;
     need_cuda(kernel_fill(unit->flat.sharded_grad.data, 3.0f, (size_t)unit->flat.sharded_grad.numel,
                           r->stream));
@@ -325,9 +322,7 @@ static void replicas_body(const Rank *r, void *arg)
         "one rank shards and %d replicate: fsdp_reduce_grad called unit->reduce_scatter %d times, "
         "want 1",
         r->world, reductions_of_test);
-    fsdp_unwrap(model);
-    need(fsdp_context_destroy(&ctx));
-    module_destroy(model);
+    one_unit_destroy(&one);
 }
 
 // Two ranks shard, and two of these pairs replicate: what fsdp_reduce_scatter averages is the
@@ -338,17 +333,14 @@ static void pairs_body(const Rank *r, void *arg)
     need_nccl(ncclCommSplit(r->comm, r->rank / 2, r->rank, &pair, NULL));
     need_nccl(ncclCommSplit(r->comm, r->rank % 2, r->rank, &across, NULL));
     const Mesh mesh = {.shard = {pair, r->rank % 2, 2}, .replicate = {across, r->rank / 2, 2}};
-    Spec spec = spec_mlp(2);
-    Module *model = spec_create(&spec);
-    FsdpContext ctx;
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    need(fully_shard(model, &ctx, &TEST_OPTIONS));
-    FlatParam *flat = &fsdp_unit(model)->flat;
-    need(fsdp_begin_grad(fsdp_unit(model)));
+    OneUnit one;
+    one_unit_create(&one, &mesh, r);
+    FlatParam *flat = &one.unit->flat;
+    need(fsdp_begin_grad(one.unit));
     need_cuda(kernel_fill(flat->unsharded_grad.data, (float)(1 + r->rank),
                           (size_t)flat->layout.padded, r->stream));
-    need(fsdp_reduce_grad(fsdp_unit(model)));
-    need(fsdp_finish_backward(fsdp_unit(model)->root));
+    need(fsdp_reduce_grad(one.unit));
+    need(fsdp_finish_backward(one.unit->root));
     need_cuda(cudaStreamSynchronize(r->stream));
     float *got = fetch(flat->sharded_grad.data, (size_t)flat->layout.shard_numel);
     float want = r->rank < 2 ? 1.5f : 3.5f;
@@ -359,9 +351,7 @@ static void pairs_body(const Rank *r, void *arg)
             "%lld of the gradient shard is %g, want %g, the average of those that shard",
             r->rank / 2 * 2 + 1, r->rank / 2 * 2 + 2, (long long)i, (double)got[i], (double)want);
     free(got);
-    fsdp_unwrap(model);
-    need(fsdp_context_destroy(&ctx));
-    module_destroy(model);
+    one_unit_destroy(&one);
     need_nccl(ncclCommDestroy(pair));
     need_nccl(ncclCommDestroy(across));
 }

@@ -137,11 +137,6 @@ static void far_padding_body(const Rank *r, void *arg)
     flat_layout_destroy(&flat.layout);
 }
 
-void rule_padding_beyond_32_bits(void)
-{
-    run_ranks(1, far_padding_body, NULL);
-}
-
 // A buffer says of which type its elements are: two bytes each. Five of them, aligned to eight.
 static void narrow_padding_body(const Rank *r, void *arg)
 {
@@ -170,8 +165,9 @@ static void narrow_padding_body(const Rank *r, void *arg)
     flat_layout_destroy(&flat.layout);
 }
 
-void rule_padding_of_any_type(void)
+void rule_padding_of_any_size_and_type(void)
 {
+    run_ranks(1, far_padding_body, NULL);
     run_ranks(1, narrow_padding_body, NULL);
 }
 

@@ -155,14 +155,11 @@ static Status gather_nothing(FsdpUnit *unit)
 // One rank shards, and two hold replicas (DDP): what is unsharded is the shard.
 static void replicas_body(const Rank *r, void *arg)
 {
-    const Mesh mesh = {.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
-    Spec spec = spec_mlp(2);
-    Module *model = spec_create(&spec);
-    FsdpContext ctx;
+    const Mesh mesh = mesh_of_replicas(r);
+    OneUnit one;
     check_leaks();
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    need(fully_shard(model, &ctx, &TEST_OPTIONS));
-    FsdpUnit *unit = fsdp_unit(model);
+    one_unit_create(&one, &mesh, r);
+    FsdpUnit *unit = one.unit;
     unit->all_gather = gather_nothing; // there is no communicator
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
@@ -175,9 +172,7 @@ static void replicas_body(const Rank *r, void *arg)
           r->world);
     need(fsdp_wait_for_unshard(unit));
     need(fsdp_reshard(unit));
-    fsdp_unwrap(model);
-    need(fsdp_context_destroy(&ctx));
-    module_destroy(model);
+    one_unit_destroy(&one);
 }
 
 // A call out of turn is refused before anything is queued.

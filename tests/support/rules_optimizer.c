@@ -266,23 +266,18 @@ static void refused_norm_body(const Rank *r, void *arg)
 // replicas' gradients are the same.
 static void replicas_body(const Rank *r, void *arg)
 {
-    const Mesh mesh = {.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
-    Spec spec = spec_mlp(2);
-    Module *model = spec_create(&spec);
-    FsdpContext ctx;
+    const Mesh mesh = mesh_of_replicas(r);
+    OneUnit one;
     float norm = 0.0f;
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    need(fully_shard(model, &ctx, &TEST_OPTIONS));
-    const Buffer *grad = &fsdp_unit(model)->flat.sharded_grad;
+    one_unit_create(&one, &mesh, r);
+    const Buffer *grad = &one.unit->flat.sharded_grad;
     need_cuda(kernel_fill(grad->data, 2.0f, (size_t)grad->numel, r->stream));
-    need(fsdp_grad_norm(model, &ctx, &norm));
-    double want = 2.0 * sqrt((double)model_numel(model));
+    need(fsdp_grad_norm(one.model, &one.ctx, &norm));
+    double want = 2.0 * sqrt((double)model_numel(one.model));
     check(fabs((double)norm - want) <= 1e-6 * want,
           "one rank shards and %d replicate: the norm of %lld twos is %g, want %g", r->world,
-          (long long)model_numel(model), (double)norm, want);
-    fsdp_unwrap(model);
-    need(fsdp_context_destroy(&ctx));
-    module_destroy(model);
+          (long long)model_numel(one.model), (double)norm, want);
+    one_unit_destroy(&one);
 }
 
 void rule_clips_at_any_norm(void)

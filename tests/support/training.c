@@ -174,6 +174,27 @@ void make_context(FsdpContext *ctx, const Rank *r)
     report_streams(ctx);
 }
 
+Mesh mesh_of_replicas(const Rank *r)
+{
+    return (Mesh){.shard = {NULL, 0, 1}, .replicate = {r->comm, r->rank, r->world}};
+}
+
+void one_unit_create(OneUnit *u, const Mesh *mesh, const Rank *r)
+{
+    Spec spec = spec_mlp(2);
+    u->model = spec_create(&spec);
+    need(fsdp_context_create(&u->ctx, mesh, r->stream));
+    need(fully_shard(u->model, &u->ctx, &TEST_OPTIONS));
+    u->unit = fsdp_unit(u->model);
+}
+
+void one_unit_destroy(OneUnit *u)
+{
+    fsdp_unwrap(u->model);
+    need(fsdp_context_destroy(&u->ctx));
+    module_destroy(u->model);
+}
+
 // Walks the modules; *n counts the flat parameters met so far.
 static void collect_flat(const Module *m, FlatParam **out, int max, int *n)
 {

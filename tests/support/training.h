@@ -5,7 +5,7 @@
  * and FSDP.
  *
  * Interface: spec_mlp, spec_gpt2, spec_llama, spec_create; batch_create; train_batch (forward, loss,
- * backward); plain_* (one GPU), sharded_* (FSDP); tree_average (micro-batch gradients in the
+ * backward); plain_* (one GPU), sharded_* (FSDP), one_unit_*; tree_average (micro-batch gradients in the
  * collective's order); unit_layout, model_layout (names for the elements of an array).
  */
 #ifndef TRAINING_H
@@ -70,6 +70,16 @@ typedef struct Sharded {
 } Sharded;
 // A context of all ranks on the rank's stream.
 void make_context(FsdpContext *ctx, const Rank *r);
+// An MLP of two layers that is one unit, on any mesh.
+typedef struct OneUnit {
+    Module *model;
+    FsdpContext ctx;
+    FsdpUnit *unit;
+} OneUnit;
+void one_unit_create(OneUnit *u, const Mesh *mesh, const Rank *r);
+void one_unit_destroy(OneUnit *u);
+// One rank shards, and all ranks hold replicas (DDP). A group of one rank has no communicator.
+Mesh mesh_of_replicas(const Rank *r);
 // The flat parameters of the module and below, as a walk that takes a module before its children
 // meets them; counts all and writes at most max. The modules are asked, not the code under test.
 int flat_params(const Module *root, FlatParam **out, int max);

@@ -481,8 +481,7 @@ static void padding_is_zero_at_birth(void **state)
 {
     Table table = KNOWN;
     for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, &table);
-    rule_padding_beyond_32_bits();
-    rule_padding_of_any_type();
+    rule_padding_of_any_size_and_type();
     table = draw_table(4, 2, 8);
     run_ranks(table.low, birth_body, &table);
 }
