@@ -8,6 +8,7 @@
 #include "host_memory.h"
 #include "layout.h"
 #include "oracle.h"
+#include "pattern.h"
 #include "training.h"
 
 #include <stdlib.h>
@@ -41,7 +42,9 @@ static void context_body(const Rank *r, void *arg)
             if (streams[i] == r->stream) continue; // the caller's: who hides nothing may take it
             need_cuda(cudaStreamGetPriority(streams[i], &priority));
             check(priority == greatest,
-                  "fsdp_context_create: the %s stream has priority %d, want the highest, %d",
+                  "fsdp_context_create: the %s stream has priority %d, want the highest, %d" LIKELY
+                  "the stream was made without a priority, or with the least: the highest is the "
+                  "smallest number",
                   i == 0 ? "all-gather" : "reduce-scatter", priority, greatest);
             need_cuda(cudaStreamGetFlags(streams[i], &flags));
             check(flags == cudaStreamNonBlocking,
@@ -85,8 +88,8 @@ static void options_body(const Rank *r, void *arg)
         numel = (int64_t)layout.begin[layout.n];
         int64_t want = (numel + multiple * r->world - 1) / (multiple * r->world) * multiple;
         check(unit->reshard_after_forward == OF[i % 3] && unit->flat.layout.shard_numel == want,
-              "fully_shard: unit %s does not go by the options of its own call, but by those of "
-              "another unit",
+              "fully_shard: unit %s does not go by the options of its own call" LIKELY
+              "they are those of another unit, or were kept from another call",
               m->name);
         // The first elements of the shard, by the unit's own seed.
         need_cuda(cudaDeviceSynchronize());

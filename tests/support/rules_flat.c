@@ -8,6 +8,7 @@
 #include "harness.h"
 #include "host_memory.h"
 #include "oracle.h"
+#include "pattern.h"
 #include "training.h"
 
 #include <stdio.h>
@@ -157,7 +158,8 @@ static void narrow_padding_body(const Rank *r, void *arg)
         bool padding = i >= 2 * N && i < 2 * SHARD;
         check(byte[i] == (padding ? 0 : 6),
               "flat_zero_padding of a bf16 buffer of 8 elements, 5 of them valid: byte %d, a six "
-              "before, is %d: how many bytes has an element of this buffer's type?",
+              "before, is %d" LIKELY "the padding is counted in floats, and not in elements of the "
+              "buffer's type",
               i, byte[i]);
     }
     free(got);
@@ -189,11 +191,12 @@ static void narrow_views_body(const Rank *r, void *arg)
     for (int i = 0; i < 2; i++) {
         check(p[i].data.data == buffer + 2 * made.offset[i] && p[i].data.dtype == DTYPE_BF16,
               "flat_set_views of a bf16 buffer: the data of parameter %d is no view of that type "
-              "at its place: a view has the type of its buffer",
+              "at its place" LIKELY "it is made as one of floats; a view has its buffer's type",
               i);
         check(p[i].grad.data == buffer + 16 + 2 * made.offset[i] && p[i].grad.dtype == DTYPE_F16,
               "flat_set_grad_views of an fp16 buffer: the grad of parameter %d is no view of that "
-              "type at its place: a view has the type of its buffer",
+              "type at its place" LIKELY
+              "it is made as one of floats; a view has its buffer's type",
               i);
     }
     flat.unsharded_param = (Buffer){NULL, DTYPE_F32, made.padded};
@@ -225,8 +228,8 @@ static void name_body(const Rank *r, void *arg)
     need(flat_create(&place.flat, NAME, &made, 42, r->stream));
     check(strncmp(place.flat.name, NAME, sizeof place.flat.name - 1) == 0 &&
               strlen(place.flat.name) == sizeof place.flat.name - 1,
-          "a name of %zu characters has %zu places: flat_create must cut it there, with a zero at "
-          "the end",
+          "flat_create made another name than the first characters of one that is too long" LIKELY
+          "a name of %zu characters has %zu places: it is cut there, with a zero at the end",
           strlen(NAME), sizeof place.flat.name);
     check(place.flat.layout.n == 1 && place.flat.layout.params[0] == &p &&
               place.flat.state == FLAT_SHARDED && place.behind[0] == 0x5A,
@@ -302,7 +305,8 @@ static void host_body(const Rank *r, void *arg)
     }
     check(host_bytes() <= before + 16000,
           "a flat parameter and a layout of 2000 parameters that were destroyed, and two that were "
-          "refused, leave %zu bytes of host memory: what frees the layout's tables?",
+          "refused, leave %zu bytes of host memory" LIKELY
+          "nobody frees the layout's tables where the flat parameter ends, or was refused",
           host_bytes() - before);
 
     // simgpu has by now what it allocates once.

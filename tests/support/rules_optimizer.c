@@ -8,6 +8,7 @@
 #include "fsdp.h"
 #include "harness.h"
 #include "kernels.h"
+#include "pattern.h"
 #include "steps.h"
 #include "training.h"
 
@@ -111,8 +112,9 @@ static void check_finite_are_zero(const Sharded *s)
         for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++)
             check(isinf(given[i]) || got[i] == 0.0f,
                   "the norm is infinite, which is larger than max_norm: element %lld of the "
-                  "gradient of unit %s is %g, want 0, max_norm / norm times what it was",
-                  (long long)i, flat[k]->name, (double)got[i]);
+                  "gradient of unit %s is %g, want 0, max_norm / norm times what it was%s",
+                  (long long)i, flat[k]->name, (double)got[i],
+                  got[i] == given[i] ? LIKELY "a norm that is infinite is not clipped" : "");
         free(given);
         free(got);
     }
