@@ -335,6 +335,71 @@ static void test_none_passes_the_others(void **state)
     for (int r = 0; r < RANKS; r++) sim_engine_free(e[r]);
 }
 
+// What begins at the instant at which others may still arrive has begun at none: it waits to be told
+// that they do not. An engine that has it is not stuck, whatever its ranks have arrived at.
+static void test_is_stuck_only_where_nothing_begins(void **state)
+{
+    Board board = {0};
+    Seat seat = {&board, 0, 2};
+    SimEngine *e = engine_at(&seat);
+    board.there[1][1] = true;
+    board.arrived[1][1] = board.until[1] = 10;
+    SimItem first = transfer(e, 1, 5, 20, 0), second = transfer(e, 2, 5, 20, 0);
+    sim_engine_run(e, 0);
+    assert_int_equal(sim_engine_now(e), 15); // the first starts here, and the second may
+    assert_false(sim_engine_is_stuck(e));
+    board.until[1] = 11;
+    sim_engine_run(e, 0);
+    assert_int_equal(sim_engine_now(e), 16);
+    assert_false(sim_engine_is_stuck(e)); // it transfers
+    board.until[1] = 30;
+    SimItem kernel = item(e, SIM_ITEM_COMPUTE, 5, 0, host(e, 35, 0), 0);
+    sim_engine_run(e, 0);
+    is_at(e, first, 0, 15, 35);
+    assert_int_equal(sim_engine_now(e), 35); // the kernel starts here
+    assert_false(sim_engine_is_stuck(e));
+    board.until[1] = 50;
+    sim_engine_run(e, 0);
+    is_at(e, kernel, 35, 35, 40);
+    assert_true(sim_engine_is_stuck(e)); // nothing is left but the second
+    sim_engine_thread(e, 0, 0);
+    assert_false(sim_engine_is_stuck(e)); // that thread may call
+    sim_engine_thread_gone(e, 0);
+    sim_engine_give_up(e);
+    assert_false(sim_engine_is_stuck(e));
+    sim_engine_run(e, 0);
+    is_at(e, second, 0, 45, 65); // 5 after the last that has happened
+    assert_false(sim_engine_is_stuck(e)); // all have ended
+    sim_engine_free(e);
+}
+
+// One call holds the engine back at an instant, and another's ranks have come meanwhile: it starts as
+// soon as the first lets the engine go on.
+static void test_is_not_stuck_where_ranks_have_come(void **state)
+{
+    Board board = {0};
+    Seat seat = {&board, 0, 2};
+    SimEngine *e = engine_at(&seat);
+    SimItemSpec meet = {.kind = SIM_ITEM_MEET, .call = {.comm = 1, .number = 2}};
+    board.until[1] = 10;
+    host(e, 10, 0);
+    SimItem first = transfer(e, 1, 5, 20, 0), second = sim_engine_add(e, &meet, NULL, 0);
+    sim_engine_run(e, 0);
+    assert_int_equal(sim_engine_now(e), 10); // the meeting may be here
+    assert_true(sim_engine_is_stuck(e));
+    board.there[1][1] = true;
+    board.arrived[1][1] = 10;
+    sim_engine_run(e, 0);
+    assert_int_equal(sim_engine_now(e), 10);
+    assert_false(sim_engine_is_stuck(e));
+    board.until[1] = 40;
+    sim_engine_run(e, 0);
+    is_at(e, first, 0, 15, 35);
+    has_not_ended(e, second);
+    assert_true(sim_engine_is_stuck(e));
+    sim_engine_free(e);
+}
+
 // A meeting takes no resource, and ends for all when the last has come.
 static void test_hosts_meet(void **state)
 {
@@ -366,6 +431,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_forgets),
     cmocka_unit_test(test_ranks_start_together),
     cmocka_unit_test(test_none_passes_the_others),
+    cmocka_unit_test(test_is_stuck_only_where_nothing_begins),
+    cmocka_unit_test(test_is_not_stuck_where_ranks_have_come),
     cmocka_unit_test(test_hosts_meet),
 };
 

@@ -174,6 +174,30 @@ static void test_a_tie_goes_by_stream(void **state)
     }
 }
 
+// The default stream of a device counts as made when the device was: here for its first stream.
+static void test_a_default_stream_is_as_old_as_its_device(void **state)
+{
+    for (int swapped = 0; swapped < 2; swapped++) {
+        begin(2, 1);
+        if (swapped) {
+            p.world.made[0] = STREAMS + BLOCKING_A; // of rank 1, before all of rank 0
+            p.world.made[STREAMS + BLOCKING_A] = 0;
+        }
+        kernel(1, FREE_A, 9000);   // 21-31
+        record_slot(1, FREE_A, 0); // 31
+        add((Step){.kind = WAIT, .rank = 0, .stream = FREE_A, .from = 1, .slot = 0});
+        add((Step){.kind = WAIT, .rank = 1, .stream = LEGACY, .from = 1, .slot = 0});
+        // Both are ready at 31, and use the engine from device 1.
+        add((Step){.kind = PEER_ASYNC, .rank = 0, .stream = FREE_A, .from = 1, .read = 1000});
+        call(FROM_DEVICE_PINNED, 1, LEGACY, 4000);
+        int a = record(0, FREE_A), b = record(1, LEGACY);
+        if (swapped)
+            MUST_BE({b, 36}, {a, 38});
+        else
+            MUST_BE({a, 33}, {b, 38});
+    }
+}
+
 static void test_default_stream(void **state)
 {
     begin(1, 1);
@@ -387,6 +411,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_compute_is_one_at_a_time),
         cmocka_unit_test(test_engines_work_side_by_side),
         cmocka_unit_test(test_a_tie_goes_by_stream),
+        cmocka_unit_test(test_a_default_stream_is_as_old_as_its_device),
         cmocka_unit_test(test_default_stream),
         cmocka_unit_test(test_the_host_wakes_up),
         cmocka_unit_test(test_queries),

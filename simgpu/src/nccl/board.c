@@ -230,15 +230,12 @@ static void look(void)
 // this process does not know, their counts differ, and nothing is found.)
 static bool is_hopeless(bool stuck)
 {
-    atomic_store(&own->clock_seen, seen_told);
-    atomic_store(&own->clock_stuck, stuck);
+    if (stuck) atomic_store(&own->clock_stuck, seen_told + 1);
     if (!stuck || !others || seen_told != told_by_others()) return false;
     uint64_t all = seen_told + atomic_load(&own->clock_told);
     for (const Other *o = others; o; o = o->next) {
         bool over = o->peer->ended || atomic_load(&o->table->clock_until) == SIM_FOREVER;
-        if (!over && (!atomic_load(&o->table->clock_stuck) ||
-                      atomic_load(&o->table->clock_seen) != all - o->told))
-            return false;
+        if (!over && atomic_load(&o->table->clock_stuck) != all - o->told + 1) return false;
     }
     return seen_told == told_by_others(); // nobody has told more while the others were asked
 }
@@ -280,6 +277,7 @@ static SimPs wanted(void)
 static void over(void)
 {
     atomic_store(&own->clock_until, SIM_FOREVER);
+    atomic_fetch_add(&own->clock_told, 1); // that it has ended is news too
     for (Other *o = others; o; o = o->next) ring(o->table);
 }
 

@@ -205,12 +205,19 @@ void sim_engine_run(SimEngine *e, SimPs least)
     if (e->board.until) e->board.until(e->board.arg, e->promised, next_request(e));
 }
 
+// Whether something is to start at this instant, as soon as it is known what else does: that is no
+// event.
+static bool starts_now(const SimEngine *e)
+{
+    bool starts = e->starting.n > 0;
+    for (int d = 0; d < e->n_devices; d++) starts |= e->device[d].changed;
+    return starts;
+}
+
 SimPs sim_engine_next(SimEngine *e)
 {
     SimHeapEntry event;
-    if (e->starting.n) return e->now + 1; // what starts now is not an event
-    for (int d = 0; d < e->n_devices; d++)
-        if (e->device[d].changed) return e->now + 1;
+    if (starts_now(e)) return e->now + 1;
     SimPs next = next_event(e, &event) ? event.time : SIM_FOREVER;
     for (int i = 0; i < e->arrived.n; i++) {
         SimPs bound = sim_item(e, e->arrived.item[i])->bound;
@@ -220,10 +227,20 @@ SimPs sim_engine_next(SimEngine *e)
     return next;
 }
 
+// Whether all ranks of a transfer have arrived. A run that is held back by another one does not ask.
+static bool have_all_arrived_at_one(SimEngine *e)
+{
+    SimPs when;
+    for (int i = 0; i < e->arrived.n; i++)
+        if (e->board.start(e->board.arg, &sim_item(e, e->arrived.item[i])->call, &when)) return true;
+    return false;
+}
+
 bool sim_engine_is_stuck(SimEngine *e)
 {
     SimHeapEntry event;
-    return e->arrived.n && !a_thread_stands(e) && !next_event(e, &event);
+    return e->arrived.n && !a_thread_stands(e) && !starts_now(e) && !next_event(e, &event) &&
+           !have_all_arrived_at_one(e);
 }
 
 void sim_engine_give_up(SimEngine *e)

@@ -20,13 +20,16 @@ const char *const rule_names[RULES] = {
     "last caller",  "receivers first",
 };
 
-// § 3: streams are numbered as the process made them, the default ones were there before.
+// § 3: streams are numbered as the process made them, the default one when the device was made: for
+// its first stream; but that of the process's own number was there before (play.c).
 static void number_streams(Sim *s)
 {
     const World *w = &s->program->world;
-    for (int i = 0; i < w->n_ranks * STREAMS; i++) {
+    for (int i = w->n_ranks * STREAMS - 1; i >= 0; i--) {
         int rank = w->made[i] / STREAMS, stream = w->made[i] % STREAMS;
-        s->stream_number[rank][stream] = stream == LEGACY ? rank - MAX_RANKS : i;
+        if (stream == LEGACY) continue;
+        s->stream_number[rank][stream] = 2 * i + 1;
+        s->stream_number[rank][LEGACY] = rank == w->process[rank] ? -1 : 2 * i;
     }
 }
 
