@@ -227,13 +227,15 @@ SimPs sim_engine_next(SimEngine *e)
     return next;
 }
 
-// Whether all ranks of a transfer have arrived. A run that is held back by another one does not ask.
+// Whether all ranks of a transfer have arrived. A run that another one holds back does not ask.
 static bool have_all_arrived_at_one(SimEngine *e)
 {
-    SimPs when;
-    for (int i = 0; i < e->arrived.n; i++)
-        if (e->board.start(e->board.arg, &sim_item(e, e->arrived.item[i])->call, &when)) return true;
-    return false;
+    bool any = false;
+    for (int i = 0; i < e->arrived.n; i++) {
+        SimPs when;
+        any |= e->board.start(e->board.arg, &sim_item(e, e->arrived.item[i])->call, &when);
+    }
+    return any;
 }
 
 bool sim_engine_is_stuck(SimEngine *e)
