@@ -39,7 +39,7 @@ int64_t meta_numel(const Param *param);
 // Every parameter of the module and of what is below it, each once although two modules may share
 // it (tied), in the order in which a walk (own parameters first, then the children in order) meets
 // them. Returns how many there are; writes at most `max` of them to out (which may be NULL for
-// max = 0).
+// max = 0). It takes no memory: it has no way to say that there is none.
 int meta_params(const Module *module, Param **out, int max);
 
 // Elements and bytes of all parameters, tied ones once. No storage is needed or made.
