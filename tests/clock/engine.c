@@ -60,9 +60,20 @@ static void until(void *arg, SimPs when, SimPs request)
     seat->board->until[seat->rank] = when;
 }
 
+static SimPs missing(void *arg, const SimCall *call)
+{
+    Seat *seat = arg;
+    SimPs least = SIM_FOREVER;
+    for (int r = 0; r < seat->ranks; r++) {
+        bool is_missing = r != seat->rank && !seat->board->there[r][call->number];
+        if (is_missing && seat->board->until[r] < least) least = seat->board->until[r];
+    }
+    return least;
+}
+
 static SimEngine *engine_at(Seat *seat)
 {
-    SimBoard board = {arrived, start, until, seat};
+    SimBoard board = {arrived, start, until, missing, seat};
     return sim_engine_new(&machine, &board);
 }
 
@@ -335,6 +346,35 @@ static void test_none_passes_the_others(void **state)
     for (int r = 0; r < RANKS; r++) sim_engine_free(e[r]);
 }
 
+// Hosts that have met go on, although another thread of one of them may still queue something then:
+// else nobody could say that they have, as long as that thread sleeps.
+static void test_a_meeting_ends_where_a_thread_stands(void **state)
+{
+    Board board = {0};
+    Seat seat = {&board, 0, 2};
+    SimEngine *e = engine_at(&seat);
+    SimItem clock = host(e, 10, 0);
+    SimItemSpec meet = {.kind = SIM_ITEM_MEET, .call = {.comm = 1, .number = 1}};
+    SimItem m = sim_engine_add(e, &meet, &clock, 1);
+    sim_engine_thread(e, 0, clock);
+    board.until[1] = 5;
+    sim_engine_run(e, 0);
+    assert_true(sim_engine_waits_for(e, 0));
+    assert_int_equal(sim_engine_now(e), 10);
+    assert_int_equal(sim_engine_held(e), SIM_HELD_BY_RANKS_BEHIND);
+    board.until[1] = 10;
+    sim_engine_run(e, 0);
+    assert_int_equal(sim_engine_held(e), SIM_HELD_BY_RANKS_AS_FAR);
+    has_not_ended(e, m);
+    board.there[1][1] = true;
+    board.arrived[1][1] = 10;
+    sim_engine_run(e, 0);
+    is_at(e, m, 10, 10, 10);
+    assert_true(sim_engine_waits_for(e, 0));
+    assert_int_equal(sim_engine_held(e), SIM_NOT_HELD);
+    sim_engine_free(e);
+}
+
 // What begins at the instant at which others may still arrive has begun at none: it waits to be told
 // that they do not. An engine that has it is not stuck, whatever its ranks have arrived at.
 static void test_is_stuck_only_where_nothing_begins(void **state)
@@ -431,6 +471,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_forgets),
     cmocka_unit_test(test_ranks_start_together),
     cmocka_unit_test(test_none_passes_the_others),
+    cmocka_unit_test(test_a_meeting_ends_where_a_thread_stands),
     cmocka_unit_test(test_is_stuck_only_where_nothing_begins),
     cmocka_unit_test(test_is_not_stuck_where_ranks_have_come),
     cmocka_unit_test(test_hosts_meet),

@@ -201,7 +201,7 @@ static void hear_until(void *arg, SimPs when, SimPs request)
 // first thread sleeps. The engine must stand at the second one's clock: its call is still to come.
 static void test_a_first_call_that_waits_holds_the_engine(void **state)
 {
-    static const SimBoard board = {hear_nothing, has_received, hear_until, NULL};
+    static const SimBoard board = {hear_nothing, has_received, hear_until, NULL, NULL};
     char error[256];
     const SimMachine *machine = sim_machine(ROUND, error, sizeof error);
     if (!machine) skip(); // not in the kit's folder
@@ -217,6 +217,137 @@ static void test_a_first_call_that_waits_holds_the_engine(void **state)
     assert_true(sim_record_stands(r, 1));
     assert_true(sim_engine_now(sim_recorder_engine(r)) == RECEIVED + machine->host.collective);
     sim_recorder_free(r);
+}
+
+// ---- A first thread that sleeps while another one meets a rank ----
+
+#define RANKS 3          // at most; each has a device for its third thread too
+#define LATE_SECONDS 0.4 // four times what a sleeper is left alone
+
+typedef struct Meeting {
+    const Rank *r;
+    ncclComm_t comm; // of the second thread's call
+    float *x;
+    unsigned char *memory;
+    cudaStream_t own, other; // the latter of the third thread, whose device is one of its own
+    cudaEvent_t end;
+    int pipe[2]; // the third thread's answer
+} Meeting;
+
+static Meeting meeting_of(const Rank *r)
+{
+    Meeting m = {.r = r, .comm = r->comm};
+    check(pipe(m.pipe) == 0, "no pipe");
+    need_cuda(cudaMalloc((void **)&m.x, sizeof *m.x));
+    need_cuda(cudaMemsetAsync(m.x, 0, sizeof *m.x, r->stream));
+    need_cuda(cudaStreamCreateWithFlags(&m.own, cudaStreamNonBlocking));
+    need_cuda(cudaSetDevice(r->device + RANKS));
+    need_cuda(cudaMalloc((void **)&m.memory, MB));
+    need_cuda(cudaStreamCreateWithFlags(&m.other, cudaStreamNonBlocking));
+    need_cuda(cudaEventCreate(&m.end));
+    need_cuda(cudaSetDevice(r->device));
+    return m;
+}
+
+static void *meet(void *arg)
+{
+    const Meeting *m = arg;
+    need_cuda(cudaSetDevice(m->r->device));
+    need_nccl(ncclAllReduce(m->x, m->x, 1, ncclFloat, ncclSum, m->comm, m->r->stream));
+    return NULL;
+}
+
+static void *ask_beside(void *arg)
+{
+    const Meeting *m = arg;
+    need_cuda(cudaSetDevice(m->r->device + RANKS));
+    kernel_fill(m->memory, MB, m->other);
+    need_cuda(cudaEventRecord(m->end, m->other));
+    while (cudaEventQuery(m->end) == cudaErrorNotReady) continue;
+    cudaGetLastError();
+    check(write(m->pipe[1], "!", 1) == 1, "no answer is told");
+    return NULL;
+}
+
+static void end_meeting(const Meeting *m)
+{
+    need_cuda(cudaStreamSynchronize(m->r->stream));
+    need_cuda(cudaStreamSynchronize(m->own));
+    close(m->pipe[0]);
+    close(m->pipe[1]);
+}
+
+static ncclComm_t comm_without(const Rank *r, int rank)
+{
+    ncclComm_t comm = NULL;
+    int color = r->rank == rank ? NCCL_SPLIT_NOCOLOR : 0;
+    need_nccl(ncclCommSplit(r->comm, color, r->rank, &comm, NULL));
+    return comm;
+}
+
+// The first thread of rank 0 sleeps in a join until the second one has met rank 1, which is late in
+// fact and not on the clock; the third one asks for a later time, and so does rank 2, which waits
+// for rank 0. The first thread's next call begins when the hosts have met, not a picosecond later.
+static void a_late_rank_moves_no_clock(const Rank *r, void *arg)
+{
+    Meeting m = meeting_of(r);
+    ncclComm_t without_2 = comm_without(r, 2), without_1 = comm_without(r, 1);
+    cudaEvent_t before, after;
+    float ms;
+    need_cuda(cudaEventCreate(&before));
+    need_cuda(cudaEventCreate(&after));
+    need_cuda(cudaEventRecord(before, m.own));
+    m.comm = r->rank == 2 ? without_1 : without_2;
+    if (r->rank == 1) {
+        for (double until = seconds() + LATE_SECONDS; seconds() < until;) continue; // not asleep
+        meet(&m);
+    } else {
+        pthread_t meets = begin(meet, &m), asks = begin(ask_beside, &m);
+        pthread_join(meets, NULL);
+        need_cuda(cudaEventRecord(after, m.own));
+        m.comm = without_1;
+        if (r->rank == 0) meet(&m);
+        pthread_join(asks, NULL);
+        need_cuda(cudaEventSynchronize(after));
+        need_cuda(cudaEventElapsedTime(&ms, before, after));
+        check(r->rank == 2 || ms == 2500e-6F,
+              "the call after a join: %.9g ms after the one before it, not 2.5 us", (double)ms);
+    }
+    end_meeting(&m);
+    if (without_1) need_nccl(ncclCommDestroy(without_1));
+    if (without_2) need_nccl(ncclCommDestroy(without_2));
+}
+
+static void test_a_late_rank_moves_no_clock(void **state)
+{
+    run_ranks(RANKS, a_late_rank_moves_no_clock, NULL);
+}
+
+// The first threads of two ranks sleep until the third ones have an answer; the second threads wait
+// for the calls that the other rank's first thread makes then. All are as far as the others: one
+// has to let its first thread go on, or nobody ever does.
+static void sleepers_let_each_other_go(const Rank *r, void *arg)
+{
+    Meeting m = meeting_of(r);
+    ncclComm_t more;
+    char answer;
+    float *y;
+    need_cuda(cudaMalloc((void **)&y, sizeof *y));
+    need_cuda(cudaMemsetAsync(y, 0, sizeof *y, m.own));
+    need_nccl(ncclCommSplit(r->comm, 0, r->rank, &more, NULL));
+    m.comm = r->rank ? more : r->comm;
+    pthread_t meets = begin(meet, &m), asks = begin(ask_beside, &m);
+    check(read(m.pipe[0], &answer, 1) == 1, "there is no answer");
+    need_nccl(ncclAllReduce(y, y, 1, ncclFloat, ncclSum, r->rank ? r->comm : more, m.own));
+    pthread_join(meets, NULL);
+    pthread_join(asks, NULL);
+    end_meeting(&m);
+    need_nccl(ncclCommDestroy(more));
+}
+
+static void test_sleepers_let_each_other_go(void **state)
+{
+    run_ranks(2, sleepers_let_each_other_go, NULL);
 }
 
 // ---- Threads that come and go ----
@@ -283,6 +414,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_a_first_call_that_waits_holds_the_engine),
     cmocka_unit_test(test_nobody_is_released_while_one_runs),
     cmocka_unit_test(test_an_answer_takes_its_time),
+    cmocka_unit_test(test_a_late_rank_moves_no_clock),
+    cmocka_unit_test(test_sleepers_let_each_other_go),
 };
 
 int main(int argc, char **argv)

@@ -178,6 +178,19 @@ static bool start(void *arg, const SimCall *call, SimPs *when)
     return all;
 }
 
+static SimPs missing(void *arg, const SimCall *call)
+{
+    Entry *e = find(call->comm);
+    SimPs least = SIM_FOREVER;
+    for (int r = 0; e && r < e->size; r++) {
+        bool sends = r == call->from, takes_part = call->from < 0 || sends || r == call->to;
+        if (!takes_part || e->local[r] || !e->other[r] || has_ended(e, r)) continue;
+        SimPs bound = bound_of(e, call, r, sends), at;
+        if (!arrival_of(e, call, call->meeting, r, sends, &at) && bound < least) least = bound;
+    }
+    return least;
+}
+
 // The request after the time: who sees the one sees the other.
 static void until(void *arg, SimPs when, SimPs request)
 {
@@ -332,7 +345,7 @@ static void release_quiet(void)
 
 static void meet_peers(void)
 {
-    static const SimPeers those = {{arrived, start, until, NULL},
+    static const SimPeers those = {{arrived, start, until, missing, NULL},
                                    NULL,
                                    look,
                                    is_hopeless,

@@ -92,6 +92,11 @@ static bool board_start(void *arg, const SimCall *call, SimPs *when)
     return !peers || peers->board.start(peers->board.arg, call, when);
 }
 
+static SimPs board_missing(void *arg, const SimCall *call)
+{
+    return peers ? peers->board.missing(peers->board.arg, call) : SIM_FOREVER;
+}
+
 static void board_until(void *arg, SimPs when, SimPs request)
 {
     if (peers) peers->board.until(peers->board.arg, when, request);
@@ -126,7 +131,7 @@ static void on_end(int status)
 
 SimRecorder *sim_clock_recorder(void)
 {
-    static const SimBoard board = {board_arrived, board_start, board_until, NULL};
+    static const SimBoard board = {board_arrived, board_start, board_until, board_missing, NULL};
     if (recorder) return recorder;
     recorder =
         sim_recorder_new(sim_config()->machine, &sim_config()->spread, &board, launcher_rank());

@@ -145,6 +145,16 @@ static bool a_thread_stands(const SimEngine *e)
     return false;
 }
 
+// When the transfer starts, if all its ranks have arrived (true); else a time before which it does not.
+static bool starts_at(SimEngine *e, const Item *item, SimPs *start)
+{
+    SimPs when = 0;
+    bool known = e->board.start(e->board.arg, &item->call, &when);
+    if (when < item->at.ready) when = item->at.ready;
+    *start = when > SIM_FOREVER - item->latency ? SIM_FOREVER : when + item->latency;
+    return known;
+}
+
 // The earliest time at which one of the transfers may start that are not known to; looks on the
 // board for them where that is not after `least`.
 static SimPs look_at_board(SimEngine *e, SimPs least)
@@ -154,11 +164,7 @@ static SimPs look_at_board(SimEngine *e, SimPs least)
         SimItem number = e->arrived.item[i];
         Item *item = sim_item(e, number);
         if (e->news || item->bound <= least) {
-            SimPs when = 0, latency = item->latency;
-            bool known = e->board.start(e->board.arg, &item->call, &when);
-            if (when < item->at.ready) when = item->at.ready;
-            item->bound = when > SIM_FOREVER - latency ? SIM_FOREVER : when + latency;
-            if (known) {
+            if (starts_at(e, item, &item->bound)) {
                 item->at.start = item->bound;
                 item->state = SCHEDULED;
                 sim_item_schedule(e, number, item->bound < e->now ? e->now : item->bound);
@@ -177,14 +183,14 @@ static bool advance(SimEngine *e)
 {
     SimHeapEntry event = {0};
     e->settled = e->now;
-    if (a_thread_stands(e)) return false;
-    if (look_at_board(e, e->now) <= e->now) return false;
+    SimPs bound = look_at_board(e, e->now);
     if (next_event(e, &event) && event.time <= e->now) return true; // the board has made one
+    if (a_thread_stands(e) || bound <= e->now) return false;
     sim_engine_start_all(e);
     for (int d = 0; d < e->n_devices; d++)
         if (e->device[d].changed) sim_engine_set_rates(e, &e->device[d]);
     bool more = next_event(e, &event);
-    SimPs bound = look_at_board(e, more ? event.time : SIM_FOREVER);
+    bound = look_at_board(e, more ? event.time : SIM_FOREVER);
     more = next_event(e, &event);
     if (more && event.time <= bound) {
         e->now = e->settled = event.time;
@@ -227,13 +233,29 @@ SimPs sim_engine_next(SimEngine *e)
     return next;
 }
 
-// Whether all ranks of a transfer have arrived. A run that another one holds back does not ask.
+// A run that a thread or another transfer holds back has not asked about each of them.
+SimHeld sim_engine_held(SimEngine *e)
+{
+    SimHeld held = SIM_NOT_HELD;
+    for (int i = 0; i < e->arrived.n; i++) {
+        const Item *item = sim_item(e, e->arrived.item[i]);
+        SimPs start;
+        bool known = starts_at(e, item, &start); // since the run
+        if (start > e->settled) continue;
+        if (known || e->board.missing(e->board.arg, &item->call) < e->settled)
+            return SIM_HELD_BY_RANKS_BEHIND;
+        held = SIM_HELD_BY_RANKS_AS_FAR;
+    }
+    return held;
+}
+
+// Whether all ranks of a transfer have arrived.
 static bool have_all_arrived_at_one(SimEngine *e)
 {
     bool any = false;
     for (int i = 0; i < e->arrived.n; i++) {
-        SimPs when;
-        any |= e->board.start(e->board.arg, &sim_item(e, e->arrived.item[i])->call, &when);
+        SimPs start;
+        any |= starts_at(e, sim_item(e, e->arrived.item[i]), &start);
     }
     return any;
 }

@@ -66,6 +66,9 @@ typedef struct SimBoard {
     // no bound.
     bool (*start)(void *arg, const SimCall *call, SimPs *when);
     void (*until)(void *arg, SimPs when, SimPs request);
+    // Of the ranks that have not arrived, as far as the one is that is least far: SIM_FOREVER where
+    // there is none in another engine. NULL: nobody calls sim_engine_held.
+    SimPs (*missing)(void *arg, const SimCall *call);
     void *arg;
 } SimBoard;
 
@@ -90,6 +93,10 @@ bool sim_engine_waits_for(const SimEngine *engine, int thread);
 void sim_engine_run(SimEngine *engine, SimPs least);
 // After a run: when something happens next here if nothing holds the engine back; SIM_FOREVER: never.
 SimPs sim_engine_next(SimEngine *engine);
+// After a run: whether ranks that have not arrived hold the engine back where it stands, whatever its
+// threads do: those that are not as far yet, or those that are, and may wait for it in their turn.
+typedef enum SimHeld { SIM_NOT_HELD, SIM_HELD_BY_RANKS_AS_FAR, SIM_HELD_BY_RANKS_BEHIND } SimHeld;
+SimHeld sim_engine_held(SimEngine *engine);
 // After a run: nothing can happen here until other ranks arrive. Lets the call that has waited
 // longest start without them, where they wait for this rank in their turn.
 bool sim_engine_is_stuck(SimEngine *engine);

@@ -272,7 +272,7 @@ static const char *replay(const SimMachine *machine, const SimSpread *spread, Re
     for (int i = 0; i < n_logs; i++) w.seat[i] = (struct Seat){.replay = &w, .log = i};
     const char *wrong = find_members(&w);
     for (int i = 0; i < n_logs && !wrong; i++) {
-        SimBoard board = {arrived, start, until, &w.seat[i]};
+        SimBoard board = {arrived, start, until, NULL, &w.seat[i]};
         w.seat[i].recorder = sim_recorder_new(machine, spread ? spread : &plain, &board, -1);
         sim_record_on_span(w.seat[i].recorder, on_span, &w.seat[i]);
         record(&w.seat[i]);

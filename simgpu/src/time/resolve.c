@@ -70,10 +70,22 @@ static void remove_waiter(const Waiter *waiter)
     *at = waiter->next;
 }
 
-// As sim_clock_release_sleepers; but a thread that only has to wake up to have its answer may be about
-// to make its first call, which nothing else would hold back the engine for.
+// Whether other ranks have to come further before anything can happen here. Those that are behind do so
+// without this process; one that is as far may wait for it in its turn, and then says so.
+static bool others_come_first(void)
+{
+    const SimPeers *peers = sim_clock_peers();
+    SimHeld held = sim_engine_held(sim_recorder_engine(sim_clock_recorder()));
+    bool wanted = peers && peers->is_wanted();
+    return held == SIM_HELD_BY_RANKS_BEHIND || (held == SIM_HELD_BY_RANKS_AS_FAR && !wanted);
+}
+
+// As sim_clock_release_sleepers. But a thread that only has to wake up to have its answer may be about
+// to make its first call, which nothing else would hold back the engine for. And where others come
+// first, a sleeper that is released would be later than what wakes it: that may be what they do.
 static bool release_sleepers(int but, bool again)
 {
+    if (others_come_first()) return false;
     for (const Waiter *w = waiters; w; w = w->next)
         if (w->done(w->arg)) return false;
     return sim_clock_release_sleepers(but, sim_clock_next(), again);
