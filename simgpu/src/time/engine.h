@@ -66,8 +66,8 @@ typedef struct SimBoard {
     // no bound.
     bool (*start)(void *arg, const SimCall *call, SimPs *when);
     void (*until)(void *arg, SimPs when, SimPs request);
-    // Of the ranks that have not arrived, as far as the one is that is least far: SIM_FOREVER where
-    // there is none in another engine. NULL: nobody calls sim_engine_held.
+    // A time before which none of other engines' ranks that have not arrived will; SIM_FOREVER: all of
+    // them have. NULL, where nobody calls sim_engine_held.
     SimPs (*missing)(void *arg, const SimCall *call);
     void *arg;
 } SimBoard;
