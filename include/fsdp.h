@@ -63,8 +63,9 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
 Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
                         cudaStream_t stream);
 
-// What one GPU without FSDP does: allocates data and grad of all parameters (a frozen one can do without
-// grad), unsharded, initialises the data and zeroes the gradient. On failure nothing stays allocated.
+// What one GPU without FSDP does: allocates data and grad of all parameters (a frozen one can do
+// without grad), unsharded, initialises the data and zeroes the gradient. On failure nothing stays
+// allocated.
 Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream);
 // Frees what meta_materialize made.
 void meta_release(Module *module);

@@ -77,13 +77,18 @@ static void *hand_on_and_call(void *arg)
     return NULL;
 }
 
+static void ask_until_done(cudaEvent_t event)
+{
+    while (cudaEventQuery(event) == cudaErrorNotReady) continue;
+    cudaGetLastError();
+}
+
 static void *ask(void *arg)
 {
     Scene *s = arg;
     need_cuda(cudaSetDevice(0));
     kernel_fill(s->memory, MB, s->asked);
-    while (cudaEventQuery(s->end) == cudaErrorNotReady) continue;
-    cudaGetLastError();
+    ask_until_done(s->end);
     return NULL;
 }
 
@@ -263,8 +268,7 @@ static void *ask_beside(void *arg)
     need_cuda(cudaSetDevice(m->r->device + RANKS));
     kernel_fill(m->memory, MB, m->other);
     need_cuda(cudaEventRecord(m->end, m->other));
-    while (cudaEventQuery(m->end) == cudaErrorNotReady) continue;
-    cudaGetLastError();
+    ask_until_done(m->end);
     check(write(m->pipe[1], "!", 1) == 1, "no answer is told");
     return NULL;
 }

@@ -5,8 +5,9 @@
  * and FSDP.
  *
  * Interface: spec_mlp, spec_gpt2, spec_llama, spec_create; batch_create; train_batch (forward, loss,
- * backward); plain_* (one GPU), sharded_* (FSDP), one_unit_*; tree_average (micro-batch gradients in the
- * collective's order); unit_layout, model_layout (names for the elements of an array).
+ * backward); plain_* (one GPU), sharded_* (FSDP), one_unit_*, mesh_of_replicas; tree_average
+ * (micro-batch gradients in the collective's order); unit_layout, model_layout (names for the
+ * elements of an array).
  */
 #ifndef TRAINING_H
 #define TRAINING_H

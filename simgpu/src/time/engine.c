@@ -240,7 +240,7 @@ SimHeld sim_engine_held(SimEngine *e)
     for (int i = 0; i < e->arrived.n; i++) {
         const Item *item = sim_item(e, e->arrived.item[i]);
         SimPs start;
-        bool known = starts_at(e, item, &start); // since the run
+        bool known = starts_at(e, item, &start); // what is known here, its ranks told after the run
         if (start > e->settled) continue;
         if (known || e->board.missing(e->board.arg, &item->call) < e->settled)
             return SIM_HELD_BY_RANKS_BEHIND;
