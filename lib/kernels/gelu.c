@@ -201,11 +201,19 @@ typedef struct BiasGeluBack {
     void *din, *dbias;
     const void *dout, *y;
     size_t rows, width;
+    bool summed; // dbias is done: one thread had all rows
 } BiasGeluBack;
 
-// Columns of floats at a time: rows up to this width are read from end to end, as the processor's
+// Floats of a row at a time: rows up to this width are read from end to end, as the processor's
 // prefetching likes it, and the sums stay in the nearest cache.
 enum { FLOAT_BLOCK = 4096 };
+
+// n numbers: dx = dy·gelu'(x). dx may be x.
+static void gelu_slope_times(float *dx, const float *dy, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t c = 0; c < n; c++) dx[c] = dy[c] * gelu_slope(x[c]);
+}
 
 // One row: dx = dy·gelu'(x), which is added to the sums. dx may be x.
 static void gelu_slope_and_add(float *dx, float *restrict sum, const float *dy, const float *x,
@@ -231,7 +239,36 @@ static void backward_floats(const BiasGeluBack *f, size_t first, size_t n)
     row_add((float *)f->dbias + first, sum, n);
 }
 
-// The same of n <= ROW_BLOCK columns of two bytes.
+// din of rows [begin, end), and where these are all, dbias too: in one pass.
+static void float_rows(void *arg, size_t begin, size_t end)
+{
+    BiasGeluBack *f = arg;
+    size_t at = begin * f->width, n = (end - begin) * f->width;
+    if (n < f->rows * f->width) {
+        gelu_slope_times((float *)f->din + at, (const float *)f->dout + at,
+                         (const float *)f->y + at, n);
+        return;
+    }
+    for (size_t c = 0; c < f->width; c += FLOAT_BLOCK)
+        backward_floats(f, c, f->width - c < FLOAT_BLOCK ? f->width - c : FLOAT_BLOCK);
+    f->summed = true;
+}
+
+// dbias of columns [begin, end), from din: the same sums as those of backward_floats.
+static void float_columns(void *arg, size_t begin, size_t end)
+{
+    const BiasGeluBack *f = arg;
+    const float *dx = f->din;
+    float sum[ROW_BLOCK];
+    for (size_t c = begin, n; c < end; c += n) {
+        n = end - c < ROW_BLOCK ? end - c : ROW_BLOCK;
+        memset(sum, 0, n * sizeof *sum);
+        for (size_t at = c; at < f->rows * f->width; at += f->width) row_add(sum, dx + at, n);
+        row_add((float *)f->dbias + c, sum, n);
+    }
+}
+
+// dbias and din of n <= ROW_BLOCK columns of two bytes.
 static void backward_columns(const BiasGeluBack *f, size_t first, size_t n)
 {
     DType type = f->type;
@@ -251,18 +288,11 @@ static void backward_columns(const BiasGeluBack *f, size_t first, size_t n)
     typed_store(type, f->dbias, first, total, n);
 }
 
-static void bias_gelu_columns(void *arg, size_t begin, size_t end)
+static void typed_columns(void *arg, size_t begin, size_t end)
 {
     const BiasGeluBack *f = arg;
-    bool floats = f->type == DTYPE_F32;
-    for (size_t c = begin, n; c < end; c += n) {
-        size_t most = floats ? FLOAT_BLOCK : ROW_BLOCK;
-        n = end - c < most ? end - c : most;
-        if (floats)
-            backward_floats(f, c, n);
-        else
-            backward_columns(f, c, n);
-    }
+    for (size_t c = begin; c < end; c += ROW_BLOCK)
+        backward_columns(f, c, end - c < ROW_BLOCK ? end - c : ROW_BLOCK);
 }
 
 static cudaError_t bias_gelu_backward_of(SimgpuOp *op, DType type, void *din, void *dbias,
@@ -279,7 +309,12 @@ static cudaError_t bias_gelu_backward_of(SimgpuOp *op, DType type, void *din, vo
         f.y = typed_read(op, type, y, R * C);
     }
     simgpu_cost(op, (GELU_SLOPE + 1) * R * C, GPU_F32);
-    if (simgpu_ready(op)) simgpu_parallel(C, piece_cols(R), bias_gelu_columns, &f);
+    if (simgpu_ready(op)) {
+        bool floats = type == DTYPE_F32;
+        if (floats) simgpu_parallel(R, piece_rows(C), float_rows, &f);
+        if (!f.summed)
+            simgpu_parallel(C, piece_cols(R), floats ? float_columns : typed_columns, &f);
+    }
     return simgpu_end(op);
 }
 

@@ -18,10 +18,11 @@ static inline size_t piece_rows(size_t cols)
     return cols == 0 || cols >= PIECE ? 1 : PIECE / cols;
 }
 
-// Columns of `rows` numbers each, for sums over rows: whole cache lines of floats.
+// Columns of `rows` numbers each, for sums over rows: whole cache lines of floats, and of each row
+// enough of them to be worth going to its page.
 static inline size_t piece_cols(size_t rows)
 {
-    const size_t line = 16, least = 64;
+    const size_t line = 16, least = 128;
     size_t cols = rows == 0 || rows >= PIECE ? 1 : PIECE / rows;
     return cols < least ? least : cols / line * line;
 }

@@ -230,7 +230,7 @@ cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B,
 
 // ---- A batch at equal strides ----
 
-#define BATCH_WORK 1e6    // multiplications of a batch that are worth a thread
+#define BATCH_WORK 3e5    // multiplications of a batch that are worth a thread: some 10 us
 enum { BATCH_LEAST = 4 }; // products of which threads take one each
 
 static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
@@ -335,15 +335,24 @@ static bool lie_apart(const Gemm *p, const Batch *batch)
     return stride >= p->ldc * p->n || (stride >= p->m && stride * batch->count <= p->ldc);
 }
 
+// How many of `count` products a thread takes at once: small ones in 2, 4, 8 … equal parts, so that
+// two threads have as much to do.
+static size_t at_once(const Gemm *p, size_t count)
+{
+    double work = (double)p->m * (double)p->n * (double)p->k;
+    size_t parts = 1;
+    if (work >= BATCH_WORK) return 1;
+    while (2 * parts <= count && work * (double)count >= BATCH_WORK * (double)(2 * parts))
+        parts *= 2;
+    return (count + parts - 1) / parts;
+}
+
 // Threads share the products of a batch, or the blocks of each product (multiply.c).
 static cublasStatus_t compute_batch(BatchJob *job)
 {
-    const Gemm *p = job->p;
     size_t count = (size_t)job->batch->count;
-    double work = (double)p->m * (double)p->n * (double)p->k;
-    size_t grain = work >= BATCH_WORK ? 1 : (size_t)(BATCH_WORK / (work + 1.0)) + 1;
-    if (count >= BATCH_LEAST && lie_apart(p, job->batch))
-        simgpu_parallel(count, grain, compute_products, job);
+    if (count >= BATCH_LEAST && lie_apart(job->p, job->batch))
+        simgpu_parallel(count, at_once(job->p, count), compute_products, job);
     else
         compute_products(job, 0, count);
     return (cublasStatus_t)atomic_load(&job->failed);
