@@ -7,8 +7,9 @@
  *   y   = att·v                  (T,hs), columns of the heads' (B,T,C)
  *
  * and a second linear layer makes the output from y. No head is copied out: a strided GEMM takes
- * rows 3C apart, and one batched call does all heads of a sequence, hs apart. As everywhere, each
- * product is given to cuBLAS transposed (see linear.c): yᵀ = vᵀ·attᵀ.
+ * rows 3C apart, and one batched call does all heads of a sequence, hs apart, or one head of all
+ * sequences, T·3C apart, whichever are more: fewer calls. As everywhere, each product is given to
+ * cuBLAS transposed (see linear.c): yᵀ = vᵀ·attᵀ.
  *
  * Interface: attention_create.
  */
@@ -20,72 +21,101 @@
 
 typedef struct Attention {
     int heads;
-    void *att;  // device (B, heads, T, T): the softmax's output, for the backward
+    void *att;  // device (calls, batch, T, T): the softmax's output, for the backward
     void *y;    // device (B, T, C): the heads' outputs, proj's input
     void *dy;   // device (B, T, C)      gradients: here so that they are found on errors
-    void *datt; // device (heads, T, T)  of one sequence, for each in turn
+    void *datt; // device (batch, T, T)  of one call, for each in turn
     void *dqkv; // device (B, T, 3C)
 } Attention;
 
+// How far apart two heads of a sequence, or two sequences, are: elements of qkv, and of y.
+typedef struct Step {
+    size_t qkv, y;
+} Step;
+
 // The sizes that every product below needs.
 typedef struct Shape {
-    int T, C, heads, hs;
-    long long square; // T·T, one head of att
+    int T, C, hs;
+    size_t square;      // T·T, one matrix of att
+    size_t calls;       // of each product …
+    int batch;          // … so many matrices of each call
+    Step call, product; // from one call to the next, and within a call
     DType type;
 } Shape;
 
 static Shape shape_of(const Module *self, const NnRun *run)
 {
     const Attention *s = self->state;
-    Shape shape = {
-        run->T,        self->in_dim, s->heads, self->in_dim / s->heads, (long long)run->T * run->T,
-        self->out_type};
+    int T = run->T, C = self->in_dim, hs = C / s->heads;
+    size_t rows = (size_t)T * (size_t)C;
+    Step head = {(size_t)hs, (size_t)hs}, sequence = {3 * rows, rows};
+    bool by_head = run->B > s->heads;
+    Shape shape = {.T = T, .C = C, .hs = hs, .square = (size_t)T * (size_t)T};
+    shape.calls = (size_t)(by_head ? s->heads : run->B);
+    shape.batch = by_head ? run->B : s->heads;
+    shape.call = by_head ? head : sequence;
+    shape.product = by_head ? sequence : head;
+    shape.type = self->out_type;
     return shape;
 }
 
-// Of qkv (T,3C) the queries, the keys or the values of all heads.
+// The queries, the keys or the values of a call, from where its first head's begin in qkv.
 enum { Q, K, V };
 static Factor part_of(Shape n, cublasOperation_t turn, const void *qkv, int part)
 {
-    return (Factor){turn, element_at(qkv, n.type, (size_t)part * n.C), 3 * n.C, n.hs};
+    return (Factor){turn, element_at(qkv, n.type, (size_t)part * (size_t)n.C), 3 * n.C,
+                    (long long)n.product.qkv};
 }
 
-// y or its gradient (T,C), and att or its gradient (heads,T,T)
+// Those of y or its gradient, and of att or its gradient (batch,T,T)
 static Factor rows_of(Shape n, cublasOperation_t turn, const void *y)
 {
-    return (Factor){turn, y, n.C, n.hs};
+    return (Factor){turn, y, n.C, (long long)n.product.y};
 }
 static Factor square_of(Shape n, cublasOperation_t turn, const void *att)
 {
-    return (Factor){turn, att, n.T, n.square};
+    return (Factor){turn, att, n.T, (long long)n.square};
 }
 
-// att = q·kᵀ for all heads of one sequence
+// att = q·kᵀ
 static Status multiply_scores(NnRun *run, Shape n, const void *qkv, void *att)
 {
     return multiply_batch(run, n.type, n.T, n.T, n.hs, part_of(n, CUBLAS_OP_T, qkv, K),
-                          part_of(n, CUBLAS_OP_N, qkv, Q), att, n.T, n.square, n.heads);
+                          part_of(n, CUBLAS_OP_N, qkv, Q), att, n.T, (long long)n.square, n.batch);
 }
 
-// y = att·v for all heads of one sequence
+// y = att·v
 static Status multiply_values(NnRun *run, Shape n, const void *att, const void *qkv, void *y)
 {
     return multiply_batch(run, n.type, n.hs, n.T, n.T, part_of(n, CUBLAS_OP_N, qkv, V),
-                          square_of(n, CUBLAS_OP_N, att), y, n.C, n.hs, n.heads);
+                          square_of(n, CUBLAS_OP_N, att), y, n.C, (long long)n.product.y, n.batch);
 }
 
-// att of all sequences, from the queries and keys that the first layer has made
+// Where a call's matrices begin.
+static void *qkv_at(Shape n, const void *qkv, size_t call)
+{
+    return element_at(qkv, n.type, call * n.call.qkv);
+}
+static void *rows_at(Shape n, const void *y, size_t call)
+{
+    return element_at(y, n.type, call * n.call.y);
+}
+static void *square_at(Shape n, const void *att, size_t call)
+{
+    return element_at(att, n.type, call * (size_t)n.batch * n.square);
+}
+
+// att of all heads, from the queries and keys that the first layer has made
 static Status compute_weights(Module *self, NnRun *run)
 {
     Attention *s = self->state;
     Shape n = shape_of(self, run);
-    size_t per_qkv = (size_t)n.T * 3 * n.C, per_att = (size_t)n.heads * n.square;
+    size_t matrices = n.calls * (size_t)n.batch;
     const void *qkv = self->children[0]->out;
-    TRY(module_alloc_typed(self, run, &s->att, run->B * per_att, "weights"));
-    for (size_t b = 0; b < (size_t)run->B; b++)
-        TRY(multiply_scores(run, n, element_at(qkv, n.type, b * per_qkv),
-                            element_at(s->att, n.type, b * per_att)));
-    CUDA_TRY(kernel_causal_softmax_forward_ex(n.type, s->att, run->B * n.heads, n.T,
+    TRY(module_alloc_typed(self, run, &s->att, matrices * n.square, "weights"));
+    for (size_t c = 0; c < n.calls; c++)
+        TRY(multiply_scores(run, n, qkv_at(n, qkv, c), square_at(n, s->att, c)));
+    CUDA_TRY(kernel_causal_softmax_forward_ex(n.type, s->att, (int)matrices, n.T,
                                               1.0f / sqrtf((float)n.hs), run->stream));
     return OK;
 }
@@ -100,60 +130,58 @@ static Status attention_forward(Module *self, NnRun *run, const void *in, void *
 {
     Attention *s = self->state;
     Shape n = shape_of(self, run);
-    size_t per_qkv = (size_t)n.T * 3 * n.C, per_y = (size_t)n.T * n.C;
-    size_t per_att = (size_t)n.heads * n.square;
     void *qkv = NULL;
     TRY(module_forward_any(self->children[0], run, in, &qkv));
     TRY(compute_weights(self, run));
-    TRY(module_alloc_typed(self, run, &s->y, run->B * per_y, "weighted values"));
-    for (size_t b = 0; b < (size_t)run->B; b++)
-        TRY(multiply_values(run, n, element_at(s->att, n.type, b * per_att),
-                            element_at(qkv, n.type, b * per_qkv),
-                            element_at(s->y, n.type, b * per_y)));
+    TRY(module_alloc_typed(self, run, &s->y, run_rows(run) * (size_t)n.C, "weighted values"));
+    for (size_t c = 0; c < n.calls; c++)
+        TRY(multiply_values(run, n, square_at(n, s->att, c), qkv_at(n, qkv, c),
+                            rows_at(n, s->y, c)));
     TRY(module_forward_into(self->children[1], run, s->y, out));
     return OK;
 }
 
-// datt = dy·vᵀ and dv = attᵀ·dy, for all heads of one sequence
+// datt = dy·vᵀ and dv = attᵀ·dy
 static Status backward_values(NnRun *run, Shape n, const void *att, const void *qkv, const void *dy,
                               void *datt, void *dqkv)
 {
     TRY(multiply_batch(run, n.type, n.T, n.T, n.hs, part_of(n, CUBLAS_OP_T, qkv, V),
-                       rows_of(n, CUBLAS_OP_N, dy), datt, n.T, n.square, n.heads));
+                       rows_of(n, CUBLAS_OP_N, dy), datt, n.T, (long long)n.square, n.batch));
     return multiply_batch(run, n.type, n.hs, n.T, n.T, rows_of(n, CUBLAS_OP_N, dy),
-                          square_of(n, CUBLAS_OP_T, att), element_at(dqkv, n.type, (size_t)V * n.C),
-                          3 * n.C, n.hs, n.heads);
+                          square_of(n, CUBLAS_OP_T, att),
+                          element_at(dqkv, n.type, (size_t)V * (size_t)n.C), 3 * n.C,
+                          (long long)n.product.qkv, n.batch);
 }
 
-// dq = datt·k and dk = dattᵀ·q, for all heads of one sequence; datt is by the scores by now
+// dq = datt·k and dk = dattᵀ·q; datt is by the scores by now
 static Status backward_scores(NnRun *run, Shape n, const void *datt, const void *qkv, void *dqkv)
 {
     TRY(multiply_batch(run, n.type, n.hs, n.T, n.T, part_of(n, CUBLAS_OP_N, qkv, K),
-                       square_of(n, CUBLAS_OP_N, datt), dqkv, 3 * n.C, n.hs, n.heads));
+                       square_of(n, CUBLAS_OP_N, datt), dqkv, 3 * n.C, (long long)n.product.qkv,
+                       n.batch));
     return multiply_batch(run, n.type, n.hs, n.T, n.T, part_of(n, CUBLAS_OP_N, qkv, Q),
                           square_of(n, CUBLAS_OP_T, datt),
-                          element_at(dqkv, n.type, (size_t)K * n.C), 3 * n.C, n.hs, n.heads);
+                          element_at(dqkv, n.type, (size_t)K * (size_t)n.C), 3 * n.C,
+                          (long long)n.product.qkv, n.batch);
 }
 
 static Status attention_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     Attention *s = self->state;
     Shape n = shape_of(self, run);
-    size_t per_qkv = (size_t)n.T * 3 * n.C, per_y = (size_t)n.T * n.C;
-    size_t per_att = (size_t)n.heads * n.square;
+    size_t squares = (size_t)n.batch * n.square;
     const void *qkv = self->children[0]->out;
     TRY(module_backward_any(self->children[1], run, dout, &s->dy));
-    TRY(module_alloc_typed(self, run, &s->datt, per_att, "gradient of the weights"));
-    TRY(module_alloc_typed(self, run, &s->dqkv, run->B * per_qkv, "gradient of q, k and v"));
-    for (size_t b = 0; b < (size_t)run->B; b++) {
-        const void *att = element_at(s->att, n.type, b * per_att);
-        const void *of_b = element_at(qkv, n.type, b * per_qkv);
-        void *dqkv = element_at(s->dqkv, n.type, b * per_qkv);
-        TRY(backward_values(run, n, att, of_b, element_at(s->dy, n.type, b * per_y), s->datt,
-                            dqkv));
-        CUDA_TRY(kernel_causal_softmax_backward_ex(n.type, s->datt, att, n.heads, n.T,
+    TRY(module_alloc_typed(self, run, &s->datt, squares, "gradient of the weights"));
+    TRY(module_alloc_typed(self, run, &s->dqkv, run_rows(run) * 3 * (size_t)n.C,
+                           "gradient of q, k and v"));
+    for (size_t c = 0; c < n.calls; c++) {
+        const void *att = square_at(n, s->att, c), *of_c = qkv_at(n, qkv, c);
+        void *dqkv = qkv_at(n, s->dqkv, c);
+        TRY(backward_values(run, n, att, of_c, rows_at(n, s->dy, c), s->datt, dqkv));
+        CUDA_TRY(kernel_causal_softmax_backward_ex(n.type, s->datt, att, n.batch, n.T,
                                                    1.0f / sqrtf((float)n.hs), run->stream));
-        TRY(backward_scores(run, n, s->datt, of_b, dqkv));
+        TRY(backward_scores(run, n, s->datt, of_c, dqkv));
     }
     TRY(module_backward_into(self->children[0], run, s->dqkv, din));
     return OK;

@@ -333,6 +333,9 @@ LAYER_TEST(test_layernorm_wide, "norm", 1, 3, 67, 67, .create = create_layernorm
 LAYER_TEST(test_gelu, "gelu", 3, 5, 13, 13, .create = create_gelu, .naive = run_gelu)
 LAYER_TEST(test_attention, "attn", 2, 5, 12, 12, 3, .create = create_attention,
            .naive = run_attention)
+// More sequences than heads: a batched call has one head of all of them.
+LAYER_TEST(test_attention_many_sequences, "attn", 5, 4, 12, 12, 3, .create = create_attention,
+           .naive = run_attention)
 LAYER_TEST(test_attention_one_head, "attn", 1, 7, 5, 5, 1, .create = create_attention,
            .naive = run_attention)
 LAYER_TEST(test_attention_one_token, "attn", 3, 1, 6, 6, 2, .create = create_attention,
@@ -422,6 +425,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_layernorm_wide),
     cmocka_unit_test(test_gelu),
     cmocka_unit_test(test_attention),
+    cmocka_unit_test(test_attention_many_sequences),
     cmocka_unit_test(test_attention_one_head),
     cmocka_unit_test(test_attention_one_token),
     cmocka_unit_test(test_fused_attention),
