@@ -612,6 +612,33 @@ static void test_clock(void **state)
     if (!agreed) fail_with(tally->text);
 }
 
+// The log does not say what cudaMemcpyPeer waits for, but that a first query behind it finds a
+// stream done.
+static void run_query_behind_peer(const Rank *r, void *arg)
+{
+    const Program p = {
+        .rank = ALL_RANKS,
+        .n = 5,
+        .step = {FILLS(FREE_C, 0, 0, 8),
+                 {.kind = PEER, .stream = NULL_1, .span = {{4, 0, 8, 1, 8}, {0, 16, 8, 1, 8}}},
+                 {.kind = STREAM_SYNC, .stream = NULL_1},
+                 {.kind = STREAM_ASK, .stream = FREE_C},
+                 FILLS(FREE_D, 0, 0, 8)}};
+    Verdict v;
+    Heard h;
+    machine_start(true, false, ALL_RANKS, NULL);
+    Disagreement what = try_program(&p, FORGET_NOTHING, &v, &h);
+    if (what != AGREE || v.n > 0 || h.log_races) describe(&p, &v, &h, what);
+    check(what == AGREE && v.n == 0 && !h.log_races, "%s", tally->text);
+    machine_stop();
+}
+
+static void test_log_has_answers(void **state)
+{
+    char *message = run_ranks_message(1, 60, run_query_behind_peer, NULL);
+    if (message) fail_with(message);
+}
+
 static void test_log_race_agrees(void **state)
 {
     run_from(1, LOG_PROGRAMS, true);
@@ -652,10 +679,15 @@ static void test_forgotten_rules_show(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle_knows),    cmocka_unit_test(test_oracle_knows_what_waits),
-        cmocka_unit_test(test_same_programs),   cmocka_unit_test(test_new_programs),
-        cmocka_unit_test(test_ranks),           cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_log_race_agrees), cmocka_unit_test(test_forgotten_rules_show),
+        cmocka_unit_test(test_oracle_knows),
+        cmocka_unit_test(test_oracle_knows_what_waits),
+        cmocka_unit_test(test_same_programs),
+        cmocka_unit_test(test_new_programs),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_log_has_answers),
+        cmocka_unit_test(test_log_race_agrees),
+        cmocka_unit_test(test_forgotten_rules_show),
     };
     tally = shared_alloc(sizeof *tally);
     setenv("SIMGPU_MACHINE", "none", 1);

@@ -50,7 +50,9 @@ Disagreement try_program(const Program *p, unsigned forget, Verdict *v, Heard *h
     told.timed = h->timed;
     told.not_ready = h->not_ready;
     if (h->replayed) {
-        judge(&told, forget | LOG_FORGETS, v);
+        Program logged = told;
+        logged.timed = true; // each answer to a query is in the log
+        judge(&logged, forget | LOG_FORGETS, v);
         h->log_should = v->n > 0;
     }
     judge(&told, forget, v);
