@@ -84,6 +84,7 @@ cudaError_t kernel_gelu_forward_ex(DType type, void *out, const void *in, size_t
     return gelu_forward_of(&op, type, out, in, n);
 }
 
+// `to` may be `from`.
 static void gelu_slope_piece(void *arg, size_t begin, size_t end)
 {
     const Gelu *g = arg;
@@ -91,9 +92,9 @@ static void gelu_slope_piece(void *arg, size_t begin, size_t end)
     for (size_t i = begin; i < end; i += typed_step(type, end)) {
         float copy_x[TYPED_BLOCK], copy_dy[TYPED_BLOCK], copy_dx[TYPED_BLOCK];
         size_t count = typed_count(type, end, i);
-        const float *restrict x = typed_load(type, copy_x, g->from, i, count);
-        const float *restrict dy = typed_load(type, copy_dy, g->gradient, i, count);
-        float *restrict dx = typed_place(type, copy_dx, g->to, i);
+        const float *x = typed_load(type, copy_x, g->from, i, count);
+        const float *dy = typed_load(type, copy_dy, g->gradient, i, count);
+        float *dx = typed_place(type, copy_dx, g->to, i);
 #pragma omp simd
         for (size_t j = 0; j < count; j++) dx[j] = dy[j] * gelu_slope(x[j]);
         typed_store(type, g->to, i, dx, count);
@@ -197,9 +198,8 @@ cudaError_t kernel_bias_gelu_forward_ex(DType type, void *out, void *y, const vo
 }
 
 typedef struct BiasGeluBack {
-    DType type;
-    void *din, *dbias;
-    const void *dout, *y;
+    Gelu gelu; // from y (rows,width) and dout to din, which may be y
+    void *dbias;
     size_t rows, width;
     bool summed; // dbias is done: one thread had all rows
 } BiasGeluBack;
@@ -207,13 +207,6 @@ typedef struct BiasGeluBack {
 // Floats of a row at a time: rows up to this width are read from end to end, as the processor's
 // prefetching likes it, and the sums stay in the nearest cache.
 enum { FLOAT_BLOCK = 4096 };
-
-// n numbers: dx = dy·gelu'(x). dx may be x.
-static void gelu_slope_times(float *dx, const float *dy, const float *x, size_t n)
-{
-#pragma omp simd
-    for (size_t c = 0; c < n; c++) dx[c] = dy[c] * gelu_slope(x[c]);
-}
 
 // One row: dx = dy·gelu'(x), which is added to the sums. dx may be x.
 static void gelu_slope_and_add(float *dx, float *restrict sum, const float *dy, const float *x,
@@ -231,22 +224,20 @@ static void gelu_slope_and_add(float *dx, float *restrict sum, const float *dy, 
 // din may be y. The sum takes the rows in the order of kernel_sum_rows.
 static void backward_floats(const BiasGeluBack *f, size_t first, size_t n)
 {
-    float sum[FLOAT_BLOCK], *dx = f->din;
-    const float *dy = f->dout, *x = f->y;
+    float sum[FLOAT_BLOCK], *dx = f->gelu.to;
+    const float *dy = f->gelu.gradient, *x = f->gelu.from;
     memset(sum, 0, n * sizeof *sum);
     for (size_t at = first; at < f->rows * f->width; at += f->width)
         gelu_slope_and_add(dx + at, sum, dy + at, x + at, n);
     row_add((float *)f->dbias + first, sum, n);
 }
 
-// din of rows [begin, end), and where these are all, dbias too: in one pass.
-static void float_rows(void *arg, size_t begin, size_t end)
+// din of rows [begin, end), and where these are all and of floats, dbias too: in one pass.
+static void bias_gelu_back_rows(void *arg, size_t begin, size_t end)
 {
     BiasGeluBack *f = arg;
-    size_t at = begin * f->width, n = (end - begin) * f->width;
-    if (n < f->rows * f->width) {
-        gelu_slope_times((float *)f->din + at, (const float *)f->dout + at,
-                         (const float *)f->y + at, n);
+    if (f->gelu.type != DTYPE_F32 || end - begin < f->rows) {
+        gelu_slope_piece(&f->gelu, begin * f->width, end * f->width);
         return;
     }
     for (size_t c = 0; c < f->width; c += FLOAT_BLOCK)
@@ -255,65 +246,29 @@ static void float_rows(void *arg, size_t begin, size_t end)
 }
 
 // dbias of columns [begin, end), from din: the same sums as those of backward_floats.
-static void float_columns(void *arg, size_t begin, size_t end)
+static void bias_gelu_back_columns(void *arg, size_t begin, size_t end)
 {
     const BiasGeluBack *f = arg;
-    const float *dx = f->din;
-    float sum[ROW_BLOCK];
-    for (size_t c = begin, n; c < end; c += n) {
-        n = end - c < ROW_BLOCK ? end - c : ROW_BLOCK;
-        memset(sum, 0, n * sizeof *sum);
-        for (size_t at = c; at < f->rows * f->width; at += f->width) row_add(sum, dx + at, n);
-        row_add((float *)f->dbias + c, sum, n);
-    }
-}
-
-// dbias and din of n <= ROW_BLOCK columns of two bytes.
-static void backward_columns(const BiasGeluBack *f, size_t first, size_t n)
-{
-    DType type = f->type;
-    float sum[ROW_BLOCK] = {0}, copy_dx[ROW_BLOCK], copy_dy[ROW_BLOCK], copy_x[ROW_BLOCK];
-    for (size_t at = first; at < f->rows * f->width; at += f->width) {
-        const float *dy = typed_load(type, copy_dy, f->dout, at, n);
-        const float *x = typed_load(type, copy_x, f->y, at, n);
-        float *dx = typed_place(type, copy_dx, f->din, at);
-#pragma omp simd
-        for (size_t c = 0; c < n; c++) dx[c] = dy[c] * gelu_slope(x[c]);
-        typed_store(type, f->din, at, dx, n);
-        typed_round(type, dx, n);
-        row_add(sum, dx, n);
-    }
-    float *total = typed_open(type, copy_dx, f->dbias, first, n);
-    row_add(total, sum, n);
-    typed_store(type, f->dbias, first, total, n);
-}
-
-static void typed_columns(void *arg, size_t begin, size_t end)
-{
-    const BiasGeluBack *f = arg;
-    for (size_t c = begin; c < end; c += ROW_BLOCK)
-        backward_columns(f, c, end - c < ROW_BLOCK ? end - c : ROW_BLOCK);
+    row_add_all(f->gelu.type, f->dbias, f->gelu.to, f->rows, f->width, begin, end);
 }
 
 static cudaError_t bias_gelu_backward_of(SimgpuOp *op, DType type, void *din, void *dbias,
                                          const void *dout, const void *y, int rows, int cols)
 {
     size_t R = (size_t)rows, C = (size_t)cols;
-    BiasGeluBack f = {.type = type, .rows = R, .width = C};
+    BiasGeluBack f = {.gelu.type = type, .rows = R, .width = C};
     f.dbias = typed_update(op, type, dbias, C);
-    f.dout = typed_read(op, type, dout, R * C);
+    f.gelu.gradient = typed_read(op, type, dout, R * C);
     if (din == y) {
-        f.y = f.din = typed_update(op, type, din, R * C);
+        f.gelu.from = f.gelu.to = typed_update(op, type, din, R * C);
     } else {
-        f.din = typed_write(op, type, din, R * C);
-        f.y = typed_read(op, type, y, R * C);
+        f.gelu.to = typed_write(op, type, din, R * C);
+        f.gelu.from = typed_read(op, type, y, R * C);
     }
     simgpu_cost(op, (GELU_SLOPE + 1) * R * C, GPU_F32);
     if (simgpu_ready(op)) {
-        bool floats = type == DTYPE_F32;
-        if (floats) simgpu_parallel(R, piece_rows(C), float_rows, &f);
-        if (!f.summed)
-            simgpu_parallel(C, piece_cols(R), floats ? float_columns : typed_columns, &f);
+        simgpu_parallel(R, piece_rows(C), bias_gelu_back_rows, &f);
+        if (!f.summed) simgpu_parallel(C, piece_cols(R), bias_gelu_back_columns, &f);
     }
     return simgpu_end(op);
 }

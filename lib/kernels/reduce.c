@@ -80,29 +80,20 @@ typedef struct RowSum {
     DType type;
     void *to;
     const void *from;
-    size_t all, width; // numbers in all, and of a row
+    size_t rows, width;
 } RowSum;
 
 static void sum_columns(void *arg, size_t begin, size_t end)
 {
     const RowSum *s = arg;
-    DType type = s->type;
-    for (size_t first = begin; first < end; first += ROW_BLOCK) {
-        size_t n = end - first < ROW_BLOCK ? end - first : ROW_BLOCK;
-        float sum[ROW_BLOCK] = {0}, copy[ROW_BLOCK];
-        for (size_t at = first; at < s->all; at += s->width)
-            row_add(sum, typed_load(type, copy, s->from, at, n), n);
-        float *total = typed_open(type, copy, s->to, first, n);
-        row_add(total, sum, n);
-        typed_store(type, s->to, first, total, n);
-    }
+    row_add_all(s->type, s->to, s->from, s->rows, s->width, begin, end);
 }
 
 static cudaError_t sum_rows_of(SimgpuOp *op, DType type, void *out, const void *x, int rows,
                                int cols)
 {
     size_t width = (size_t)cols, all = (size_t)rows * width;
-    RowSum s = {.type = type, .all = all, .width = width};
+    RowSum s = {.type = type, .rows = (size_t)rows, .width = width};
     s.to = typed_update(op, type, out, width);
     s.from = typed_read(op, type, x, all);
     simgpu_cost(op, all, GPU_F32);

@@ -10,13 +10,15 @@
  *       EACH_PART(p) sum.part[p] += row_part(x + i, p) * row_part(y + i, p);
  *
  * Interface: row_sum, row_dot, row_max; RowLanes, EACH_PART, row_part, row_tail, row_store_lanes,
- * row_add_lanes for a sum of one's own; row_add, ROW_BLOCK for sums of whole rows.
+ * row_add_lanes for a sum of one's own; row_add, ROW_BLOCK, row_add_all for sums of whole rows.
  */
 #ifndef SHARDLAB_ROWS_H
 #define SHARDLAB_ROWS_H
 
 #include <stddef.h>
 #include <string.h>
+
+#include "typed.h"
 
 #define ROW_LANES 16
 #if defined __AVX512F__
@@ -115,5 +117,21 @@ static inline void row_add(float *restrict to, const float *restrict x, size_t n
 // Columns in which the rows of a matrix are summed at a time: few enough that their sums stay in
 // the nearest cache.
 #define ROW_BLOCK 256
+
+// Adds columns [begin, end) of all rows of x (rows,width) to those of `to` (width), in the order of
+// the rows.
+static inline void row_add_all(DType type, void *to, const void *x, size_t rows, size_t width,
+                               size_t begin, size_t end)
+{
+    for (size_t first = begin; first < end; first += ROW_BLOCK) {
+        size_t n = end - first < ROW_BLOCK ? end - first : ROW_BLOCK;
+        float sum[ROW_BLOCK] = {0}, copy[ROW_BLOCK];
+        for (size_t at = first; at < rows * width; at += width)
+            row_add(sum, typed_load(type, copy, x, at, n), n);
+        float *total = typed_open(type, copy, to, first, n);
+        row_add(total, sum, n);
+        typed_store(type, to, first, total, n);
+    }
+}
 
 #endif

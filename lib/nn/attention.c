@@ -67,7 +67,7 @@ static Factor part_of(Shape n, cublasOperation_t turn, const void *qkv, int part
                     (long long)n.product.qkv};
 }
 
-// Those of y or its gradient, and of att or its gradient (batch,T,T)
+// A call's matrices of y or its gradient, and of att or its gradient (batch,T,T)
 static Factor rows_of(Shape n, cublasOperation_t turn, const void *y)
 {
     return (Factor){turn, y, n.C, (long long)n.product.y};
