@@ -171,6 +171,18 @@ static void large(const Rank *r, void *arg)
         }
 }
 
+// So much that copies go past the caches, in parts of an odd number of bytes.
+static void past_caches(const Rank *r, void *arg)
+{
+    static const Kind kinds[] = {ALL_GATHER, ALL_REDUCE, BROADCAST};
+    size_t world = (size_t)r->world, all = (size_t)16 << 20;
+    for (int k = 0; k < 3; k++) {
+        size_t count = all / world / (kinds[k] == ALL_GATHER ? world : 1) + 77;
+        Case c = {kinds[k], ncclInt8, ncclSum, count | 1, 0, k == 1};
+        run_case(&c, r);
+    }
+}
+
 static void test_every_kind(void **state)
 {
     for (int world = 1; world <= 8; world++) run_ranks_limit(world, 60, every_kind, NULL);
@@ -179,6 +191,13 @@ static void test_every_kind(void **state)
 static void test_large(void **state)
 {
     for (int world = 1; world <= 8; world++) run_ranks(world, large, NULL);
+}
+
+static void test_past_caches(void **state)
+{
+    run_ranks(2, past_caches, NULL);
+    run_ranks(3, past_caches, NULL);
+    run_ranks(8, past_caches, NULL);
 }
 
 // ---- Integers wrap around, and keep their signs ----
@@ -401,9 +420,9 @@ static void test_traffic(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_tree_sum), cmocka_unit_test(test_every_kind),
-    cmocka_unit_test(test_large),    cmocka_unit_test(test_sum_order),
-    cmocka_unit_test(test_integers_wrap),
-    cmocka_unit_test(test_rounding), cmocka_unit_test(test_traffic),
+    cmocka_unit_test(test_tree_sum),  cmocka_unit_test(test_every_kind),
+    cmocka_unit_test(test_large),     cmocka_unit_test(test_past_caches),
+    cmocka_unit_test(test_sum_order), cmocka_unit_test(test_integers_wrap),
+    cmocka_unit_test(test_rounding),  cmocka_unit_test(test_traffic),
 };
 SUITE_MAIN("collective", tests)

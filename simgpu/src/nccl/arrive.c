@@ -11,7 +11,6 @@
  * Interface: sim_arrive, sim_learn_arrivals.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "nccl/comm.h"
 #include "streams/streams.h"
@@ -29,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_local(ncclComm_t comm, int rank)
 {
-    return comm->shared->slot[rank].pid == getpid();
+    return comm->shared->slot[rank].pid == comm->self->pid;
 }
 
 // Whether `rank` needs data of `other` to end its part of the call.

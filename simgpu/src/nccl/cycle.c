@@ -120,9 +120,9 @@ static const CommShared *find_shared(Search *s, const WaitRef *ref)
     return shared && shared->nonce == ref->nonce ? shared : NULL;
 }
 
+// Of another process.
 static ProcessWaitTable *find_table(Search *s, const RankSlot *slot)
 {
-    if (slot->pid == getpid()) return sim_wait_table(NULL);
     for (Peer *peer = sim_peers; peer; peer = peer->next)
         if (peer->pid == slot->pid) return peer->wait_table;
     return borrow(s, slot->pid, slot->wait_table_fd, sizeof(ProcessWaitTable));

@@ -6,10 +6,10 @@
  * same user.
  *
  * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself,
- * silently, so it cannot name a process. Then rank 0 makes the shared and listens
- * on a Unix socket in the abstract namespace (again no file) whose name comes from that text and
- * the user; a thread of rank 0, the *server*, gives the shared's descriptor to every peer that
- * connects, and the socket closes when all came. Peers that come first try again, at growing
+ * silently, so it cannot name a process. Then rank 0 makes the shared memory and listens on a Unix
+ * socket in the abstract namespace (again no file) whose name comes from that text and the user; a
+ * thread of rank 0, the *server*, gives the memory's descriptor to every peer that connects, and
+ * the socket closes when all came. Peers that come first try again, at growing
  * intervals, for as long as it takes: a rank may have much to do before it comes (notice.c).
  *
  * Interface: sim_rendezvous_offer makes shared memory and its id, sim_rendezvous_find finds that of
