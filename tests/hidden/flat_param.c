@@ -48,8 +48,8 @@ static void places_body(const Rank *r, void *arg)
     need(flat_layout(&flat, "unit", set->params, set->n, 0, set->world, set->align));
     check(flat.numel == numel && flat.padded % step == 0 && flat.padded >= numel &&
               flat.padded - step < numel && flat.shard_numel * set->world == flat.padded,
-          "%lld elements on %d ranks: numel %lld, padded %lld, shard %lld", (long long)numel,
-          set->world, (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
+          "numel %lld, W = %d: numel %lld, padded %lld, shard %lld", (long long)numel, set->world,
+          (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
     int *owners = calloc((size_t)flat.padded, sizeof *owners);
     check(owners != NULL, "no memory");
     int64_t all = 0;
@@ -96,9 +96,8 @@ static void shard_body(const Rank *r, void *arg)
     int64_t numel = 0, step = set->align ? 4 * r->world : r->world;
     for (int i = 0; i < set->n; i++) numel += set->size[i];
     int64_t shard_numel = (numel + step - 1) / step * step / r->world;
-    check(flat.layout.shard_numel == shard_numel,
-          "%lld elements on %d ranks: shards of %lld, want %lld", (long long)numel, r->world,
-          (long long)flat.layout.shard_numel, (long long)shard_numel);
+    check(flat.layout.shard_numel == shard_numel, "numel %lld, W = %d: shards of %lld, want %lld",
+          (long long)numel, r->world, (long long)flat.layout.shard_numel, (long long)shard_numel);
     float *whole = calloc((size_t)(shard_numel * r->world), sizeof *whole);
     check(whole != NULL, "no memory");
     for (int i = 0, at = 0; i < set->n; at += (int)set->size[i++])

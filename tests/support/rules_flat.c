@@ -57,7 +57,7 @@ static void large_body(const Rank *r, void *arg)
     FlatLayout made;
     need(flat_layout(&made, "large", params, SETS, 0, large->world, large->align));
     check(made.numel == numel && made.shard_numel == shard && made.padded == shard * large->world,
-          "flat_layout of %lld elements on %d ranks: numel %lld, padded %lld, shards of %lld, want "
+          "flat_layout (numel %lld, W = %d): numel %lld, padded %lld, shards of %lld, want "
           "%lld, %lld and %lld",
           (long long)numel, large->world, (long long)made.numel, (long long)made.padded,
           (long long)made.shard_numel, (long long)numel, (long long)(shard * large->world),
@@ -88,7 +88,7 @@ static void large_body(const Rank *r, void *arg)
     for (int rank = 0; rank < large->world; rank++) {
         int64_t want = larger(0, smaller(shard, numel - rank * shard));
         check(flat_valid_numel(&made, rank) == want,
-              "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld, want %lld",
+              "flat_valid_numel (numel %lld, W = %d): rank %d holds %lld, want %lld",
               (long long)numel, large->world, rank, (long long)flat_valid_numel(&made, rank),
               (long long)want);
     }
@@ -250,8 +250,8 @@ static void two_body(const Rank *r, void *arg)
         FlatLayout made;
         need(flat_layout(&made, NAME[i], list, 1, r->rank, r->world, false));
         check(made.shard_numel == SHARD[i],
-              "flat_layout: %lld elements on 2 ranks: shards of %lld, want %lld",
-              (long long)NUMEL[i], (long long)made.shard_numel, (long long)SHARD[i]);
+              "flat_layout (numel %lld, W = 2): shards of %lld, want %lld", (long long)NUMEL[i],
+              (long long)made.shard_numel, (long long)SHARD[i]);
         need(flat_create(&flat[i], NAME[i], &made, 42, r->stream));
     }
     need_cuda(cudaStreamSynchronize(r->stream));

@@ -157,7 +157,8 @@ const char *norm_cause(const Sharded *s, float norm)
     }
     NumberClue clues[] = {
         {sqrt(own), "this is the norm of this rank's own shards: are the squares summed over the "
-                    "ranks (ncclAllReduce of one ncclDouble, ncclSum)?"},
+                    "ranks, by an ncclAllReduce of one ncclDouble? (As ncclFloat only half of its "
+                    "bytes are.)"},
         {squares, "this is the square of the norm: where is the root?"},
         {own, "this is the sum of the squares of this rank's own shards: are they summed over the "
               "ranks, and where is the root?"},

@@ -224,7 +224,7 @@ static void options_body(const Rank *r, void *arg)
             int64_t want =
                 (flat[i]->layout.numel + multiple * r->world - 1) / (multiple * r->world);
             check(flat[i]->layout.shard_numel == want * multiple,
-                  "make_flat: unit %s, align_shards %s: %lld elements on %d ranks make shards of "
+                  "make_flat (unit %s, align_shards %s, numel %lld, W = %d): shards of "
                   "%lld, want %lld",
                   m->name, options.align_shards ? "true" : "false",
                   (long long)flat[i]->layout.numel, r->world,

@@ -129,15 +129,14 @@ static void check_known(const FlatLayout *got, const Set *set, const Rank *r, bo
 {
     Known known;
     make_known(&known, set, r->rank, r->world, align);
-    check(
-        got->n == set->n && got->numel == known.layout.numel &&
-            got->padded == known.layout.padded && got->shard_numel == known.layout.shard_numel &&
-            got->rank == r->rank && got->world == r->world,
-        "flat_layout: %lld elements on %d ranks: numel %lld, padded %lld, shards of %lld for rank "
-        "%d of %d; want %lld, %lld and %lld for rank %d of %d",
-        (long long)known.layout.numel, r->world, (long long)got->numel, (long long)got->padded,
-        (long long)got->shard_numel, got->rank, got->world, (long long)known.layout.numel,
-        (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world);
+    check(got->n == set->n && got->numel == known.layout.numel &&
+              got->padded == known.layout.padded && got->shard_numel == known.layout.shard_numel &&
+              got->rank == r->rank && got->world == r->world,
+          "flat_layout (numel %lld, W = %d): numel %lld, padded %lld, shards of %lld for rank "
+          "%d of %d; want %lld, %lld and %lld for rank %d of %d",
+          (long long)known.layout.numel, r->world, (long long)got->numel, (long long)got->padded,
+          (long long)got->shard_numel, got->rank, got->world, (long long)known.layout.numel,
+          (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world);
     for (int i = 0; i < set->n; i++)
         check(got->offset[i] == known.offset[i] && got->params[i] == set->pointer[i],
               "flat_layout: parameter %d begins at %lld, want %lld", i, (long long)got->offset[i],
@@ -168,9 +167,9 @@ static void layout_body(const Rank *r, void *arg)
             check(flat.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld",
                   set.n, (long long)flat.numel, (long long)numel);
             check(flat.padded == want,
-                  "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
-                  (long long)numel, world, t->align ? " (16-byte shards)" : "",
-                  (long long)flat.padded, (long long)want);
+                  "flat_layout (numel %lld, W = %d%s): padded is %lld, want %lld", (long long)numel,
+                  world, t->align ? ", 16-byte shards" : "", (long long)flat.padded,
+                  (long long)want);
             check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
                   (long long)flat.shard_numel, (long long)want);
             flat_layout_destroy(&flat);
@@ -293,7 +292,7 @@ static void real_body(const Rank *r, void *arg)
                 int64_t want = 0;
                 for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
                 check(flat_valid_numel(&known.layout, rank) == want,
-                      "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld real ones, "
+                      "flat_valid_numel (numel %lld, W = %d): rank %d holds %lld real elements, "
                       "want %lld",
                       (long long)flat.numel, world, rank,
                       (long long)flat_valid_numel(&known.layout, rank), (long long)want);
@@ -328,9 +327,8 @@ static void cover_body(const Rank *r, void *arg)
                     int64_t begin = -1, end = -1, at = -1;
                     flat_param_range_in_shard(&known.layout, i, rank, &begin, &end, &at);
                     check(begin == end || (0 <= begin && begin < end && end <= in->of[i]),
-                          "flat_param_range_in_shard: parameter %d of %lld elements, rank %d of "
-                          "%d: slice [%lld, "
-                          "%lld)",
+                          "flat_param_range_in_shard: parameter %d (numel %lld), rank %d of %d: "
+                          "slice [%lld, %lld)",
                           i, (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
