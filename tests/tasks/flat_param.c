@@ -292,7 +292,7 @@ static void real_body(const Rank *r, void *arg)
                 int64_t want = 0;
                 for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
                 check(flat_valid_numel(&known.layout, rank) == want,
-                      "flat_valid_numel (numel %lld, W = %d): rank %d holds %lld real elements, "
+                      "flat_valid_numel (numel %lld, W = %d): rank %d holds %lld valid elements, "
                       "want %lld",
                       (long long)flat.numel, world, rank,
                       (long long)flat_valid_numel(&known.layout, rank), (long long)want);
