@@ -250,13 +250,16 @@ class Run:
         self.marks_file = os.path.join(self.folder.name, "progress")
         launch = os.path.join(ROOT, builder.build, "bin", "launch")
         limit = LIMIT * runner.time_factor()
-        # Work done by the ranks is in process groups of their own: the launcher ends them.
-        self.process = subprocess.Popen(
-            [launch, "-n", str(ranks), "--limit", "%g" % limit] + arguments, cwd=ROOT,
-            env=dict(os.environ, SIMGPU_REPORT=self.reports_file,
-                     SHARDLAB_PROGRESS=self.marks_file, **(environment or {})),
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.command = [launch, "-n", str(ranks), "--limit", "%g" % limit] + arguments
+        self.environment = dict(os.environ, SIMGPU_REPORT=self.reports_file,
+                                SHARDLAB_PROGRESS=self.marks_file, **(environment or {}))
+        self.process = None
         self.reader = threading.Thread(target=self.read, daemon=True)
+
+    def start(self):
+        # Work done by the ranks is in process groups of their own: the launcher ends them.
+        self.process = subprocess.Popen(self.command, cwd=ROOT, env=self.environment,
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.reader.start()
 
     def read(self):
@@ -304,9 +307,11 @@ class Run:
                 continue
 
     def wait(self):
-        """Waits for the end. A mistake that simgpu reports is one: what comes after it is worth
-        nothing, so nobody has to wait for it."""
+        """Runs it to the end. A mistake that simgpu reports is one: what comes after it is worth
+        nothing, so nobody has to wait for it. However it goes, the ranks have ended before the
+        folder goes."""
         try:
+            self.start()
             while True:
                 try:
                     self.process.wait(0.2)
@@ -322,7 +327,8 @@ class Run:
             return Ending(self.process.returncode, "".join(self.said), self.reports(),
                           self.marks())
         finally:
-            if self.process.poll() is None:
+            self.stopping = True
+            if self.process is not None and self.process.poll() is None:
                 self.end()
             self.folder.cleanup()
 

@@ -8,8 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import types
 import unittest
+import unittest.mock
 
 from helpers import GRADER, ROOT, ReferenceCopy, build_folder, hears_ctrl_c, processes_with
 from gaps import TASKS
@@ -289,6 +292,41 @@ class Demo(ReferenceCopy):
         self.assertEqual(process.returncode, 130, err)
         self.assertEqual(without_waiting(err).strip(), "demo: stopped")
         self.assertEqual(processes_with(program + "-"), [])
+
+
+class Interrupted(unittest.TestCase):
+    """Ctrl-C at any moment: the ranks end before the folder goes that they write their reports to."""
+
+    LAUNCH = """#!/bin/sh
+trap 'ls -d "${SIMGPU_REPORT%%/*}" > "%s/ended"; exit 143' TERM
+echo $$ > "%s/began"
+while :; do sleep 0.05; done
+"""
+
+    def test_while_the_ranks_are_started(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "bin"))
+            launch, began = os.path.join(folder, "bin", "launch"), os.path.join(folder, "began")
+            with open(launch, "w", encoding="utf-8") as file:
+                file.write(self.LAUNCH % (folder, folder))
+            os.chmod(launch, 0o755)
+            self.addCleanup(lambda: [os.kill(left, signal.SIGKILL)
+                                     for left in processes_with(launch)])
+
+            def interrupt(thread):
+                deadline = time.monotonic() + 30 * runner.time_factor()
+                while not os.path.exists(began) and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                raise KeyboardInterrupt
+
+            with unittest.mock.patch("threading.Thread.start", interrupt):
+                with self.assertRaises(KeyboardInterrupt):
+                    demo.Run(types.SimpleNamespace(build=folder), 2, ["program"]).wait()
+            self.assertEqual(processes_with(launch), [])
+            with open(os.path.join(folder, "ended"), encoding="utf-8") as file:
+                reports = file.read().strip()
+            self.assertIn("shardlab-demo-", reports) # it was there when the launcher ended
+            self.assertFalse(os.path.exists(reports))
 
 
 class Questions(unittest.TestCase):
