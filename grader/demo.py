@@ -298,8 +298,9 @@ class Run:
         """Ends the ranks, and whoever started them."""
         self.stopping = True
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if self.process.poll() is None:
-                self.process.send_signal(number)
+            if self.process is None or self.process.poll() is not None:
+                return
+            self.process.send_signal(number)
             try:
                 self.process.wait(GRACE)
                 return
@@ -327,9 +328,7 @@ class Run:
             return Ending(self.process.returncode, "".join(self.said), self.reports(),
                           self.marks())
         finally:
-            self.stopping = True
-            if self.process is not None and self.process.poll() is None:
-                self.end()
+            self.end()
             self.folder.cleanup()
 
 

@@ -26,8 +26,8 @@
 
 // Bytes of a result that is copied on to other ranks while it is in the cache.
 #define BLOCK_BYTES ((size_t)64 << 10)
-// More than that does not stay in a cache until it is read, so it is written to memory itself: an
-// ordinary store would first fetch the line that it replaces.
+// Of what all ranks together receive, more does not stay in a cache until it is read. It is
+// written to memory itself: an ordinary store would first fetch the line that it replaces.
 #define CACHED_BYTES ((size_t)16 << 20)
 enum { LINE_BYTES = 64 }; // of a cache
 
@@ -88,14 +88,14 @@ static char *recv_of(ncclComm_t comm, int rank)
     return comm->arena[rank] + comm->shared->slot[rank].desc.recv;
 }
 
-// Copies a part of what all ranks together receive, `received` bytes.
-static void copy(char *to, const char *from, size_t bytes, size_t received)
+// Copies a part of what is received; `cached`: it stays in a cache until it is read.
+static void copy(char *to, const char *from, size_t bytes, bool cached)
 {
     size_t at = 0;
     if (to == from || bytes == 0) return;
 #ifdef __SSE2__
     size_t head = (LINE_BYTES - (uintptr_t)to % LINE_BYTES) % LINE_BYTES;
-    if (received > CACHED_BYTES && bytes >= head + LINE_BYTES) {
+    if (!cached && bytes >= head + LINE_BYTES) {
         memcpy(to, from, head);
         for (at = head; bytes - at >= LINE_BYTES; at += LINE_BYTES)
             for (size_t i = at; i < at + LINE_BYTES; i += sizeof(__m128i))
@@ -110,12 +110,11 @@ static void copy(char *to, const char *from, size_t bytes, size_t received)
 // Reduces elements [begin, end) of all send buffers into the same elements, less `shift`, of the
 // receive buffers of n ranks.
 static void reduce_part(const Call *call, size_t begin, size_t end, size_t shift, const int *to,
-                        int n)
+                        int n, bool cached)
 {
     ncclComm_t comm = call->comm;
     ncclDataType_t type = (ncclDataType_t)call->signature.type;
     size_t width = sim_type_size(type), block = BLOCK_BYTES / width;
-    size_t received = message_bytes(call) * (size_t)n;
     const void *inputs[SIM_MAX_RANKS];
     uint64_t scalars[SIM_MAX_RANKS];
     for (int r = 0; r < comm->size; r++) scalars[r] = comm->shared->slot[r].desc.scalar;
@@ -124,8 +123,7 @@ static void reduce_part(const Call *call, size_t begin, size_t end, size_t shift
         for (int r = 0; r < comm->size; r++) inputs[r] = send_of(comm, r) + at * width;
         char *first = recv_of(comm, to[0]) + out;
         sim_reduce(first, inputs, scalars, comm->size, count, type, call->signature.op);
-        for (int i = 1; i < n; i++)
-            copy(recv_of(comm, to[i]) + out, first, count * width, received);
+        for (int i = 1; i < n; i++) copy(recv_of(comm, to[i]) + out, first, count * width, cached);
     }
 }
 
@@ -141,35 +139,35 @@ static void slice_of(const ncclComm_t comm, size_t count, size_t *begin, size_t 
 void sim_do_work(Call *call)
 {
     ncclComm_t comm = call->comm;
-    size_t bytes, size = (size_t)comm->size, count = (size_t)call->signature.count, begin, end;
+    size_t bytes, count = (size_t)call->signature.count, begin, end;
     int rank = comm->rank, root = call->signature.root, all[SIM_MAX_RANKS];
     if (call->signature.kind == CALL_SPLIT || count == 0 || sim_dry()) return;
     bytes = message_bytes(call);
+    bool cached = sim_recv_bytes(call) * (size_t)comm->size <= CACHED_BYTES;
     switch (call->signature.kind) {
     case CALL_ALL_GATHER:
         for (int i = 0; i < comm->size; i++) {
             int r = (rank + i) % comm->size; // not all from the same rank at once
-            copy(recv_of(comm, rank) + (size_t)r * bytes, send_of(comm, r), bytes,
-                 bytes * size * size);
+            copy(recv_of(comm, rank) + (size_t)r * bytes, send_of(comm, r), bytes, cached);
         }
         break;
     case CALL_REDUCE_SCATTER:
         begin = (size_t)rank * count;
-        reduce_part(call, begin, begin + count, begin, &rank, 1);
+        reduce_part(call, begin, begin + count, begin, &rank, 1, cached);
         break;
     case CALL_ALL_REDUCE:
         for (int i = 0; i < comm->size; i++) all[i] = (rank + i) % comm->size;
         slice_of(comm, count, &begin, &end);
-        reduce_part(call, begin, end, 0, all, comm->size);
+        reduce_part(call, begin, end, 0, all, comm->size, cached);
         break;
-    case CALL_BROADCAST: copy(recv_of(comm, rank), send_of(comm, root), bytes, bytes * size); break;
+    case CALL_BROADCAST: copy(recv_of(comm, rank), send_of(comm, root), bytes, cached); break;
     case CALL_REDUCE:
         slice_of(comm, count, &begin, &end);
-        reduce_part(call, begin, end, 0, &root, 1);
+        reduce_part(call, begin, end, 0, &root, 1, cached);
         break;
     case CALL_RECV:
         copy(comm->arena[rank] + call->desc.recv,
-             comm->arena[root] + comm->shared->channel[root][rank].send.send, bytes, bytes);
+             comm->arena[root] + comm->shared->channel[root][rank].send.send, bytes, cached);
         break;
     default: break;
     }
