@@ -26,8 +26,8 @@
 
 // Bytes of a result that is copied on to other ranks while it is in the cache.
 #define BLOCK_BYTES ((size_t)64 << 10)
-// Of what all ranks together receive, more does not stay in a cache until it is read. It is
-// written to memory itself: an ordinary store would first fetch the line that it replaces.
+// Where all ranks together receive more than so many bytes, they do not stay in a cache until they
+// are read. They are written to memory itself: an ordinary store first fetches what it replaces.
 #define CACHED_BYTES ((size_t)16 << 20)
 enum { LINE_BYTES = 64 }; // of a cache
 
