@@ -15,16 +15,17 @@ KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
 GPU_LIBS     := $(BUILD)/obj/tests/support/emulated_cuda/logs_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
 FOLDERS      += emulator
 
-# A GPU faults on a misaligned vector load, which this machine's processor may let pass. The threads
-# of a block are fibers here, which ThreadSanitizer does not know of.
+# A GPU faults on a misaligned vector load, which this machine's processor may let pass: kernels are
+# checked for it. The threads of a block are fibers here, which ThreadSanitizer does not know of.
 EMULATED := -std=c++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread \
-            $(if $(filter-out thread,$(COMPILED_IN)),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all,-fsanitize=alignment -fsanitize-undefined-trap-on-error) \
+            $(if $(filter-out thread,$(COMPILED_IN)),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) \
             -ffp-contract=off -fno-math-errno \
             -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas $(if $(WERROR),-Werror) -DEMULATED -Itests/emulator/include -Itests/emulator
+ALIGNED  := $(if $(filter-out thread,$(COMPILED_IN)),,-fsanitize=alignment -fsanitize-undefined-trap-on-error)
 $(BUILD)/obj/%.o: %.cu $(MADE_WITH)/kernels
 	$(FOLDER)
 	$(call say,CXX,$<)
-	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -x c++ -c $< -o $@
+	$(Q)$(CXX) $(EMULATED) $(ALIGNED) -DEMULATED_FILE=$(notdir $*) $(INCLUDES) -MMD -MP -x c++ -c $< -o $@
 $(BUILD)/obj/%.o: %.cpp $(MADE_WITH)/kernels
 	$(FOLDER)
 	$(call say,CXX,$<)

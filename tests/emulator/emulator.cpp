@@ -33,6 +33,9 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 #define MOST_THREADS 1024
 #define WARP 32
 
+// What runs whenever a thread waits: half the time of a training's kernels.
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 // ---- One kernel_X: its ranges ----
 
 static thread_local SimgpuOp op;
@@ -195,15 +198,17 @@ static int current; // the thread that runs
 static bool trapped;
 static void (*thread_body)(void *packed);
 static void *thread_packed;
+static char *shared_memory; // (shared_bytes) of the block
+static size_t shared_bytes;
 
-static bool runnable(int place)
+ALWAYS_INLINE bool runnable(int place)
 {
     State state = threads[order[place]].state;
     return state == FRESH || state == READY;
 }
 
 // The next thread that can go on, in order, beginning behind the last; -1: there is none.
-static int next_thread(void)
+ALWAYS_INLINE int next_thread(void)
 {
     if (n_runnable == 0) return -1;
     if (warps_hurry && cursor >= 0)
@@ -215,13 +220,18 @@ static int next_thread(void)
 }
 
 // Makes t the running thread; one that has not begun runs on `fiber`, or on a fresh one.
-static void choose(int t, Fiber *fiber)
+ALWAYS_INLINE void choose(int t, Fiber *fiber)
 {
     if (threads[t].state == FRESH) threads[t].fiber = fiber != NULL ? fiber : take_fiber();
     threads[t].state = RUNNING;
     n_runnable--;
     current = t;
     threadIdx = threads[t].index;
+    // The stack of the one behind it is in no near cache.
+    if (cursor + 1 < n_threads) {
+        Thread *then = &threads[order[cursor + 1]];
+        if (then->state == READY) __builtin_prefetch(then->fiber->stack_pointer);
+    }
 }
 
 [[noreturn]] static void refuse_deadlock(void)
@@ -249,7 +259,7 @@ static void run_threads(void)
 }
 
 // The running thread waits in `state` until another one makes it READY.
-static void wait_as(State state)
+ALWAYS_INLINE void wait_as(State state)
 {
     Thread *me = &threads[current];
     int mine = current;
@@ -352,15 +362,9 @@ static void prepare_threads(const dim3 &block, uint64_t seed)
         order[i] = warp_order[i / WARP] * WARP + lane_order[i % WARP];
 }
 
-// The linker names the two ends of a section; there is none where no kernel has shared memory.
-extern "C" char __start_emulated_shared[] __attribute__((weak));
-extern "C" char __stop_emulated_shared[] __attribute__((weak));
-
 static void run_block(void)
 {
-    if (__start_emulated_shared != NULL)
-        memset(__start_emulated_shared, 0xff,
-               (size_t)(__stop_emulated_shared - __start_emulated_shared));
+    if (shared_bytes > 0) memset(shared_memory, 0xff, shared_bytes);
     for (int t = 0; t < n_threads; t++) threads[t].state = FRESH;
     for (int w = 0; w < n_threads / WARP; w++) warps[w].arrived = 0;
     n_runnable = n_threads;
@@ -402,7 +406,7 @@ static bool run_grid(const dim3 &grid, const dim3 &block, uint64_t seed)
 }
 
 cudaError_t emulator_run(const dim3 &grid, const dim3 &block, void (*thread)(void *packed),
-                         void *packed)
+                         void *packed, char *shared, size_t bytes)
 {
     if (!simgpu_ready(&op)) return op.error;
     size_t n = (size_t)block.x * block.y * block.z;
@@ -414,6 +418,8 @@ cudaError_t emulator_run(const dim3 &grid, const dim3 &block, void (*thread)(voi
     pthread_mutex_lock(&lock);
     thread_body = thread;
     thread_packed = packed;
+    shared_memory = shared;
+    shared_bytes = bytes;
     bool done = run_grid(grid, block, seed != NULL ? strtoull(seed, NULL, 10) : 0);
     pthread_mutex_unlock(&lock);
     if (!done) {

@@ -4,7 +4,8 @@
  * simgpu's, which mean nothing; every thread of a grid runs as a fiber of the calling thread, one
  * block after the other (emulator.cpp). Only what the kernels use is here, with their meaning in
  * CUDA C++; a __shared__ variable must stand in a function that is no template, because it goes
- * into a section of its own, which is filled with NaNs before each block.
+ * into a section of its own: one for each file, EMULATED_FILE, which is filled with NaNs before each
+ * block of the file's kernels.
  *
  * Interface: __shared__; threadIdx, blockIdx, blockDim, gridDim; barriers, shuffles, ballot, fence,
  * atomicInc, atomicMax, __stwb, __trap, __ffs; cudaLaunchKernelEx.
@@ -21,8 +22,18 @@
 
 #include "emulator.h"
 
+#define EMULATED_PASTE(a, b) a##b
+#define EMULATED_NAME(a, b) EMULATED_PASTE(a, b)
+#define EMULATED_TEXT_OF(name) #name
+#define EMULATED_TEXT(name) EMULATED_TEXT_OF(name)
+#define EMULATED_SHARED EMULATED_NAME(emulated_shared_, EMULATED_FILE)
+
 #undef __shared__
-#define __shared__ static __attribute__((section("emulated_shared")))
+#define __shared__ static __attribute__((section(EMULATED_TEXT(EMULATED_SHARED))))
+
+// The linker names the two ends of a section; there is none where no kernel has shared memory.
+extern "C" char EMULATED_NAME(__start_, EMULATED_SHARED)[] __attribute__((weak));
+extern "C" char EMULATED_NAME(__stop_, EMULATED_SHARED)[] __attribute__((weak));
 
 // Those of the thread that runs now. emulator.cpp runs one grid at a time.
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -108,9 +119,10 @@ template <class Target> Target *emulator_usable(Target *pointer)
     return (Target *)emulator_pointer((const void *)pointer);
 }
 
+// Static, because each file has its own shared memory.
 template <class... Parameters, class... Arguments>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Parameters...),
-                               Arguments... args)
+static cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
+                                      void (*kernel)(Parameters...), Arguments... args)
 {
     struct Call {
         void (*kernel)(Parameters...);
@@ -120,7 +132,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
         Call *c = (Call *)packed;
         std::apply(c->kernel, c->args);
     };
-    return emulator_run(config->gridDim, config->blockDim, run, &call);
+    char *shared = EMULATED_NAME(__start_, EMULATED_SHARED);
+    size_t bytes = (size_t)(EMULATED_NAME(__stop_, EMULATED_SHARED) - shared);
+    return emulator_run(config->gridDim, config->blockDim, run, &call, shared, bytes);
 }
 
 #endif

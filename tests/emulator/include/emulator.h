@@ -22,9 +22,10 @@ cudaError_t emulator_end(void);
 // The address to use for a pointer that a kernel is given; it must lie in a declared range.
 const void *emulator_pointer(const void *pointer);
 
-// Calls thread(packed) once for every thread of the grid.
+// Calls thread(packed) once for every thread of the grid. `shared` (bytes) is the grid's __shared__
+// memory.
 cudaError_t emulator_run(const dim3 &grid, const dim3 &block, void (*thread)(void *packed),
-                         void *packed);
+                         void *packed, char *shared, size_t bytes);
 
 unsigned emulator_lane(void);
 // Wait for the rest of the block, or of the warp. `line` must be the same for all who meet. The
