@@ -41,9 +41,10 @@ test-all: deps
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
 ##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
 ##                    the word)
+SOLUTIONS = $(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
+            $(if $(LAB),--lab '$(LAB)') $(if $(SAMPLE),--sample '$(SAMPLE)')
 mutants: deps
-	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
-	    $(if $(LAB),--lab '$(LAB)') $(if $(SAMPLE),--sample '$(SAMPLE)')
+	@$(SOLUTIONS)
 
 ## make mutation      change every line of the reference by machine and run the
 ##                    tests on each (an hour; TASK=2; SAMPLE=50 for so many, drawn
@@ -62,9 +63,9 @@ claims:
 	@$(PYTHON) -B grader/devtools/claims.py $(if $(TASK),--task '$(TASK)')
 
 ## make alternatives  grade right solutions that are unlike the reference: all must
-##                    score 100
+##                    score 100 (a minute; TASK, LAB and SAMPLE as above)
 alternatives: deps
-	@$(PYTHON) -B grader/devtools/mutants.py --alternatives --build '$(BUILD)'
+	@$(SOLUTIONS) --alternatives
 
 ## make flakiness     grade the reference and a half-done solution 50 times each
 ##                    while the machine is busy
