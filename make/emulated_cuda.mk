@@ -17,15 +17,16 @@ FOLDERS      += emulator
 
 # A GPU faults on a misaligned vector load, which this machine's processor may let pass: kernels are
 # checked for it. The threads of a block are fibers here, which ThreadSanitizer does not know of.
+SANITIZERS := $(filter-out thread,$(COMPILED_IN))
+ALIGNED  := $(if $(SANITIZERS),,-fsanitize=alignment -fsanitize-undefined-trap-on-error)
 EMULATED := -std=c++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread \
-            $(if $(filter-out thread,$(COMPILED_IN)),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) \
+            $(SANITIZERS:%=-fsanitize=% -fno-sanitize-recover=all) \
             -ffp-contract=off -fno-math-errno \
             -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas $(if $(WERROR),-Werror) -DEMULATED -Itests/emulator/include -Itests/emulator
-ALIGNED  := $(if $(filter-out thread,$(COMPILED_IN)),,-fsanitize=alignment -fsanitize-undefined-trap-on-error)
 $(BUILD)/obj/%.o: %.cu $(MADE_WITH)/kernels
 	$(FOLDER)
 	$(call say,CXX,$<)
-	$(Q)$(CXX) $(EMULATED) $(ALIGNED) -DEMULATED_FILE=$(notdir $*) $(INCLUDES) -MMD -MP -x c++ -c $< -o $@
+	$(Q)$(CXX) $(EMULATED) $(ALIGNED) -DEMULATED_SHARED=emulated_shared_$(notdir $*) $(INCLUDES) -MMD -MP -x c++ -c $< -o $@
 $(BUILD)/obj/%.o: %.cpp $(MADE_WITH)/kernels
 	$(FOLDER)
 	$(call say,CXX,$<)

@@ -227,7 +227,7 @@ ALWAYS_INLINE void choose(int t, Fiber *fiber)
     n_runnable--;
     current = t;
     threadIdx = threads[t].index;
-    // The stack of the one behind it is in no near cache.
+    // The next one's stack is in no near cache.
     if (cursor + 1 < n_threads) {
         Thread *then = &threads[order[cursor + 1]];
         if (then->state == READY) __builtin_prefetch(then->fiber->stack_pointer);

@@ -4,8 +4,8 @@
  * simgpu's, which mean nothing; every thread of a grid runs as a fiber of the calling thread, one
  * block after the other (emulator.cpp). Only what the kernels use is here, with their meaning in
  * CUDA C++; a __shared__ variable must stand in a function that is no template, because it goes
- * into a section of its own: one for each file, EMULATED_FILE, which is filled with NaNs before each
- * block of the file's kernels.
+ * into a section, EMULATED_SHARED, that each file has for itself, and which is filled with NaNs
+ * before each block of the file's kernels.
  *
  * Interface: __shared__; threadIdx, blockIdx, blockDim, gridDim; barriers, shuffles, ballot, fence,
  * atomicInc, atomicMax, __stwb, __trap, __ffs; cudaLaunchKernelEx.
@@ -26,7 +26,6 @@
 #define EMULATED_NAME(a, b) EMULATED_PASTE(a, b)
 #define EMULATED_TEXT_OF(name) #name
 #define EMULATED_TEXT(name) EMULATED_TEXT_OF(name)
-#define EMULATED_SHARED EMULATED_NAME(emulated_shared_, EMULATED_FILE)
 
 #undef __shared__
 #define __shared__ static __attribute__((section(EMULATED_TEXT(EMULATED_SHARED))))
