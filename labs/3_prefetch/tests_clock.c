@@ -125,9 +125,11 @@ static double backward_by_hand(double c, int depth)
     return later(wire + 1, at) - all; // the root's reduction is the last
 }
 
-// Exposed of the ranks' passes, in microseconds, at most. False: this backend has no times.
+// Exposed of the ranks' passes, in microseconds, at most. False: this backend has no times, or not
+// so many GPUs.
 static bool measure(PrefetchOptions options, double exposed[2], double *layer, double *c)
 {
+    if (!ranks_fit(CLOCK_WORLD)) return false;
     Timed *t = shared_alloc(CLOCK_WORLD * sizeof *t);
     Times *times = calloc((size_t)CLOCK_WORLD * TIMES_MOST, sizeof *times);
     TimesLog *logs = calloc(CLOCK_WORLD, sizeof *logs);

@@ -281,6 +281,7 @@ static int overlapping(const Clocked *run, const Times *times, bool to_device)
 void copies_overlap_on_the_clock(void **state)
 {
     enum { WORLD = 2, LEAST_TO_DEVICE = 4, LEAST_TO_HOST = 2 };
+    needs_ranks(WORLD);
     Clocked *run = shared_alloc(WORLD * sizeof *run);
     TimesLog *logs = calloc(WORLD, sizeof *logs);
     Times *times = calloc(WORLD * TIMES_MOST, sizeof *times);

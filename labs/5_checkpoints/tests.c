@@ -138,6 +138,7 @@ static void loads_on_any_world(void **state)
         drawn("saved on %d ranks, loaded on %d, %s", from, to, job.spec.gpt2 ? "GPT-2" : "MLP");
         job.saves = true;
         job.align = draw_chance(50);
+        if (!ranks_fit(from)) continue;
         run_ranks(from, save_or_load, &job);
         job.saves = false;
         job.loads = true;
@@ -149,6 +150,7 @@ static void loads_on_any_world(void **state)
 // Saved in units of blocks, loaded in one; and a parameter's own file has nothing of the padding.
 static void loads_in_other_units(void **state)
 {
+    needs_ranks(3);
     Job job = {.spec = spec_mlp(3), .step = 3, .saves = true};
     run_ranks(3, save_or_load, &job);
     job = (Job){.spec = spec_mlp(3), .step = 3, .loads = true, .one_unit = true};
@@ -247,6 +249,7 @@ static void reaches_the_disk_in_order(void **state)
     enum { WORLD = 3 };
     Job job = {.spec = spec_mlp(2), .step = 1, .saves = true};
     char tmp[PATH_BYTES + 32], old[PATH_BYTES + 32], path[PATH_BYTES + 128];
+    needs_ranks(WORLD);
     run_ranks(WORLD, save_or_load, &job);
     job.disk = disk_open();
     job.disk->slow_rank = 2;
@@ -368,6 +371,7 @@ static void kill_at(int at, bool again)
 // The calls that a save makes, so that the last ones, which commit, can all be tried.
 static void a_kill_leaves_the_last_good_one(void **state)
 {
+    needs_ranks(2);
     Job job = {.spec = spec_mlp(2), .step = 4, .saves = true};
     run_ranks(2, save_or_load, &job);
     job.disk = disk_open();
@@ -437,6 +441,7 @@ static void refusal_body(const Rank *r, void *arg)
 static void must_refuse(Refusal refusal, int world, const char *what, const char *says)
 {
     char tmp[PATH_BYTES + 32];
+    if (!ranks_fit(world)) return;
     refusal.lines = shared_alloc(sizeof(int));
     refusal.refused = shared_alloc(sizeof(int));
     refusal.said = shared_alloc(1024);
@@ -487,6 +492,7 @@ static void unsharded_body(const Rank *r, void *arg)
 
 static void refuses_damaged_checkpoints(void **state)
 {
+    needs_ranks(3);
     Refusal load = {.spec = spec_mlp(2)};
     must_refuse(load, 3, "no checkpoint", "index.json: is not there");
     save_good();
@@ -526,6 +532,7 @@ static void refuses_damaged_checkpoints(void **state)
 
 static void a_failed_save_changes_nothing(void **state)
 {
+    needs_ranks(3);
     Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
     Job good = {.spec = spec_mlp(2), .step = 4, .loads = true, .failed = true};
     save_good();

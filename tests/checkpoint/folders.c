@@ -102,6 +102,7 @@ static Case llama_case(bool tied)
 
 static void reads_the_files_of_a_folder(void **state)
 {
+    needs_ranks(2);
     static const int WORLDS[] = {1, 3, 8};
     const Case cases[] = {gpt2_case(), llama_case(false), llama_case(true)};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -130,6 +131,7 @@ static void reads_the_one_file_of_a_folder(void **state)
 
 static void refuses_a_folder_on_all_ranks(void **state)
 {
+    needs_ranks(3);
     Case c = llama_case(false), other = llama_case(false);
     state_refused(3, c.spec, c.load, c.path,
                   "model: has neither model.safetensors nor model.safetensors.index.json");

@@ -45,6 +45,7 @@ static float value(int id, int64_t i)
 // the order of a walk have the numbers below.
 static void has_their_names_and_layout(void **state)
 {
+    needs_ranks(2);
     static const struct {
         const char *name;
         int id, ndim;
@@ -156,6 +157,7 @@ static void reads_halves_and_bare_names(void **state)
 
 static void refuses_other_models(void **state)
 {
+    needs_ranks(2);
     Spec spec = spec_gpt2(1), wide = spec_gpt2(1);
     wide.vocab++;
     state_export(2, spec, gpt2_export, path);

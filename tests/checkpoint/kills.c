@@ -62,6 +62,7 @@ static void loading_body(const Rank *r, void *arg)
 
 static void random_kills(void **state)
 {
+    needs_ranks(3);
     const char *asked = getenv("CHECKPOINT_KILLS");
     char folder[PATH_BYTES];
     Kill kill = {.saved = shared_alloc(sizeof(int))};

@@ -88,6 +88,7 @@ static void plain_body(const Rank *r, void *arg)
 
 static void learns_as_one_gpu(void **state)
 {
+    needs_ranks(WORLD);
     Curves *curves = shared_alloc(sizeof *curves);
     run_ranks(WORLD, sharded_body, curves);
     run_ranks(1, plain_body, curves);

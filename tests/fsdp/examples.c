@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backend.h"
 #include "harness.h"
 
 enum { MAX_OUTPUT = 1 << 16 };
@@ -73,14 +72,6 @@ static void before_and_after_agree_on_one_rank(void **state)
     if (strcmp(before, output) != 0)
         fail_msg("without FSDP:\n%s\nwith FSDP on one rank:\n%s", before, output);
     free(before);
-}
-
-// The programs run outside of run_ranks: a machine with fewer GPUs leaves the test out here.
-static void needs_ranks(int n)
-{
-    if (backend_max_world() >= n) return;
-    print_message("| needs %d ranks: %s\n", n, backend_world_limit());
-    skip();
 }
 
 static void after_trains_on_four(void **state)

@@ -347,6 +347,7 @@ static void body_not_yet(const Rank *rank, void *arg)
 
 static void test_not_yet(void **state)
 {
+    needs_ranks(3);
     char *message = run_ranks_message(3, 20, body_not_yet, NULL);
 
     assert_non_null(message);
@@ -394,7 +395,7 @@ static void test_limits(void **state)
     EXPECT(2, 1, body_loop, over(1, 2),
            ": rank 0 was still running at harness/failures.c:", "(loop_for_ever); it ",
            "\nrank 1 was waiting in ", "(meet_all)", "(tests/harness/failures.c:");
-    EXPECT(1, 0.3, body_deaf, over(0.3, 1), ": rank 0 did not answer when asked where it is");
+    EXPECT(1, 0.5, body_deaf, over(0.5, 1), ": rank 0 did not answer when asked where it is");
 }
 
 static void body_sleep(const Rank *rank, void *arg)
@@ -453,6 +454,7 @@ static void body_share(const Rank *rank, void *arg)
 
 static void test_shared_memory(void **state)
 {
+    needs_ranks(4);
     float *values = shared_alloc(4 * sizeof *values);
 
     assert_true(values[3] == 0);

@@ -312,6 +312,7 @@ static void test_without_results(void **state)
 
 static void test_verbose(void **state)
 {
+    needs_ranks(2);
     static Outcome o;
 
     RUN_INNER(&o, false, "--only", "inner_wrong", "--only", "inner_right");

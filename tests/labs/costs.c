@@ -165,6 +165,7 @@ static void must_be_there(const char *text, const char *line)
 
 static void costs_are_the_handouts(void **state)
 {
+    needs_ranks(WORLD);
     char *text = handout();
     Job *job = shared_alloc(sizeof *job);
     for (size_t i = 0; i < sizeof LINES / sizeof LINES[0]; i++) {

@@ -72,6 +72,7 @@ static float mean_of_last(const float *losses)
 
 static void the_loss_follows_that_of_floats(void **state)
 {
+    needs_ranks(2);
     static const DType TYPES[][2] = {
         {DTYPE_F32, DTYPE_F32},  {DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16},
         {DTYPE_F32, DTYPE_BF16}, {DTYPE_F16, DTYPE_F16}};

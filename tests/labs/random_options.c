@@ -285,6 +285,7 @@ static void random_options_train_as_the_oracle(void **state)
     const char *one = getenv("RANDOM_CASE");
     int v[N_GENES], refused = 0, overflowed = 0;
     if (!backend_sums_in_tree_order(8)) skip(); // NCCL promises no order
+    needs_ranks(8);
     if (one != NULL) {
         if (!case_read(GENES, N_GENES, v, one)) fail_msg("RANDOM_CASE is no case");
         char *trouble = trouble_of(v);

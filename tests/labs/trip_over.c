@@ -319,6 +319,7 @@ static void state_body(const Rank *r, void *arg)
 
 static void a_state_is_the_same_on_another_world(void **state)
 {
+    needs_ranks(3);
     static const int SHAPES[][2] = {{1, 1}, {2, 1}, {6, 3}, {8, 1}};
     char folder[PATH_BYTES];
     full = shared_alloc(MOST_NUMEL * sizeof *full);
@@ -482,6 +483,7 @@ static void depth_body(const Rank *r, void *arg)
 
 static void replicas_hold_two_sums_at_any_depth(void **state)
 {
+    needs_ranks(4);
     peaks = shared_alloc(16 * sizeof *peaks);
     for (int layers = 4; layers <= 12; layers += 4) {
         Case c = case_of(spec_gpt2(layers), STRATEGY_ZERO3, 4, 2, 1);

@@ -219,6 +219,7 @@ static void expect_line(const char *environment, const char *line)
 
 static void test_connect_complains(void **state)
 {
+    needs_ranks(2);
     expect_line("RANK=0 WORLD_SIZE=2",
                 "the ranks cannot find each other: set NCCL_COMM_ID to host:port of rank 0");
     expect_line("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=lots",

@@ -61,6 +61,7 @@ static void lose_a_peer(const Rank *r, void *arg)
 
 static void test_an_error_ends_the_rank(void **state)
 {
+    needs_ranks(2);
     comm_watch_ask = ask;
     char *message = run_ranks_message(2, 60, lose_a_peer, NULL);
     comm_watch_ask = ncclCommGetAsyncError;
@@ -84,6 +85,7 @@ static int hang(const World *world, void *arg)
 // Also where asking is refused. What the program had printed is not lost.
 static void test_the_status_is_not_zero(void **state)
 {
+    needs_ranks(2);
     RankEnd ends[2];
     char text[64] = "";
     FILE *file = tmpfile();
@@ -136,6 +138,7 @@ static int end_in_each_way(const World *world, void *arg)
 
 static void test_each_end(void **state)
 {
+    needs_ranks(2);
     RankEnd ends[2];
 
     comm_watch_ask = ask;
@@ -223,7 +226,7 @@ static void test_lines_of_errors(void **state)
 {
     check_set_silent(true);
     assert_int_equal(check_nccl(ncclInternalError, "call(x)", "file.c", 7), ERR_NCCL);
-    assert_string_equal(check_last(), "file.c:7: call(x): internal error");
+    assert_true(strncmp(check_last(), "file.c:7: call(x): internal error", 33) == 0);
     assert_int_equal(check_cublas(CUBLAS_STATUS_NOT_INITIALIZED, "call(y)", "file.c", 8),
                      ERR_CUBLAS);
     assert_true(strncmp(check_last(), "file.c:8: call(y): ", 19) == 0);

@@ -31,9 +31,8 @@ bool backend_pinned_bytes(size_t *bytes);
 // Whether the memory of the host that a process has is its own: a library may take what it likes.
 bool backend_counts_host_memory(void);
 
-// For tests that fill a device: those of ranks that start from here on are small, where a backend
-// has devices to its measure; false: as large as before.
-void backend_small_devices(bool small);
+// The environment variable that says how many bytes a device of a rank holds, for tests that fill one.
+const char *backend_memory_variable(void);
 
 // How much longer than on simgpu a run of `world` ranks may take: on real GPUs every rank first
 // makes a context and its share of a communicator.

@@ -128,6 +128,7 @@ double bubble_ideal(int stages, int n)
 
 bool bubble_of(BubbleModel model, PipelineKind kind, int stages, int n, double *idle)
 {
+    if (!ranks_fit(stages)) return false;
     Job *job = shared_alloc(sizeof *job);
     Times *times = calloc((size_t)MOST_STAGES * TIMES_MOST, sizeof *times);
     TimesLog *logs = calloc(MOST_STAGES, sizeof *logs);

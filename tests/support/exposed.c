@@ -165,9 +165,10 @@ static void copy_log(TimesLog *to, const TimesLog *from)
     if (n > 0 && n <= TIMES_MOST) memcpy(to->entry, from->entry, (size_t)n * sizeof *to->entry);
 }
 
-// False: this backend has no times.
+// False: this backend has no times, or not so many GPUs.
 static bool measure(bool backward, Exposed *worst)
 {
+    if (!ranks_fit(WORLD)) return false;
     Run *run = shared_alloc(WORLD * sizeof *run);
     Times *times = calloc((size_t)WORLD * TIMES_MOST, sizeof *times);
     TimesLog *logs = calloc(WORLD, sizeof *logs);

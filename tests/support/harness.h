@@ -12,7 +12,7 @@
  *   }
  *   static void test_something(void **state) { run_ranks(3, body, NULL); }
  *
- * Interface: run_ranks, run_ranks_limit, run_ranks_small; check, need, need_cuda, need_nccl,
+ * Interface: run_ranks, run_ranks_limit, run_ranks_small, needs_ranks, ranks_fit; check, need, need_cuda, need_nccl,
  * check_leaks (inside a body); shared_alloc for what ranks hand back; fetch, send_to; log_ordered;
  * suite_main, tell_figures.
  */
@@ -66,9 +66,15 @@ typedef void (*RankBody)(const Rank *rank, void *arg);
     run_ranks_at(__FILE__, __LINE__, world, limit, body, arg)
 void run_ranks_at(const char *file, int line, int world, double limit, RankBody body, void *arg);
 
-// As run_ranks, for a body that fills its device: on small devices, where there are any.
+// As run_ranks, for a body that fills its device: on devices of 8 MiB.
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg);
 #define run_ranks_small(world, body, arg) run_ranks_small_at(__FILE__, __LINE__, world, body, arg)
+
+// A world that cannot be here, on fewer GPUs, is left out, and the result says from which size on. A
+// test that looks at what its ranks have done begins with needs_ranks, which leaves out all of it, or
+// asks ranks_fit before it goes on.
+void needs_ranks(int world);
+bool ranks_fit(int world);
 
 // As run_ranks, but returns the first failure's text (free it; NULL: no failure) instead of failing
 // the test: for tests of what a failure says.

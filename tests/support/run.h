@@ -81,6 +81,8 @@ void suite_failed(const char *status, const char *message);
 // them out is skipped, and not passed.
 void suite_ran(void);
 void suite_left_out(int world, const char *why);
+// Ends the test as skipped, because it needs what was left out.
+void suite_skip(void);
 // Seconds that the running test may take in all, from SHARDLAB_LIMIT, and those that are left of
 // them. False: nobody has set a limit for tests.
 bool suite_limit(double *whole, double *left);

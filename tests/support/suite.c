@@ -45,6 +45,7 @@ typedef struct Case {
     char *message;  // of the first failure; NULL: none told yet
     int ran;        // worlds run
     char *left_out; // which worlds were not, and why; NULL: none
+    bool needs_them; // and the test is nothing without them
     bool drew;      // has drawn something (draw.h)
     char *drawn;    // what, where it has failed; NULL: nothing to say
     int64_t figure[MOST_FIGURES];
@@ -344,6 +345,12 @@ void suite_left_out(int world, const char *why)
     current->left_out = strdup(text);
 }
 
+void suite_skip(void)
+{
+    if (current) current->needs_them = true;
+    skip();
+}
+
 // A number above zero from the environment.
 static bool read_limit(double *limit)
 {
@@ -388,8 +395,9 @@ static int end_case(void **state)
     int result = c->test->teardown_func ? c->test->teardown_func(&c->state) : 0;
 
     c->seconds = clock_now() - c->began;
+    if (c->needs_them) c->passed = true; // as far as that goes
     if (c->passed && c->left_out) print_message("| %s: %s\n", c->test->name, c->left_out);
-    if (c->passed && c->left_out && c->ran == 0) {
+    if (c->passed && c->left_out && (c->ran == 0 || c->needs_them)) {
         c->passed = false;
         c->status = "skipped";
         c->message = strdup(c->left_out);

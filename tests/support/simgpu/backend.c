@@ -28,23 +28,9 @@ double backend_time_factor(int world)
     return 1.0;
 }
 
-void backend_small_devices(bool small)
+const char *backend_memory_variable(void)
 {
-    static char *before;
-
-    if (small) {
-        const char *set = getenv("SIMGPU_MEMORY");
-        before = set != NULL ? strdup(set) : NULL;
-        // What a test fills is poisoned, which costs its pages: twice what the largest of them needs.
-        setenv("SIMGPU_MEMORY", "8M", 1);
-        return;
-    }
-    if (before != NULL)
-        setenv("SIMGPU_MEMORY", before, 1);
-    else
-        unsetenv("SIMGPU_MEMORY");
-    free(before);
-    before = NULL;
+    return "SIMGPU_MEMORY";
 }
 
 bool backend_counts_host_memory(void)
