@@ -9,7 +9,7 @@ when the time is over, or where they say the same apart from ranks, addresses an
 line.
 
 Interface: cause(result, own) -> something to compare, None where there is no cause to tell;
-NOT_YET, RUNNING, short_message(message), is_todo(result), not_judged(message).
+NOT_YET, RUNNING, short_message(message), is_todo(result), left_out(result), not_judged(message).
 """
 
 import re
@@ -17,6 +17,9 @@ import re
 # What check_not_yet says: path:line: part 3.2 of function is not written yet (NOT_YET).
 NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>L?\d+\.\d+[a-z]?) of "
                      r"(?P<function>\w+) is not written yet")
+
+# How a test says that this machine has too few GPUs for it.
+LEFT_OUT = re.compile(r"left out from W = \d+ on: (.*)")
 
 # How a test says that it is not judged, in front of what happened in it (grade.py).
 NOT_JUDGED = re.compile(r"(Needs all six files, [^\n]*?) What happened:\n")
@@ -44,6 +47,12 @@ def short_message(message):
 def is_todo(result):
     """Whether the test fails because a part is not written yet."""
     return result["status"] == "failed" and bool(NOT_YET.search(result["message"]))
+
+
+def left_out(result):
+    """Why no world of the test fits on this machine's GPUs (tests/support/suite.c); or ""."""
+    found = result["status"] == "skipped" and LEFT_OUT.match(result["message"])
+    return found.group(1) if found else ""
 
 
 def not_judged(message):

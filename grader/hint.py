@@ -42,7 +42,7 @@ import seeds
 from files import read_regular_file, write_atomically
 from gaps import first_gap
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
-from report import NOT_YET, Report, short_message, to_read
+from report import NOT_YET, Report, left_out, short_message, to_read
 
 WORDS_LINES = 8         # lines of a test's own words that are shown
 COLUMNS = 69            # of a message, which stands 11 columns in: together 80
@@ -172,7 +172,7 @@ def look_at(task, options, report):
                    (task.heading(), task.title))
         report.paragraph(broken, 2)
         return False
-    rows = [row for row in rows if row["status"] != "passed"
+    rows = [row for row in rows if row["status"] != "passed" and not left_out(row)
             and options.test in ("", row["name"])]
     if not rows:
         return None

@@ -19,7 +19,7 @@ import os
 import re
 
 import layout
-from alike import NOT_YET, cause, is_todo, not_judged, short_message
+from alike import NOT_YET, cause, is_todo, left_out, not_judged, short_message
 
 TABLE = 68   # where the column of points ends
 NAMES = 60   # columns of names in a row for many tests
@@ -51,6 +51,13 @@ def mark_of(result):
 def counted(results):
     """1 test; 8 tests."""
     return "%d test%s" % (len(results), "" if len(results) == 1 else "s")
+
+
+def all_but(results):
+    """What is said where nothing is wrong, and these tests were left out."""
+    return "All tests pass that can run here. %s of %s points %s left out: %s" % (
+        counted(results), points(sum(result["max_score"] for result in results)),
+        "is" if len(results) == 1 else "are", left_out(results[0]))
 
 
 def sum_of(results):
@@ -262,7 +269,11 @@ class Report:
         known. A command is never broken: it is to be copied."""
         if self.brief:
             self.say()
-        first = next((result for result in results if result["status"] != "passed"), None)
+        wrong = [result for result in results if result["status"] != "passed"]
+        first = next((result for result in wrong if not left_out(result)), None)
+        if first is None and wrong:
+            self.paragraph(all_but(wrong), 0)
+            return
         if first is None:
             self.say("All tests pass.")
             if cost:

@@ -44,6 +44,19 @@ class Scores(FakeKit):
         self.assertIn("make grade TASK=1 IMPL=mine", out)
         self.assertEqual((tests["b"]["status"], tests["b"]["score"]), ("failed", 0))
 
+    def test_what_too_few_gpus_leave_out_is_nobodys_mistake(self):
+        out = ("say('%s', 'skipped', 'left out from W = %d on: 1 GPU here; SHARE_GPU=1 lets "
+               "ranks share one')\n")
+        self.suite("one", "abc", "say('a')\n" + out % ("b", 2) + out % ("c", 4) + "end()")
+        status, said, tests, _ = self.grade()
+        self.assertEqual(status, 0)
+        self.assertTrue(said.endswith(
+            "\nAll tests pass that can run here. 2 tests of 50 points are left out: 1 GPU here;\n"
+            "SHARE_GPU=1 lets ranks share one\n\nScore: 50/100\n"), said)
+        self.assertEqual((tests["b"]["status"], tests["b"]["score"]), ("skipped", 0))
+        self.suite("one", "abc", out % ("a", 2) + "say('b', 'failed', 'x'); say('c'); end()")
+        self.assertIn("What to do next: task 1, b\n", self.grade()[1])
+
     def test_the_section_to_read(self):
         path = "tasks/1_one/task.json"
         data = json.loads(self.read(path))

@@ -35,6 +35,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -50,7 +51,7 @@
 #include "run.h"
 #include "simgpu.h"
 
-enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = 1024, ROWS = (int)SIMGPU_CALL };
+enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = PATH_MAX, ROWS = (int)SIMGPU_CALL };
 #define NONE SIMGPU_CLASSES       // the column of programs that report nothing
 #define LIMIT (RANKS_LIMIT / 2.0) // seconds
 #define NOTICED 77                // how a rank ends that has waited long enough for its notice

@@ -6,6 +6,7 @@
 #include <cublas_v2.h>
 #include <dlfcn.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #include "harness.h"
 
-enum { PATH = 1024, OUTPUT = 1 << 16 };
+enum { PATH = PATH_MAX, OUTPUT = 1 << 16 };
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZE "-fsanitize=address,undefined "
