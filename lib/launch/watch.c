@@ -7,11 +7,13 @@
  *
  * Interface: watch_join in the child; watch_ranks, watch_abandon in the parent.
  */
+#define _GNU_SOURCE // sched_getaffinity
 #include "watch.h"
 
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +47,9 @@ double watch_now(void)
 void watch_share_cores(int ranks)
 {
     char text[24];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set; // those that the launcher may run on, and its ranks
+    long cores = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN)
+                                                        : (long)CPU_COUNT(&set);
     long share = cores / ranks;
 
     snprintf(text, sizeof text, "%ld", share > 1 ? share : 1);
@@ -149,8 +153,7 @@ static Status open_pidfds(const Watch *watch, struct pollfd *fds)
         if (fd < 0) {
             int error = errno;
             while (--i >= 0) close(fds[i].fd);
-            return fail(ERR_IO,
-                        "cannot watch the ranks: pidfd_open: %s (%s)", strerror(error),
+            return fail(ERR_IO, "cannot watch the ranks: pidfd_open: %s (%s)", strerror(error),
                         error == EMFILE ? "raise the limit of open files, ulimit -n"
                                         : "Linux 5.3 or later is needed");
         }

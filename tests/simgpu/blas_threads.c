@@ -1,4 +1,5 @@
-/* blas_threads.c: a product has the same bits whatever the number of threads (SIMGPU_THREADS).
+/* blas_threads.c: a product has the same bits whatever the number of threads (SIMGPU_THREADS), as on
+ * a machine of 16 processors, for which it is cut into most blocks, and of two (SIMGPU_CORES).
  *
  * Every case runs in a world of one rank per number of threads (BLAS_THREADS_ALL=1: each from 1 to
  * 16); what comes back is a checksum of the bits, which must be equal. Small outputs with a long sum
@@ -139,13 +140,14 @@ static void run_cases(const Rank *r, void *arg)
     need_blas(cublasDestroy(handle));
 }
 
-static void test_bits_and_threads(void **state)
+// As on a machine of so many processors, with the first `some` numbers of threads, or all.
+static void compare_threads(const char *cores, int some)
 {
-    static const int threads[] = {1, 2, 3, 4, 7, 8, 16, 5, 6, 9, 10, 11, 12, 13, 14, 15};
-    enum { WORLDS = sizeof threads / sizeof *threads, SOME = 7 };
-    int worlds = getenv("BLAS_THREADS_ALL") != NULL ? WORLDS : SOME;
+    static const int threads[] = {1, 2, 16, 3, 4, 7, 8, 5, 6, 9, 10, 11, 12, 13, 14, 15};
+    enum { WORLDS = sizeof threads / sizeof *threads };
+    int worlds = getenv("BLAS_THREADS_ALL") != NULL ? WORLDS : some;
     Sums *sums = shared_alloc(WORLDS * sizeof *sums);
-    make_numbers();
+    setenv("SIMGPU_CORES", cores, 1);
     for (int w = 0; w < worlds; w++) {
         char text[8];
         snprintf(text, sizeof text, "%d", threads[w]);
@@ -166,6 +168,14 @@ static void test_bits_and_threads(void **state)
     }
     assert_int_not_equal(sums[0].sum[0][0][0], 0);
     unsetenv("SIMGPU_THREADS");
+    unsetenv("SIMGPU_CORES");
+}
+
+static void test_bits_and_threads(void **state)
+{
+    make_numbers();
+    compare_threads("16", 7);
+    compare_threads("2", 2);
 }
 
 static const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits_and_threads)};

@@ -212,6 +212,7 @@ static void test_bad_settings(void **state)
         {"SIMGPU_DRY=yes", "SIMGPU_DRY is \"yes\": must be a number from 0 to 1"},
         {"SIMGPU_POISON=2", "SIMGPU_POISON is \"2\": must be a number from 0 to 1"},
         {"SIMGPU_THREADS=0", "SIMGPU_THREADS is \"0\": "},
+        {"SIMGPU_CORES=0", "SIMGPU_CORES is \"0\": must be a number from 1 to 4096"},
         {"SIMGPU_LOG=yes", "SIMGPU_LOG is \"yes\": "},
     };
     compile("cc", "one_thread", ".c");

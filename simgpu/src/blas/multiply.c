@@ -1,9 +1,11 @@
 /* multiply.c: products of matrices: the CPU's BLAS for floats, plain loops in double for the rest.
  *
- * [Note: blocks] A product is cut into blocks of its output, by its shape alone, and the BLAS makes
- * each block with one thread. Threads share the blocks (simgpu_parallel), so a result does not depend
- * on how many there are. A BLAS with threads of its own may also split the sum over k, and then
- * adds in another order for another number of threads.
+ * [Note: blocks] A product is cut into blocks of its output, by its shape and by the processors that
+ * the machine has (SIMGPU_CORES), and the BLAS makes each block with one thread. Threads share the
+ * blocks (simgpu_parallel), so a result does not depend on how many threads or ranks there are. A
+ * block's bits are not those of the same elements in a larger product: a BLAS has other loops for
+ * other shapes. One with threads of its own may also split the sum over k, and then adds in another
+ * order for another number of threads.
  *
  * The loops in double add an element's products in the order of k, one by one.
  *
@@ -27,12 +29,13 @@
 // Multiplications that are worth a block of their own, the most blocks, and their smallest sides:
 // for smaller ones the BLAS spends too long on packing its factors. Half of a small product is
 // worth a thread, too.
-enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
+enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 128, LEAST_HALF = 32 };
 // What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
-// it. And how much may be packed once more because of the blocks: for each column (A) or row (B) of
-// the sum a number for so many of the output, which costs about a fiftieth of the product's time.
-// Halves are worth more: without them a second thread has nothing to do.
-enum { TRANSPOSED = 2, PACKED_AGAIN = 750 };
+// it. And how much may be packed once more because of the blocks, on a machine of one processor and
+// on any: for each column (A) or row (B) of the sum a number for so many of the output. For 750 that
+// costs about a fiftieth of the product's time, for 75 a fifth: the more processors would have
+// nothing to do, the more it is worth. Halves are always worth it.
+enum { TRANSPOSED = 2, PACKED_AGAIN = 600, PACKED_MOST = 75 };
 
 typedef struct Blocks {
     int64_t rows, cols;     // of a block
@@ -55,7 +58,9 @@ static bool part(int64_t side, int64_t count, int64_t least, int64_t *size)
 // blocks, the one that packs least again. False: there is none, or that is too much.
 static bool cut_in(const Sgemm *p, int64_t blocks, int64_t least, Blocks *best)
 {
-    double cheapest = -1.0, most = (double)p->m * (double)p->n / PACKED_AGAIN;
+    int again = PACKED_AGAIN / sim_config()->cores;
+    double cheapest = -1.0,
+           most = (double)p->m * (double)p->n / (again < PACKED_MOST ? PACKED_MOST : again);
     for (int64_t across = 1; across <= blocks; across *= 2) {
         int64_t down = blocks / across, rows, cols;
         double cost = (double)((across - 1) * p->m) * (p->turn_a ? TRANSPOSED : 1) +
@@ -75,6 +80,7 @@ static Blocks cut(const Sgemm *p)
     Blocks b = {p->m, p->n, 1, 1};
     for (int64_t blocks = MOST_BLOCKS; blocks > 1; blocks /= 2) {
         bool halves = blocks == 2;
+        if (blocks > sim_config()->cores && blocks > 2) continue;
         if (work < (double)BLOCK_WORK * (halves ? 1 : blocks)) continue;
         if (cut_in(p, blocks, halves ? LEAST_HALF : LEAST_SIDE, &b)) break;
     }

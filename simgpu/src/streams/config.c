@@ -5,8 +5,10 @@
  *
  * Interface: sim_config, sim_config_ready.
  */
+#define _GNU_SOURCE // sched_getaffinity
 #include <ctype.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,6 +185,31 @@ static size_t local_ranks(void)
     return 1;
 }
 
+// The machine's processors, and those of them that this process may run on.
+static size_t processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (size_t)n : 1;
+}
+
+static size_t allowed_processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set)) return processors();
+    return CPU_COUNT(&set) > 0 ? (size_t)CPU_COUNT(&set) : 1;
+}
+
+// A launcher may have given each rank processors of its own.
+static void read_threads(void)
+{
+    size_t share = processors() / local_ranks(), allowed = allowed_processors();
+    if (share > allowed) share = allowed;
+    if (share == 0) share = 1;
+    config.cores = (int)read_number("SIMGPU_CORES", processors(), 1, 4096);
+    config.threads = (int)read_number("SIMGPU_THREADS", share, 1, 1024);
+    config.crowded = (size_t)config.threads > share;
+}
+
 // ---- The clock ----
 
 static void read_machine(void)
@@ -205,7 +232,8 @@ static bool parse_percent(const char *text, SimRatio *part, const char **end)
 {
     uint64_t num = 0, den = 100;
     const char *at = text;
-    for (; isdigit((unsigned char)*at) && num < 1000000; at++) num = 10 * num + (uint64_t)(*at - '0');
+    for (; isdigit((unsigned char)*at) && num < 1000000; at++)
+        num = 10 * num + (uint64_t)(*at - '0');
     if (at == text) return false;
     if (*at == '.' && isdigit((unsigned char)at[1]))
         for (at++; isdigit((unsigned char)*at) && den < 100000000; at++) {
@@ -233,7 +261,8 @@ static void read_spread(void)
         long rank = strtol(slow, &after, 10);
         bool fits = !errno && after > slow && rank >= 0 && rank < 65536 && *after == ':' &&
                     parse_percent(after + 1, &config.spread.slow, &end) && !*end;
-        if (!fits) refuse_spread("SIMGPU_SLOW", slow, "a rank and how much slower it is, as in 3:10%");
+        if (!fits)
+            refuse_spread("SIMGPU_SLOW", slow, "a rank and how much slower it is, as in 3:10%");
         config.spread.slow_rank = (int)rank;
     }
     if (jitter && *jitter) {
@@ -271,9 +300,7 @@ static void read_all(void)
     sim_log_reserve(read_number("SIMGPU_LOG", 65536, 16, (size_t)1 << 26));
     read_machine();
     read_spread();
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t share = (cores > 0 ? (size_t)cores : 1) / local_ranks();
-    config.threads = (int)read_number("SIMGPU_THREADS", share ? share : 1, 1, 1024);
+    read_threads();
     atomic_store(&ready, true);
 }
 

@@ -5,14 +5,19 @@
  * (one thread per device) does its own work alone, and so does work that begins within a piece.
  * What a piece computes does not depend on who does it, so neither is seen in results.
  *
- * Workers take pieces from a common counter. One that comes too late for a job stays out of it: the
- * caller waits for those that have entered it alone. Idle workers look for a job for a moment and
- * then sleep; a process forked meanwhile has none, and starts its own.
+ * Workers take pieces from a common counter. A job has as many places as it has pieces for others;
+ * a worker that comes too late for one stays out of it, and the caller waits for those that have
+ * entered alone. Idle workers look for a job for a moment and then sleep. To wake one takes longer
+ * than many a piece, so the caller wakes no more of them than there are places beyond those that are
+ * looking. A process forked meanwhile has no workers, and starts its own.
  *
  * Interface: simgpu_parallel.
  */
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "simgpu.h"
 #include "streams/streams.h"
@@ -24,26 +29,36 @@ typedef struct Job {
     atomic_size_t next; // the first number that nobody has taken
 } Job;
 
-// The state of the pool in one word: workers that are in the job, whether it is open to more, and
-// the job's number.
-#define INSIDE(state) ((state)&0xffff)
-#define OPEN ((uint64_t)1 << 16)
-#define ONE_JOB ((uint64_t)1 << 17)
+// The state of the pool in one word: workers that are in the job, places for more, and the job's
+// number.
+#define INSIDE(state) ((state)&0xfff)
+#define ONE_PLACE ((uint64_t)1 << 12)
+#define PLACES (0xfff * ONE_PLACE)
+#define ONE_JOB ((uint64_t)1 << 24)
 
 static struct Pool {
     pthread_mutex_t owner; // held by the thread whose job it is
     Job *job;
     _Atomic uint64_t state;
-    int workers;                  // started
-    pthread_mutex_t lock;         // of what follows
-    pthread_cond_t wake, arrived; // workers; the owner
-    atomic_int asleep, waits;     // workers that wait for `wake`; whether the owner waits
-    int ready;                    // workers that have said who they are
+    int workers;                // started
+    atomic_int looking, asleep; // workers that look for a job, and that wait for the bell
+    atomic_uint bell;       // a futex: rung where a job has more places than workers are looking
+    pthread_mutex_t lock;   // of what follows
+    pthread_cond_t arrived; // the owner waits for it
+    atomic_int waits;       // whether it does
+    int ready;              // workers that have said who they are
 } pool;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool inside; // of a job: what this thread begins now, it does alone
 
-enum { LOOKS = 1000 }; // before a thread sleeps: some 20 us
+// How often a thread looks before it sleeps: for the time of a product, some 0.4 to 1 ms, where it has
+// a processor to itself; else some 20 to 50 us.
+enum { LOOKS = 20000, LOOKS_CROWDED = 1000 };
+
+static int looks(void)
+{
+    return sim_config()->crowded ? LOOKS_CROWDED : LOOKS;
+}
 
 static void look_away(void)
 {
@@ -58,11 +73,11 @@ static void clear_pool(void)
 {
     pthread_mutex_init(&pool.owner, NULL);
     pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.wake, NULL);
     pthread_cond_init(&pool.arrived, NULL);
     pool.job = NULL;
     pool.workers = pool.ready = 0;
     atomic_store(&pool.state, 0);
+    atomic_store(&pool.looking, 0);
     atomic_store(&pool.asleep, 0);
     atomic_store(&pool.waits, 0);
 }
@@ -84,36 +99,48 @@ static void take_pieces(Job *job)
 
 // ---- Workers ----
 
-// A job that this worker has not been in: *seen is the last one's state.
+// A job with a place that this worker has not been in: seen is the last one's state.
 static bool is_new(uint64_t state, uint64_t seen)
 {
-    return (state & OPEN) && state / ONE_JOB != seen / ONE_JOB;
+    return (state & PLACES) != 0 && state / ONE_JOB != seen / ONE_JOB;
 }
 
-// Waits for a job that is open, and enters it; false: it was closed meanwhile.
+static bool look(uint64_t *state, uint64_t seen)
+{
+    atomic_fetch_add(&pool.looking, 1);
+    *state = atomic_load(&pool.state);
+    for (int i = looks(); i > 0 && !is_new(*state, seen); i--) {
+        look_away();
+        *state = atomic_load(&pool.state);
+    }
+    atomic_fetch_sub(&pool.looking, 1);
+    return is_new(*state, seen);
+}
+
+// Until the bell rings, or not at all. Whoever opens a job writes the state first and then asks who is
+// asleep; a worker says that it is, notes the bell and then reads the state: one sees the other.
+static void sleep_until_bell(uint64_t seen)
+{
+    atomic_fetch_add(&pool.asleep, 1);
+    unsigned bell = atomic_load(&pool.bell);
+    if (!is_new(atomic_load(&pool.state), seen))
+        syscall(SYS_futex, &pool.bell, FUTEX_WAIT_PRIVATE, bell, NULL, NULL, 0);
+    atomic_fetch_sub(&pool.asleep, 1);
+}
+
+// Waits for a job that has a place, and takes it; false: another one had it first.
 static bool enter(uint64_t *seen)
 {
-    uint64_t state = atomic_load(&pool.state);
-    for (int i = 0; i < LOOKS && !is_new(state, *seen); i++) {
-        look_away();
-        state = atomic_load(&pool.state);
-    }
-    if (!is_new(state, *seen)) {
-        pthread_mutex_lock(&pool.lock);
-        atomic_fetch_add(&pool.asleep, 1);
-        while (!is_new(state = atomic_load(&pool.state), *seen))
-            pthread_cond_wait(&pool.wake, &pool.lock);
-        atomic_fetch_sub(&pool.asleep, 1);
-        pthread_mutex_unlock(&pool.lock);
-    }
+    uint64_t state;
+    while (!look(&state, *seen)) sleep_until_bell(*seen);
     *seen = state;
-    return atomic_compare_exchange_strong(&pool.state, &state, state + 1);
+    return atomic_compare_exchange_strong(&pool.state, &state, state + 1 - ONE_PLACE);
 }
 
 static void leave(void)
 {
     uint64_t before = atomic_fetch_sub(&pool.state, 1);
-    if (INSIDE(before) > 1 || (before & OPEN) || !atomic_load(&pool.waits)) return;
+    if (INSIDE(before) > 1 || (before & PLACES) || !atomic_load(&pool.waits)) return;
     pthread_mutex_lock(&pool.lock);
     pthread_cond_signal(&pool.arrived);
     pthread_mutex_unlock(&pool.lock);
@@ -131,7 +158,7 @@ static void *work(void *arg)
     for (;;) {
         uint64_t last = seen;
         if (!enter(&seen)) {
-            seen = last; // another one entered at the same moment, or the job is done
+            seen = last; // there may be another place
             continue;
         }
         take_pieces(pool.job);
@@ -171,21 +198,21 @@ static void start_workers(int wanted)
 
 // ---- The thread whose job it is ----
 
-static void open_job(Job *job)
+static void open_job(Job *job, int places)
 {
     pool.job = job;
     uint64_t number = atomic_load(&pool.state) / ONE_JOB + 1;
-    atomic_store(&pool.state, number * ONE_JOB | OPEN);
-    if (!atomic_load(&pool.asleep)) return;
-    pthread_mutex_lock(&pool.lock);
-    pthread_cond_broadcast(&pool.wake);
-    pthread_mutex_unlock(&pool.lock);
+    atomic_store(&pool.state, number * ONE_JOB | (uint64_t)places * ONE_PLACE);
+    int more = places - atomic_load(&pool.looking);
+    if (more <= 0 || atomic_load(&pool.asleep) == 0) return;
+    atomic_fetch_add(&pool.bell, 1);
+    syscall(SYS_futex, &pool.bell, FUTEX_WAKE_PRIVATE, more, NULL, NULL, 0);
 }
 
 static void close_job(void)
 {
-    uint64_t state = atomic_fetch_and(&pool.state, ~OPEN);
-    for (int i = 0; i < LOOKS && INSIDE(state) > 0; i++) {
+    uint64_t state = atomic_fetch_and(&pool.state, ~PLACES);
+    for (int i = looks(); i > 0 && INSIDE(state) > 0; i--) {
         look_away();
         state = atomic_load(&pool.state);
     }
@@ -203,8 +230,9 @@ static bool share(Job *job, int threads)
     pthread_once(&once, make_pool);
     if (pthread_mutex_trylock(&pool.owner)) return false;
     if (pool.workers < threads - 1) start_workers(threads - 1);
+    size_t others = (job->n - 1) / job->grain; // all pieces but one
     inside = true;
-    open_job(job);
+    open_job(job, others < (size_t)pool.workers ? (int)others : pool.workers);
     take_pieces(job);
     close_job();
     inside = false;

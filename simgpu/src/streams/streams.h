@@ -44,6 +44,8 @@ typedef struct SimConfig {
     bool all_reports; // SIMGPU_REPORTS: not only the first
     const char *record; // SIMGPU_REPORT: the file of reports, NULL: none
     int threads;
+    bool crowded;       // the threads of all ranks are more than there are processors
+    int cores;          // SIMGPU_CORES: for how many products are cut (blas/multiply.c)
     double notice_seconds; // SIMGPU_NOTICE_SECONDS
     const SimMachine *machine; // SIMGPU_MACHINE; NULL: no clock
     SimSpread spread;          // SIMGPU_SLOW, SIMGPU_JITTER
