@@ -172,6 +172,7 @@ def look_at(task, options, report):
                    (task.heading(), task.title))
         report.paragraph(broken, 2)
         return False
+    options.left_out += [row for row in rows if left_out(row) and options.test in ("", row["name"])]
     rows = [row for row in rows if row["status"] != "passed" and not left_out(row)
             and options.test in ("", row["name"])]
     if not rows:
@@ -285,12 +286,17 @@ def give(problem, options, report):
 def finished(tasks, everything, options, report):
     """Nothing is wrong: says so, and what comes next."""
     if options.test:
-        report.say("%s passes." % options.test)
+        report.say("%s is left out: %s" % (options.test, left_out(options.left_out[0]))
+                   if options.left_out else "%s passes." % options.test)
         return
     for task in tasks:
-        count = len(task.tests)
-        report.say("%s  %s: %s" % (task.heading(), task.title, "all %d tests pass" % count
-                                        if count > 1 else "its test passes"))
+        count, out = len(task.tests), [row for row in options.left_out
+                                       if row["task"] == task.number]
+        said = "all %d tests pass" % count if count > 1 else "its test passes"
+        if out:
+            said = "%d of %d tests pass, the others are left out: %s" % (
+                count - len(out), count, left_out(out[0]))
+        report.paragraph("%s  %s: %s" % (task.heading(), task.title, said), 0)
     following = [task for task in everything if task.number == tasks[-1].number + 1]
     if following:
         report.say("  Next:  %s, %s: %s" % (following[0].heading().lower(), following[0].title,
@@ -323,6 +329,7 @@ def check(options, everything):
         raise grade.BadUsage("a level is a whole number, 1 or more, not %s" % options.level)
     options.level = int(options.level or 0)
     tasks = choose(options, everything)
+    options.left_out = []
     options.seed = seeds.choose()
     return owner if options.test else tasks
 

@@ -314,6 +314,19 @@ class Programs(unittest.TestCase):
         self.assertEqual("".join(order), "ABABAB")
         self.assertEqual(bench_sections.of_rounds(found["A"], "cpu"), [2.0] * 3)
 
+    def test_as_many_threads_as_cores(self):
+        level = bench_sections.LEVELS["test"]
+        for cores, most in ((1, 2), (2, 2), (6, 4), (12, 8), (64, 16)):
+            one = bench_sections.Bench(bench_run.Shop("build"), level, cores, print, python="python3")
+            variants = bench_sections.step_variants(one, bench_sections.TINY, 2)
+            ours = {v.title: v.env for v in variants if v.title.startswith("plain, ")
+                    and "fused" not in v.title}
+            want = [n for n in (1, 2, 4, 8, 16) if n <= most]
+            self.assertEqual(list(ours), ["plain, %d thread%s" % (n, "s"[:n > 1]) for n in want])
+            self.assertEqual([env["SIMGPU_THREADS"] for env in ours.values()], list(map(str, want)))
+            theirs = [v.command[5] for v in variants if v.title.startswith("PyTorch eager")]
+            self.assertEqual(theirs, list(map(str, want)))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -313,6 +313,16 @@ class WithoutAHint(Hints):
             "Task 1  One: all 3 tests pass", "Task 2  Two: all 2 tests pass",
             "  Next:  make grade IMPL=mine"])
 
+    def test_what_too_few_gpus_leave_out_has_no_hint(self):
+        self.suite("one", "abc", "say('a'); say('b', 'skipped', 'left out from W = 2 on: 1 GPU here; "
+                   "SHARE_GPU=1 lets ranks share one'); say('c'); end()")
+        self.assertEqual(self.hint("--task", "1").splitlines(), [
+            "Task 1  One: 2 of 3 tests pass, the others are left out: 1 GPU here;",
+            "SHARE_GPU=1 lets ranks share one", "  Next:  task 2, Two: handouts/2_two.md",
+            "  Then:  make hint TASK=2 IMPL=mine"])
+        self.assertEqual(self.hint("--test", "b"),
+                         "b is left out: 1 GPU here; SHARE_GPU=1 lets ranks share one\n")
+
     def test_questions_that_make_no_sense(self):
         for arguments, words in (
                 (["--task", "7"], "there is no task 7; the tasks are 1 one, 2 two"),

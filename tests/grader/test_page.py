@@ -227,6 +227,11 @@ class Pages(unittest.TestCase):
         self.assertIn("All tests pass.", text)
         self.assertIn("All 1 tests pass", text)
 
+    def test_what_is_left_out_is_no_next_step(self):
+        text = self.page(document(PLAIN, "skipped", "left out from W = 2 on: 1 GPU here")).text
+        self.assertRegex(text, r"All tests pass that can run here\. 1 test of \d+ points is left "
+                               r"out: 1 GPU here")
+
     def test_hidden_tests_tell_points_and_nothing_else(self):
         value = document("seen")
         value["tests"].append(dict(document("S3CRET")["tests"][0], hidden=True))

@@ -31,8 +31,8 @@
 // worth a thread, too.
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 128, LEAST_HALF = 32 };
 // What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
-// it. And how much may be packed once more because of the blocks, on a machine of one processor and
-// on any: for each column (A) or row (B) of the sum a number for so many of the output. For 750 that
+// it. And how much may be packed once more because of the blocks, times the machine's processors, and
+// at most: for each column (A) or row (B) of the sum a number for so many of the output. For 750 that
 // costs about a fiftieth of the product's time, for 75 a fifth: the more processors would have
 // nothing to do, the more it is worth. Halves are always worth it.
 enum { TRANSPOSED = 2, PACKED_AGAIN = 600, PACKED_MOST = 75 };
@@ -80,7 +80,7 @@ static Blocks cut(const Sgemm *p)
     Blocks b = {p->m, p->n, 1, 1};
     for (int64_t blocks = MOST_BLOCKS; blocks > 1; blocks /= 2) {
         bool halves = blocks == 2;
-        if (blocks > sim_config()->cores && blocks > 2) continue;
+        if (blocks > sim_config()->cores) continue;
         if (work < (double)BLOCK_WORK * (halves ? 1 : blocks)) continue;
         if (cut_in(p, blocks, halves ? LEAST_HALF : LEAST_SIDE, &b)) break;
     }
