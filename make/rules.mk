@@ -23,7 +23,7 @@ $(VECTOR_OBJ): $(MADE_WITH)/vector
 # The same picoseconds from every compiler and on every processor.
 $(COSTS_OBJ): OPT = $(COLD) -ffp-contract=off
 $(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
-$(BUILD)/obj/tests/simgpu/time/play.o $(BUILD)/obj/tests/simgpu/aarch64.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
+$(BUILD)/obj/tests/simgpu/time/play.o $(BUILD)/obj/tests/simgpu/aarch64.o $(BUILD)/obj/tests/simgpu/processors.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)

@@ -35,7 +35,6 @@ static _Noreturn void be_rank(const World *world, int roster, RankFn fn, void *a
     if (simgpu_quick_end) simgpu_quick_end();
     watch_join(parent);
     roster_join(roster, world->rank, false);
-    watch_share_cores(world->size);
     check_set_rank(world->rank);
     int code = fn(world, arg);
 

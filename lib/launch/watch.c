@@ -7,13 +7,11 @@
  *
  * Interface: watch_join in the child; watch_ranks, watch_abandon in the parent.
  */
-#define _GNU_SOURCE // sched_getaffinity
 #include "watch.h"
 
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,18 +40,6 @@ double watch_now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-void watch_share_cores(int ranks)
-{
-    char text[24];
-    cpu_set_t set; // those that the launcher may run on, and its ranks
-    long cores = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN)
-                                                        : (long)CPU_COUNT(&set);
-    long share = cores / ranks;
-
-    snprintf(text, sizeof text, "%ld", share > 1 ? share : 1);
-    setenv("SIMGPU_THREADS", text, 0);
 }
 
 void watch_join(pid_t parent)
@@ -153,7 +139,8 @@ static Status open_pidfds(const Watch *watch, struct pollfd *fds)
         if (fd < 0) {
             int error = errno;
             while (--i >= 0) close(fds[i].fd);
-            return fail(ERR_IO, "cannot watch the ranks: pidfd_open: %s (%s)", strerror(error),
+            return fail(ERR_IO,
+                        "cannot watch the ranks: pidfd_open: %s (%s)", strerror(error),
                         error == EMFILE ? "raise the limit of open files, ulimit -n"
                                         : "Linux 5.3 or later is needed");
         }

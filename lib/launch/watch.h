@@ -30,7 +30,5 @@ void watch_abandon(const RankEnd *ends, int n);
 
 // Seconds on a clock that never jumps.
 double watch_now(void);
-// BLAS threads for a rank, set in the environment unless somebody did: the cores shared out.
-void watch_share_cores(int ranks);
 
 #endif

@@ -1,10 +1,8 @@
 /* launch_ranks: how each way to end is told, that limits hold, and that no process is left behind.
  * The rank functions here touch no device.
  */
-#define _GNU_SOURCE // sched_getaffinity
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -335,29 +333,6 @@ static void test_fifty_times(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-static int tell_threads(const World *world, void *arg)
-{
-    const char *threads = getenv("SIMGPU_THREADS");
-
-    return threads ? atoi(threads) : -1;
-}
-
-static void test_cores_are_shared_out(void **state)
-{
-    cpu_set_t set;
-    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
-    long cores = CPU_COUNT(&set);
-    RankEnd ends[3];
-
-    unsetenv("SIMGPU_THREADS");
-    launch_ranks(3, 20, tell_threads, NULL, ends);
-    expect_end(&ends[2], RANK_RETURNED, cores / 3 > 1 ? (int)(cores / 3) : 1);
-    setenv("SIMGPU_THREADS", "5", 1);
-    launch_ranks(3, 20, tell_threads, NULL, ends);
-    expect_end(&ends[2], RANK_RETURNED, 5);
-    unsetenv("SIMGPU_THREADS");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_all_return),
     cmocka_unit_test(test_ends_are_told),
@@ -370,6 +345,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_ranks_meet),
     cmocka_unit_test(test_nobody_to_meet),
     cmocka_unit_test(test_fifty_times),
-    cmocka_unit_test(test_cores_are_shared_out),
 };
 SUITE_MAIN("launch/ranks", tests)

@@ -207,7 +207,6 @@ static void set_environment(const Job *job, int rank)
     set_number("MASTER_PORT", job->master_port);
     snprintf(id, sizeof id, "127.0.0.1:%d", job->id_port);
     setenv("NCCL_COMM_ID", id, 1);
-    watch_share_cores(job->size);
 }
 
 // Ranks run in process groups of their own, which a terminal stops when they read from it; and what

@@ -5,10 +5,8 @@
  *
  * Interface: sim_config, sim_config_ready.
  */
-#define _GNU_SOURCE // sched_getaffinity
 #include <ctype.h>
 #include <errno.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,40 +170,26 @@ static const char *read_record(void)
     return strdup(text);
 }
 
-// Ranks on this host, as far as a launcher said so.
-static size_t local_ranks(void)
+// Ranks on this host, as far as a launcher said so; and whether that launcher may bind them.
+static size_t local_ranks(bool *bound)
 {
     static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                         "SLURM_NTASKS_PER_NODE", "MPI_LOCALNRANKS"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *text = getenv(names[i]);
         long n = text ? strtol(text, NULL, 10) : 0;
+        *bound = i > 0; // torchrun and the kit's launcher do not
         if (n > 0) return (size_t)n;
     }
+    *bound = false;
     return 1;
 }
 
-// The machine's processors, and those of them that this process may run on.
-static size_t processors(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (size_t)n : 1;
-}
-
-static size_t allowed_processors(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set)) return processors();
-    return CPU_COUNT(&set) > 0 ? (size_t)CPU_COUNT(&set) : 1;
-}
-
-// A launcher may have given each rank processors of its own.
 static void read_threads(void)
 {
-    size_t share = processors() / local_ranks(), allowed = allowed_processors();
-    if (share > allowed) share = allowed;
-    if (share == 0) share = 1;
-    config.cores = (int)read_number("SIMGPU_CORES", processors(), 1, 4096);
+    bool bound;
+    size_t ranks = local_ranks(&bound), share = sim_share(ranks, bound);
+    config.cores = (int)read_number("SIMGPU_CORES", sim_processors(), 1, 4096);
     config.threads = (int)read_number("SIMGPU_THREADS", share, 1, 1024);
     config.crowded = (size_t)config.threads > share;
 }

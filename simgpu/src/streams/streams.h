@@ -9,6 +9,7 @@
  *   threads.c  threads that are none of the program's
  *   parallel.c the threads that share the work of a kernel
  *   config.c   the SIMGPU_* variables and CUDA_VISIBLE_DEVICES, read once
+ *   processors.c how many processors there are, and how many a rank may use
  *
  * Every other folder builds on this one: an operation finds its stream here, is ordered here, and
  * is written to the log here (gpulog.h: memory, traffic, operations; ../../gpulog/log holds it).
@@ -52,6 +53,15 @@ typedef struct SimConfig {
 } SimConfig;
 const SimConfig *sim_config(void);
 bool sim_config_ready(void); // it has been read
+
+// ---- processors.c ----
+size_t sim_processors(void); // of the machine
+// One rank's of so many on this host, at least 1. `bound`: its launcher may have bound each rank to
+// processors of its own; else all ranks may run on the same.
+size_t sim_share(size_t ranks, bool bound);
+// What the control groups of a process grant, in processors, rounded up; 0: as many as there are. From
+// a file as /proc/self/cgroup and the folder in which cgroups are mounted.
+size_t sim_quota(const char *groups, const char *root);
 
 // ---- device.c ----
 #define SIM_OUTBOX ((size_t)64 << 20) // bytes for messages that nobody has received (nccl/sends.c)

@@ -1,0 +1,144 @@
+/* processors.c: how many processors a rank may use: of those that it may run on, and of the time that
+ * control groups grant, with folders as Linux, Docker and Kubernetes have them.
+ */
+#define _GNU_SOURCE // sched_setaffinity
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "files.h"
+#include "harness.h"
+#include "streams/streams.h"
+
+static char folder[PATH_BYTES];
+
+static int begin(void **state)
+{
+    make_folder(folder);
+    return 0;
+}
+
+static int end(void **state)
+{
+    remove_folder(folder);
+    return 0;
+}
+
+// Writes the file of that path below the folder, and the folders that it is in.
+static void put(const char *path, const char *text)
+{
+    char whole[PATH_BYTES];
+    snprintf(whole, sizeof whole, "%s", in_folder(folder, path));
+    for (char *at = whole + strlen(folder) + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        mkdir(whole, 0700);
+        *at = '/';
+    }
+    write_bytes(whole, text, strlen(text));
+}
+
+static void expect_quota(size_t want, const char *groups)
+{
+    char file[PATH_BYTES];
+    put("groups", groups);
+    snprintf(file, sizeof file, "%s", in_folder(folder, "groups"));
+    size_t got = sim_quota(file, folder);
+    if (got != want) fail_msg("%zu processors, want %zu, with %s", got, want, groups);
+}
+
+static void test_version_2(void **state)
+{
+    expect_quota(0, "0::/a/b\n"); // no such folder
+    put("a/b/cpu.max", "max 100000\n");
+    expect_quota(0, "0::/a/b\n");
+    put("a/b/cpu.max", "250000 100000\n"); // rounded up
+    expect_quota(3, "0::/a/b\n");
+    put("a/cpu.max", "200000 100000\n"); // what is above holds too
+    expect_quota(2, "0::/a/b\n");
+    expect_quota(2, "0::/a/c\n");
+    put("cpu.max", "100000 100000\n"); // a container: the folder itself is the group
+    expect_quota(1, "0::/\n");
+    expect_quota(1, "0::/not/here\n");
+    put("cpu.max", "5000 100000\n"); // a twentieth
+    expect_quota(1, "0::/\n");
+}
+
+static void test_version_1(void **state)
+{
+    static const char groups[] = "12:pids:/pod/x\n4:cpu,cpuacct:/pod/x\n1:name=systemd:/pod/x\n";
+    expect_quota(0, groups);
+    put("cpu,cpuacct/pod/x/cpu.cfs_quota_us", "-1\n");
+    put("cpu,cpuacct/pod/x/cpu.cfs_period_us", "100000\n");
+    expect_quota(0, groups);
+    put("cpu,cpuacct/pod/x/cpu.cfs_quota_us", "400000\n");
+    expect_quota(4, groups);
+    put("cpu,cpuacct/cpu.cfs_quota_us", "150000\n");
+    put("cpu,cpuacct/cpu.cfs_period_us", "50000\n");
+    expect_quota(3, groups);
+    put("cpuset/cpu.cfs_quota_us", "100000\n"); // of another controller
+    put("cpuset/cpu.cfs_period_us", "100000\n");
+    expect_quota(0, "3:cpuset:/\n");
+}
+
+static void test_no_sense(void **state)
+{
+    assert_int_equal(sim_quota("/no/such/file", folder), 0);
+    expect_quota(0, "");
+    expect_quota(0, "what\n:\n::\n");
+    put("cpu.max", "");
+    expect_quota(0, "0::/\n");
+    put("cpu.max", "100000\n");
+    expect_quota(0, "0::/\n");
+    put("cpu.max", "-5 100000\n");
+    expect_quota(0, "0::/\n");
+    put("cpu.max", "100000 0\n");
+    expect_quota(0, "0::/\n");
+}
+
+// In a process that may run on the first n of the processors.
+static int share_on(int n, const cpu_set_t *all, size_t ranks, bool bound)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        cpu_set_t some;
+        CPU_ZERO(&some);
+        for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&some) < n; i++)
+            if (CPU_ISSET(i, all)) CPU_SET(i, &some);
+        if (sched_setaffinity(0, sizeof some, &some)) _exit(255);
+        _exit((int)sim_share(ranks, bound));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int at_least_one(size_t n)
+{
+    return n > 0 ? (int)n : 1;
+}
+
+static void test_shares(void **state)
+{
+    cpu_set_t all;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    size_t n = (size_t)CPU_COUNT(&all), quota = sim_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+    if (quota > 0 || n > 200 || n != sim_processors()) skip(); // this machine grants a part alone
+    for (size_t ranks = 1; ranks <= 2 * n; ranks++)
+        for (int bound = 0; bound < 2; bound++) {
+            assert_int_equal(share_on((int)n, &all, ranks, bound), at_least_one(n / ranks));
+            assert_int_equal(share_on(1, &all, ranks, bound), 1);
+        }
+    // A launcher that has bound each of two ranks to half of the processors; and half for both.
+    if (n < 2) return;
+    assert_int_equal(share_on((int)n / 2, &all, 2, true), n / 2);
+    assert_int_equal(share_on((int)n / 2, &all, 2, false), at_least_one(n / 2 / 2));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+static const struct CMUnitTest tests[] = {TEST(test_version_2), TEST(test_version_1),
+                                          TEST(test_no_sense), cmocka_unit_test(test_shares)};
+SUITE_MAIN("processors", tests)
