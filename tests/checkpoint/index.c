@@ -11,20 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static char folder[PATH_BYTES];
-
-static int begin(void **state)
-{
-    make_folder(folder);
-    return 0;
-}
-
-static int end(void **state)
-{
-    remove_folder(folder);
-    return 0;
-}
-
 #define SEED "18446744073709551615"
 static const char GOOD[] =
     "{\"format\":\"shardlab checkpoint\",\"version\":1,\"files\":2,\"parameters\":{"
@@ -79,7 +65,7 @@ static char *read_it(CheckpointIndex *index)
 {
     int lines;
     said_begin();
-    Status status = index_read(index, folder);
+    Status status = index_read(index, own_folder);
     char *said = said_end(&lines);
     if ((status == OK) != (lines == 0) || lines > 1 || (status != OK && status != ERR_IO))
         fail_msg("status %d and %d lines: %s", status, lines, said);
@@ -90,7 +76,7 @@ static char *read_it(CheckpointIndex *index)
 
 static void write_index(const char *text)
 {
-    write_bytes(in_folder(folder, "index.json"), text, strlen(text));
+    write_bytes(in_folder(own_folder, "index.json"), text, strlen(text));
 }
 
 static void refuses_in_one_line(void **state)
@@ -122,7 +108,7 @@ static void refuses_in_one_line(void **state)
     char *said = read_it(&index);
     assert_non_null(strstr(said, "a name has at most 79 bytes"));
     free(said);
-    assert_int_equal(truncate(in_folder(folder, "index.json"), (64 << 20) + 1), 0);
+    assert_int_equal(truncate(in_folder(own_folder, "index.json"), (64 << 20) + 1), 0);
     said = read_it(&index);
     assert_non_null(strstr(said, "index.json: has 67108865 bytes, at most 67108864 are read"));
     free(said);
@@ -195,9 +181,9 @@ static void write_file(int numel, SafetensorsType type, int left_out)
                                               .shape = {i >= 3   ? 5
                                                         : i == 2 ? numel
                                                                  : 2}};
-    unlink(in_folder(folder, "rank-1-of-2.safetensors"));
+    unlink(in_folder(own_folder, "rank-1-of-2.safetensors"));
     checkpoint_label(&label, 1, 2, 7);
-    assert_int_equal(safetensors_create(&file, in_folder(folder, "rank-1-of-2.safetensors"),
+    assert_int_equal(safetensors_create(&file, in_folder(own_folder, "rank-1-of-2.safetensors"),
                                         entries, n, label.texts, 2),
                      OK);
     for (int i = 0; i < n; i++)
@@ -235,7 +221,7 @@ static void files_are_as_the_index_says(void **state)
     index_free(&index);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, own_folder_begin, own_folder_end)
 static const struct CMUnitTest tests[] = {TEST(refuses_in_one_line), TEST(is_read_or_refused),
                                           TEST(files_are_as_the_index_says)};
 SUITE_MAIN("checkpoint index", tests)

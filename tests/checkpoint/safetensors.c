@@ -14,20 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[PATH_BYTES];
-
-static int begin(void **state)
-{
-    make_folder(folder);
-    return 0;
-}
-
-static int end(void **state)
-{
-    remove_folder(folder);
-    return 0;
-}
-
 // ---- What is written is read ----
 
 static const SafetensorsEntry THREE[] = {
@@ -56,7 +42,7 @@ static void write_three(const char *path)
 
 static void reads_what_was_written(void **state)
 {
-    const char *path = in_folder(folder, "three.safetensors");
+    const char *path = in_folder(own_folder, "three.safetensors");
     Safetensors file;
     float a[4];
     uint16_t b[7];
@@ -95,7 +81,7 @@ static void writes_the_format(void **state)
 {
     static const char HEADER[] = "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
     const SafetensorsEntry x = {.name = (char *)"x", .ndim = 1, .shape = {2}};
-    const char *path = in_folder(folder, "x.safetensors");
+    const char *path = in_folder(own_folder, "x.safetensors");
     const float values[2] = {1.0f, -2.0f};
     unsigned char bytes[256];
     Safetensors file;
@@ -173,7 +159,7 @@ static void refuses_what_is_wrong(void **state)
         {"{\"two\\nlines\":3}", 0, "tensor two?lines"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        const char *path = in_folder(folder, "wrong.safetensors");
+        const char *path = in_folder(own_folder, "wrong.safetensors");
         Safetensors file;
         int lines;
         write_header(path, table[i].header, table[i].data);
@@ -204,7 +190,7 @@ static void refuses_what_is_no_file(void **state)
         {"\377\377\377\377\377\377\377\377{}", 10, "header length 18446744073709551615"},
         {"\370\377\377\377\377\377\377\377{}", 10, "header length"}, // and 8 more are 0
     };
-    const char *path = in_folder(folder, "short.safetensors");
+    const char *path = in_folder(own_folder, "short.safetensors");
     Safetensors file;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         int lines;
@@ -219,10 +205,10 @@ static void refuses_what_is_no_file(void **state)
     }
     int lines;
     said_begin();
-    assert_int_equal(safetensors_open(&file, in_folder(folder, "missing")), ERR_IO);
-    assert_int_equal(safetensors_open(&file, folder), ERR_IO);
-    assert_int_equal(mkfifo(in_folder(folder, "pipe"), 0600), 0);
-    assert_int_equal(safetensors_open(&file, in_folder(folder, "pipe")), ERR_IO);
+    assert_int_equal(safetensors_open(&file, in_folder(own_folder, "missing")), ERR_IO);
+    assert_int_equal(safetensors_open(&file, own_folder), ERR_IO);
+    assert_int_equal(mkfifo(in_folder(own_folder, "pipe"), 0600), 0);
+    assert_int_equal(safetensors_open(&file, in_folder(own_folder, "pipe")), ERR_IO);
     free(said_end(&lines));
     assert_int_equal(lines, 3);
 }
@@ -236,8 +222,8 @@ static void takes_what_is_right(void **state)
     static const size_t DATA[] = {0, 0, 0, 4};
     for (size_t i = 0; i < 4; i++) {
         Safetensors file;
-        write_header(in_folder(folder, "right"), HEADERS[i], DATA[i]);
-        assert_int_equal(safetensors_open(&file, in_folder(folder, "right")), OK);
+        write_header(in_folder(own_folder, "right"), HEADERS[i], DATA[i]);
+        assert_int_equal(safetensors_open(&file, in_folder(own_folder, "right")), OK);
         if (file.n == 2) assert_string_equal(file.entries[0].name, "a"); // in the order of data
         safetensors_close(&file);
     }
@@ -249,7 +235,7 @@ static void removes_what_is_not_finished(void **state)
 {
     const SafetensorsEntry twice[] = {{.name = (char *)"a", .ndim = 1, .shape = {1}},
                                       {.name = (char *)"a", .ndim = 1, .shape = {1}}};
-    const char *path = in_folder(folder, "half.safetensors");
+    const char *path = in_folder(own_folder, "half.safetensors");
     const float values[16] = {0};
     Safetensors file;
     int lines;
@@ -272,7 +258,7 @@ static void removes_what_is_not_finished(void **state)
 static void a_full_disk_is_one_line(void **state)
 {
     const SafetensorsEntry large = {.name = (char *)"a", .ndim = 1, .shape = {1 << 16}};
-    const char *path = in_folder(folder, "full.safetensors");
+    const char *path = in_folder(own_folder, "full.safetensors");
     float *values = calloc(1 << 16, sizeof *values);
     struct rlimit before, small;
     Safetensors file;
@@ -297,12 +283,12 @@ static void a_full_disk_is_one_line(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(reads_what_was_written, begin, end),
-    cmocka_unit_test_setup_teardown(writes_the_format, begin, end),
-    cmocka_unit_test_setup_teardown(refuses_what_is_wrong, begin, end),
-    cmocka_unit_test_setup_teardown(refuses_what_is_no_file, begin, end),
-    cmocka_unit_test_setup_teardown(takes_what_is_right, begin, end),
-    cmocka_unit_test_setup_teardown(removes_what_is_not_finished, begin, end),
-    cmocka_unit_test_setup_teardown(a_full_disk_is_one_line, begin, end),
+    cmocka_unit_test_setup_teardown(reads_what_was_written, own_folder_begin, own_folder_end),
+    cmocka_unit_test_setup_teardown(writes_the_format, own_folder_begin, own_folder_end),
+    cmocka_unit_test_setup_teardown(refuses_what_is_wrong, own_folder_begin, own_folder_end),
+    cmocka_unit_test_setup_teardown(refuses_what_is_no_file, own_folder_begin, own_folder_end),
+    cmocka_unit_test_setup_teardown(takes_what_is_right, own_folder_begin, own_folder_end),
+    cmocka_unit_test_setup_teardown(removes_what_is_not_finished, own_folder_begin, own_folder_end),
+    cmocka_unit_test_setup_teardown(a_full_disk_is_one_line, own_folder_begin, own_folder_end),
 };
 SUITE_MAIN("safetensors", tests)

@@ -155,43 +155,6 @@ static void test_one_thread_starts_none(void **state)
     with_threads(1, 1, one_thread_starts_none, NULL);
 }
 
-// How many workers work for many starts in a process of its own, which has read no settings yet and
-// may run on so many processors.
-static int workers_when_allowed(const cpu_set_t *set)
-{
-    int status;
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        Calls *c = calloc(1, sizeof *c);
-        unsetenv("SIMGPU_THREADS");
-        if (c == NULL || sched_setaffinity(0, sizeof *set, set)) _exit(255);
-        c->n = 4096;
-        c->grain = 1;
-        int before = threads_of_process();
-        simgpu_parallel(c->n, c->grain, note, c);
-        _exit(threads_of_process() - before);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-// Without SIMGPU_THREADS: one for each processor that the process may run on (taskset, containers).
-static void test_as_many_as_processors(void **state)
-{
-    cpu_set_t all, one;
-    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-    CPU_ZERO(&one);
-    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
-        if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
-    assert_int_equal(workers_when_allowed(&one), 0);
-    int most = CPU_COUNT(&all) - 1;
-#if defined(__SANITIZE_THREAD__)
-    most += most > 0; // ThreadSanitizer starts one of its own with the first
-#endif
-    if (most < 200) assert_int_equal(workers_when_allowed(&all), most);
-}
-
 // ---- Within a piece, beside each other, after a fork ----
 
 typedef struct Inner {
@@ -279,11 +242,8 @@ static void test_after_a_fork(void **state)
     with_threads(1, 3, after_a_fork, NULL);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_number_once),
-                                          cmocka_unit_test(test_all_take_part),
-                                          cmocka_unit_test(test_one_thread_starts_none),
-                                          cmocka_unit_test(test_as_many_as_processors),
-                                          cmocka_unit_test(test_within_a_piece),
-                                          cmocka_unit_test(test_beside_each_other),
-                                          cmocka_unit_test(test_after_a_fork)};
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_each_number_once),       cmocka_unit_test(test_all_take_part),
+    cmocka_unit_test(test_one_thread_starts_none), cmocka_unit_test(test_within_a_piece),
+    cmocka_unit_test(test_beside_each_other),      cmocka_unit_test(test_after_a_fork)};
 SUITE_MAIN("threads of a kernel", tests)

@@ -1,9 +1,11 @@
 /* processors.c: how many processors a rank may use: of those that it may run on, and of the time that
- * control groups grant, with folders as Linux, Docker and Kubernetes have them.
+ * control groups grant, with folders as Linux, Docker and Kubernetes have them; and that this is how
+ * many threads a process has by default.
  */
 #define _GNU_SOURCE // sched_setaffinity
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,28 +13,15 @@
 
 #include "files.h"
 #include "harness.h"
+#include "simgpu.h"
 #include "streams/streams.h"
-
-static char folder[PATH_BYTES];
-
-static int begin(void **state)
-{
-    make_folder(folder);
-    return 0;
-}
-
-static int end(void **state)
-{
-    remove_folder(folder);
-    return 0;
-}
 
 // Writes the file of that path below the folder, and the folders that it is in.
 static void put(const char *path, const char *text)
 {
     char whole[PATH_BYTES];
-    snprintf(whole, sizeof whole, "%s", in_folder(folder, path));
-    for (char *at = whole + strlen(folder) + 1; (at = strchr(at, '/')) != NULL; at++) {
+    snprintf(whole, sizeof whole, "%s", in_folder(own_folder, path));
+    for (char *at = whole + strlen(own_folder) + 1; (at = strchr(at, '/')) != NULL; at++) {
         *at = '\0';
         mkdir(whole, 0700);
         *at = '/';
@@ -44,8 +33,8 @@ static void expect_quota(size_t want, const char *groups)
 {
     char file[PATH_BYTES];
     put("groups", groups);
-    snprintf(file, sizeof file, "%s", in_folder(folder, "groups"));
-    size_t got = sim_quota(file, folder);
+    snprintf(file, sizeof file, "%s", in_folder(own_folder, "groups"));
+    size_t got = sim_quota(file, own_folder);
     if (got != want) fail_msg("%zu processors, want %zu, with %s", got, want, groups);
 }
 
@@ -85,7 +74,7 @@ static void test_version_1(void **state)
 
 static void test_no_sense(void **state)
 {
-    assert_int_equal(sim_quota("/no/such/file", folder), 0);
+    assert_int_equal(sim_quota("/no/such/file", own_folder), 0);
     expect_quota(0, "");
     expect_quota(0, "what\n:\n::\n");
     put("cpu.max", "");
@@ -98,18 +87,23 @@ static void test_no_sense(void **state)
     expect_quota(0, "0::/\n");
 }
 
-// In a process that may run on the first n of the processors.
+// From here on this process may run on the first n of the processors alone.
+static void run_on(int n, const cpu_set_t *all)
+{
+    cpu_set_t some;
+    CPU_ZERO(&some);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&some) < n; i++)
+        if (CPU_ISSET(i, all)) CPU_SET(i, &some);
+    if (sched_setaffinity(0, sizeof some, &some)) _exit(255);
+}
+
 static int share_on(int n, const cpu_set_t *all, size_t ranks, bool bound)
 {
     int status;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        cpu_set_t some;
-        CPU_ZERO(&some);
-        for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&some) < n; i++)
-            if (CPU_ISSET(i, all)) CPU_SET(i, &some);
-        if (sched_setaffinity(0, sizeof some, &some)) _exit(255);
+        run_on(n, all);
         _exit((int)sim_share(ranks, bound));
     }
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -138,7 +132,56 @@ static void test_shares(void **state)
     assert_int_equal(share_on((int)n / 2, &all, 2, false), at_least_one(n / 2 / 2));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+static void pass(void *arg, size_t begin, size_t end)
+{
+}
+
+// How many threads work for many starts, without SIMGPU_THREADS, in a process of its own, which has read
+// no settings yet and in which a launcher has said how many ranks the host has.
+static int workers_on(int n, const cpu_set_t *all, const char *name, const char *ranks)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        SimTids before, after;
+        run_on(n, all);
+        unsetenv("SIMGPU_THREADS");
+        setenv(name, ranks, 1);
+        sim_tids(&before);
+        simgpu_parallel(4096, 1, pass, NULL);
+        sim_tids(&after);
+        _exit(after.n - before.n);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_threads_by_default(void **state)
+{
+    static const struct {
+        const char *name, *ranks;
+        bool bound;
+    } rows[] = {{"LOCAL_WORLD_SIZE", "1", false},
+                {"LOCAL_WORLD_SIZE", "2", false},
+                {"OMPI_COMM_WORLD_LOCAL_SIZE", "1", true},
+                {"SLURM_NTASKS_PER_NODE", "2", true}};
+    cpu_set_t all;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    int most = CPU_COUNT(&all);
+    if (most > 200) skip();
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) { // on all, and on half of them
+        const int row = (int)(i / 2), n = i % 2 == 0 ? most : (most + 1) / 2;
+        int want = share_on(n, &all, (size_t)atoi(rows[row].ranks), rows[row].bound) - 1;
+#if defined(__SANITIZE_THREAD__)
+        want += want > 0; // ThreadSanitizer starts one of its own with the first
+#endif
+        assert_int_equal(workers_on(n, &all, rows[row].name, rows[row].ranks), want);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, own_folder_begin, own_folder_end)
 static const struct CMUnitTest tests[] = {TEST(test_version_2), TEST(test_version_1),
-                                          TEST(test_no_sense), cmocka_unit_test(test_shares)};
+                                          TEST(test_no_sense), cmocka_unit_test(test_shares),
+                                          cmocka_unit_test(test_threads_by_default)};
 SUITE_MAIN("processors", tests)

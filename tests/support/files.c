@@ -28,6 +28,20 @@ void remove_folder(const char *folder)
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+char own_folder[PATH_BYTES];
+
+int own_folder_begin(void **state)
+{
+    make_folder(own_folder);
+    return 0;
+}
+
+int own_folder_end(void **state)
+{
+    remove_folder(own_folder);
+    return 0;
+}
+
 const char *in_folder(const char *folder, const char *name)
 {
     static char buffers[4][PATH_BYTES + 128];

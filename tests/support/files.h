@@ -1,6 +1,6 @@
-/* files.h: files and folders that a test of checkpoints makes, and what was said about them.
+/* files.h: files and folders that a test makes, checkpoints above all, and what was said about them.
  *
- * Interface: make_folder, remove_folder, in_folder; write_bytes, write_header; said_begin,
+ * Interface: make_folder, remove_folder, own_folder, in_folder; write_bytes, write_header; said_begin,
  * said_end.
  */
 #ifndef TESTS_FILES_H
@@ -14,6 +14,10 @@ enum { PATH_BYTES = 512 };
 // A folder of the test's own; remove_folder removes it with what is in it.
 void make_folder(char folder[PATH_BYTES]);
 void remove_folder(const char *folder);
+// One for each test, by cmocka_unit_test_setup_teardown.
+extern char own_folder[PATH_BYTES];
+int own_folder_begin(void **state);
+int own_folder_end(void **state);
 // folder/name, in one of a few buffers that are used in turn.
 const char *in_folder(const char *folder, const char *name);
 
