@@ -22,7 +22,7 @@ static inline size_t piece_rows(size_t cols)
 // enough of them to be worth going to its page.
 static inline size_t piece_cols(size_t rows)
 {
-    const size_t line = 16, least = 128;
+    const size_t line = 16, least = 32;
     size_t cols = rows == 0 || rows >= PIECE ? 1 : PIECE / rows;
     return cols < least ? least : cols / line * line;
 }

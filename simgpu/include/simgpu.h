@@ -103,6 +103,8 @@ cudaError_t simgpu_end(SimgpuOp *op);
 // that results do not depend on threads, body computes what is in a piece from the input alone, and
 // adds up nothing across the ends of pieces. It may not call CUDA, NCCL, cuBLAS or simgpu's other
 // functions. A piece should be worth some 10 us: less is done sooner than another thread is there.
+// Each thread begins with pieces that follow each other, and in the next call with the same part of
+// the numbers: where kernels divide their arrays alike, it finds in its cache what it wrote.
 void simgpu_parallel(size_t n, size_t grain, void (*body)(void *arg, size_t begin, size_t end),
                      void *arg);
 

@@ -66,7 +66,7 @@ static void each_number_once(const Rank *r, void *arg)
 }
 static void test_each_number_once(void **state)
 {
-    static const int threads[] = {1, 2, 3, 16};
+    static const int threads[] = {1, 2, 3, 16, 33};
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
         int n = threads[i];
         with_threads(1, n, each_number_once, &n);
@@ -137,6 +137,61 @@ static void test_all_take_part(void **state)
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         int threads = worlds[i][1];
         with_threads(worlds[i][0], threads, all_take_part, &threads);
+    }
+}
+
+// What each thread of a job gets first; none goes on before all have something.
+enum { FIRST_THREADS = 16, FIRST_PART = 4 };
+typedef struct Firsts {
+    int threads, job;
+    atomic_int there;
+    pthread_t thread[FIRST_THREADS];
+    size_t piece[FIRST_THREADS];
+} Firsts;
+
+static void note_first(void *arg, size_t begin, size_t end)
+{
+    static _Thread_local int job;
+    Firsts *f = arg;
+    if (job == f->job) return;
+    job = f->job;
+    int i = atomic_fetch_add(&f->there, 1);
+    f->thread[i] = pthread_self();
+    f->piece[i] = begin;
+    while (atomic_load(&f->there) < f->threads) sched_yield();
+}
+
+static size_t first_of(const Firsts *f, pthread_t thread)
+{
+    for (int i = 0; i < f->threads; i++)
+        if (pthread_equal(f->thread[i], thread)) return f->piece[i];
+    return SIZE_MAX;
+}
+
+static void begins_with_its_own(const Rank *r, void *arg)
+{
+    Firsts f[20] = {{0}};
+    int threads = *(int *)arg;
+    for (int job = 0; job < 20; job++) {
+        f[job].threads = threads;
+        f[job].job = job + 1;
+        simgpu_parallel((size_t)threads * FIRST_PART, 1, note_first, &f[job]);
+        check(first_of(&f[job], pthread_self()) == 0, "the caller began with piece %zu",
+              first_of(&f[job], pthread_self()));
+        for (int i = 0; i < threads; i++) {
+            size_t first = f[job].piece[i], before = first_of(&f[0], f[job].thread[i]);
+            check(first % FIRST_PART == 0, "%d threads: one began with piece %zu", threads, first);
+            check(first == before, "%d threads: one began with piece %zu, and before with %zu",
+                  threads, first, before);
+        }
+    }
+}
+static void test_begins_with_its_own(void **state)
+{
+    static const int worlds[] = {2, 3, FIRST_THREADS};
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        int threads = worlds[i];
+        with_threads(1, threads, begins_with_its_own, &threads);
     }
 }
 
@@ -243,7 +298,8 @@ static void test_after_a_fork(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_each_number_once),       cmocka_unit_test(test_all_take_part),
-    cmocka_unit_test(test_one_thread_starts_none), cmocka_unit_test(test_within_a_piece),
-    cmocka_unit_test(test_beside_each_other),      cmocka_unit_test(test_after_a_fork)};
+    cmocka_unit_test(test_each_number_once),    cmocka_unit_test(test_all_take_part),
+    cmocka_unit_test(test_begins_with_its_own), cmocka_unit_test(test_one_thread_starts_none),
+    cmocka_unit_test(test_within_a_piece),      cmocka_unit_test(test_beside_each_other),
+    cmocka_unit_test(test_after_a_fork)};
 SUITE_MAIN("threads of a kernel", tests)

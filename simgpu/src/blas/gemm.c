@@ -230,7 +230,10 @@ cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B,
 
 // ---- A batch at equal strides ----
 
-#define BATCH_WORK 3e5    // multiplications of a batch that are worth a thread: some 10 us
+// Multiplications of a batch that are worth sharing, and of a piece of it: some 20 us and some 5, as
+// small products wait for their numbers longer than they multiply.
+#define BATCH_WORK 6e5
+#define BATCH_PIECE 9e4
 enum { BATCH_LEAST = 4 }; // products of which threads take one each
 
 static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
@@ -339,11 +342,11 @@ static bool lie_apart(const Gemm *p, const Batch *batch)
 // two threads have as much to do.
 static size_t at_once(const Gemm *p, size_t count)
 {
-    double work = (double)p->m * (double)p->n * (double)p->k;
+    double work = (double)p->m * (double)p->n * (double)p->k, all = work * (double)count;
     size_t parts = 1;
-    if (work >= BATCH_WORK) return 1;
-    while (2 * parts <= count && work * (double)count >= BATCH_WORK * (double)(2 * parts))
-        parts *= 2;
+    if (all < BATCH_WORK) return count;
+    if (work >= BATCH_PIECE) return 1;
+    while (2 * parts <= count && all >= BATCH_PIECE * (double)(2 * parts)) parts *= 2;
     return (count + parts - 1) / parts;
 }
 

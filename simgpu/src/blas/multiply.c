@@ -29,13 +29,13 @@
 // Multiplications that are worth a block of their own, the most blocks, and their smallest sides:
 // for smaller ones the BLAS spends too long on packing its factors. Half of a small product is
 // worth a thread, too.
-enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 128, LEAST_HALF = 32 };
+enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 64, LEAST_HALF = 32 };
 // What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
-// it. And how much may be packed once more because of the blocks, times the machine's processors, and
-// at most: for each column (A) or row (B) of the sum a number for so many of the output. For 750 that
-// costs about a fiftieth of the product's time, for 75 a fifth: the more processors would have
-// nothing to do, the more it is worth. Halves are always worth it.
-enum { TRANSPOSED = 2, PACKED_AGAIN = 600, PACKED_MOST = 75 };
+// it. And how much may be packed once more because of the blocks, times the machine's processors: for
+// each column (A) or row (B) of the sum a number for so many of the output. For 750 that costs about
+// a fiftieth of the product's time, for 75 a fifth: the more processors would have nothing to do, the
+// more it is worth. Halves are always worth it.
+enum { TRANSPOSED = 2, PACKED_AGAIN = 600 };
 
 typedef struct Blocks {
     int64_t rows, cols;     // of a block
@@ -58,9 +58,8 @@ static bool part(int64_t side, int64_t count, int64_t least, int64_t *size)
 // blocks, the one that packs least again. False: there is none, or that is too much.
 static bool cut_in(const Sgemm *p, int64_t blocks, int64_t least, Blocks *best)
 {
-    int again = PACKED_AGAIN / sim_config()->cores;
-    double cheapest = -1.0,
-           most = (double)p->m * (double)p->n / (again < PACKED_MOST ? PACKED_MOST : again);
+    int cores = sim_config()->cores < MOST_BLOCKS ? sim_config()->cores : MOST_BLOCKS;
+    double cheapest = -1.0, most = (double)p->m * (double)p->n * cores / PACKED_AGAIN;
     for (int64_t across = 1; across <= blocks; across *= 2) {
         int64_t down = blocks / across, rows, cols;
         double cost = (double)((across - 1) * p->m) * (p->turn_a ? TRANSPOSED : 1) +

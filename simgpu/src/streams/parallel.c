@@ -5,11 +5,13 @@
  * (one thread per device) does its own work alone, and so does work that begins within a piece.
  * What a piece computes does not depend on who does it, so neither is seen in results.
  *
- * Workers take pieces from a common counter. A job has as many places as it has pieces for others;
- * a worker that comes too late for one stays out of it, and the caller waits for those that have
- * entered alone. Idle workers look for a job for a moment and then sleep. To wake one takes longer
- * than many a piece, so the caller wakes no more of them than there are places beyond those that are
- * looking. A process forked meanwhile has no workers, and starts its own.
+ * The pieces of a job are in parts, and each thread begins with the part that is its own: it has in its
+ * cache what it wrote in the last kernel, which most often is what the same part of the next one
+ * reads. When its part is done, it helps with the others. A job has as many places as it has pieces
+ * for others; a worker that comes too late for one stays out of it, and the caller waits for those
+ * that have entered alone. Idle workers look for a job for a moment and then sleep. To wake one takes
+ * longer than many a piece, so the caller wakes no more of them than there are places beyond those
+ * that are looking. A process forked meanwhile has no workers, and starts its own.
  *
  * Interface: simgpu_parallel.
  */
@@ -22,11 +24,13 @@
 #include "simgpu.h"
 #include "streams/streams.h"
 
+enum { MOST_PARTS = 16 };
+
 typedef struct Job {
     void (*body)(void *arg, size_t begin, size_t end);
     void *arg;
-    size_t n, grain;
-    atomic_size_t next; // the first number that nobody has taken
+    size_t n, grain, pieces, parts;
+    atomic_size_t next[MOST_PARTS]; // of each part the first piece that nobody has taken
 } Job;
 
 // The state of the pool in one word: workers that are in the job, places for more, and the job's
@@ -37,19 +41,24 @@ typedef struct Job {
 #define ONE_JOB ((uint64_t)1 << 24)
 
 static struct Pool {
-    pthread_mutex_t owner; // held by the thread whose job it is
+    // What all workers look at, on a cache line of its own, with what changes together with it.
+    _Alignas(64) _Atomic uint64_t state;
     Job *job;
-    _Atomic uint64_t state;
-    int workers;                // started
-    atomic_int looking, asleep; // workers that look for a job, and that wait for the bell
-    atomic_uint bell;       // a futex: rung where a job has more places than workers are looking
-    pthread_mutex_t lock;   // of what follows
-    pthread_cond_t arrived; // the owner waits for it
-    atomic_int waits;       // whether it does
-    int ready;              // workers that have said who they are
+    // Workers that look for a job, and that wait for the bell; a futex: rung where a job has more
+    // places than workers are looking.
+    _Alignas(64) atomic_int looking;
+    atomic_int asleep;
+    atomic_uint bell;
+    _Alignas(64) pthread_mutex_t owner; // held by the thread whose job it is
+    int workers;                        // started
+    pthread_mutex_t lock;               // of what follows
+    pthread_cond_t arrived;             // the owner waits for it
+    atomic_int waits;                   // whether it does
+    int ready;                          // workers that have said who they are
 } pool;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool inside; // of a job: what this thread begins now, it does alone
+static _Thread_local size_t self; // 0: whoever calls; the workers are 1, 2, 3 …
 
 // How often a thread looks before it sleeps: for the time of a product, some 0.4 to 1 ms, where it has
 // a processor to itself; else some 20 to 50 us.
@@ -88,13 +97,24 @@ static void make_pool(void)
     pthread_atfork(NULL, NULL, clear_pool);
 }
 
+static size_t first_piece(const Job *job, size_t part)
+{
+    return part * job->pieces / job->parts;
+}
+
+static void take_part(Job *job, size_t part)
+{
+    size_t piece, end = first_piece(job, part + 1);
+    while ((piece = atomic_fetch_add(&job->next[part], 1)) < end) {
+        size_t begin = piece * job->grain;
+        job->body(job->arg, begin, job->n - begin < job->grain ? job->n : begin + job->grain);
+    }
+}
+
 static void take_pieces(Job *job)
 {
-    size_t begin;
-    while ((begin = atomic_fetch_add(&job->next, job->grain)) < job->n) {
-        size_t end = job->n - begin < job->grain ? job->n : begin + job->grain;
-        job->body(job->arg, begin, end);
-    }
+    size_t own = self * job->parts / (size_t)sim_config()->threads;
+    for (size_t i = 0; i < job->parts; i++) take_part(job, (own + i) % job->parts);
 }
 
 // ---- Workers ----
@@ -105,16 +125,26 @@ static bool is_new(uint64_t state, uint64_t seen)
     return (state & PLACES) != 0 && state / ONE_JOB != seen / ONE_JOB;
 }
 
-static bool look(uint64_t *state, uint64_t seen)
+// Takes a place of such a job; false: there is none.
+static bool enter(uint64_t *seen)
 {
-    atomic_fetch_add(&pool.looking, 1);
-    *state = atomic_load(&pool.state);
-    for (int i = looks(); i > 0 && !is_new(*state, seen); i--) {
-        look_away();
-        *state = atomic_load(&pool.state);
+    uint64_t state = atomic_load(&pool.state);
+    while (is_new(state, *seen)) {
+        if (!atomic_compare_exchange_weak(&pool.state, &state, state + 1 - ONE_PLACE)) continue;
+        *seen = state;
+        return true;
     }
+    return false;
+}
+
+// Looks for a job to enter, for a while.
+static bool look(uint64_t *seen)
+{
+    bool in;
+    atomic_fetch_add(&pool.looking, 1);
+    for (int i = looks(); !(in = enter(seen)) && i > 0; i--) look_away();
     atomic_fetch_sub(&pool.looking, 1);
-    return is_new(*state, seen);
+    return in;
 }
 
 // Until the bell rings, or not at all. Whoever opens a job writes the state first and then asks who is
@@ -126,15 +156,6 @@ static void sleep_until_bell(uint64_t seen)
     if (!is_new(atomic_load(&pool.state), seen))
         syscall(SYS_futex, &pool.bell, FUTEX_WAIT_PRIVATE, bell, NULL, NULL, 0);
     atomic_fetch_sub(&pool.asleep, 1);
-}
-
-// Waits for a job that has a place, and takes it; false: another one had it first.
-static bool enter(uint64_t *seen)
-{
-    uint64_t state;
-    while (!look(&state, *seen)) sleep_until_bell(*seen);
-    *seen = state;
-    return atomic_compare_exchange_strong(&pool.state, &state, state + 1 - ONE_PLACE);
 }
 
 static void leave(void)
@@ -150,17 +171,14 @@ static void *work(void *arg)
 {
     uint64_t seen = 0;
     inside = true;
+    self = (size_t)arg;
     sim_worker_here();
     pthread_mutex_lock(&pool.lock);
     pool.ready++;
     pthread_cond_signal(&pool.arrived);
     pthread_mutex_unlock(&pool.lock);
     for (;;) {
-        uint64_t last = seen;
-        if (!enter(&seen)) {
-            seen = last; // there may be another place
-            continue;
-        }
+        while (!look(&seen)) sleep_until_bell(seen);
         take_pieces(pool.job);
         leave();
     }
@@ -187,7 +205,7 @@ static void start_workers(int wanted)
     sigset_t before;
     block_signals(&before);
     for (pthread_t thread; pool.workers < wanted; pool.workers++) {
-        if (pthread_create(&thread, NULL, work, NULL)) break;
+        if (pthread_create(&thread, NULL, work, (void *)(size_t)(pool.workers + 1))) break;
         pthread_detach(thread);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -224,13 +242,23 @@ static void close_job(void)
     pthread_mutex_unlock(&pool.lock);
 }
 
+static void divide(Job *job, size_t threads)
+{
+    job->pieces = (job->n - 1) / job->grain + 1;
+    job->parts = job->pieces < threads ? job->pieces : threads;
+    if (job->parts > MOST_PARTS) job->parts = MOST_PARTS;
+    for (size_t part = 0; part < job->parts; part++)
+        atomic_init(&job->next[part], first_piece(job, part));
+}
+
 // False: the workers do another thread's job.
 static bool share(Job *job, int threads)
 {
     pthread_once(&once, make_pool);
     if (pthread_mutex_trylock(&pool.owner)) return false;
     if (pool.workers < threads - 1) start_workers(threads - 1);
-    size_t others = (job->n - 1) / job->grain; // all pieces but one
+    divide(job, (size_t)threads);
+    size_t others = job->pieces - 1;
     inside = true;
     open_job(job, others < (size_t)pool.workers ? (int)others : pool.workers);
     take_pieces(job);
@@ -246,7 +274,7 @@ void simgpu_parallel(size_t n, size_t grain, void (*body)(void *arg, size_t begi
     if (n == 0) return;
     int threads = sim_config()->threads;
     if (threads > 1 && n > grain && !inside) {
-        Job job = {body, arg, n, grain, 0};
+        Job job = {.body = body, .arg = arg, .n = n, .grain = grain};
         if (share(&job, threads)) return;
     }
     body(arg, 0, n);
