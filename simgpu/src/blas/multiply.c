@@ -13,6 +13,7 @@
  */
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef SIMGPU_DNNL
@@ -107,7 +108,8 @@ static void use_one_thread(void)
 
 // [Note: forks] oneDNN writes its kernels as machine code at a process's first product, which takes
 // some 30 ms of processor time. Ranks are forked, many from one process: it has the kernels written
-// before its first fork, and its children inherit them.
+// before its first fork, and its children inherit them. A dry run multiplies nothing; its variable is
+// read here, as the settings (sim_config) are the children's, and may still change.
 static void write_kernels_now(void)
 {
     static const float factor[4];
@@ -118,7 +120,8 @@ static void write_kernels_now(void)
 static void write_kernels(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, write_kernels_now);
+    const char *dry = getenv("SIMGPU_DRY");
+    if (dry == NULL || strcmp(dry, "1") != 0) pthread_once(&once, write_kernels_now);
 }
 
 __attribute__((constructor)) static void before_forks(void)
