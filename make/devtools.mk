@@ -99,11 +99,13 @@ compare-pytorch: deps
 ## make bench         what a training step, collectives and starting up cost on
 ##                    this machine, as bench/results/DATE-bench.md (5 minutes;
 ##                    BENCH=full has GPT-2 124M and the kit's loops too, OUT=DIR
-##                    for another folder); PEER=pytorch compares with PyTorch,
-##                    which it installs first (about 3 GB)
-BENCH ?= quick
-PEER  ?=
-BENCH_RUN = $(PYTHON) -B grader/devtools/bench.py --build '$(BUILD)' --level $(call quote,$(BENCH)) --peer $(call quote,$(PEER)) $(if $(OUT),--out $(call quote,$(OUT)))
+##                    for another folder, ROUNDS=N more or fewer than five
+##                    rounds); PEER=pytorch compares with PyTorch, which it
+##                    installs first (about 3 GB)
+BENCH  ?= quick
+PEER   ?=
+ROUNDS ?=
+BENCH_RUN = $(PYTHON) -B grader/devtools/bench.py --build '$(BUILD)' --level $(call quote,$(BENCH)) --peer $(call quote,$(PEER)) --rounds $(call quote,$(ROUNDS)) $(if $(OUT),--out $(call quote,$(OUT)))
 bench: deps
 	$(if $(filter simgpu,$(BACKEND)),,$(error make bench measures simgpu: it is not for BACKEND=$(BACKEND)))
 	@$(BENCH_RUN) --check

@@ -5,16 +5,17 @@ own loops, as a page bench/results/DATE-bench.md that no earlier one has the nam
 BENCH=quick (the default) measures the GPT-2 that train_gpt2 makes; BENCH=full GPT-2 124M and the
 kit's own loops too; BENCH=test is for the tests of this program, and writes into the build tree.
 PEER=pytorch runs PyTorch's eager mode, DDP and FSDP2 over gloo on the same machine between ours.
-Nothing is written before the end, so a run that is stopped leaves nothing.
+ROUNDS=N measures each figure N times, for bounds that five rounds leave uncertain. is written before the end, so a run that is stopped leaves nothing.
 
 How to read the page: bench/README.md. What is measured: bench_sections.py, by bench_run.py, judged
 by bench_judge.py, shown by bench_page.py.
 
-Interface: bench.py --build DIR [--level quick] [--peer pytorch] [--out DIR]; exit status 1:
-nothing could be measured, 2: bad use, 130: stopped.
+Interface: bench.py --build DIR [--level quick] [--peer pytorch] [--rounds N] [--out DIR]; exit
+status 1: nothing could be measured, 2: bad use, 130: stopped.
 """
 
 import argparse
+import dataclasses
 import datetime
 import os
 import signal
@@ -31,6 +32,7 @@ from bench_run import ROOT, BenchError
 
 RESULTS = os.path.join(ROOT, "bench", "results")
 PROBE = 1.0 # seconds in which other programs are looked for at the start
+MOST_ROUNDS = 1000
 
 
 def refuse(text):
@@ -50,6 +52,9 @@ def check(options):
                                                          levels[-1])
     if options.peer not in ("", "pytorch"):
         return "there is no PEER=%s: it is pytorch" % options.peer
+    digits = options.rounds.isascii() and options.rounds.isdigit()
+    if options.rounds and not (digits and 1 <= int(options.rounds) <= MOST_ROUNDS):
+        return "ROUNDS=%s is no number from 1 to %d" % (options.rounds, MOST_ROUNDS)
     need = bench_sections.LEVELS[options.level].memory
     have = bench_run.available_memory() / 2**30
     if 0 < have < need:
@@ -93,6 +98,10 @@ def record_of(facts, bench):
 def run(options, python):
     """Measures, and writes the page; its path."""
     level = bench_sections.LEVELS[options.level]
+    if options.rounds:
+        level = dataclasses.replace(level, rounds=int(options.rounds))
+    asked = "".join(" %s=%s" % pair for pair in
+                    (("PEER", options.peer), ("ROUNDS", options.rounds)) if pair[1])
     out = options.out or (os.path.join(options.build, "bench", "results")
                           if options.level == "test" else RESULTS)
     shop = bench_run.Shop(options.build)
@@ -100,9 +109,8 @@ def run(options, python):
     facts = {"machine": bench_run.machine(options.build), "commit": bench_run.commit(),
              "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
              "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
-             "level": "BENCH=" + options.level + (" PEER=" + options.peer if options.peer else ""),
-             "command": "make bench BENCH=%s%s" % (
-                 options.level, " PEER=" + options.peer if options.peer else "")}
+             "level": "BENCH=" + options.level + asked,
+             "command": "make bench BENCH=" + options.level + asked}
     look_around()
     load, began = bench_run.Load(), time.monotonic()
     parts = measure(bench)
@@ -127,6 +135,7 @@ def main(arguments=None):
     parser.add_argument("--build", required=True, metavar="DIR")
     parser.add_argument("--level", default="quick", metavar="WORD", help="quick, full or test")
     parser.add_argument("--peer", default="", metavar="NAME", help="pytorch")
+    parser.add_argument("--rounds", default="", metavar="N", help="how often all is measured (5)")
     parser.add_argument("--out", default="", metavar="DIR",
                         help="where the page goes (bench/results)")
     parser.add_argument("--check", action="store_true", help="look at what is asked for, no more")

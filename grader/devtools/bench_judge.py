@@ -2,8 +2,8 @@
 became slower since the last record of the same machine.
 
 A figure is a list with a number of each round; the rounds are interleaved, so the ratio of two
-figures is that of each round. A claim counts only where the spread of its figure, the largest less
-the smallest, is smaller than the margin, which is how far the median is from the bound.
+figures is that of each round. A claim is about the median of many rounds, and counts only where what
+is known of that has a spread smaller than the margin, which is how far the median is from the bound.
 
 A record is what a results page keeps for programs, as JSON in a comment at its end:
 
@@ -11,11 +11,12 @@ A record is what a results page keeps for programs, as JSON in a comment at its 
      "machine": {"cpu": …, "cores": 2, "compiler": …},
      "figures": {NAME: {"unit": "s cpu", "min": …, "median": …, "max": …}}}
 
-Interface: Spread, ratios, Claim, UNITS; embed, read_record, last_record, regressions.
+Interface: Spread, ratios, known, Claim; embed, read_record, last_record, regressions.
 """
 
 import glob
 import json
+import math
 import os
 import re
 import statistics
@@ -26,6 +27,7 @@ FORMAT = 1
 SLOWER = 1.05    # of the minima of CPU time: what is shown as a regression
 CPU = "s cpu"    # the unit of the figures that are compared with an earlier record's
 MET, MISSED, UNCERTAIN = "met", "missed", "not certain"
+SURE = 0.93      # as sure as five rounds are that the median is between their smallest and largest
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,42 @@ def ratios(above, below):
     return [a / b for a, b in zip(above, below)]
 
 
+def known(values):
+    """Between which two of the rounds the median of many more lies (the interval of the sign test: a
+    round is above that median as often as a coin shows heads). Of five rounds that is their smallest
+    and largest, of 31 the 10th and the 22nd: more rounds make it narrower."""
+    ordered, n, left_out = sorted(values), len(values), 0
+
+    def outside(k):
+        """How often the median has at most k rounds on one of its sides."""
+        return 2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n
+
+    while 2 * (left_out + 1) < n and outside(left_out + 1) <= 1 - SURE:
+        left_out += 1
+    return Spread(ordered[left_out], statistics.median(ordered), ordered[n - 1 - left_out])
+
+
 @dataclass(frozen=True)
 class Claim:
     """A bound of a figure, such as a share of the floor that is at least 0.9."""
     what: str
-    spread: Spread
+    values: tuple          # of the rounds
     bound: float
     at_least: bool = False # else at most
     wall: bool = False     # of wall time, which means nothing on a loaded machine
-    rounds: int = 0
+
+    @property
+    def spread(self):
+        return Spread.of(self.values)
+
+    @property
+    def known(self):
+        return known(self.values)
 
     def verdict(self, loaded):
-        margin = self.spread.middle - self.bound if self.at_least \
-            else self.bound - self.spread.middle
-        if (self.wall and loaded) or self.rounds < 2 or self.spread.width >= abs(margin):
+        middle = self.known.middle
+        margin = middle - self.bound if self.at_least else self.bound - middle
+        if (self.wall and loaded) or len(self.values) < 2 or self.known.width >= abs(margin):
             return UNCERTAIN
         return MET if margin > 0 else MISSED
 
@@ -73,7 +97,7 @@ class Claim:
             return verdict
         if self.wall and loaded:
             return verdict + ": wall time on a loaded machine"
-        if self.rounds < 2:
+        if len(self.values) < 2:
             return verdict + ": one round has no spread"
         return verdict + ": the spread is larger than the margin"
 

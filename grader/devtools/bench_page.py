@@ -71,10 +71,13 @@ def header(facts):
 
 
 def claims_part(claims, loaded):
-    rows = [[claim.what, spread(claim.spread), ("≥ " if claim.at_least else "≤ ") +
-             number(claim.bound), claim.why(loaded)] for claim in claims]
-    counts = "A claim counts only where the spread is smaller than the margin."
-    return "\n## Bounds\n\n%s\n\n%s" % (counts, table(["figure", "measured", "bound", ""], rows))
+    rows = [[claim.what, spread(claim.spread),
+             "%s–%s" % (number(claim.known.least), number(claim.known.most)),
+             ("≥ " if claim.at_least else "≤ ") + number(claim.bound), claim.why(loaded)]
+            for claim in claims]
+    counts = "A claim counts only where the median of many rounds is known to less than the margin."
+    return "\n## Bounds\n\n%s\n\n%s" % (
+        counts, table(["figure", "measured", "median of many rounds", "bound", ""], rows))
 
 
 def steps_part(part, mark):
@@ -211,7 +214,7 @@ def write(folder, date, text):
 
 def summary(claims, slower, loaded):
     """What the terminal shows at the end."""
-    lines = ["  %-52s %-24s %s %-5s %s" % (claim.what, spread(claim.spread),
+    lines = ["  %-52s %-24s %s %-5s %s" % (claim.what, spread(claim.known),
                                            "≥" if claim.at_least else "≤", number(claim.bound),
                                            claim.why(loaded)) for claim in claims]
     lines += ["  slower: %s, +%.0f %% of CPU time" % (one.name, 100 * one.ratio - 100)

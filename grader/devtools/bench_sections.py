@@ -104,7 +104,7 @@ class Bench:
         return spread
 
     def claim(self, what, values, bound, **more):
-        self.claims.append(Claim(what, Spread.of(values), bound, rounds=len(values), **more))
+        self.claims.append(Claim(what, tuple(values), bound, **more))
 
 
 def rounded(x):

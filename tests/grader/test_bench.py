@@ -5,6 +5,7 @@ the real ones.
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -36,7 +37,7 @@ def tables(text):
 
 
 def claim(values, bound, **more):
-    return Claim("x", Spread.of(values), bound, rounds=len(values), **more)
+    return Claim("x", tuple(values), bound, **more)
 
 
 class Judged(unittest.TestCase):
@@ -58,6 +59,24 @@ class Judged(unittest.TestCase):
             got = claim(values, bound, at_least=at_least)
             self.assertEqual(got.verdict(False), want, values)
             self.assertEqual(got.why(False).split(":")[0], want)
+
+    def test_the_median_of_many_rounds(self):
+        # By hand: of n coins as many as k are heads, or as many tails, in so many of 2**n cases.
+        for n, left_out in ((1, 0), (3, 0), (5, 0), (8, 0),  # 2 * (1 + 8) of 256 is 7.03 %
+                            (9, 1), (10, 1),                 # 2 * (1 + 9) of 512 is 3.9 %
+                            (11, 2), (31, 9)):               # 2 * (1 + 11 + 55) of 2048 is 6.5 %
+            values = random.Random(n).sample(range(1, n + 1), n)
+            found = bench_judge.known(values)
+            self.assertEqual((found.least, found.most), (1 + left_out, n - left_out), n)
+            self.assertEqual(found.middle, (n + 1) / 2)
+
+    def test_more_rounds_know_more(self):
+        five = [0.39, 0.40, 0.41, 0.42, 0.47]
+        nine = [0.38, 0.39, 0.4, 0.4, 0.41, 0.41, 0.42, 0.42, 0.47]
+        self.assertEqual(claim(five, 0.45).verdict(False), UNCERTAIN)
+        self.assertEqual(claim(nine, 0.45).verdict(False), MET)
+        self.assertEqual(claim([2 - x for x in nine], 1.55, at_least=True).verdict(False), MET)
+        self.assertEqual(claim(nine, 0.37).verdict(False), MISSED)
 
     def test_one_round_has_no_spread(self):
         self.assertIn("one round", claim([2.0], 1.0, at_least=True).why(False))
@@ -166,8 +185,8 @@ class Pages(TempFolder):
 
 
 class Asked(unittest.TestCase):
-    def told(self, level="quick", peer="", memory=64):
-        options = type("Options", (), {"level": level, "peer": peer})
+    def told(self, level="quick", peer="", memory=64, rounds=""):
+        options = type("Options", (), {"level": level, "peer": peer, "rounds": rounds})
         before, bench_run.available_memory = bench_run.available_memory, lambda: memory << 30
         try:
             return bench.check(options)
@@ -177,6 +196,8 @@ class Asked(unittest.TestCase):
     def test_what_can_be_asked_for(self):
         for level in bench_sections.LEVELS:
             self.assertEqual(self.told(level, "pytorch"), "")
+        for rounds in "1", "31", "1000":
+            self.assertEqual(self.told(rounds=rounds), "")
 
     def test_what_cannot(self):
         self.assertIn("no BENCH=long: it is quick or full", self.told("long"))
@@ -184,6 +205,9 @@ class Asked(unittest.TestCase):
         self.assertIn("BENCH=full needs 14 GiB of memory, and 9.0 are free",
                       self.told("full", memory=9))
         self.assertEqual(self.told("full", memory=0), "") # unknown
+        for rounds in "0", "-5", "1001", "five", "2.5", " ", "²":
+            self.assertEqual(self.told(rounds=rounds),
+                             "ROUNDS=%s is no number from 1 to 1000" % rounds)
 
     def test_ranks_have_equal_parts_of_the_batch(self):
         for level in bench_sections.LEVELS.values():
@@ -236,7 +260,7 @@ class Command(TempFolder):
             self.assertEqual(len(set(rows)), 1, page)
         self.assertGreaterEqual(len(tables(page)), 7)
         self.assertIn("There is no earlier record of this machine", page)
-        self.assertIn("| tiny: plain, share of the floor | 0.95 | ≥ 0.88 | met |", page)
+        self.assertIn("| tiny: plain, share of the floor | 0.95 | 0.95–0.95 | ≥ 0.88 | met |", page)
         self.assertIn("| plain, 1 thread | 1000 | 95 % (95–95) |", page)
         self.assertIn("| plain, fused attention, 1 thread | 2000 | 48 % (48–48) |", page)
         self.assertIn("simgpu's blocks, also on one thread: 1.04 of that.", page)
@@ -249,6 +273,13 @@ class Command(TempFolder):
         self.assertRegex(done.stdout, r"slower: step, .*, W = 2, \+20 % of CPU time")
         self.assertEqual(page, [text for text in self.pages() if "More CPU time" not in text][0])
         self.assertIn("+20 %", [text for text in self.pages() if "More CPU time" in text][0])
+
+    def test_rounds(self):
+        done = self.run_it("--rounds", "3")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertIn("round 3 of 3", done.stdout)
+        self.assertNotIn("of 2\n", done.stdout)
+        self.assertIn("| command | `make bench BENCH=test ROUNDS=3`, ", self.pages()[0])
 
     def test_a_program_that_fails(self):
         self.write("build/bench/collectives", "#!/bin/sh\necho no device left >&2\nexit 3\n", 0o755)
@@ -268,10 +299,12 @@ class Command(TempFolder):
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_bad_use_is_one_line(self):
-        for more, words in ((["--level", "slow"], "no BENCH=slow"), (["--peer", "x"], "no PEER=x")):
+        for more, words in ((["--level", "slow"], "there is no BENCH=slow"),
+                            (["--peer", "x"], "there is no PEER=x"),
+                            (["--rounds", "0"], "ROUNDS=0 is no number from 1 to 1000")):
             done = self.run_it(*more)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
-            self.assertRegex(done.stderr, r"\Abench: there is %s.*\n\Z" % words)
+            self.assertRegex(done.stderr, r"\Abench: %s.*\n\Z" % words)
 
     def test_ctrl_c_leaves_nothing(self):
         word = "shardlab-bench-%d" % os.getpid()
