@@ -102,10 +102,13 @@ static size_t first_piece(const Job *job, size_t part)
     return part * job->pieces / job->parts;
 }
 
+// Looks before it takes, as many threads come to parts of which nothing is left, and to write a counter
+// takes it from the caches of all others.
 static void take_part(Job *job, size_t part)
 {
+    atomic_size_t *next = &job->next[part];
     size_t piece, end = first_piece(job, part + 1);
-    while ((piece = atomic_fetch_add(&job->next[part], 1)) < end) {
+    while (atomic_load(next) < end && (piece = atomic_fetch_add(next, 1)) < end) {
         size_t begin = piece * job->grain;
         job->body(job->arg, begin, job->n - begin < job->grain ? job->n : begin + job->grain);
     }
