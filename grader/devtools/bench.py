@@ -5,7 +5,8 @@ own loops, as a page bench/results/DATE-bench.md that no earlier one has the nam
 BENCH=quick (the default) measures the GPT-2 that train_gpt2 makes; BENCH=full GPT-2 124M and the
 kit's own loops too; BENCH=test is for the tests of this program, and writes into the build tree.
 PEER=pytorch runs PyTorch's eager mode, DDP and FSDP2 over gloo on the same machine between ours.
-ROUNDS=N measures each figure N times, for bounds that five rounds leave uncertain. is written before the end, so a run that is stopped leaves nothing.
+ROUNDS=N measures each figure N times, for bounds that five rounds leave uncertain. Nothing is
+written before the end, so a run that is stopped leaves nothing.
 
 How to read the page: bench/README.md. What is measured: bench_sections.py, by bench_run.py, judged
 by bench_judge.py, shown by bench_page.py.

@@ -2,8 +2,8 @@
 became slower since the last record of the same machine.
 
 A figure is a list with a number of each round; the rounds are interleaved, so the ratio of two
-figures is that of each round. A claim is about the median of many rounds, and counts only where what
-is known of that has a spread smaller than the margin, which is how far the median is from the bound.
+figures is that of each round. A claim is about the median of many rounds, and counts only where the
+spread of what is known of that is smaller than the margin, which is how far it is from the bound.
 
 A record is what a results page keeps for programs, as JSON in a comment at its end:
 
@@ -52,9 +52,9 @@ def ratios(above, below):
 
 
 def known(values):
-    """Between which two of the rounds the median of many more lies (the interval of the sign test: a
-    round is above that median as often as a coin shows heads). Of five rounds that is their smallest
-    and largest, of 31 the 10th and the 22nd: more rounds make it narrower."""
+    """Between which two of the rounds the median of many more lies (the interval of the sign test:
+    a round is above that median as often as a coin shows heads). Of five rounds that is their
+    smallest and largest, of 31 the 10th and the 22nd: more rounds make it narrower."""
     ordered, n, left_out = sorted(values), len(values), 0
 
     def outside(k):
@@ -84,9 +84,9 @@ class Claim:
         return known(self.values)
 
     def verdict(self, loaded):
-        middle = self.known.middle
-        margin = middle - self.bound if self.at_least else self.bound - middle
-        if (self.wall and loaded) or len(self.values) < 2 or self.known.width >= abs(margin):
+        found = self.known
+        margin = found.middle - self.bound if self.at_least else self.bound - found.middle
+        if (self.wall and loaded) or len(self.values) < 2 or found.width >= abs(margin):
             return UNCERTAIN
         return MET if margin > 0 else MISSED
 

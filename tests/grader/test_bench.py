@@ -260,7 +260,8 @@ class Command(TempFolder):
             self.assertEqual(len(set(rows)), 1, page)
         self.assertGreaterEqual(len(tables(page)), 7)
         self.assertIn("There is no earlier record of this machine", page)
-        self.assertIn("| tiny: plain, share of the floor | 0.95 | 0.95–0.95 | ≥ 0.88 | met |", page)
+        self.assertIn("| tiny: plain, share of the floor | 0.95 | 0.95–0.95 | ≥ 0.88 | met |",
+                      page)
         self.assertIn("| plain, 1 thread | 1000 | 95 % (95–95) |", page)
         self.assertIn("| plain, fused attention, 1 thread | 2000 | 48 % (48–48) |", page)
         self.assertIn("simgpu's blocks, also on one thread: 1.04 of that.", page)

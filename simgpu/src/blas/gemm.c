@@ -230,8 +230,8 @@ cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B,
 
 // ---- A batch at equal strides ----
 
-// Multiplications of a batch that are worth sharing, and of a piece of it: some 20 us and some 5, as
-// small products wait for their numbers longer than they multiply.
+// Multiplications of a batch that are worth sharing, and of a piece of it: some 20 us and some 5,
+// as small products wait for their numbers longer than they multiply.
 #define BATCH_WORK 6e5
 #define BATCH_PIECE 9e4
 enum { BATCH_LEAST = 4 }; // products of which threads take one each

@@ -32,10 +32,10 @@
 // worth a thread, too.
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 64, LEAST_HALF = 32 };
 // What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
-// it. And how much may be packed once more because of the blocks, times the machine's processors: for
-// each column (A) or row (B) of the sum a number for so many of the output. For 750 that costs about
-// a fiftieth of the product's time, for 75 a fifth: the more processors would have nothing to do, the
-// more it is worth. Halves are always worth it.
+// it. And how much may be packed once more because of the blocks, times the processors that can share
+// them: for each column (A) or row (B) of the sum a number for so many of the output. For 750 that
+// costs about a fiftieth of the product's time, for 75 a fifth: the more processors would have
+// nothing to do, the more it is worth. Halves are always worth it.
 enum { TRANSPOSED = 2, PACKED_AGAIN = 600 };
 
 typedef struct Blocks {
@@ -59,8 +59,8 @@ static bool part(int64_t side, int64_t count, int64_t least, int64_t *size)
 // blocks, the one that packs least again. False: there is none, or that is too much.
 static bool cut_in(const Sgemm *p, int64_t blocks, int64_t least, Blocks *best)
 {
-    int cores = sim_config()->cores < MOST_BLOCKS ? sim_config()->cores : MOST_BLOCKS;
-    double cheapest = -1.0, most = (double)p->m * (double)p->n * cores / PACKED_AGAIN;
+    int sharing = sim_config()->cores < MOST_BLOCKS ? sim_config()->cores : MOST_BLOCKS;
+    double cheapest = -1.0, most = (double)p->m * (double)p->n * sharing / PACKED_AGAIN;
     for (int64_t across = 1; across <= blocks; across *= 2) {
         int64_t down = blocks / across, rows, cols;
         double cost = (double)((across - 1) * p->m) * (p->turn_a ? TRANSPOSED : 1) +
@@ -108,8 +108,8 @@ static void use_one_thread(void)
 
 // [Note: forks] oneDNN writes its kernels as machine code at a process's first product, which takes
 // some 30 ms of processor time. Ranks are forked, many from one process: it has the kernels written
-// before its first fork, and its children inherit them. A dry run multiplies nothing; its variable is
-// read here, as the settings (sim_config) are the children's, and may still change.
+// before its first fork, and its children inherit them. A dry run multiplies nothing; its variable
+// is read here, as the settings (sim_config) are the children's, and may still change.
 static void write_kernels_now(void)
 {
     static const float factor[4];

@@ -29,7 +29,6 @@
 // Where all ranks together receive more than so many bytes, they do not stay in a cache until they
 // are read. They are written to memory itself: an ordinary store first fetches what it replaces.
 #define CACHED_BYTES ((size_t)16 << 20)
-enum { LINE_BYTES = 64 }; // of a cache
 
 const CallFacts sim_call_facts[CALL_KINDS] = {
     [CALL_ALL_GATHER] = {"ncclAllGather", GPU_ALL_GATHER, false, false},
@@ -94,11 +93,11 @@ static void copy(char *to, const char *from, size_t bytes, bool cached)
     size_t at = 0;
     if (to == from || bytes == 0) return;
 #ifdef __SSE2__
-    size_t head = (LINE_BYTES - (uintptr_t)to % LINE_BYTES) % LINE_BYTES;
-    if (!cached && bytes >= head + LINE_BYTES) {
+    size_t head = (SIM_CACHE_LINE - (uintptr_t)to % SIM_CACHE_LINE) % SIM_CACHE_LINE;
+    if (!cached && bytes >= head + SIM_CACHE_LINE) {
         memcpy(to, from, head);
-        for (at = head; bytes - at >= LINE_BYTES; at += LINE_BYTES)
-            for (size_t i = at; i < at + LINE_BYTES; i += sizeof(__m128i))
+        for (at = head; bytes - at >= SIM_CACHE_LINE; at += SIM_CACHE_LINE)
+            for (size_t i = at; i < at + SIM_CACHE_LINE; i += sizeof(__m128i))
                 _mm_stream_si128((__m128i *)(void *)(to + i),
                                  _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
         _mm_sfence(); // before anybody is told that they are there

@@ -5,13 +5,13 @@
  * (one thread per device) does its own work alone, and so does work that begins within a piece.
  * What a piece computes does not depend on who does it, so neither is seen in results.
  *
- * The pieces of a job are in parts, and each thread begins with the part that is its own: it has in its
- * cache what it wrote in the last kernel, which most often is what the same part of the next one
+ * The pieces of a job are in parts, and each thread begins with the part that is its own: it has in
+ * its cache what it wrote in the last kernel, which most often is what the same part of the next one
  * reads. When its part is done, it helps with the others. A job has as many places as it has pieces
  * for others; a worker that comes too late for one stays out of it, and the caller waits for those
- * that have entered alone. Idle workers look for a job for a moment and then sleep. To wake one takes
- * longer than many a piece, so the caller wakes no more of them than there are places beyond those
- * that are looking. A process forked meanwhile has no workers, and starts its own.
+ * that have entered alone. Idle workers look for a job for a moment and then sleep. To wake one
+ * takes longer than many a piece, so the caller wakes no more of them than there are places beyond
+ * those that are looking. A process forked meanwhile has no workers, and starts its own.
  *
  * Interface: simgpu_parallel.
  */
@@ -42,19 +42,19 @@ typedef struct Job {
 
 static struct Pool {
     // What all workers look at, on a cache line of its own, with what changes together with it.
-    _Alignas(64) _Atomic uint64_t state;
+    _Alignas(SIM_CACHE_LINE) _Atomic uint64_t state;
     Job *job;
     // Workers that look for a job, and that wait for the bell; a futex: rung where a job has more
     // places than workers are looking.
-    _Alignas(64) atomic_int looking;
+    _Alignas(SIM_CACHE_LINE) atomic_int looking;
     atomic_int asleep;
     atomic_uint bell;
-    _Alignas(64) pthread_mutex_t owner; // held by the thread whose job it is
-    int workers;                        // started
-    pthread_mutex_t lock;               // of what follows
-    pthread_cond_t arrived;             // the owner waits for it
-    atomic_int waits;                   // whether it does
-    int ready;                          // workers that have said who they are
+    _Alignas(SIM_CACHE_LINE) pthread_mutex_t owner; // held by the thread whose job it is
+    int workers;                                    // started
+    pthread_mutex_t lock;                           // of what follows
+    pthread_cond_t arrived;                         // the owner waits for it
+    atomic_int waits;                               // whether it does
+    int ready;                                      // workers that have said who they are
 } pool;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool inside; // of a job: what this thread begins now, it does alone
@@ -102,8 +102,8 @@ static size_t first_piece(const Job *job, size_t part)
     return part * job->pieces / job->parts;
 }
 
-// Looks before it takes, as many threads come to parts of which nothing is left, and to write a counter
-// takes it from the caches of all others.
+// Looks before it takes: many threads come to parts of which nothing is left, and whoever writes a
+// counter takes it out of the caches of all others.
 static void take_part(Job *job, size_t part)
 {
     atomic_size_t *next = &job->next[part];

@@ -30,6 +30,8 @@
 struct SimLeaks; // check/check.h
 struct SimShape; // check/shadow.h
 
+#define SIM_CACHE_LINE 64 // bytes
+
 // ---- config.c ----
 #define SIM_MAX_DEVICES SIM_LOG_DEVICES
 typedef enum SimCheck { CHECK_OFF, CHECK_FAST, CHECK_FULL } SimCheck;
