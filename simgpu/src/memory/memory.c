@@ -7,8 +7,8 @@
  *
  * Interface: cudaMalloc, cudaFree, cudaMallocAsync, cudaFreeAsync, cudaMallocFromPoolAsync,
  * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_check_range,
- * sim_overwritten, sim_promised, sim_zeros_overwritten, sim_fill_later, sim_describe,
- * sim_memory_reset.
+ * sim_overwritten, sim_promised, sim_zeros_overwritten, sim_fill_later, sim_borrow,
+ * sim_return_lent, sim_describe, sim_memory_reset.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -103,8 +103,7 @@ static Place near_place(const SimBlock *before, const SimBlock *after, size_t of
     size_t ahead = is_live(after) ? after->offset - offset : SIZE_MAX;
     if (past <= ahead && past < NEAR)
         return (Place){PLACE_BEHIND, past + before->asked, before->asked, before->site, NULL, NULL};
-    if (ahead < NEAR)
-        return (Place){PLACE_AHEAD, ahead, after->asked, after->site, NULL, NULL};
+    if (ahead < NEAR) return (Place){PLACE_AHEAD, ahead, after->asked, after->site, NULL, NULL};
     return (Place){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
 }
 
@@ -120,8 +119,8 @@ static Place find_place(SimDevice *device, size_t offset)
         return near_place(NULL, block->next, offset);
     const SimFreed *freed = is_live(block) ? NULL : sim_heap_freed(device->heap, offset);
     if (freed)
-        return (Place){PLACE_FREED, offset - freed->offset, freed->asked, freed->made,
-                       freed->freed, NULL};
+        return (Place){PLACE_FREED, offset - freed->offset, freed->asked,
+                       freed->made, freed->freed,           NULL};
     return near_place(is_live(block) ? block : block->prev, block->next, offset);
 }
 
@@ -233,13 +232,12 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
     if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
     sim_facts_range(device->program + offset, bytes);
     if (place->kind == PLACE_LIVE) {
-        sim_report(
-            SIMGPU_POINTER, "an operation runs past the end of an allocation",
-            "%s, called at %s,\n%s %zu bytes from %s:\n"
-            "that is %zu bytes too many.\n"
-            "On a GPU this is an illegal memory access, or silently other data.\n"
-            "Are the count (elements, not bytes?) and the offset right?",
-            name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
+        sim_report(SIMGPU_POINTER, "an operation runs past the end of an allocation",
+                   "%s, called at %s,\n%s %zu bytes from %s:\n"
+                   "that is %zu bytes too many.\n"
+                   "On a GPU this is an illegal memory access, or silently other data.\n"
+                   "Are the count (elements, not bytes?) and the offset right?",
+                   name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
         return;
     }
     const char *title = place->kind == PLACE_FREED ? "use of freed device memory"
@@ -270,11 +268,13 @@ void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUs
                 bytes <= block->asked - (offset - block->offset);
     Place place = {PLACE_LIVE, 0, 0, NULL, NULL, NULL};
     if (!good) place = look(device, offset);
-    if (good && use == OWED_PAY) {
-        size_t from = offset - block->offset;
+    const char *lent = NULL;
+    size_t from = good ? offset - block->offset : 0;
+    if (good && use == OWED_LENT) lent = sim_owed_lent(block, from, from + bytes);
+    if (good && use != OWED_STAY && !lent)
         sim_owed_pay(block, device->alias + block->offset, from, from + bytes);
-    }
     pthread_mutex_unlock(&device->lock);
+    if (lent) return (char *)lent;
     if (good) return device->alias + offset;
     report_bad_range(device, offset, bytes, &place, access, name, site);
     return NULL;
@@ -298,7 +298,7 @@ static SimBlock *hold_block(const void *ptr, size_t bytes, SimDevice **device, s
     return NULL;
 }
 
-// What is to become of the fills that a range owes: sim_owed_cancel or sim_owed_mark.
+// What is to become of what a range owes: sim_owed_cancel or sim_owed_mark.
 typedef void (*Settle)(SimBlock *block, char *at, size_t from, size_t to);
 
 static void settle(const void *ptr, size_t bytes, Settle what)
@@ -347,6 +347,27 @@ bool sim_fill_later(const void *ptr, size_t bytes, int value)
                                (unsigned char)value);
     pthread_mutex_unlock(&device->lock);
     return later;
+}
+
+bool sim_borrow(const void *ptr, size_t bytes, const char *lent, _Atomic uint32_t *users)
+{
+    size_t from;
+    SimDevice *device;
+    SimBlock *block = hold_block(ptr, bytes, &device, &from);
+    if (!block) return false;
+    bool borrows = !block->managed;
+    char *at = device->alias + block->offset;
+    if (borrows) sim_owed_borrow(block, at, from, from + bytes, lent, users);
+    pthread_mutex_unlock(&device->lock);
+    return borrows;
+}
+
+void sim_return_lent(SimDevice *device, const char *begin, const char *end)
+{
+    pthread_mutex_lock(&device->lock);
+    for (SimBlock *b = sim_heap_first(device->heap); b; b = b->next)
+        if (b->state == BLOCK_LIVE) sim_owed_return(b, device->alias + b->offset, begin, end);
+    pthread_mutex_unlock(&device->lock);
 }
 
 // ---- Allocation ----

@@ -2,7 +2,7 @@
  *
  *   memory.c   cudaMalloc and friends, and the check of a range of device memory
  *   heap.c     which bytes of an arena are whose (heap.h)
- *   owed.c     poison and zeros that nobody has read yet (owed.h)
+ *   owed.c     poison, zeros and gathered bytes that nobody has written yet (owed.h)
  *   tree.c     a balanced tree (tree.h)
  *   managed.c  memory that the host may touch too, and memory in rows: cudaMallocManaged, -Pitch
  *   pinned.c   pinned host memory: making, registering and freeing it (pinned.h)
@@ -25,10 +25,12 @@ struct SimShadow; // check/shadow.h
 
 // ---- memory.c ---- The usable address of `bytes` bytes of device memory at ptr, which lies in
 // some device's program range; NULL, and a report, where they are not inside one live allocation.
-// `name` and `site` are the operation's. `use`: what becomes of fills that the range owes (owed.h).
+// `name` and `site` are the operation's. `use`: what becomes of what the range owes (owed.h).
 typedef enum SimOwedUse {
-    OWED_PAY,  // they are paid: the operation may read it, or write it in part
+    OWED_PAY,  // it is paid: the operation may read the range, or write it in part
     OWED_STAY, // the caller says before it writes: sim_overwritten, sim_promised …
+    OWED_LENT, // the operation only reads, all of it before it returns: where the range is borrowed,
+               // the address is that of the lent bytes; else it is paid
 } SimOwedUse;
 void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUse use,
                       const char *name, const void *site);
@@ -43,6 +45,11 @@ bool sim_zeros_overwritten(const void *ptr, size_t bytes);
 // A range of live device memory holds `value` from here on, although nobody writes it now; false:
 // it must be written.
 bool sim_fill_later(const void *ptr, size_t bytes, int value);
+// A range of live device memory holds what is at `lent`, of whose place it is one of the users, from
+// here on; false: it must be written.
+bool sim_borrow(const void *ptr, size_t bytes, const char *lent, _Atomic uint32_t *users);
+// What the device's memory borrows of [begin, end) is paid.
+void sim_return_lent(SimDevice *device, const char *begin, const char *end);
 // "byte 16 of the 4096 bytes allocated at flat_param.c:88 (flat_create)"; of `bytes` bytes, which
 // end in the same allocation, "bytes 16 to 31 of …".
 void sim_describe(SimDevice *device, size_t offset, char *text, size_t size);

@@ -1,10 +1,10 @@
-/* owed.c: fills that an allocation owes. See owed.h.
+/* owed.c: what an allocation owes. See owed.h.
  *
  * A block has a list of pieces, sorted and apart. It is built anew where something of it is paid,
  * cancelled or filled; most blocks have one piece, or none any more.
  *
  * Interface: sim_owed_begin, sim_owed_end, sim_owed_pay, sim_owed_cancel, sim_owed_mark,
- * sim_owed_are, sim_owed_fill.
+ * sim_owed_are, sim_owed_fill, sim_owed_borrow, sim_owed_lent, sim_owed_return.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +25,19 @@ typedef struct List {
     int n;
 } List;
 
+// Whether the second piece goes on where the first one ends.
+static bool goes_on(const SimOwed *a, const SimOwed *b)
+{
+    if (a->end != b->begin || a->users != b->users) return false;
+    if (a->lent) return a->lent + (a->end - a->begin) == b->lent;
+    return a->value == b->value && a->zeros == b->zeros;
+}
+
 static void append(List *list, SimOwed piece)
 {
     SimOwed *last = list->n ? &list->piece[list->n - 1] : NULL;
     if (piece.begin >= piece.end) return;
-    if (last && last->end == piece.begin && last->value == piece.value &&
-        last->zeros == piece.zeros)
+    if (last && goes_on(last, &piece))
         last->end = piece.end;
     else
         list->piece[list->n++] = piece;
@@ -38,8 +45,18 @@ static void append(List *list, SimOwed piece)
 
 static void pay(const SimOwed *piece, char *at)
 {
-    if (piece->zeros && piece->value == 0) return;
-    memset(at + piece->begin, piece->value, piece->end - piece->begin);
+    size_t bytes = piece->end - piece->begin;
+    if (piece->lent)
+        memcpy(at + piece->begin, piece->lent, bytes);
+    else if (!piece->zeros || piece->value != 0)
+        memset(at + piece->begin, piece->value, bytes);
+}
+
+// None of the block's pieces borrows any more.
+static void give_back(const SimBlock *block)
+{
+    for (int i = 0; i < block->n_owed; i++)
+        if (block->owed[i].lent) atomic_fetch_sub(block->owed[i].users, 1);
 }
 
 // Makes the list the block's own; what it has no room for is paid.
@@ -52,15 +69,22 @@ static void keep(SimBlock *block, char *at, const List *list)
         if (more) block->owed_room = n;
     }
     if (n > block->owed_room) n = block->owed_room;
+    for (int i = n; i < list->n; i++) pay(&list->piece[i], at);
+    // The new users come before the old ones go: at 0 the place is somebody else's.
+    for (int i = 0; i < n; i++)
+        if (list->piece[i].lent) atomic_fetch_add(list->piece[i].users, 1);
+    give_back(block);
     if (n > 0) memcpy(block->owed, list->piece, (size_t)n * sizeof *list->piece);
     block->n_owed = n;
-    for (int i = n; i < list->n; i++) pay(&list->piece[i], at);
 }
 
 static SimOwed part_of(const SimOwed *piece, size_t from, size_t to)
 {
-    return (SimOwed){piece->begin > from ? piece->begin : from, piece->end < to ? piece->end : to,
-                     piece->value, piece->zeros};
+    SimOwed part = *piece;
+    if (part.begin < from) part.begin = from;
+    if (part.end > to) part.end = to;
+    if (part.lent) part.lent += part.begin - piece->begin;
+    return part;
 }
 
 void sim_owed_pay(SimBlock *block, char *at, size_t from, size_t to)
@@ -89,9 +113,11 @@ void sim_owed_cancel(SimBlock *block, char *at, size_t from, size_t to)
     keep(block, at, &list);
 }
 
+// What is borrowed is not poison, which tells of itself wherever it shows: it is paid.
 static void mark(const SimOwed *piece, char *at)
 {
-    if (piece->zeros && piece->value == 0) return;
+    if (piece->lent) pay(piece, at);
+    if (piece->lent || (piece->zeros && piece->value == 0)) return;
     for (size_t i = piece->begin; i + MARK < piece->end; i += MARKS_APART)
         memset(at + i, piece->value, MARK);
     size_t n = piece->end - piece->begin;
@@ -113,7 +139,7 @@ bool sim_owed_are(const SimBlock *block, size_t from, size_t to, unsigned char v
     for (int i = 0; i < block->n_owed && from < to; i++) {
         const SimOwed *piece = &block->owed[i];
         if (piece->end <= from) continue;
-        if (piece->begin > from || piece->value != value) return false;
+        if (piece->begin > from || piece->lent || piece->value != value) return false;
         from = piece->end;
     }
     return from >= to;
@@ -129,24 +155,66 @@ bool sim_owed_fill(SimBlock *block, char *at, size_t from, size_t to, unsigned c
         SimOwed part = part_of(&block->owed[i], from, to);
         append(&list, part_of(&block->owed[i], 0, from));
         if (part.begin < part.end) {
-            append(&list, (SimOwed){done, part.begin, value, false});
-            append(&list, (SimOwed){part.begin, part.end, value, part.zeros});
+            append(&list, (SimOwed){done, part.begin, value, false, NULL, NULL});
+            append(&list, (SimOwed){part.begin, part.end, value, part.zeros, NULL, NULL});
             done = part.end;
         }
         if (block->owed[i].end <= to) continue;
-        append(&list, (SimOwed){done, to, value, false});
+        append(&list, (SimOwed){done, to, value, false, NULL, NULL});
         done = to;
         append(&list, part_of(&block->owed[i], to, SIZE_MAX));
     }
-    append(&list, (SimOwed){done, to, value, false});
+    append(&list, (SimOwed){done, to, value, false, NULL, NULL});
     keep(block, at, &list);
     return true;
+}
+
+void sim_owed_borrow(SimBlock *block, char *at, size_t from, size_t to, const char *lent,
+                     _Atomic uint32_t *users)
+{
+    List list;
+    SimOwed piece = {from, to, 0, false, lent, users};
+    bool done = false;
+    list.n = 0;
+    for (int i = 0; i < block->n_owed; i++) {
+        append(&list, part_of(&block->owed[i], 0, from));
+        if (!done && block->owed[i].end > from) append(&list, piece);
+        done = done || block->owed[i].end > from;
+        append(&list, part_of(&block->owed[i], to, SIZE_MAX));
+    }
+    if (!done) append(&list, piece);
+    keep(block, at, &list);
+    atomic_fetch_sub(users, 1); // the piece has one of its own
+}
+
+const char *sim_owed_lent(const SimBlock *block, size_t from, size_t to)
+{
+    for (int i = 0; i < block->n_owed; i++) {
+        const SimOwed *piece = &block->owed[i];
+        if (piece->lent && piece->begin <= from && to <= piece->end)
+            return piece->lent + (from - piece->begin);
+    }
+    return NULL;
+}
+
+void sim_owed_return(SimBlock *block, char *at, const char *begin, const char *end)
+{
+    List list;
+    list.n = 0;
+    for (int i = 0; i < block->n_owed; i++) {
+        const SimOwed *piece = &block->owed[i];
+        if (piece->lent && piece->lent >= begin && piece->lent < end)
+            pay(piece, at);
+        else
+            append(&list, *piece);
+    }
+    if (block->n_owed) keep(block, at, &list);
 }
 
 // Bytes [begin, end) of a new block: poison or nothing, on memory that is fresh from some byte on.
 static void owe(List *list, const SimBlock *block, size_t begin, size_t end, bool poison)
 {
-    SimOwed all = {begin, end, poison ? SIM_POISON : 0, false};
+    SimOwed all = {begin, end, poison ? SIM_POISON : 0, false, NULL, NULL};
     if (poison) append(list, part_of(&all, 0, block->fresh));
     all.zeros = true;
     append(list, part_of(&all, block->fresh, SIZE_MAX));
@@ -165,6 +233,7 @@ void sim_owed_begin(SimBlock *block, char *at, bool poison)
 
 void sim_owed_end(SimBlock *block)
 {
+    give_back(block);
     free(block->owed);
     block->owed = NULL;
     block->n_owed = block->owed_room = 0;

@@ -39,9 +39,9 @@ static GpuCollective facts_of(const Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
     int peer = call->signature.root;
-    uint64_t *number = !is_message(call)                      ? &comm->logged.collectives
+    uint64_t *number = !is_message(call)                   ? &comm->logged.collectives
                        : call->signature.kind == CALL_SEND ? &comm->logged.sends[peer]
-                                                              : &comm->logged.recvs[peer];
+                                                           : &comm->logged.recvs[peer];
     return (GpuCollective){.comm = comm->shared->nonce,
                            .call = ++*number,
                            .group = group,
@@ -118,6 +118,7 @@ static void post_collective(Call *call)
 {
     ncclComm_t comm = call->comm;
     call->desc.seq = ++comm->number;
+    sim_lent_take(call);
     sim_arrive(call);
     comm->self->desc = comm->self->last = call->desc;
     sim_remember_call(call);
@@ -209,6 +210,7 @@ static bool advance_collective(Call *call)
         return true;
     }
     if (!gate_is_open(call, true)) return false;
+    sim_lent_end(call);
     call->state = CALL_DONE;
     return true;
 }
@@ -413,6 +415,7 @@ ncclResult_t sim_run_calls(Call *calls, int n)
 {
     ncclResult_t result = prepare_all(calls, n);
     if (result != ncclSuccess) return result;
+    calls[0].alone = n == 1;
     if (sim_phantoms()) return sim_phantom_run(calls, n);
     Lane one_lane, *lane = &one_lane;
     Call *one_call, **order = &one_call;

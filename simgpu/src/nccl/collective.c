@@ -3,7 +3,8 @@
  * All ranks work at the same time, each on a part that nobody else writes, straight in the others'
  * memory, without staging:
  *
- *   all-gather       reads every send buffer, writes its own receive buffer
+ *   all-gather       reads every send buffer, writes its own receive buffer; or writes its own part
+ *                    of what all ranks read (lent.c)
  *   reduce-scatter   reduces its chunk of every send buffer into its own receive buffer
  *   all-reduce       reduces its slice of every send buffer, writes it into every receive buffer
  *   reduce           reduces its slice of every send buffer, writes it into that of the root
@@ -139,13 +140,16 @@ void sim_do_work(Call *call)
 {
     ncclComm_t comm = call->comm;
     size_t bytes, count = (size_t)call->signature.count, begin, end;
+    char *lent;
     int rank = comm->rank, root = call->signature.root, all[SIM_MAX_RANKS];
     if (call->signature.kind == CALL_SPLIT || count == 0 || sim_dry()) return;
     bytes = message_bytes(call);
     bool cached = sim_recv_bytes(call) * (size_t)comm->size <= CACHED_BYTES;
     switch (call->signature.kind) {
     case CALL_ALL_GATHER:
-        for (int i = 0; i < comm->size; i++) {
+        lent = sim_lent_begin(call);
+        if (lent) copy(lent + (size_t)rank * bytes, send_of(comm, rank), bytes, cached);
+        for (int i = 0; i < comm->size && !call->borrows; i++) {
             int r = (rank + i) % comm->size; // not all from the same rank at once
             copy(recv_of(comm, rank) + (size_t)r * bytes, send_of(comm, r), bytes, cached);
         }

@@ -72,6 +72,7 @@ static void forget_all(void)
     }
     for (SharedMap *map = sim_shared_maps, *next; map; map = next) {
         next = map->next;
+        sim_lent_unmap(map);
         munmap(map->shared, sizeof(CommShared));
         close(map->fd);
         free(map);
@@ -565,6 +566,7 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
         return;
     }
     sim_board_leave(comm);
+    sim_lent_return(comm);
     comm->self->left_site.n = sim_log_frames(site, comm->self->left_site.frame);
     atomic_store(&comm->self->state, RANK_LEFT);
     sim_comm_wake(comm);

@@ -6,6 +6,7 @@
  *   call.c        calls that are posted, waited for and worked off, in lanes
  *   sends.c       messages that are sent and not received yet
  *   collective.c  the data movement of each kind of call
+ *   lent.c        one copy of what an all-gather gives, for all of its ranks
  *   reduce.c      the arithmetic of reductions, by type, in a fixed tree order
  *   comm.c        communicators: joining, connecting to the peers, leaving
  *   rendezvous.c  ids: how the ranks of a communicator find the memory that they share
@@ -87,6 +88,7 @@ typedef struct CallDesc {
     uint64_t seq;
     int64_t send, recv; // offsets in the arena, -1: none
     uint64_t scalar;    // premulsum: this rank's, in the type of the call
+    int32_t place;      // all-gather, of rank 0: where its bytes are lent (lent.c), -1: nowhere
     int32_t color, key; // split
     RendezvousId id;    // split: shared memory that this rank offers
 } CallDesc;
@@ -148,6 +150,17 @@ typedef struct Channel {
         clock_met_sent[SIM_CLOCK_MESSAGES], clock_met_received[SIM_CLOCK_MESSAGES];
 } Channel;
 
+// Where what was gathered is lent (lent.c): SIM_LENT_BYTES of them, counted from SIM_LENT_AT in the
+// memfd of a communicator. Rank 0 writes it while it has no users.
+#define SIM_LENT_PLACES 64
+#define SIM_LENT_BYTES ((size_t)4 << 30)
+#define SIM_LENT_AT ((sizeof(CommShared) + 0xffff) & ~(size_t)0xffff)
+#define SIM_SHARED_BYTES (SIM_LENT_AT + SIM_LENT_BYTES) // of the file
+typedef struct LentPlace {
+    uint64_t offset, bytes;
+    _Atomic uint32_t users; // that may still read it
+} LentPlace;
+
 typedef struct CommShared {
     uint64_t nonce;
     _Atomic int32_t world; // 0 until the first rank comes
@@ -155,6 +168,7 @@ typedef struct CommShared {
     _Atomic uint32_t broken;                 // ranks disagree
     _Atomic int32_t other_world, other_rank; // a rank that came with another size, -1: none
     _Atomic uint64_t entered, finished;      // collectives, added over all ranks
+    LentPlace lent[SIM_LENT_PLACES];
     RankSlot slot[SIM_MAX_RANKS];
     Channel channel[SIM_MAX_RANKS][SIM_MAX_RANKS]; // [from][to]
 } CommShared;
@@ -216,6 +230,7 @@ typedef struct ProcessWaitTable {
 typedef struct SharedMap {
     struct SharedMap *next;
     CommShared *shared;
+    char *lent; // SIM_LENT_BYTES of places; NULL: not mapped yet
     int fd;
     int refs;
     bool offered; // one of the refs is ncclGetUniqueId's
@@ -285,10 +300,14 @@ typedef struct Call {
     const void *site;
     ncclRedOp_t handle;    // the operation as the program gave it
     ncclComm_t *new_comm;  // split
+    bool alone;            // the only call of its group
     bool may_stay;         // a send that nothing in its group comes after
     struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
     CallDesc desc;
+    char *lent; // what it gathers, where all ranks may read it; NULL: nowhere
+    _Atomic uint32_t *users; // of `lent`, one of which it is
+    bool borrows; // what it receives is read there, and not copied
     int stream_slot; // of its stream
     SimClock start;  // what is ordered before it, until it is posted; where races are looked for
     RendezvousId new_id; // split: of the new communicator; its size (0: not in one), my rank
@@ -472,6 +491,15 @@ size_t sim_recv_bytes(const Call *call);
 void sim_count_traffic(const Call *call, GpuLogEntry *entry);
 // This rank's part of the movement, when everybody has posted.
 void sim_do_work(Call *call);
+
+// ---- lent.c ----
+// Of an all-gather: rank 0 takes a place for its bytes, before it posts. When all have posted: where
+// they are lent (NULL: nowhere), and whether this rank borrows them. When all have worked: it does.
+void sim_lent_take(Call *call);
+char *sim_lent_begin(Call *call);
+void sim_lent_end(Call *call);
+void sim_lent_return(ncclComm_t comm); // its rank borrows nothing any more
+void sim_lent_unmap(SharedMap *map);
 
 // ---- reduce.c ----
 // out (count) = the reduction of n inputs (count) in tree order; op is an ncclRedOp_t's value or

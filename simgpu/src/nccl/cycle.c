@@ -89,7 +89,8 @@ int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
 
 // ---- Looking ----
 
-static void *borrow(Search *s, int pid, int fd, size_t bytes)
+// The first `bytes` bytes of a process's file, which has `size`; NULL: it is another, or gone.
+static void *borrow(Search *s, int pid, int fd, size_t size, size_t bytes)
 {
     for (int i = 0; i < s->n_borrowed; i++)
         if (s->borrowed[i].pid == pid && s->borrowed[i].fd == fd) return s->borrowed[i].at;
@@ -98,7 +99,7 @@ static void *borrow(Search *s, int pid, int fd, size_t bytes)
     if (own < 0) return NULL;
     struct stat st;
     void *at = MAP_FAILED;
-    if (fstat(own, &st) == 0 && (size_t)st.st_size == bytes)
+    if (fstat(own, &st) == 0 && (size_t)st.st_size == size)
         at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, own, 0);
     close(own);
     if (at == MAP_FAILED) return NULL;
@@ -116,7 +117,8 @@ static const CommShared *find_shared(Search *s, const WaitRef *ref)
 {
     for (SharedMap *map = sim_shared_maps; map; map = map->next)
         if (map->shared->nonce == ref->nonce) return map->shared;
-    const CommShared *shared = borrow(s, ref->pid, ref->shared_fd, sizeof *shared);
+    const CommShared *shared =
+        borrow(s, ref->pid, ref->shared_fd, SIM_SHARED_BYTES, sizeof *shared);
     return shared && shared->nonce == ref->nonce ? shared : NULL;
 }
 
@@ -125,7 +127,8 @@ static ProcessWaitTable *find_table(Search *s, const RankSlot *slot)
 {
     for (Peer *peer = sim_peers; peer; peer = peer->next)
         if (peer->pid == slot->pid) return peer->wait_table;
-    return borrow(s, slot->pid, slot->wait_table_fd, sizeof(ProcessWaitTable));
+    return borrow(s, slot->pid, slot->wait_table_fd, sizeof(ProcessWaitTable),
+                  sizeof(ProcessWaitTable));
 }
 
 // The number of the rank's process in the search; -1: there is no room, or it cannot be looked at.

@@ -47,7 +47,7 @@ static SharedMap *keep_shared(int fd, uint64_t nonce)
 {
     struct stat st;
     void *at = MAP_FAILED;
-    if (fstat(fd, &st) == 0 && (size_t)st.st_size == sizeof(CommShared))
+    if (fstat(fd, &st) == 0 && (size_t)st.st_size == SIM_SHARED_BYTES)
         at = mmap(NULL, sizeof(CommShared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
                   0);
     if (at == MAP_FAILED) {
@@ -110,6 +110,7 @@ void sim_rendezvous_release(SharedMap *map, bool offered)
         }
     sim_unlock();
     if (!last) return;
+    sim_lent_unmap(map);
     munmap(map->shared, sizeof(CommShared));
     close(map->fd);
     free(map);
@@ -128,7 +129,7 @@ static SharedMap *make_shared(void)
     int fd = memfd_create("simgpu-nccl", MFD_CLOEXEC);
     if (fd < 0 && errno == EMFILE) sim_no_files_left();
     if (fd < 0) return NULL;
-    if (!sim_may_grow(fd, sizeof(CommShared), "a communicator")) {
+    if (!sim_may_grow(fd, SIM_SHARED_BYTES, "a communicator")) {
         close(fd);
         return NULL;
     }

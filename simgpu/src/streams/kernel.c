@@ -6,7 +6,7 @@
  * operation's stream holds the clock of all that is ordered before it, and the range is known.
  *
  * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_overwrite, simgpu_update,
- * sim_touch, sim_touch_shape, sim_touch_over, simgpu_cost, simgpu_ready, simgpu_end,
+ * sim_touch, sim_touch_shape, sim_touch_lent, sim_touch_over, simgpu_cost, simgpu_ready, simgpu_end,
  * sim_end_begun.
  */
 #include <string.h>
@@ -79,12 +79,11 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
                    "Was the buffer never allocated, or already freed (resharded, set to NULL)?",
                    op->entry.name, where, bytes);
     else
-        sim_report(
-            SIMGPU_POINTER, "a host pointer where device memory is due",
-            "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
-            "On a GPU this is an illegal memory access, and every call after it fails.\n"
-            "Is it from malloc, the stack, or a pointer whose cudaMalloc was never made?",
-            op->entry.name, where, bytes, ptr);
+        sim_report(SIMGPU_POINTER, "a host pointer where device memory is due",
+                   "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
+                   "On a GPU this is an illegal memory access, and every call after it fails.\n"
+                   "Is it from malloc, the stack, or a pointer whose cudaMalloc was never made?",
+                   op->entry.name, where, bytes, ptr);
 }
 
 static void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess access)
@@ -132,8 +131,7 @@ static void *touch_device(SimgpuOp *op, const SimDevice *device, const void *ptr
     return usable;
 }
 
-static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access,
-                        bool host_ok)
+static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok)
 {
     const char *verb = access == GPU_READ ? "reads" : "writes";
     bool inside = false;
@@ -176,6 +174,11 @@ void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuA
                       bool host_ok)
 {
     return touch(op, logged, shape, access, host_ok, OWED_PAY);
+}
+
+const void *sim_touch_lent(SimgpuOp *op, GpuRange range, const SimShape *shape)
+{
+    return touch(op, range, shape, GPU_READ, false, OWED_LENT);
 }
 
 void *sim_touch_over(SimgpuOp *op, GpuRange range, bool host_ok)

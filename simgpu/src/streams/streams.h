@@ -203,6 +203,9 @@ void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, b
 // is done to the bytes of the shape.
 void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const struct SimShape *shape,
                       GpuAccess access, bool host_ok);
+// The same for a range that the operation only reads, before it returns: where it is borrowed, at
+// the address of the lent bytes (memory/owed.h).
+const void *sim_touch_lent(SimgpuOp *op, GpuRange range, const struct SimShape *shape);
 // The same for a range that the operation overwrites, all of it: what it owes (memory/owed.h) stays
 // owed until the caller says so (SimOwedUse, memory/memory.h), before it writes.
 void *sim_touch_over(SimgpuOp *op, GpuRange range, bool host_ok);

@@ -1,0 +1,112 @@
+/* lent.c: one copy of what an all-gather gives, for all of its ranks.
+ *
+ * All ranks of an all-gather receive the same bytes, and most programs only multiply by them before
+ * they free the buffer. So where the bytes are many, the ranks do not copy them W times: each writes
+ * its part to a *place* that all of them share, and its receive buffer borrows what is there. Before
+ * anybody else than a product uses the buffer, the bytes in question are copied into it
+ * (memory/owed.h): a program sees what it would have seen.
+ *
+ * The places lie behind CommShared in the same memfd, in memory that a process maps with the first
+ * that it uses. Rank 0 takes one in its call, the first that is large enough and free of users; each
+ * rank is a user from then on, and ends that itself. Where no place is free, where a rank's buffer
+ * can borrow nothing, or where its call is one of several in a group, which may use the buffer
+ * before the group's end, it copies.
+ *
+ * Interface: sim_lent_take, sim_lent_begin, sim_lent_end, sim_lent_return, sim_lent_unmap.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "memory/memory.h"
+#include "nccl/comm.h"
+#include "report/report.h"
+
+// Fewer bytes are copied: to keep account of them would cost as much.
+#define LEAST ((size_t)256 << 10)
+// Of places, and of where a buffer begins that borrows: products of it have the same bits.
+#define ALIGNMENT ((size_t)4 << 10)
+#define ALIGNED_LIKE ((size_t)64)
+
+// Takes a place for `bytes` bytes; -1: none. Rank 0 alone calls it, one call at a time.
+static int take(CommShared *shared, size_t bytes, int users)
+{
+    int free = -1;
+    uint64_t at = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < SIM_LENT_PLACES; i++) {
+            const LentPlace *place = &shared->lent[i];
+            if (atomic_load(&place->users) == 0) {
+                free = i;
+            } else if (at < place->offset + place->bytes && place->offset < at + bytes) {
+                at = (place->offset + place->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+                moved = true;
+            }
+        }
+    }
+    if (free < 0 || bytes > SIM_LENT_BYTES || at > SIM_LENT_BYTES - bytes) return -1;
+    shared->lent[free].offset = at;
+    shared->lent[free].bytes = bytes;
+    atomic_store(&shared->lent[free].users, (uint32_t)users);
+    return free;
+}
+
+void sim_lent_take(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    size_t bytes = sim_recv_bytes(call);
+    call->desc.place = -1;
+    if (call->signature.kind != CALL_ALL_GATHER || comm->rank != 0 || comm->size == 1) return;
+    if (!call->alone || bytes < LEAST || sim_dry()) return;
+    call->desc.place = take(comm->shared, bytes, comm->size);
+}
+
+static char *map_places(SharedMap *map)
+{
+    sim_lock();
+    if (!map->lent) {
+        void *at = mmap(NULL, SIM_LENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                        map->fd, (off_t)SIM_LENT_AT);
+        if (at != MAP_FAILED) madvise(at, SIM_LENT_BYTES, MADV_DONTDUMP);
+        if (at != MAP_FAILED) map->lent = at;
+    }
+    sim_unlock();
+    if (map->lent) return map->lent;
+    sim_fatal(SIMGPU_SYSTEM, "NCCL: no shared memory",
+              "mmap of %zu bytes failed: %s.\nIs there a limit on address space (ulimit -v)?",
+              SIM_LENT_BYTES, strerror(errno));
+}
+
+char *sim_lent_begin(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    int place = comm->shared->slot[0].desc.place;
+    if (place < 0) return NULL;
+    LentPlace *lent = &comm->shared->lent[place];
+    call->users = &lent->users;
+    call->lent = map_places(comm->map) + lent->offset;
+    call->borrows = call->alone && (uintptr_t)call->recv % ALIGNED_LIKE == 0;
+    return call->lent;
+}
+
+void sim_lent_end(Call *call)
+{
+    size_t bytes = sim_recv_bytes(call);
+    if (!call->lent) return;
+    if (call->borrows && sim_borrow(call->recv, bytes, call->lent, call->users)) return;
+    if (call->borrows)
+        memcpy(call->comm->arena[call->comm->rank] + call->desc.recv, call->lent, bytes);
+    atomic_fetch_sub(call->users, 1);
+}
+
+void sim_lent_return(ncclComm_t comm)
+{
+    const char *lent = comm->map->lent;
+    if (lent) sim_return_lent(sim_device(comm->device), lent, lent + SIM_LENT_BYTES);
+}
+
+void sim_lent_unmap(SharedMap *map)
+{
+    if (map->lent) munmap(map->lent, SIM_LENT_BYTES);
+}
