@@ -128,9 +128,25 @@ static void check_product(cublasHandle_t handle, const Product *p)
 
 static void check_products(const Rank *r, void *arg)
 {
-    static const int sizes[][3] = {{1, 1, 1},    {1, 7, 3},     {7, 1, 5},    {5, 3, 1},
-                                   {13, 17, 19}, {33, 5, 65},   {64, 64, 64}, {1, 129, 40},
-                                   {97, 1, 33},  {70, 130, 257}};
+    static const int sizes[][3] = {{1, 1, 1},
+                                   {1, 7, 3},
+                                   {7, 1, 5},
+                                   {5, 3, 1},
+                                   {13, 17, 19},
+                                   {33, 5, 65},
+                                   {64, 64, 64},
+                                   {1, 129, 40},
+                                   {97, 1, 33},
+                                   {70, 130, 257},
+                                   // few columns, to which another way leads (multiply.c)
+                                   {70, 16, 300},
+                                   {33, 32, 256},
+                                   {301, 16, 257},
+                                   {65, 17, 400},
+                                   {40, 31, 500},
+                                   {50, 48, 300},
+                                   {40, 49, 300},
+                                   {300, 24, 260}};
     static const float scalars[][2] = {{1.0f, 0.0f}, {1.0f, 1.0f}, {2.0f, -1.0f}, {0.0f, 2.0f}};
     cublasHandle_t handle = open_handle(r);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -176,10 +192,10 @@ static void test_empty(void **state)
 }
 
 // The same real-valued product must have the same bits at every offset of each operand.
-static void check_bits(const Rank *r, void *arg)
+static void check_bits_of(const Rank *r, int M, int N, int K)
 {
-    enum { M = 37, N = 29, K = 53, ROOM = 32 };
-    size_t a = M * K, b = K * N, c = M * N;
+    enum { ROOM = 32 };
+    size_t a = (size_t)(M * K), b = (size_t)(K * N), c = (size_t)(M * N);
     cublasHandle_t handle = open_handle(r);
     float *A = whole_numbers(a, 5), *B = whole_numbers(b, 6), *first = NULL;
     for (size_t i = 0; i < a; i++) A[i] = A[i] * 0.1f + 0.37f;
@@ -217,6 +233,11 @@ static void check_bits(const Rank *r, void *arg)
     free(A);
     free(B);
     free(first);
+}
+static void check_bits(const Rank *r, void *arg)
+{
+    check_bits_of(r, 37, 29, 53);
+    check_bits_of(r, 37, 16, 300);
 }
 static void test_bits(void **state)
 {
@@ -516,12 +537,12 @@ static void test_log(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_products), cmocka_unit_test(test_empty),
-    cmocka_unit_test(test_bits),     cmocka_unit_test(test_batch),
-    cmocka_unit_test(test_gemm_ex),  cmocka_unit_test(test_vectors),
-    cmocka_unit_test(test_gemv),     cmocka_unit_test(test_device_scalars),
-    cmocka_unit_test(test_copies),   cmocka_unit_test(test_mistakes),
-    cmocka_unit_test(test_axpy_by_zero),
-    cmocka_unit_test(test_log),      cmocka_unit_test(test_out_of_bounds),
+    cmocka_unit_test(test_products),      cmocka_unit_test(test_empty),
+    cmocka_unit_test(test_bits),          cmocka_unit_test(test_batch),
+    cmocka_unit_test(test_gemm_ex),       cmocka_unit_test(test_vectors),
+    cmocka_unit_test(test_gemv),          cmocka_unit_test(test_device_scalars),
+    cmocka_unit_test(test_copies),        cmocka_unit_test(test_mistakes),
+    cmocka_unit_test(test_axpy_by_zero),  cmocka_unit_test(test_log),
+    cmocka_unit_test(test_out_of_bounds),
 };
 SUITE_MAIN("cuBLAS", tests)

@@ -310,6 +310,70 @@ static void multiplied(const Rank *r, void *arg)
     drop(&g, r);
 }
 
+// A product that is added to what was gathered.
+static void added_to(const Rank *r, void *arg)
+{
+    static const float one = 1.0f;
+    Gathered g = make(r, lent_each(r));
+    cublasHandle_t handle = handle_of(r);
+    float ones[INNER], *B;
+    for (int i = 0; i < INNER; i++) ones[i] = 1.0f;
+    need_cuda(cudaMallocAsync((void **)&B, sizeof ones, r->stream));
+    need_cuda(cudaMemcpyAsync(B, ones, sizeof ones, cudaMemcpyHostToDevice, r->stream));
+    gather(&g, r, 9);
+    check(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, B, 8, B, 8, &one,
+                      g.recv + 100, 8) == CUBLAS_STATUS_SUCCESS,
+          "a product failed");
+    for (size_t i = 100; i < 164; i++) g.want[i] += 8.0f;
+    holds(&g, r, 0, g.all, "added to");
+    need_cuda(cudaFreeAsync(B, r->stream));
+    cublasDestroy(handle);
+    drop(&g, r);
+}
+
+// More holes than what is owed has room for (owed.c).
+static void in_many_pieces(const Rank *r, void *arg)
+{
+    Gathered g = make(r, lent_each(r));
+    gather(&g, r, 10);
+    for (size_t i = 7; i < g.all; i += g.all / 150) {
+        need_cuda(cudaMemsetAsync(g.recv + i, 0, sizeof(float), r->stream));
+        g.want[i] = 0.0f;
+    }
+    need_cuda(cudaMemsetAsync(g.send, 3, g.each * sizeof(float), r->stream));
+    holds(&g, r, 0, g.all, "in many pieces");
+    drop(&g, r);
+}
+
+// The host reads managed memory itself.
+static void managed(const Rank *r, void *arg)
+{
+    Gathered g = make(r, lent_each(r));
+    float *recv = g.recv;
+    need_cuda(cudaMallocManaged((void **)&g.recv, g.all * sizeof(float), cudaMemAttachGlobal));
+    gather(&g, r, 11);
+    need_cuda(cudaStreamSynchronize(r->stream));
+    for (size_t i = 0; i < g.all; i++)
+        check(g.recv[i] == g.want[i], "element %zu is %g, not %g", i, g.recv[i], g.want[i]);
+    need_cuda(cudaFree(g.recv));
+    g.recv = recv;
+    drop(&g, r);
+}
+
+// A group's calls happen in their order here, also where one uses what another gives: with all
+// checks that is reported.
+static void used_in_its_group(const Rank *r, void *arg)
+{
+    Gathered g = make(r, lent_each(r));
+    need_nccl(ncclGroupStart());
+    gather(&g, r, 12);
+    need_nccl(ncclAllReduce(g.recv, g.recv, g.all, ncclFloat, ncclSum, r->comm, r->stream));
+    need_nccl(ncclGroupEnd());
+    for (size_t i = 0; i < g.all; i++) g.want[i] *= (float)r->world;
+    holds(&g, r, 0, g.all, "used in its group");
+    drop(&g, r);
+}
+
 // A communicator may go before what was gathered by it is read; the others of it stay.
 static void outlives_its_communicator(const Rank *r, void *arg)
 {
@@ -364,6 +428,10 @@ static const RankBody cases[] = {
     other_places,
     many_at_once,
     multiplied,
+    added_to,
+    in_many_pieces,
+    managed,
+    used_in_its_group,
     outlives_its_communicator,
     freed,
 };
@@ -378,12 +446,26 @@ static void test_cases(void **state)
 
 // ---- One copy ----
 
+// What ranks copy, because their calls are of a group, keeps no place from the next ones.
+static void copies_keep_no_place(const Rank *r)
+{
+    Gathered g = make(r, lent_each(r));
+    for (int round = 0; round < 70; round++) {
+        need_nccl(ncclGroupStart());
+        gather(&g, r, round);
+        need_nccl(ncclAllReduce(g.send, g.send, 1, ncclFloat, ncclSum, r->comm, r->stream));
+        need_nccl(ncclGroupEnd());
+    }
+    drop(&g, r);
+}
+
 // Neither the gather nor a product touches the memory of the buffer that borrows: of what a rank
 // touches of shared memory the largest part is its own shard, and what it multiplies by.
 static void touches_a_part(const Rank *r, void *arg)
 {
     Gathered g = make(r, ((size_t)16 << 20) / sizeof(float) / (size_t)r->world);
     cublasHandle_t handle = handle_of(r);
+    copies_keep_no_place(r);
     fill_send(&g, r, 1);
     meet(r);
     long before = shared_kilobytes();

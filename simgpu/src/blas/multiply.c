@@ -90,14 +90,66 @@ static Blocks cut(const Sgemm *p)
 // ---- Single precision ----
 
 #ifdef SIMGPU_DNNL
+// [Note: few columns] oneDNN packs a transposed A, and for few columns of B that takes as long as to
+// multiply: by one core of an AMD EPYC 240 µs, where m = 256, n = 16 and k = 1024. The same as
+// Cᵀ = Bᵀ·A, with B and C transposed here, which are small, packs nothing and takes 113. So it does
+// where the sum is longer than C is high, and at full 16 columns; with fewer columns oneDNN has a
+// way without packing, with more it is as quick (bench/results/2026-11-26.md).
+enum { COLUMNS = 16, MOST_COLUMNS = 3 * COLUMNS, LONG_SUM = 256 };
+
+static bool has_few_columns(const Sgemm *p)
+{
+    bool full = p->n == COLUMNS || p->n == 2 * COLUMNS;
+    if (!p->turn_a || p->turn_b || p->k < LONG_SUM) return false;
+    return full || (p->k > p->m && p->n > COLUMNS && p->n <= MOST_COLUMNS);
+}
+
+// to (cols,rows) = the transpose of from (rows,cols) + beta·to, column-major; `to` is not read where
+// beta is 0.
+static void transpose(float *to, int64_t ldto, float beta, const float *from, int64_t ldfrom,
+                      int64_t rows, int64_t cols)
+{
+    for (int64_t first = 0; first < cols; first += COLUMNS) {
+        int64_t end = first + COLUMNS < cols ? first + COLUMNS : cols;
+        for (int64_t i = 0; i < rows; i++) {
+            float *column = to + i * ldto;
+            const float *row = from + i;
+            if (beta == 0.0f)
+                for (int64_t j = first; j < end; j++) column[j] = row[j * ldfrom];
+            else
+                for (int64_t j = first; j < end; j++)
+                    column[j] = row[j * ldfrom] + beta * column[j];
+        }
+    }
+}
+
+static dnnl_status_t multiply_turned(const Sgemm *p, const float *A, const float *B, float *C)
+{
+    float *turned_b = malloc((size_t)(p->k + p->m) * (size_t)p->n * sizeof *turned_b);
+    if (turned_b == NULL) return dnnl_out_of_memory;
+    float *turned_c = turned_b + p->k * p->n;
+    transpose(turned_b, p->n, 0.0f, B, p->ldb, p->k, p->n);
+    dnnl_status_t done = dnnl_sgemm('N', 'N', p->m, p->n, p->k, p->alpha, A, p->lda, turned_b, p->n,
+                                    0.0f, turned_c, p->n);
+    if (done == dnnl_success) transpose(C, p->ldc, p->beta, turned_c, p->n, p->n, p->m);
+    free(turned_b);
+    return done;
+}
+
 // oneDNN is row-major, and a column-major matrix read by rows is its transpose:
 // Cᵀ = op(B)ᵀ·op(A)ᵀ, so the two factors change places.
+static dnnl_status_t multiply_as_is(const Sgemm *p, const float *A, const float *B, float *C)
+{
+    return dnnl_sgemm(p->turn_b ? 'T' : 'N', p->turn_a ? 'T' : 'N', p->n, p->m, p->k, p->alpha, B,
+                      p->ldb, A, p->lda, p->beta, C, p->ldc);
+}
+
 static cublasStatus_t multiply_block(const Sgemm *p, const float *A, const float *B, float *C)
 {
     int before = omp_get_max_threads();
     if (before != 1) omp_set_num_threads(1);
-    dnnl_status_t done = dnnl_sgemm(p->turn_b ? 'T' : 'N', p->turn_a ? 'T' : 'N', p->n, p->m, p->k,
-                                    p->alpha, B, p->ldb, A, p->lda, p->beta, C, p->ldc);
+    dnnl_status_t done =
+        has_few_columns(p) ? multiply_turned(p, A, B, C) : multiply_as_is(p, A, B, C);
     if (before != 1) omp_set_num_threads(before);
     if (done == dnnl_out_of_memory) return CUBLAS_STATUS_ALLOC_FAILED;
     return done == dnnl_success ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INTERNAL_ERROR;

@@ -29,8 +29,7 @@ typedef struct List {
 static bool goes_on(const SimOwed *a, const SimOwed *b)
 {
     if (a->end != b->begin || a->users != b->users) return false;
-    if (a->lent) return a->lent + (a->end - a->begin) == b->lent;
-    return a->value == b->value && a->zeros == b->zeros;
+    return a->lent || (a->value == b->value && a->zeros == b->zeros);
 }
 
 static void append(List *list, SimOwed piece)

@@ -239,17 +239,24 @@ static void look(void)
     seen_told = told_by_others();
 }
 
+static bool is_done(const Other *o)
+{
+    return o->peer->ended || atomic_load(&o->table->clock_until) == SIM_FOREVER;
+}
+
 // All have seen what all have told, and none of them can do anything. (Where others have others that
 // this process does not know, their counts differ, and nothing is found.)
 static bool is_hopeless(bool stuck)
 {
     if (stuck) atomic_store(&own->clock_stuck, seen_told + 1);
-    if (!stuck || !others || seen_told != told_by_others()) return false;
+    if (!stuck || !others) return false;
+    // Most often one of them is at work, and that is seen at once.
+    for (const Other *o = others; o; o = o->next)
+        if (!is_done(o) && atomic_load(&o->table->clock_stuck) == 0) return false;
+    if (seen_told != told_by_others()) return false;
     uint64_t all = seen_told + atomic_load(&own->clock_told);
-    for (const Other *o = others; o; o = o->next) {
-        bool over = o->peer->ended || atomic_load(&o->table->clock_until) == SIM_FOREVER;
-        if (!over && atomic_load(&o->table->clock_stuck) != all - o->told + 1) return false;
-    }
+    for (const Other *o = others; o; o = o->next)
+        if (!is_done(o) && atomic_load(&o->table->clock_stuck) != all - o->told + 1) return false;
     return seen_told == told_by_others(); // nobody has told more while the others were asked
 }
 

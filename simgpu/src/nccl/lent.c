@@ -8,9 +8,9 @@
  *
  * The places lie behind CommShared in the same memfd, in memory that a process maps with the first
  * that it uses. Rank 0 takes one in its call, the first that is large enough and free of users; each
- * rank is a user from then on, and ends that itself. Where no place is free, where a rank's buffer
- * can borrow nothing, or where its call is one of several in a group, which may use the buffer
- * before the group's end, it copies.
+ * rank is a user from then on, and ends that itself. A rank copies where no place is free, where the
+ * host may read its buffer (managed memory), and where its call is one of several in a group, the
+ * others of which may use the buffer before the group's end.
  *
  * Interface: sim_lent_take, sim_lent_begin, sim_lent_end, sim_lent_return, sim_lent_unmap.
  */
@@ -24,9 +24,7 @@
 
 // Fewer bytes are copied: to keep account of them would cost as much.
 #define LEAST ((size_t)256 << 10)
-// Of places, and of where a buffer begins that borrows: products of it have the same bits.
-#define ALIGNMENT ((size_t)4 << 10)
-#define ALIGNED_LIKE ((size_t)64)
+#define ALIGNMENT ((size_t)4 << 10) // of places
 
 // Takes a place for `bytes` bytes; -1: none. Rank 0 alone calls it, one call at a time.
 static int take(CommShared *shared, size_t bytes, int users)
@@ -86,7 +84,7 @@ char *sim_lent_begin(Call *call)
     LentPlace *lent = &comm->shared->lent[place];
     call->users = &lent->users;
     call->lent = map_places(comm->map) + lent->offset;
-    call->borrows = call->alone && (uintptr_t)call->recv % ALIGNED_LIKE == 0;
+    call->borrows = call->alone;
     return call->lent;
 }
 
