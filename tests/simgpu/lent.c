@@ -345,6 +345,32 @@ static void in_many_pieces(const Rank *r, void *arg)
     drop(&g, r);
 }
 
+// A part of an allocation that owes other things in front of it and behind it.
+static void among_other_pieces(const Rank *r, void *arg)
+{
+    enum { EDGE = 4096, FRONT = 3 * EDGE };
+    Gathered g = make(r, lent_each(r));
+    float *recv = g.recv;
+    unsigned char *all, host[FRONT];
+    size_t bytes = g.all * sizeof(float);
+    need_cuda(cudaMallocAsync((void **)&all, bytes + 2 * FRONT, r->stream));
+    need_cuda(cudaMemsetAsync(all, 3, EDGE, r->stream)); // owed, as is the poison behind it
+    need_cuda(cudaMemsetAsync(all + 2 * EDGE, 4, EDGE, r->stream));
+    g.recv = (float *)(void *)(all + FRONT);
+    gather(&g, r, 13);
+    need_cuda(cudaMemsetAsync(all + FRONT + bytes, 5, FRONT, r->stream));
+    need_cuda(cudaMemcpyAsync(host, all, FRONT, cudaMemcpyDeviceToHost, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    for (int i = 0; i < FRONT; i++)
+        check(host[i] == (i < EDGE ? 3 : i < 2 * EDGE ? 0xff : 4), "byte %d is %d", i, host[i]);
+    need_cuda(cudaMemsetAsync(all, 0, FRONT + g.all / 2 * sizeof(float), r->stream));
+    memset(g.want, 0, g.all / 2 * sizeof(float));
+    holds(&g, r, 0, g.all, "among other pieces");
+    need_cuda(cudaFreeAsync(all, r->stream));
+    g.recv = recv;
+    drop(&g, r);
+}
+
 // The host reads managed memory itself.
 static void managed(const Rank *r, void *arg)
 {
@@ -360,15 +386,15 @@ static void managed(const Rank *r, void *arg)
     drop(&g, r);
 }
 
-// A group's calls happen in their order here, also where one uses what another gives: with all
-// checks that is reported.
+// A group's calls happen in their order here, also where one uses what another gives (with all checks
+// that is reported), and where rank 0 makes them one by one.
 static void used_in_its_group(const Rank *r, void *arg)
 {
     Gathered g = make(r, lent_each(r));
-    need_nccl(ncclGroupStart());
+    if (r->rank > 0) need_nccl(ncclGroupStart());
     gather(&g, r, 12);
     need_nccl(ncclAllReduce(g.recv, g.recv, g.all, ncclFloat, ncclSum, r->comm, r->stream));
-    need_nccl(ncclGroupEnd());
+    if (r->rank > 0) need_nccl(ncclGroupEnd());
     for (size_t i = 0; i < g.all; i++) g.want[i] *= (float)r->world;
     holds(&g, r, 0, g.all, "used in its group");
     drop(&g, r);
@@ -430,6 +456,7 @@ static const RankBody cases[] = {
     multiplied,
     added_to,
     in_many_pieces,
+    among_other_pieces,
     managed,
     used_in_its_group,
     outlives_its_communicator,
@@ -446,16 +473,22 @@ static void test_cases(void **state)
 
 // ---- One copy ----
 
-// What ranks copy, because their calls are of a group, keeps no place from the next ones.
+// A rank that copies keeps no place from the next ones: because its call is of a group, which those
+// of other ranks need not be, or because its buffer is managed memory.
 static void copies_keep_no_place(const Rank *r)
 {
     Gathered g = make(r, lent_each(r));
+    float *recv = g.recv;
+    if (r->rank % 2)
+        need_cuda(cudaMallocManaged((void **)&g.recv, g.all * sizeof(float), cudaMemAttachGlobal));
     for (int round = 0; round < 70; round++) {
-        need_nccl(ncclGroupStart());
+        if (r->rank > 0) need_nccl(ncclGroupStart());
         gather(&g, r, round);
         need_nccl(ncclAllReduce(g.send, g.send, 1, ncclFloat, ncclSum, r->comm, r->stream));
-        need_nccl(ncclGroupEnd());
+        if (r->rank > 0) need_nccl(ncclGroupEnd());
     }
+    if (r->rank % 2) need_cuda(cudaFree(g.recv));
+    g.recv = recv;
     drop(&g, r);
 }
 

@@ -362,11 +362,11 @@ bool sim_borrow(const void *ptr, size_t bytes, const char *lent, _Atomic uint32_
     return borrows;
 }
 
-void sim_return_lent(SimDevice *device, const char *begin, const char *end)
+void sim_return_lent(SimDevice *device)
 {
     pthread_mutex_lock(&device->lock);
     for (SimBlock *b = sim_heap_first(device->heap); b; b = b->next)
-        if (b->state == BLOCK_LIVE) sim_owed_return(b, device->alias + b->offset, begin, end);
+        if (b->state == BLOCK_LIVE) sim_owed_return(b, device->alias + b->offset);
     pthread_mutex_unlock(&device->lock);
 }
 

@@ -48,8 +48,8 @@ bool sim_fill_later(const void *ptr, size_t bytes, int value);
 // A range of live device memory holds what is at `lent`, of whose place it is one of the users, from
 // here on; false: it must be written.
 bool sim_borrow(const void *ptr, size_t bytes, const char *lent, _Atomic uint32_t *users);
-// What the device's memory borrows of [begin, end) is paid.
-void sim_return_lent(SimDevice *device, const char *begin, const char *end);
+// The device's memory borrows nothing any more.
+void sim_return_lent(SimDevice *device);
 // "byte 16 of the 4096 bytes allocated at flat_param.c:88 (flat_create)"; of `bytes` bytes, which
 // end in the same allocation, "bytes 16 to 31 of …".
 void sim_describe(SimDevice *device, size_t offset, char *text, size_t size);

@@ -196,13 +196,13 @@ const char *sim_owed_lent(const SimBlock *block, size_t from, size_t to)
     return NULL;
 }
 
-void sim_owed_return(SimBlock *block, char *at, const char *begin, const char *end)
+void sim_owed_return(SimBlock *block, char *at)
 {
     List list;
     list.n = 0;
     for (int i = 0; i < block->n_owed; i++) {
         const SimOwed *piece = &block->owed[i];
-        if (piece->lent && piece->lent >= begin && piece->lent < end)
+        if (piece->lent)
             pay(piece, at);
         else
             append(&list, *piece);

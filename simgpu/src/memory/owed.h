@@ -58,8 +58,8 @@ void sim_owed_borrow(struct SimBlock *block, char *at, size_t from, size_t to, c
                      _Atomic uint32_t *users);
 // Where bytes [from, to) are to be read, if all of them are borrowed as one; else NULL.
 const char *sim_owed_lent(const struct SimBlock *block, size_t from, size_t to);
-// What is borrowed of [begin, end) is paid.
-void sim_owed_return(struct SimBlock *block, char *at, const char *begin, const char *end);
+// What is borrowed is paid.
+void sim_owed_return(struct SimBlock *block, char *at);
 // They are overwritten with `value`, later; false: not here.
 bool sim_owed_fill(struct SimBlock *block, char *at, size_t from, size_t to, unsigned char value);
 

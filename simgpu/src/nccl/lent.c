@@ -100,8 +100,7 @@ void sim_lent_end(Call *call)
 
 void sim_lent_return(ncclComm_t comm)
 {
-    const char *lent = comm->map->lent;
-    if (lent) sim_return_lent(sim_device(comm->device), lent, lent + SIM_LENT_BYTES);
+    if (comm->map->lent) sim_return_lent(sim_device(comm->device));
 }
 
 void sim_lent_unmap(SharedMap *map)
