@@ -259,10 +259,14 @@ static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int64_t rows,
     SimShape shape = sim_shape((size_t)rows * one, (size_t)cols, (size_t)matrix->ld * one,
                                (size_t)count, (size_t)llabs(matrix->stride) * one);
     if (!sim_check_aligned(op, operand.ptr, operand.bytes, align)) return NULL;
-    bool over = operand.access != GPU_READ && settled && !sim_shape_has_gaps(&shape);
-    char *usable = operand.access == GPU_READ ? (char *)sim_touch_lent(op, operand, &shape)
-                   : over                     ? sim_touch_over(op, operand, false)
-                          : sim_touch_shape(op, operand, &shape, operand.access, false);
+    bool over = settled && !sim_shape_has_gaps(&shape);
+    char *usable;
+    if (operand.access == GPU_READ)
+        usable = (char *)sim_touch_lent(op, operand, &shape);
+    else if (over)
+        usable = sim_touch_over(op, operand, false);
+    else
+        usable = sim_touch_shape(op, operand, &shape, operand.access, false);
     if (op->error != cudaSuccess) return NULL;
     return usable + ((const char *)matrix->ptr - (const char *)operand.ptr);
 }

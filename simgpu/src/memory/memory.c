@@ -103,7 +103,8 @@ static Place near_place(const SimBlock *before, const SimBlock *after, size_t of
     size_t ahead = is_live(after) ? after->offset - offset : SIZE_MAX;
     if (past <= ahead && past < NEAR)
         return (Place){PLACE_BEHIND, past + before->asked, before->asked, before->site, NULL, NULL};
-    if (ahead < NEAR) return (Place){PLACE_AHEAD, ahead, after->asked, after->site, NULL, NULL};
+    if (ahead < NEAR)
+        return (Place){PLACE_AHEAD, ahead, after->asked, after->site, NULL, NULL};
     return (Place){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
 }
 
@@ -119,8 +120,8 @@ static Place find_place(SimDevice *device, size_t offset)
         return near_place(NULL, block->next, offset);
     const SimFreed *freed = is_live(block) ? NULL : sim_heap_freed(device->heap, offset);
     if (freed)
-        return (Place){PLACE_FREED, offset - freed->offset, freed->asked,
-                       freed->made, freed->freed,           NULL};
+        return (Place){PLACE_FREED, offset - freed->offset, freed->asked, freed->made,
+                       freed->freed, NULL};
     return near_place(is_live(block) ? block : block->prev, block->next, offset);
 }
 
@@ -232,12 +233,13 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
     if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
     sim_facts_range(device->program + offset, bytes);
     if (place->kind == PLACE_LIVE) {
-        sim_report(SIMGPU_POINTER, "an operation runs past the end of an allocation",
-                   "%s, called at %s,\n%s %zu bytes from %s:\n"
-                   "that is %zu bytes too many.\n"
-                   "On a GPU this is an illegal memory access, or silently other data.\n"
-                   "Are the count (elements, not bytes?) and the offset right?",
-                   name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
+        sim_report(
+            SIMGPU_POINTER, "an operation runs past the end of an allocation",
+            "%s, called at %s,\n%s %zu bytes from %s:\n"
+            "that is %zu bytes too many.\n"
+            "On a GPU this is an illegal memory access, or silently other data.\n"
+            "Are the count (elements, not bytes?) and the offset right?",
+            name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
         return;
     }
     const char *title = place->kind == PLACE_FREED ? "use of freed device memory"

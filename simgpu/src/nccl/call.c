@@ -39,9 +39,9 @@ static GpuCollective facts_of(const Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
     int peer = call->signature.root;
-    uint64_t *number = !is_message(call)                   ? &comm->logged.collectives
+    uint64_t *number = !is_message(call)                      ? &comm->logged.collectives
                        : call->signature.kind == CALL_SEND ? &comm->logged.sends[peer]
-                                                           : &comm->logged.recvs[peer];
+                                                              : &comm->logged.recvs[peer];
     return (GpuCollective){.comm = comm->shared->nonce,
                            .call = ++*number,
                            .group = group,
@@ -415,7 +415,7 @@ ncclResult_t sim_run_calls(Call *calls, int n)
 {
     ncclResult_t result = prepare_all(calls, n);
     if (result != ncclSuccess) return result;
-    calls[0].alone = n == 1;
+    if (n == 1) calls[0].alone = true;
     if (sim_phantoms()) return sim_phantom_run(calls, n);
     Lane one_lane, *lane = &one_lane;
     Call *one_call, **order = &one_call;

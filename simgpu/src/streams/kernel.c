@@ -79,11 +79,12 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
                    "Was the buffer never allocated, or already freed (resharded, set to NULL)?",
                    op->entry.name, where, bytes);
     else
-        sim_report(SIMGPU_POINTER, "a host pointer where device memory is due",
-                   "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
-                   "On a GPU this is an illegal memory access, and every call after it fails.\n"
-                   "Is it from malloc, the stack, or a pointer whose cudaMalloc was never made?",
-                   op->entry.name, where, bytes, ptr);
+        sim_report(
+            SIMGPU_POINTER, "a host pointer where device memory is due",
+            "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
+            "On a GPU this is an illegal memory access, and every call after it fails.\n"
+            "Is it from malloc, the stack, or a pointer whose cudaMalloc was never made?",
+            op->entry.name, where, bytes, ptr);
 }
 
 static void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess access)
@@ -131,7 +132,8 @@ static void *touch_device(SimgpuOp *op, const SimDevice *device, const void *ptr
     return usable;
 }
 
-static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok)
+static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access,
+                        bool host_ok)
 {
     const char *verb = access == GPU_READ ? "reads" : "writes";
     bool inside = false;
