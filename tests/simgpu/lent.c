@@ -192,12 +192,12 @@ static void promised(const Rank *r, void *arg)
 static void gathered_again(const Rank *r, void *arg)
 {
     Gathered g = make(r, lent_each(r));
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < 75; round++) {
         gather(&g, r, round);
         if ((round + r->rank) % 3 == 0) holds(&g, r, 100, 2000, "a part of it");
         if ((round + r->rank) % 5 == 0) holds(&g, r, 0, g.all, "gathered again");
     }
-    holds(&g, r, 0, g.all, "gathered 200 times");
+    holds(&g, r, 0, g.all, "gathered 75 times");
     drop(&g, r);
 }
 
@@ -278,13 +278,13 @@ static void many_at_once(const Rank *r, void *arg)
         g[i] = make(r, lent_each(r));
         gather(&g[i], r, i);
     }
-    for (int round = 0; round < 3; round++)
+    for (int round = 0; round < 2; round++)
         for (int i = 0; i < MANY; i++) {
             int which = (i * 11 + r->rank * 17 + round) % MANY;
             holds(&g[which], r, 0, g[which].all, "one of many");
-            if (which % 2 == 0 && round == 1)
+            if (which % 2 == 0 && round == 0)
                 need_cuda(cudaMemsetAsync(g[which].recv, 0, 64, r->stream));
-            if (which % 2 == 0 && round == 1) memset(g[which].want, 0, 64);
+            if (which % 2 == 0 && round == 0) memset(g[which].want, 0, 64);
         }
     for (int i = 0; i < MANY; i++) gather(&g[i], r, i + MANY);
     for (int i = MANY - 1; i >= 0; i--) holds(&g[i], r, 0, g[i].all, "gathered anew");
@@ -465,10 +465,10 @@ static const RankBody cases[] = {
 
 static void test_cases(void **state)
 {
-    static const int worlds[] = {1, 2, 3, 5, 8};
+    static const int worlds[] = {2, 3, 8, 1, 5};
+    enum { WORLDS = sizeof worlds / sizeof worlds[0] };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
-            runs_unheard(worlds[w], cases[i]);
+        for (size_t w = i % 2; w < WORLDS; w += 2) runs_unheard(worlds[w], cases[i]);
 }
 
 // ---- One copy ----
@@ -541,7 +541,7 @@ static void test_one_copy(void **state)
 
 // ---- Drawn operations, against memory of the host ----
 
-enum { BUFFERS = 3, ROUNDS = 250 };
+enum { BUFFERS = 3, ROUNDS = 80 };
 
 static uint32_t state_of_draw; // this rank's own
 static size_t draw_below(size_t n)
@@ -606,7 +606,7 @@ static void test_draws(void **state)
 {
     setenv("SIMGPU_CHECK", "fast", 1);
     for (int world = 2; world <= 4; world++)
-        for (uint32_t seed = 1; seed <= 3; seed++) {
+        for (uint32_t seed = 1; seed <= 2; seed++) {
             uint32_t *drawn = shared_alloc(sizeof *drawn);
             *drawn = 7919u * seed + (uint32_t)world;
             run_ranks(world, draws, drawn);
