@@ -166,7 +166,6 @@ static void written_in_part(const Rank *r, void *arg)
     meet(r);
     holds(&g, r, to - 10, to + 10, "behind what was set");
     holds(&g, r, 0, g.all, "set in the middle");
-    // A kernel that writes each word by its first byte alone: 0x00 where it was a small integer's.
     need_cuda(kernel_touch(g.recv, 40, 0, r->stream));
     for (size_t i = 0; i < 10; i++) g.want[i] = 0.0f;
     holds(&g, r, 0, g.all, "a kernel wrote the first bytes");
@@ -386,8 +385,8 @@ static void managed(const Rank *r, void *arg)
     drop(&g, r);
 }
 
-// A group's calls happen in their order here, also where one uses what another gives (with all checks
-// that is reported), and where rank 0 makes them one by one.
+// A group's calls happen in their order here, also where one uses what another gives (with all
+// checks that is reported), and where rank 0 makes them one by one.
 static void used_in_its_group(const Rank *r, void *arg)
 {
     Gathered g = make(r, lent_each(r));

@@ -91,7 +91,7 @@ static Blocks cut(const Sgemm *p)
 
 #ifdef SIMGPU_DNNL
 // [Note: few columns] oneDNN packs a transposed A, and for few columns of B that takes as long as to
-// multiply: by one core of an AMD EPYC 240 µs, where m = 256, n = 16 and k = 1024. The same as
+// multiply: by one core of an AMD EPYC 231 µs, where m = 256, n = 16 and k = 1024. The same as
 // Cᵀ = Bᵀ·A, with B and C transposed here, which are small, packs nothing and takes 113. So it does
 // where the sum is longer than C is high, and at full 16 columns; with fewer columns oneDNN has a
 // way without packing, with more it is as quick (bench/results/2026-11-26.md).

@@ -29,8 +29,8 @@ struct SimShadow; // check/shadow.h
 typedef enum SimOwedUse {
     OWED_PAY,  // it is paid: the operation may read the range, or write it in part
     OWED_STAY, // the caller says before it writes: sim_overwritten, sim_promised …
-    OWED_LENT, // the operation only reads, all of it before it returns: where the range is borrowed,
-               // the address is that of the lent bytes; else it is paid
+    OWED_LENT, // the operation only reads, all of it before it returns: where the range is
+               // borrowed, the address is that of the lent bytes; else it is paid
 } SimOwedUse;
 void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUse use,
                       const char *name, const void *site);
@@ -45,8 +45,8 @@ bool sim_zeros_overwritten(const void *ptr, size_t bytes);
 // A range of live device memory holds `value` from here on, although nobody writes it now; false:
 // it must be written.
 bool sim_fill_later(const void *ptr, size_t bytes, int value);
-// A range of live device memory holds what is at `lent`, of whose place it is one of the users, from
-// here on; false: it must be written.
+// A range of live device memory holds what is at `lent`, of whose place it is one of the users,
+// from here on; false: it must be written.
 bool sim_borrow(const void *ptr, size_t bytes, const char *lent, _Atomic uint32_t *users);
 // The device's memory borrows nothing any more.
 void sim_return_lent(SimDevice *device);

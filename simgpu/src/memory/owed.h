@@ -1,5 +1,5 @@
-/* owed.h: what an allocation owes: bytes that are to read as poison, as a cudaMemset set them, or as
- * what an all-gather gave, and that nobody has written yet.
+/* owed.h: what an allocation owes: bytes that are to read as poison, as a cudaMemset set them, or
+ * as what an all-gather gave, and that nobody has written yet.
  *
  * Fresh memory is poison, and most of it is overwritten before anybody reads it. So the fill is
  * only noted. It is paid (the bytes are written) before an operation reads them, or may leave some
@@ -11,8 +11,8 @@
  * Memory that nobody has touched holds zeros already: there a fill with zeros costs nothing, not
  * even pages.
  *
- * What was gathered is *borrowed*: it lies in memory that several ranks share (nccl/lent.c), and the
- * allocation owes a copy of it. An operation that only reads may read it there. `users` counts the
+ * What was gathered is *borrowed*: it lies in memory that several ranks share (nccl/lent.c), and
+ * the allocation owes a copy of it. An operation that only reads may read it there. `users` counts the
  * pieces that borrow of one place, over all ranks; at 0 it may be written again.
  *
  * The caller holds the device's lock. `at` is where the block's first byte is to be written.
@@ -31,8 +31,8 @@
 
 struct SimBlock; // memory/heap.h
 
-// Bytes [begin, end) of a block are to hold `value`, or what is at `lent`. `zeros`: nobody has touched
-// them yet.
+// Bytes [begin, end) of a block are to hold `value`, or what is at `lent`. `zeros`: nobody has
+// touched them yet.
 typedef struct SimOwed {
     size_t begin, end;
     unsigned char value;

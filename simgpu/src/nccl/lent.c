@@ -1,16 +1,16 @@
 /* lent.c: one copy of what an all-gather gives, for all of its ranks.
  *
  * All ranks of an all-gather receive the same bytes, and most programs only multiply by them before
- * they free the buffer. So where the bytes are many, the ranks do not copy them W times: each writes
- * its part to a *place* that all of them share, and its receive buffer borrows what is there. Before
- * anybody else than a product uses the buffer, the bytes in question are copied into it
- * (memory/owed.h): a program sees what it would have seen.
+ * they free the buffer. So where the bytes are many, the ranks do not copy them W times: each
+ * writes its part to a *place* that all of them share, and its receive buffer borrows what is
+ * there. Before anybody else than a product uses the buffer, the bytes in question are copied into
+ * it (memory/owed.h): a program sees what it would have seen.
  *
  * The places lie behind CommShared in the same memfd, in memory that a process maps with the first
- * that it uses. Rank 0 takes one in its call, the first that is large enough and free of users; each
- * rank is a user from then on, and ends that itself. A rank copies where no place is free, where the
- * host may read its buffer (managed memory), and where its call is one of several in a group, the
- * others of which may use the buffer before the group's end.
+ * that it uses. Rank 0 takes one in its call, the first that is large enough and free of users;
+ * each rank is a user from then on, and ends that itself. A rank copies where no place is free,
+ * where the host may read its buffer (managed memory), and where its call is one of several in a
+ * group, the others of which may use the buffer before the group's end.
  *
  * Interface: sim_lent_take, sim_lent_begin, sim_lent_end, sim_lent_return, sim_lent_unmap.
  */

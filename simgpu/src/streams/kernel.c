@@ -6,8 +6,8 @@
  * operation's stream holds the clock of all that is ordered before it, and the range is known.
  *
  * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_overwrite, simgpu_update,
- * sim_touch, sim_touch_shape, sim_touch_lent, sim_touch_over, simgpu_cost, simgpu_ready, simgpu_end,
- * sim_end_begun.
+ * sim_touch, sim_touch_shape, sim_touch_lent, sim_touch_over, simgpu_cost, simgpu_ready,
+ * simgpu_end, sim_end_begun.
  */
 #include <string.h>
 
