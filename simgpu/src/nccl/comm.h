@@ -151,7 +151,7 @@ typedef struct Channel {
 } Channel;
 
 // Where what was gathered is lent (lent.c): SIM_LENT_BYTES of them, counted from SIM_LENT_AT in the
-// memfd of a communicator. Rank 0 writes it while it has no users.
+// memfd of a communicator. Rank 0 says where a place is, while it has no users.
 #define SIM_LENT_PLACES 64
 #define SIM_LENT_BYTES ((size_t)4 << 30)
 #define SIM_LENT_AT ((sizeof(CommShared) + 0xffff) & ~(size_t)0xffff)

@@ -29,25 +29,25 @@
 // Takes a place for `bytes` bytes; -1: none. Rank 0 alone calls it, one call at a time.
 static int take(CommShared *shared, size_t bytes, int users)
 {
-    int free = -1;
+    int unused = -1;
     uint64_t at = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (int i = 0; i < SIM_LENT_PLACES; i++) {
             const LentPlace *place = &shared->lent[i];
             if (atomic_load(&place->users) == 0) {
-                free = i;
+                unused = i;
             } else if (at < place->offset + place->bytes && place->offset < at + bytes) {
                 at = (place->offset + place->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
                 moved = true;
             }
         }
     }
-    if (free < 0 || bytes > SIM_LENT_BYTES || at > SIM_LENT_BYTES - bytes) return -1;
-    shared->lent[free].offset = at;
-    shared->lent[free].bytes = bytes;
-    atomic_store(&shared->lent[free].users, (uint32_t)users);
-    return free;
+    if (unused < 0 || bytes > SIM_LENT_BYTES || at > SIM_LENT_BYTES - bytes) return -1;
+    shared->lent[unused].offset = at;
+    shared->lent[unused].bytes = bytes;
+    atomic_store(&shared->lent[unused].users, (uint32_t)users);
+    return unused;
 }
 
 void sim_lent_take(Call *call)
