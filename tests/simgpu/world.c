@@ -348,33 +348,66 @@ static void test_no_guess(void **state)
 
 // ---- What the file may hold ----
 
-// A rank of a world that this test's own file describes. The file is told first, or the rank waits.
-static void file_world(const char *lines, const char *more, const char *words)
+// A rank of a world that this test's own file describes: first `lines`, then its own line and `more`,
+// at once or when it has joined and waits. It waits on, or ends with a report; both say `words`.
+typedef struct WorldFile {
+    const char *lines;
+    bool late;
+    const char *more;
+    bool waits;
+    const char *words;
+} WorldFile;
+
+static void try_file(WorldFile as)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     char path[] = "/tmp/simgpu-world-XXXXXX";
     int file = mkstemp(path);
     assert_true(file >= 0);
-    assert_true(dprintf(file, "%s", lines) > 0);
+    assert_true(dprintf(file, "%s", as.lines) > 0);
     setenv("SIMGPU_WORLD", path, 1);
     Waiter waiter = start_waiter(shared, 0, 0);
     unsetenv("SIMGPU_WORLD");
-    assert_true(dprintf(file, "0 %d\n%s", (int)waiter.pid, more) > 0);
-    expect_words(&waiter, words);
-    kill(waiter.pid, SIGKILL);
-    end_of(&waiter);
+    if (as.late) expect_words(&waiter, "Come: rank 0. Missing: rank 1.");
+    assert_true(dprintf(file, "0 %d\n%s", (int)waiter.pid, as.more) > 0);
+    if (as.waits) {
+        expect_words(&waiter, as.words);
+        kill(waiter.pid, SIGKILL);
+        end_of(&waiter);
+    } else {
+        expect_words(&waiter, "a rank ended before it joined the communicator");
+        expect_words(&waiter, as.words);
+        assert_int_equal(end_of(&waiter), SIMGPU_FATAL_EXIT << 8);
+    }
     close(file);
     unlink(path);
 }
 
+#define OF_TWO "simgpu-world 1 2\n"
+#define OF_THREE "simgpu-world 1 3\n"
+
 static void test_files(void **state)
 {
-    file_world("simgpu-world 1 2\n", "1 exited 7\n", "exited with status 7");
-    file_world("simgpu-world 1 2\n", "1 killed 11\n", "was killed by signal 11");
-    file_world("simgpu-world 1 2\n", "1 99999999\n", "ended before it joined");
-    file_world("something else\n", "1 exited 7\n", "has waited 1 s");
-    file_world("simgpu-world 1 2\n", "1 exi", "has waited 1 s"); // a line that is being written
-    file_world("simgpu-world 1 3\n", "1 exited 7\n", "Rank 1 of the launcher's world (process 0)");
+    try_file((WorldFile){OF_TWO, .more = "1 exited 7\n", .words = "exited with status 7"});
+    try_file((WorldFile){OF_TWO, .more = "1 killed 11\n", .words = "was killed by signal 11"});
+    try_file((WorldFile){OF_TWO, .more = "1 99999999\n", .words = "(process 99999999)"});
+    try_file((WorldFile){"something else\n", .more = "1 exited 7\n", .waits = true,
+                         .words = "has waited 1 s"});
+    // A line that is being written.
+    try_file((WorldFile){OF_TWO, .more = "1 exi", .waits = true, .words = "has waited 1 s"});
+    try_file((WorldFile){OF_THREE, .more = "1 exited 7\n", .waits = true,
+                         .words = "Rank 1 of the launcher's world (process 0)"});
+}
+
+// A launcher may be slower than its rank, which has joined when it is told who it is.
+static void test_late_lines(void **state)
+{
+    try_file(
+        (WorldFile){OF_TWO, .late = true, .more = "1 exited 7\n", .words = "exited with status 7"});
+    try_file(
+        (WorldFile){OF_TWO, .late = true, .more = "1 99999999\n", .words = "(process 99999999)"});
+    try_file((WorldFile){OF_THREE, .late = true, .more = "1 exited 0\n2 exited 0\n",
+                         .words = "exited with status 0"});
 }
 
 static const struct CMUnitTest tests[] = {
@@ -385,5 +418,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_a_late_rank),
     cmocka_unit_test(test_no_guess),
     cmocka_unit_test(test_files),
+    cmocka_unit_test(test_late_lines),
 };
 SUITE_MAIN("simgpu/world", tests)

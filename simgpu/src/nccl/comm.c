@@ -184,7 +184,7 @@ static void fill_slot(RankSlot *slot, const SharedMap *map, const SimDevice *dev
     slot->shared_fd = map->fd;
     sim_wait_table(&slot->wait_table_fd);
     sim_lock();
-    slot->world_rank = sim_world_self(&slot->world);
+    atomic_store(&slot->world_rank, sim_world_self(&slot->world));
     sim_unlock();
     atomic_store(&slot->thread, sim_thread());
     sim_listen(slot, true); // until it has connected

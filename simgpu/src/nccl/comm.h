@@ -124,8 +124,8 @@ typedef struct RankSlot {
     _Atomic uint32_t exit_told; // 1 + what wait() says of the process's end; 0: not known
     _Atomic int32_t files_limit; // ulimit -n, where its end is that no descriptor was left; else 0
     int32_t pid, device, device_fd, shared_fd, wait_table_fd;
-    int32_t world_rank; // of the process in its launcher's world (world.c); -1: not known
-    uint64_t world;     // which world
+    _Atomic int32_t world_rank; // of the process in its launcher's world (world.c); -1: not known
+    uint64_t world; // which world
     int32_t gpu;        // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
     uint64_t arena;     // bytes of the device's memfd
     uint64_t host; // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
@@ -444,7 +444,7 @@ void sim_world_forked(void);
 // Whether a launched process has ended that was to bring a rank to the communicator (shared: NULL
 // where that is not known yet); then *rank is its number.
 typedef enum SimWorldLoss { LOSS_NONE, LOSS_POSSIBLE, LOSS_CERTAIN } SimWorldLoss;
-SimWorldLoss sim_world_lost(ncclComm_t comm, const CommShared *shared, int *rank);
+SimWorldLoss sim_world_lost(ncclComm_t comm, CommShared *shared, int *rank);
 // How a launched rank has ended; false: it has not, or nothing is known of it.
 bool sim_world_end_of(int rank, int *pid, int *status);
 
@@ -553,7 +553,7 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
                           const HostCall *in);
 // The same for ranks that never joined, whose shared memory may not be known yet (NULL). True:
 // one may be lost, and whether it is can change without anybody saying so.
-bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared);
+bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared);
 _Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
 // A thread that waits, in a cycle of such: what it waits in and for whom.
 typedef struct CycleStep {

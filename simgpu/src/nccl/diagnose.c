@@ -285,7 +285,7 @@ static void list_absent(const CommShared *shared, int size, char *text, size_t r
     }
 }
 
-bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared)
+bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared)
 {
     int rank = 0, pid = 0, status = -1;
     SimWorldLoss loss = sim_world_lost(comm, shared, &rank);

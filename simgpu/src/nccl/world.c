@@ -257,12 +257,22 @@ static bool has_joined(const RankSlot *slot)
     return atomic_load(&slot->state) >= RANK_JOINED;
 }
 
+// A rank may have joined before its launcher has said which it is. The others read it in its slot.
+static void tell_self(CommShared *shared, int size)
+{
+    for (int r = 0; shared && r < size; r++) {
+        RankSlot *slot = &shared->slot[r];
+        if (has_joined(slot) && slot->pid == getpid() && atomic_load(&slot->world_rank) < 0)
+            atomic_store(&slot->world_rank, world.self);
+    }
+}
+
 // Whether launched rank r has come to the communicator, with whatever number.
 static bool has_come(const CommShared *shared, int size, int r)
 {
     for (int k = 0; shared && k < size; k++)
         if (has_joined(&shared->slot[k]) && shared->slot[k].world == world.id &&
-            shared->slot[k].world_rank == r)
+            atomic_load(&shared->slot[k].world_rank) == r)
             return true;
     return false;
 }
@@ -273,7 +283,8 @@ static bool is_worlds(ncclComm_t comm, const CommShared *shared)
     if (comm->size != world.size || comm->rank != world.self) return false;
     for (int r = 0; shared && r < comm->size; r++) {
         const RankSlot *slot = &shared->slot[r];
-        if (has_joined(slot) && (slot->world != world.id || slot->world_rank != r)) return false;
+        if (!has_joined(slot)) continue;
+        if (slot->world != world.id || atomic_load(&slot->world_rank) != r) return false;
     }
     return true;
 }
@@ -330,11 +341,12 @@ static bool is_loss(ncclComm_t comm, const CommShared *shared, int r, bool world
 }
 
 // Of several, one that no report ended is the cause.
-SimWorldLoss sim_world_lost(ncclComm_t comm, const CommShared *shared, int *rank)
+SimWorldLoss sim_world_lost(ncclComm_t comm, CommShared *shared, int *rank)
 {
     SimWorldLoss loss = LOSS_NONE;
     sim_lock();
     sim_world_look();
+    tell_self(shared, comm->size);
     bool worlds = is_worlds(comm, shared), reported = true;
     for (int r = 0; r < world.size && world.self >= 0 && reported; r++) {
         if (!world.rank[r].ended || has_come(shared, comm->size, r)) continue;
