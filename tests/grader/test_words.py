@@ -4,6 +4,8 @@ it is beside it in PHRASES."""
 
 import os
 import re
+import subprocess
+import tempfile
 import unittest
 
 from helpers import ROOT
@@ -56,8 +58,6 @@ NAMES = {
     r"\bsim_(blame|meet)_\w+|\b(blame|meet)\.c\b": "sim_diagnose_*, sim_rendezvous_*",
 }
 
-ANY_NAME = re.compile("|".join("(?:%s)" % name for name in NAMES))
-
 
 def sources(root, places):
     """The text files at and below the places, as paths within the tree."""
@@ -76,6 +76,17 @@ def sources(root, places):
 def read(root, path):
     with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
         return file.read()
+
+
+def suspects(root, paths, patterns, *flags):
+    """Those of the paths whose text has any of the patterns. Nearly all have none, which grep finds
+    out many times as fast as a search here."""
+    command = ["grep", "-lE", *flags, *("--regexp=" + pattern for pattern in patterns), "--"]
+    done = subprocess.run(command + list(paths), cwd=root, stdout=subprocess.PIPE, text=True,
+                          check=False, timeout=60, env=dict(os.environ, LC_ALL="C"))
+    if done.returncode not in (0, 1):
+        raise OSError("grep ended with status %d" % done.returncode)
+    return done.stdout.splitlines()
 
 
 def joined(text):
@@ -104,9 +115,7 @@ def phrases(text):
 
 
 def names(text):
-    """The same of replaced names. Nearly all texts have none of them."""
-    if not ANY_NAME.search(text):
-        return []
+    """The same of replaced names."""
     return [(number, found.group(), better)
             for number, line in enumerate(text.split("\n"), 1)
             for name, better in NAMES.items() for found in re.finditer(name, line)]
@@ -116,18 +125,37 @@ def report(path, found):
     return ["%s:%d: \"%s\": write %s" % ((path,) + one) for one in sorted(found)]
 
 
+def phrases_in(root, paths):
+    # A file is one line to grep, and the marks of comments and strings between the words are none.
+    patterns = [phrase.replace(" ", "[^[:alnum:]_]+") for phrase in PHRASES]
+    return [line for path in suspects(root, paths, patterns, "-iz")
+            for line in report(path, phrases(read(root, path)))]
+
+
+def names_in(root, paths):
+    return [line for path in suspects(root, paths, NAMES)
+            for line in report(path, names(read(root, path)))]
+
+
 class Words(unittest.TestCase):
     maxDiff = None
 
     def test_no_fixed_phrase(self):
-        wrong = [line for path in sources(ROOT, CLEAN)
-                 for line in report(path, phrases(read(ROOT, path)))]
-        self.assertEqual(wrong, [])
+        self.assertEqual(phrases_in(ROOT, sources(ROOT, CLEAN)), [])
 
     def test_no_replaced_name(self):
-        wrong = [line for path in sources(ROOT, ["."])
-                 for line in report(path, names(read(ROOT, path)))]
-        self.assertEqual(wrong, [])
+        self.assertEqual(names_in(ROOT, sources(ROOT, ["."])), [])
+
+    def test_files_in_which_something_is_found(self):
+        texts = {"a.md": "It is\nLet\n> Go.\n", "b.c": "// nothing\n", "-c.h": "old_reduce = 1;\n",
+                 "d.c": 'f("for "\n  "ever");\n'}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in texts.items():
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            self.assertEqual([line.split(": ")[0] for line in phrases_in(folder, texts)],
+                             ["a.md:2", "d.c:1"])
+            self.assertEqual([line.split(": ")[0] for line in names_in(folder, texts)], ["-c.h:1"])
 
     def test_what_the_check_finds(self):
         for text, line, what in (

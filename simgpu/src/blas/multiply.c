@@ -159,14 +159,17 @@ static void use_one_thread(void)
 }
 
 // [Note: forks] oneDNN writes its kernels as machine code at a process's first product, which takes
-// some 30 ms of processor time. Ranks are forked, many from one process: it has the kernels written
-// before its first fork, and its children inherit them. A dry run multiplies nothing; its variable
-// is read here, as the settings (sim_config) are the children's, and may still change.
+// some 30 ms of processor time, and more at the first one with a factor transposed. Ranks are forked,
+// many from one process: it has the kernels written before its first fork, and its children inherit
+// them. A dry run multiplies nothing; its variable is read here, as the settings (sim_config) are
+// the children's, and may still change.
 static void write_kernels_now(void)
 {
     static const float factor[4];
     float product[4];
-    multiply_block(&(Sgemm){false, false, 2, 2, 2, 1.0f, 0.0f, 2, 2, 2}, factor, factor, product);
+    for (int turns = 0; turns < 4; turns++)
+        multiply_block(&(Sgemm){turns & 1, turns & 2, 2, 2, 2, 1.0f, 0.0f, 2, 2, 2}, factor, factor,
+                       product);
 }
 
 static void write_kernels(void)
