@@ -126,6 +126,21 @@ static void check_product(cublasHandle_t handle, const Product *p)
     free(got);
 }
 
+// Bytes of machine code that this process has had written: executable memory of no file.
+static size_t code_written(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512], may[8], name[256];
+    size_t bytes = 0, from, to;
+    while (maps && fgets(line, sizeof line, maps)) {
+        int fields = sscanf(line, "%zx-%zx %7s %*s %*s %*s %255s", &from, &to, may, name);
+        if (fields == 3 && may[2] == 'x') bytes += to - from;
+    }
+    if (maps) fclose(maps);
+    return bytes;
+}
+
+// Of whatever form and size: a rank has what it multiplies with from the process that forked it.
 static void check_products(const Rank *r, void *arg)
 {
     static const int sizes[][3] = {{1, 1, 1},
@@ -149,6 +164,7 @@ static void check_products(const Rank *r, void *arg)
                                    {300, 24, 260}};
     static const float scalars[][2] = {{1.0f, 0.0f}, {1.0f, 1.0f}, {2.0f, -1.0f}, {0.0f, 2.0f}};
     cublasHandle_t handle = open_handle(r);
+    size_t code = code_written();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int form = 0; form < 4; form++)
             for (int gap = 0; gap < 4; gap += 3)
@@ -157,6 +173,7 @@ static void check_products(const Rank *r, void *arg)
                                  sizes[s][2], gap,      scalars[i][0], scalars[i][1]};
                     check_product(handle, &p);
                 }
+    check(code_written() == code, "%zu bytes of code were written", code_written() - code);
     need_blas(cublasDestroy(handle));
 }
 static void test_products(void **state)
