@@ -9,9 +9,12 @@
 ##                    NCCL by NCCL_HOME; CUDA_ARCH=90 for another machine's GPU;
 ##                    SHARE_GPU=1 lets ranks share one; TF32=1 for faster products
 
+# Whether a shared library lacks something says the loader: to look for it takes a quarter of a link.
+QUICK_LINK := -Wl,--allow-shlib-undefined
+
 ifeq ($(BACKEND),simgpu)
 BACKEND_DEFS :=
-LINK         := $(CC) $(BASE)
+LINK         := $(CC) $(BASE) $(QUICK_LINK)
 LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard lib/kernels/*.c))
 GPU_LIBS     := $(BUILD)/lib/libsimgpu.a

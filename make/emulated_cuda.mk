@@ -9,7 +9,7 @@ ifeq ($(BACKEND),emulated-cuda)
 # A reset of the interposer's log resets simgpu's own too: logs_agree.c compares the two. What a
 # program calls its code, streams and elements both are told.
 WRAPPED      += gpulog_reset_peak gpulog_reset_traffic gpulog_own_code gpulog_name_stream gpulog_name_elements
-LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(WRAPPED:%=-Wl,--wrap=%)
+LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(QUICK_LINK) $(WRAPPED:%=-Wl,--wrap=%)
 LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
 GPU_LIBS     := $(BUILD)/obj/tests/support/emulated_cuda/logs_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o

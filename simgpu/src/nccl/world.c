@@ -54,6 +54,7 @@ static struct {
     bool opened; // SIMGPU_WORLD has been looked at
     int fd;      // of the file; only with a size
     int size;    // 0: there is no world
+    int pid;     // this process
     int self;    // this process's rank, or that of the rank which started it; -1: not known
     uint64_t id; // of the file: the same in all processes of a world
     Launched rank[SIM_MAX_RANKS];
@@ -138,7 +139,7 @@ static int parent_of(int pid)
 // A rank may be a shell, say, that starts the program.
 static int find_self(void)
 {
-    int pid = getpid();
+    int pid = world.pid;
     for (int i = 0; i < MAX_ANCESTORS && pid > 1; i++, pid = parent_of(pid))
         for (int r = 0; r < world.size; r++)
             if (world.rank[r].pid == pid) return r;
@@ -159,7 +160,7 @@ static void read_on(void)
     read_lines();
     for (int r = 0; r < world.size; r++) {
         Launched *rank = &world.rank[r];
-        if (!rank->pid || rank->ended || rank->pidfd >= 0 || rank->pid == getpid()) continue;
+        if (!rank->pid || rank->ended || rank->pidfd >= 0 || rank->pid == world.pid) continue;
         rank->pidfd = sim_watch_open(rank->pid);
         fresh[r] = rank->pidfd >= 0;
     }
@@ -192,6 +193,7 @@ void sim_world_open(void)
         return;
     }
     world.size = size;
+    world.pid = getpid();
     world.id = (uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino;
     world.self = -1;
     for (int r = 0; r < size; r++) world.rank[r] = (Launched){.pidfd = -1, .status = -1};
@@ -218,7 +220,7 @@ int sim_world_poll(struct pollfd *fds, bool *look)
     if (world.size && !is_complete()) *look = true;
     for (int r = 0; r < world.size; r++) {
         const Launched *rank = &world.rank[r];
-        if (rank->ended || rank->pid == getpid()) continue;
+        if (rank->ended || rank->pid == world.pid) continue;
         if (rank->pidfd >= 0)
             fds[n++] = (struct pollfd){rank->pidfd, POLLIN, 0};
         else
@@ -227,23 +229,32 @@ int sim_world_poll(struct pollfd *fds, bool *look)
     return n;
 }
 
-static bool has_ended(const Launched *rank)
+// Whether each has ended, asked of the kernel for all at once: there may be 256, and each of their
+// processes asks whenever another one has joined.
+static void find_ended(bool ended[SIM_MAX_RANKS])
 {
-    struct pollfd ended = {rank->pidfd, POLLIN, 0};
-    if (rank->pidfd >= 0) return poll(&ended, 1, 0) > 0;
-    return sim_watch_is_dead(rank->pid);
+    struct pollfd fds[SIM_MAX_RANKS];
+    for (int r = 0; r < world.size; r++) {
+        const Launched *rank = &world.rank[r];
+        bool known = !rank->pid || rank->ended || rank->pid == world.pid;
+        fds[r] = (struct pollfd){known ? -1 : rank->pidfd, POLLIN, 0}; // of -1 it is not asked
+        ended[r] = !known && rank->pidfd < 0 && sim_watch_is_dead(rank->pid);
+    }
+    if (poll(fds, (nfds_t)world.size, 0) <= 0) return;
+    for (int r = 0; r < world.size; r++) ended[r] |= fds[r].revents != 0;
 }
 
 bool sim_world_look(void)
 {
-    bool news = false;
+    bool news = false, ended[SIM_MAX_RANKS];
     if (world.size && !is_complete()) {
         read_on();
         news = true;
     }
+    find_ended(ended);
     for (int r = 0; r < world.size; r++) {
         Launched *rank = &world.rank[r];
-        if (!rank->pid || rank->ended || rank->pid == getpid() || !has_ended(rank)) continue;
+        if (!ended[r]) continue;
         note_ended(rank, sim_watch_ended_how(rank->pid, rank->pidfd));
         news = true;
     }
@@ -262,7 +273,7 @@ static void tell_self(CommShared *shared, int size)
 {
     for (int r = 0; shared && r < size; r++) {
         RankSlot *slot = &shared->slot[r];
-        if (has_joined(slot) && slot->pid == getpid() && atomic_load(&slot->world_rank) < 0)
+        if (has_joined(slot) && slot->pid == world.pid && atomic_load(&slot->world_rank) < 0)
             atomic_store(&slot->world_rank, world.self);
     }
 }
