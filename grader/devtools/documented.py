@@ -5,7 +5,7 @@ A command is a line of an indented or fenced block, or a code span (those of tab
 first word, after settings such as SEED=8812, is one of PROGRAMS or a program of build/. A block
 with a loop, and a script, are one command. CHECKS says of each command how it is checked:
 
-    QUICK      tests/grader/test_documented.py runs it, as part of `make test`
+    QUICK      tests/grader/test_documented.py runs it: `make test` a third of them, by the seed
     PROOF      a test of `make test` or `make test-all` runs it already: which one
     LONG       `make test-all` runs it
     ELSEWHERE  it cannot be run here: why. The targets, variables, files and options that it names
