@@ -236,9 +236,9 @@ static void find_ended(bool ended[SIM_MAX_RANKS])
     struct pollfd fds[SIM_MAX_RANKS];
     for (int r = 0; r < world.size; r++) {
         const Launched *rank = &world.rank[r];
-        bool known = !rank->pid || rank->ended || rank->pid == world.pid;
-        fds[r] = (struct pollfd){known ? -1 : rank->pidfd, POLLIN, 0}; // of -1 it is not asked
-        ended[r] = !known && rank->pidfd < 0 && sim_watch_is_dead(rank->pid);
+        bool lived = rank->pid && !rank->ended && rank->pid != world.pid;
+        fds[r] = (struct pollfd){lived ? rank->pidfd : -1, POLLIN, 0}; // -1: poll leaves it out
+        ended[r] = lived && rank->pidfd < 0 && sim_watch_is_dead(rank->pid);
     }
     if (poll(fds, (nfds_t)world.size, 0) <= 0) return;
     for (int r = 0; r < world.size; r++) ended[r] |= fds[r].revents != 0;
