@@ -3,7 +3,7 @@
  * names the process and how it ended: by a signal, badly or well, before it used simgpu or after,
  * with either kind of id. What looks alike and is right goes on: a process that brings all ranks
  * while the others have nothing to do. Where nobody says so, a rank waits, and a notice on stderr
- * says for whom.
+ * says for whom. A launcher's lines may be unfinished, odd, or later than its ranks.
  */
 #include <pthread.h>
 #include <signal.h>

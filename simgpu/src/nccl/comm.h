@@ -437,7 +437,8 @@ void sim_world_open(void);
 bool sim_world_known(void);
 // This process's rank in the world of its launcher, and which world that is; -1: not known.
 int sim_world_self(uint64_t *id);
-// The descriptors to poll for ends, at most SIM_MAX_RANKS; *look: some have none, or are not known.
+// The descriptors to poll for ends, one a rank, -1 where there is nothing to ask; *look: some have
+// none, or are not known. Returns how many those are.
 int sim_world_poll(struct pollfd *fds, bool *look);
 bool sim_world_look(void); // for ends and news from the launcher; true: there may be some
 void sim_world_forked(void);

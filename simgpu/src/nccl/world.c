@@ -214,19 +214,22 @@ int sim_world_self(uint64_t *id)
 
 // ---- The watcher ----
 
+// Whether it is another process whose end is not known yet.
+static bool is_watched(const Launched *rank)
+{
+    return !rank->ended && rank->pid != world.pid;
+}
+
+// poll leaves out descriptors of -1.
 int sim_world_poll(struct pollfd *fds, bool *look)
 {
-    int n = 0;
     if (world.size && !is_complete()) *look = true;
     for (int r = 0; r < world.size; r++) {
         const Launched *rank = &world.rank[r];
-        if (rank->ended || rank->pid == world.pid) continue;
-        if (rank->pidfd >= 0)
-            fds[n++] = (struct pollfd){rank->pidfd, POLLIN, 0};
-        else
-            *look = true;
+        fds[r] = (struct pollfd){is_watched(rank) ? rank->pidfd : -1, POLLIN, 0};
+        if (is_watched(rank) && rank->pidfd < 0) *look = true;
     }
-    return n;
+    return world.size;
 }
 
 // Whether each has ended, asked of the kernel for all at once: there may be 256, and each of their
@@ -234,14 +237,16 @@ int sim_world_poll(struct pollfd *fds, bool *look)
 static void find_ended(bool ended[SIM_MAX_RANKS])
 {
     struct pollfd fds[SIM_MAX_RANKS];
-    for (int r = 0; r < world.size; r++) {
+    bool look = false;
+    int n = sim_world_poll(fds, &look);
+    bool any = poll(fds, (nfds_t)n, 0) > 0;
+    for (int r = 0; r < n; r++) {
         const Launched *rank = &world.rank[r];
-        bool lived = rank->pid && !rank->ended && rank->pid != world.pid;
-        fds[r] = (struct pollfd){lived ? rank->pidfd : -1, POLLIN, 0}; // -1: poll leaves it out
-        ended[r] = lived && rank->pidfd < 0 && sim_watch_is_dead(rank->pid);
+        if (rank->pidfd >= 0)
+            ended[r] = any && fds[r].revents;
+        else
+            ended[r] = rank->pid && is_watched(rank) && sim_watch_is_dead(rank->pid);
     }
-    if (poll(fds, (nfds_t)world.size, 0) <= 0) return;
-    for (int r = 0; r < world.size; r++) ended[r] |= fds[r].revents != 0;
 }
 
 bool sim_world_look(void)
