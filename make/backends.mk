@@ -19,13 +19,13 @@ LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard lib/kernels/*.c))
 GPU_LIBS     := $(BUILD)/lib/libsimgpu.a
 HALF         := simgpu
-FOLDERS      := simgpu clock gpulog nn launch fsdp checkpoint labs harness
+FOLDERS      := simgpu/tests simgpu/tests/clock gpulog/tests $(addprefix tests/,nn launch fsdp checkpoint labs harness)
 else
 # What a test file may ask for: BACKEND_CUDA, the code is that of real GPUs; EMULATED_CUDA, and it runs on simgpu.
 BACKEND_DEFS := -DBACKEND_CUDA $(if $(filter emulated-cuda,$(BACKEND)),-DEMULATED_CUDA)
 KERNELS      := $(patsubst %.cu,$(BUILD)/obj/%.o,$(wildcard lib/kernels/cuda/*.cu))
 HALF         := cuda
-FOLDERS      := gpulog cuda nn launch fsdp checkpoint labs harness
+FOLDERS      := gpulog/tests $(addprefix tests/,cuda nn launch fsdp checkpoint labs harness)
 endif
 ifeq ($(BACKEND),cuda)
 # nvcc hands the objects to the host's linker; its own copy of the CUDA runtime is left out, because

@@ -1,11 +1,17 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench bench-programs gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-simgpu test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench bench-programs gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt); some are a draw (SEED=8812),
 ##                    DRAW=all has all of them
 test: test-programs
 	@$(RUN_TESTS) --tier test $(TEST_FLAGS) $(SUITES_TO_RUN)
+
+## make test-simgpu   of these the tests of simgpu and of its log alone
+test-simgpu: deps
+	@$(MAKE) $(JOBS) $(SIMGPU_SUITES)
+	@$(RUN_TESTS) --tier test $(TEST_FLAGS) $(SIMGPU_SUITES)
+SIMGPU_SUITES = $(filter $(BUILD)/simgpu/% $(BUILD)/gpulog/%,$(OWN_SUITES))
 
 # Of the suites, those that only test-all runs.
 long-tests: test-programs
@@ -144,8 +150,8 @@ gpt2-medium: deps
 ## make check-clock   simgpu's clock against a simulator that shares no code with
 ##                    it, on 10,000 random programs (SEED=8812)
 check-clock: deps
-	@$(MAKE) $(JOBS) $(BUILD)/tests/simgpu/time
-	@TIME_PROGRAMS=10000 $(BUILD)/tests/simgpu/time --only test_random_programs
+	@$(MAKE) $(JOBS) $(BUILD)/simgpu/tests/time
+	@TIME_PROGRAMS=10000 $(BUILD)/simgpu/tests/time --only test_random_programs
 
 ## make check-times   the same nanoseconds on one core and on all, idle and
 ##                    loaded, compiled by -O2 and by -O0

@@ -13,7 +13,7 @@ LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(QUICK_LINK) $(WRAPPED:
 LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
 GPU_LIBS     := $(BUILD)/obj/tests/support/emulated_cuda/logs_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
-FOLDERS      += emulator
+FOLDERS      += tests/emulator
 
 # A GPU faults on a misaligned vector load, which this machine's processor may let pass: kernels are
 # checked for it. The threads of a block are fibers here, which ThreadSanitizer does not know of.

@@ -37,13 +37,13 @@ $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/cpu_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
 # The random tester of the race checker is cut into several files; and what draws NCCL calls. The
 # soak uses both.
-RANDOM_OBJ := $(call objects,tests/simgpu/random/*.c)
-PLAN_OBJ   := $(call objects,tests/simgpu/stress/*.c)
-$(BUILD)/tests/simgpu/random: $(RANDOM_OBJ)
-$(BUILD)/tests/simgpu/stress: $(PLAN_OBJ)
+RANDOM_OBJ := $(call objects,simgpu/tests/random/*.c)
+PLAN_OBJ   := $(call objects,simgpu/tests/stress/*.c)
+$(BUILD)/simgpu/tests/random: $(RANDOM_OBJ)
+$(BUILD)/simgpu/tests/stress: $(PLAN_OBJ)
 $(BUILD)/tests/large/soak: $(RANDOM_OBJ) $(PLAN_OBJ)
 # What the clock is compared with.
-$(BUILD)/tests/simgpu/time $(BUILD)/tests/simgpu/time_by_hand: $(call objects,tests/simgpu/time/*.c)
+$(BUILD)/simgpu/tests/time $(BUILD)/simgpu/tests/time_by_hand: $(call objects,simgpu/tests/time/*.c)
 # The code that reads files from elsewhere, with the address sanitizer, whatever the rest is built with
 # (a tree that is sanitized as a whole, or built for another backend, links it as any other).
 ifeq ($(BACKEND)$(COMPILED_IN),simgpu)
@@ -54,8 +54,11 @@ $(BUILD)/tests/checkpoint/fuzz: $(FUZZED) include/safetensors.h lib/checkpoint/i
 	$(Q)$(LINK) -fsanitize=address,undefined -fno-sanitize-recover=all $(CFLAGS) $(LDFLAGS) \
 	    $(SUPPORT_DEFS) $(INCLUDES) $(FUZZED) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) -lcmocka $(KIT_LIBS) $(LDLIBS) -o $@
 endif
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
-	$(call link,$(call objects_of,$^),-lcmocka)
+define own_suite
+$(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+	$$(call link,$$(call objects_of,$$^),-lcmocka)
+endef
+$(foreach folder,tests simgpu/tests gpulog/tests,$(eval $(call own_suite,$(folder))))
 
 $(LAUNCH): $(LIBS)
 $(DEVICES): $(TASKS_LIB)

@@ -14,7 +14,8 @@ COLD_OBJ     := $(filter-out $(VECTOR_OBJ),$(SIMGPU_OBJ) $(GPULOG_OBJ) \
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
-$(COLD_OBJ) $(BUILD)/obj/tests/%.o $(BUILD)/obj/labs/%.o: OPT = $(COLD)
+OWN_TESTS    := $(addprefix $(BUILD)/obj/,tests/%.o simgpu/tests/%.o gpulog/tests/%.o)
+$(COLD_OBJ) $(OWN_TESTS) $(BUILD)/obj/labs/%.o: OPT = $(COLD)
 $(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tests/tasks/%.o: OPT = $(TESTS_OPT)
 # Students debug their tests and programs.
 $(BUILD)/obj/tests/tasks/%.o $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
@@ -22,10 +23,10 @@ $(VECTOR_OBJ): OPT = $(VECTOR)
 $(VECTOR_OBJ): $(MADE_WITH)/vector
 # The same picoseconds from every compiler and on every processor.
 $(COSTS_OBJ): OPT = $(COLD) -ffp-contract=off
-$(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
-$(BUILD)/obj/tests/simgpu/time/play.o $(BUILD)/obj/tests/simgpu/aarch64.o $(BUILD)/obj/tests/simgpu/processors.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
+$(OWN_TESTS): DEFS = $(SUPPORT_DEFS)
+$(BUILD)/obj/simgpu/tests/time/play.o $(BUILD)/obj/simgpu/tests/aarch64.o $(BUILD)/obj/simgpu/tests/processors.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 # Of the kit's own suites these look into the clock.
-$(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
+$(BUILD)/obj/simgpu/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BUILD)/obj/bench/products.o: $(MADE_WITH)/blas
 $(BUILD)/obj/plan/%.o: DEFS = -Iexamples $(SIMGPU_DEFS)

@@ -17,7 +17,7 @@ static void tells_what_it_did(const Rank *r, void *arg)
     need_cuda(cudaMalloc((void **)&p, 8));
     need_cuda(kernel_fill(p, 0, 2, r->stream));
     gpulog_activity(text, sizeof text);
-    check(strstr(text, "last did kernel_fill at gpulog/activity.c:") == text, "it says %s", text);
+    check(strstr(text, "last did kernel_fill at tests/activity.c:") == text, "it says %s", text);
     check(strstr(text, "(tells_what_it_did)") != NULL, "it says %s", text);
     need_cuda(cudaFree(p));
 }
@@ -51,7 +51,7 @@ static void sleep_until_seen(Look *look)
 
 static void check_look(const Look *look, const char *function)
 {
-    check(strstr(look->text, " at gpulog/activity.c:") && strstr(look->text, function),
+    check(strstr(look->text, " at tests/activity.c:") && strstr(look->text, function),
           "while it waited it said: %s", look->text);
 }
 

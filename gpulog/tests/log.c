@@ -35,7 +35,7 @@ static bool is_range(GpuRange got, const void *ptr, size_t bytes, GpuAccess acce
         check(e.op == (kind) && strcmp(e.name, call) == 0, "%s was logged as %s", call, e.name);   \
         check(e.stream == (on) && e.device == r->device, "%s: wrong stream or device", call);      \
         check(e.host_waits == (waits), "%s: host_waits is %d", call, e.host_waits);                \
-        check(strncmp(where, "gpulog/log.c:", 13) == 0, "%s was called at %s", call, where);       \
+        check(strncmp(where, "tests/log.c:", 12) == 0, "%s was called at %s", call, where);       \
         check(condition, "%s: not %s", call, #condition);                                          \
     } while (0)
 #define logged(kind, call, on, waits, condition) is_logged(last(), kind, call, on, waits, condition)
@@ -251,18 +251,18 @@ static void names_places(const Rank *r, void *arg)
     int line = __LINE__ + 1;
     cudaError_t error = kernel_fill(p, 0, 1, r->stream);
     GpuLogEntry e = last();
-    snprintf(want, sizeof want, "gpulog/log.c:%d (names_places)", line);
+    snprintf(want, sizeof want, "tests/log.c:%d (names_places)", line);
     gpulog_where(e.site, where, sizeof where);
     check(error == cudaSuccess && strcmp(where, want) == 0, "the call is at %s, not %s", want,
           where);
     line = __LINE__ + 1;
     error = cudaFree(p);
-    snprintf(want, sizeof want, "gpulog/log.c:%d (names_places)", line);
+    snprintf(want, sizeof want, "tests/log.c:%d (names_places)", line);
     gpulog_where(last().site, where, sizeof where);
     check(error == cudaSuccess && strcmp(where, want) == 0, "the call is at %s, not %s", want,
           where);
     gpulog_where(last().site, where, 7);
-    check(strcmp(where, "gpulog") == 0, "a short text holds %s", where);
+    check(strcmp(where, "tests/") == 0, "a short text holds %s", where);
     gpulog_where((void *)8, where, sizeof where);
     check(strcmp(where, "0x8") == 0, "nothing is known of 8, but: %s", where);
     for (int op = 0; op < GPU_OP_KINDS; op++)
@@ -289,8 +289,8 @@ static void names_the_programs_places(const Rank *r, void *arg)
     gpulog_own_code((const void *)main);
     gpulog_own_code(NULL);
     gpulog_where(last().site, where, sizeof where);
-    check(strstr(where, "gpulog/log.c:") == where, "the call is at %s", where);
-    snprintf(want, sizeof want, "gpulog/log.c:%d (names_the_programs_places)", __LINE__ + 1);
+    check(strstr(where, "tests/log.c:") == where, "the call is at %s", where);
+    snprintf(want, sizeof want, "tests/log.c:%d (names_the_programs_places)", __LINE__ + 1);
     need(run_alloc(&run, &y, 4));
     gpulog_where(last().site, where, sizeof where);
     check(strcmp(where, want) == 0, "the call is at %s, not %s", want, where);

@@ -158,7 +158,7 @@ static int run_child(const char *name, const char *value, char text[1024])
 static void test_tells_of_its_limit_once(void **state)
 {
     static const char begins[] = "gpulog: out of device memory: cudaMalloc of 100000 bytes at "
-                                 "gpulog/memory.c:",
+                                 "tests/memory.c:",
                       ends[] = " (run_child) on device 0, where 0 of the 65536 bytes that "
                                "GPULOG_MEMORY allows are in use\n";
     char text[1024];

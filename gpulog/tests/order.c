@@ -99,7 +99,7 @@ static void body_no_event(const Rank *rank, void *arg)
     expect_order(r, w, false);
     expect_race(&bench, "reads 4096 bytes that ");
     expect_race(&bench, "on stream A writes: nothing orders the two");
-    expect_race(&bench, "gpulog/order.c:");
+    expect_race(&bench, "tests/order.c:");
 }
 
 static void body_event(const Rank *rank, void *arg)
@@ -369,7 +369,7 @@ static void body_free_too_early(const Rank *rank, void *arg)
     wait_for(bench.a, bench.event, bench.b);
     need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.b));
     need_cuda(cudaFreeAsync(p, bench.a));
-    expect_race(&bench, "cudaFreeAsync at gpulog/order.c:");
+    expect_race(&bench, "cudaFreeAsync at tests/order.c:");
     expect_race(&bench, "frees 4096 bytes that ");
 }
 
@@ -427,7 +427,7 @@ static void body_collective(const Rank *rank, void *arg)
           (int)gpulog_count(GPU_ALL_GATHER, before));
     check(gpulog_count(GPU_ALL_GATHER, (uint64_t)gather + 1) == 0, "counted behind itself");
     need_cuda(cudaMemsetAsync(all, 0, 4, rank->stream));
-    expect_race(&bench, "writes 4 bytes that ncclAllGather at gpulog/order.c:");
+    expect_race(&bench, "writes 4 bytes that ncclAllGather at tests/order.c:");
 }
 
 static void test_collective(void **state)

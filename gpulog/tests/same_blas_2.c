@@ -5,7 +5,7 @@
 #ifdef EMULATED_CUDA
 #define SIZES_64
 #define SCALARS_ON_HOST
-#include "../simgpu/blas_level2.c"
+#include "../../simgpu/tests/blas_level2.c"
 #else
 #include "harness.h"
 static void test_nothing(void **state)

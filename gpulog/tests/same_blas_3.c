@@ -4,7 +4,7 @@
  */
 #ifdef EMULATED_CUDA
 #define SCALARS_ON_HOST
-#include "../simgpu/blas_level3.c"
+#include "../../simgpu/tests/blas_level3.c"
 #else
 #include "harness.h"
 static void test_nothing(void **state)

@@ -55,8 +55,10 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("examples", "gpulog", "include", "labs", "lib", "plan", "simgpu", "tasks",
                "tests/support", "tests/tasks")
-# Of labs/, what students are to find out, and how the tests are tested.
-NOT_OF_LABS = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$")
+# What of these folders is in no archive: of labs/, what students are to find out, and how the tests
+# are tested; the tests of simgpu and of gpulog.
+LEFT_OUT = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$|"
+                      r"(simgpu|gpulog)/tests/")
 KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tests/tasks,
 # above) and the program that the results page draws.
@@ -199,7 +201,7 @@ def make_files(root):
 def collect(root, folders, files):
     """{path: Entry}"""
     paths = [path for folder in folders for path in walk(root, folder)
-             if not NOT_OF_LABS.match(path)] + list(files)
+             if not LEFT_OUT.match(path)] + list(files)
     return {path: entry(root, path) for path in paths}
 
 

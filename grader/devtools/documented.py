@@ -85,7 +85,7 @@ SEEDS = test("grader/test_grade.py", "Seeds.test_a_seed_is_taken_back")
 AFTER = test("fsdp/examples.c", "after_trains_on_four")
 NO_GPU = "no GPU is at hand"
 NO_LAUNCHER = ("needs that launcher, for several hosts those too; tests/launch/env.c sets its "
-               "variables, tests/simgpu/programs.c runs mpirun where there is one")
+               "variables, simgpu/tests/programs.c runs mpirun where there is one")
 HOSTS = "needs several hosts"
 SUITE = "make -s IMPL=reference build/impl/reference/suite/forward && "
 NO_GDB = "command -v gdb >/dev/null || { echo no gdb here; exit 0; }; "

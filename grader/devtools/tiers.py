@@ -3,11 +3,11 @@
 
 A line of that file is a tier, a test file or a pattern of such, settings, and a reason after `#`:
 
-    test  tests/simgpu/*.c
+    test  simgpu/tests/*.c
     draw  tests/grader/test_demo.py 4 Demo              # it trains: of 4 tests of the class one
     long  tests/grader/test_platforms.py                # every archive, on every platform
-    more  tests/simgpu/kills.c SIMGPU_KILLS=600         # runs of the test tier, longer
-    wait  tests/simgpu/time.c                           # it mostly waits: it runs beside the others
+    more  simgpu/tests/kills.c SIMGPU_KILLS=600         # runs of the test tier, longer
+    wait  simgpu/tests/time.c                           # it mostly waits: it runs beside the others
     part  tests/trace/steps.c                           # no suite of its own: what runs it
 
 A file's tier is that of the line with its name, else of the pattern that matches it; it must be one
@@ -119,11 +119,11 @@ def load(path=LIST):
 
 
 def test_files(root=ROOT):
-    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, and
-    labs/N_NAME/tests.c."""
-    found = glob.glob(os.path.join(root, "tests", "*", "*.c"))
-    found += glob.glob(os.path.join(root, "tests", "grader", "test_*.py"))
-    found += glob.glob(os.path.join(root, "labs", "*", "tests.c"))
+    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, labs/N_NAME/tests.c,
+    and simgpu's and gpulog's own."""
+    found = [path for pattern in ("tests/*/*.c", "tests/grader/test_*.py", "labs/*/tests.c",
+                                  "simgpu/tests/*.c", "simgpu/tests/clock/*.c", "gpulog/tests/*.c")
+             for path in glob.glob(os.path.join(root, pattern))]
     files = sorted(os.path.relpath(path, root) for path in found)
     return [file for file in files if file.split("/")[1] not in NO_TESTS]
 
@@ -131,9 +131,9 @@ def test_files(root=ROOT):
 def source_of(suite):
     """The test file that a suite of `make test` is made of: a program of the build tree, or a file
     of Python itself."""
-    found = re.search(r"(?:^|/)tests/(\w+/\w+)(\.py)?$", suite)
+    found = re.search(r"(?:^|/)((?:simgpu/tests|gpulog/tests|tests/\w+)/(?:clock/)?\w+)(\.py)?$", suite)
     if found:
-        return "tests/%s%s" % (found.group(1), found.group(2) or ".c")
+        return found.group(1) + (found.group(2) or ".c")
     found = re.search(r"(?:^|/)impl/[^/]+/suite/(\w+)$", suite)
     if not found:
         return None

@@ -1,7 +1,7 @@
 /* cuda_runtime_api.h: the CUDA runtime's host interface, as simgpu offers it.
  *
  * Names, values and types are those of NVIDIA's header of the same name (CUDA 13; what is here is
- * the same in 12), so that a program compiles against either. tests/simgpu/headers.c compares the
+ * the same in 12), so that a program compiles against either. simgpu/tests/headers.c compares the
  * two where the toolkit is installed. What is left out is what a program without kernels of its
  * own does not call: textures, symbols, and interoperation with other libraries. Capture, graphs
  * and memory of other processes are declared, so that a program that knows of them compiles, and

@@ -245,14 +245,14 @@ static void registers_host_memory(const Rank *r, void *arg)
     need_cuda(cudaHostUnregister(memory));
     check(memory[0] == 8 && memory[N - 1] == 8, "the copy was lost");
     heard_is(&heard[r->rank], "pinned memory is freed while a copy is in flight",
-             "cudaHostUnregister, called at simgpu/copy.c:");
+             "cudaHostUnregister, called at tests/copy.c:");
     check(cudaHostUnregister(memory) == cudaErrorHostMemoryNotRegistered, "twice");
     need_cuda(cudaMemcpyAsync(memory, device, N, cudaMemcpyDeviceToHost, r->stream));
     check(memory[0] == 8, "a copy into pageable memory waits");
     need_cuda(cudaPointerGetAttributes(&about, device + 1));
     check(about.type == cudaMemoryTypeDevice && about.device == r->device, "%d", about.type);
     check(cudaFreeHost(memory) == cudaErrorInvalidValue, "malloc's memory was taken");
-    heard_is(&heard[r->rank], "this is no pinned host memory", "cudaFreeHost, called at simgpu/copy.c:");
+    heard_is(&heard[r->rank], "this is no pinned host memory", "cudaFreeHost, called at tests/copy.c:");
     free(memory);
 }
 static void test_registers_host_memory(void **state)

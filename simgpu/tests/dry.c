@@ -196,7 +196,7 @@ static void test_each_site_is_named_once(void **state)
 {
     int status, found = 0;
     char *text = stderr_of(read_twice, &status);
-    const char *line = text, *what = "simgpu: dry run: cudaMemcpy, called at simgpu/dry.c:";
+    const char *line = text, *what = "simgpu: dry run: cudaMemcpy, called at tests/dry.c:";
     assert_int_equal(status, 0);
     for (; (line = strstr(line, what)); line += strlen(what)) found++;
     if (found != 2) fail_msg("%d notices in place of 2: %s", found, text);

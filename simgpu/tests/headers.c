@@ -6,8 +6,8 @@
  * compiles this file against the toolkit's headers, where grader/find_cuda.sh finds them, and looks
  * that no function is missing in the lists.
  *
- *   cc -DHEADERS_ONLY -fsyntax-only -Isimgpu/include tests/simgpu/headers.c
- *   cc -DHEADERS_ONLY -fsyntax-only -I$CUDA_HOME/include tests/simgpu/headers.c
+ *   cc -DHEADERS_ONLY -fsyntax-only -Isimgpu/include simgpu/tests/headers.c
+ *   cc -DHEADERS_ONLY -fsyntax-only -I$CUDA_HOME/include simgpu/tests/headers.c
  */
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
@@ -170,7 +170,7 @@ static void test_the_lists_are_complete(void **state)
         "simgpu/include/simgpu_cublas/[!hlo]*.h simgpu/include/simgpu_cublas/level*.h "
         "simgpu/include/simgpu_cublas/handle.h | "
         "tr -d '(' | sort -u >$declared\n"
-        "grep -ohE '^ *CHECK(_ONE)?\\([A-Za-z0-9_]*' tests/simgpu/types_*.h | sed 's/.*(//' | "
+        "grep -ohE '^ *CHECK(_ONE)?\\([A-Za-z0-9_]*' simgpu/tests/types_*.h | sed 's/.*(//' | "
         "sort -u >$listed\n"
         "diff $declared $listed | sed -n 's/^[<>]/&/p'\n"
         "[ -s $declared ] || echo nothing was found\n"

@@ -1,4 +1,4 @@
-/* heard.h: what the suites of tests/simgpu share: reports caught as text, and a kernel that
+/* heard.h: what the suites of simgpu/tests share: reports caught as text, and a kernel that
  * touches bytes.
  *
  * A body that provokes a report calls hear(heard) first; from then on the reports go into `heard`,

@@ -50,8 +50,8 @@ static void test_memory(void **state)
 {
     char *text = end_of(leave_memory, 0);
     says(text, "4 things were never given back [leak]");
-    says(text, "3 allocations of device memory (3000 bytes): parts[i], made at simgpu/leak.c:");
-    says(text, "1 allocation of device memory (100 bytes): small, made at simgpu/leak.c:");
+    says(text, "3 allocations of device memory (3000 bytes): parts[i], made at tests/leak.c:");
+    says(text, "1 allocation of device memory (100 bytes): small, made at tests/leak.c:");
     says(text, "(leave_memory)");
     says(text, "Is there a cudaFree missing");
     says(text, "Read: simgpu/pages/mistakes.md, \"Leak\"");
@@ -78,7 +78,7 @@ static void test_others(void **state)
 {
     char *text = end_of(leave_others, 0);
     says(text, "6 things were never given back");
-    says(text, "1 allocation of pinned memory (64 bytes): pinned, made at simgpu/leak.c:");
+    says(text, "1 allocation of pinned memory (64 bytes): pinned, made at tests/leak.c:");
     says(text, "  1 stream, made at ");
     says(text, "  2 events, made at ");
     says(text, "  1 cuBLAS handle, made at ");
@@ -140,7 +140,7 @@ static void test_an_open_group(void **state)
 {
     char *text = end_of(group_left_open, 0);
     says(text, "a group that was never ended [group misuse]");
-    says(text, "ncclGroupStart, called at simgpu/leak.c:");
+    says(text, "ncclGroupStart, called at tests/leak.c:");
     says(text, "1 call of it never ran");
     if (strstr(text, "[leak]")) fail_msg("leaks behind another report:\n%s", text);
 }

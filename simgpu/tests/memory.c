@@ -101,7 +101,7 @@ static void runs_out(const Rank *r, void *arg)
     check(total == 1 << 20, "the device has %zu bytes", total);
     need_cuda(cudaMalloc(&q, room));
     check(cudaMalloc(&p[0], 1) == cudaErrorMemoryAllocation, "one byte more fitted");
-    heard_is(heard, "out of device memory", "simgpu/memory.c:");
+    heard_is(heard, "out of device memory", "tests/memory.c:");
     heard_is(heard, "out of device memory", "1024.0 KiB (1048576 bytes)");
     check(cudaMallocAsync(&p[0], 1, r->stream) == cudaErrorMemoryAllocation,
           "one byte more fitted");
@@ -321,13 +321,13 @@ static void refuses_bad_frees(const Rank *r, void *arg)
     heard_is(heard, "a free of what is no allocation's beginning",
              "byte 256 of p, the 1000 bytes allocated at");
     check(cudaFree(host) == cudaErrorInvalidValue, "the stack was freed");
-    heard_is(heard, "a free of what is no device memory", "simgpu/memory.c:");
+    heard_is(heard, "a free of what is no device memory", "tests/memory.c:");
     need_cuda(cudaMallocHost((void **)&pinned, 10));
     check(cudaFree(pinned) == cudaErrorInvalidValue, "pinned memory was freed");
     heard_is(heard, "cudaFree of pinned host memory", "cudaFreeHost");
     need_cuda(cudaFree(p));
     check(cudaFree(p) == cudaErrorInvalidValue, "memory was freed twice");
-    heard_is(heard, "device memory was freed twice", "and freed at simgpu/memory.c:");
+    heard_is(heard, "device memory was freed twice", "and freed at tests/memory.c:");
     check(cudaFreeAsync(p, r->stream) == cudaErrorInvalidValue, "memory was freed three times");
     check(heard->count == 5, "%d reports", heard->count);
     need_cuda((cudaGetLastError(), cudaDeviceSynchronize())); // none of this is sticky
@@ -456,7 +456,7 @@ static void test_touches_from_the_host(void **state)
         assert_non_null(strstr(heard->text, words[t]));
         assert_non_null(strstr(heard->text, "(touches_from_the_host)"));
         if (t != TOUCH_MEMCPY) // how memcpy goes about it is its own affair
-            assert_non_null(strstr(heard->text, ", the 4096 bytes allocated at simgpu/memory.c:"));
+            assert_non_null(strstr(heard->text, ", the 4096 bytes allocated at tests/memory.c:"));
     }
 }
 

@@ -552,8 +552,8 @@ static bool find_sources(void)
 {
     char self[PATH] = "", beside[2 * PATH];
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return false;
-    snprintf(beside, sizeof beside, "%s/../tests/simgpu/misuse", dirname(dirname(dirname(self))));
-    return realpath("tests/simgpu/misuse", sources) || realpath(beside, sources);
+    snprintf(beside, sizeof beside, "%s/../simgpu/tests/misuse", dirname(dirname(dirname(self))));
+    return realpath("simgpu/tests/misuse", sources) || realpath(beside, sources);
 }
 
 int main(int argc, char **argv)
@@ -578,7 +578,7 @@ int main(int argc, char **argv)
     char warm[64];
     if (!known_rows()) return 2;
     if (!find_sources()) {
-        fprintf(stderr, "tests/simgpu/misuse is not here: run this from the kit's folder\n");
+        fprintf(stderr, "simgpu/tests/misuse is not here: run this from the kit's folder\n");
         return 2;
     }
     snprintf(scratch, sizeof scratch, "%.900s/simgpu-misuse-XXXXXX",

@@ -538,7 +538,7 @@ static void reported(const Rank *r, void *arg)
     need_cuda(cudaMemcpy(host, p, N, cudaMemcpyDeviceToHost));
     heard_is(heard, "an uninitialised read of device memory",
              "reads 12288 bytes that nobody wrote");
-    heard_is(heard, "an uninitialised read of device memory", "simgpu/owed.c:");
+    heard_is(heard, "an uninitialised read of device memory", "tests/owed.c:");
     check(host[0] == 0xff && host[N - 1] == 0xff, "it read no poison");
     need_cuda(cudaFree(p));
     need_cuda(cudaMalloc((void **)&p, N));

@@ -55,13 +55,13 @@ static void test_names_the_programs_own_line(void **state)
     char *text = stderr_of(library_alone, &status);
     has(text, "kernel_cross_entropy, called at nn/cross_entropy.c:");
     text = stderr_of(for_a_program, &status);
-    has(text, "kernel_cross_entropy, called at simgpu/places.c:");
+    has(text, "kernel_cross_entropy, called at tests/places.c:");
     has_both(text, "(asks_given_code),\n", "| cross_entropy(&run, x + 100, targets, 2, 3, ");
     has_both(text, "| cross_entropy(&run", "|            in ");
     has_both(text, "|            in ", "(nn/cross_entropy.c:");
-    has(text, "; called by for_a_program (simgpu/places.c:");
+    has(text, "; called by for_a_program (tests/places.c:");
     text = stderr_of(recorded, &status);
-    has(text, "\"file\": \"simgpu/places.c\", \"line\": ");
+    has(text, "\"file\": \"tests/places.c\", \"line\": ");
     has(text, "\"function\": \"asks_given_code\", \"path\": \"in ");
 }
 
@@ -84,7 +84,7 @@ static void test_needs_no_frame_pointers(void **state)
     int status;
     char *text = stderr_of(frees_the_stack, &status);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    has(text, "cudaFree, called at simgpu/places.c:");
+    has(text, "cudaFree, called at tests/places.c:");
     has(text, "(without_frames)");
 }
 
@@ -139,8 +139,8 @@ static void names_streams(const Rank *r, void *arg)
     gpulog_name_stream(two, "side[%d]", 2);
     gpulog_name_stream(NULL, "nothing");
     race_of(one, two);
-    check(strstr(h->text, "on side[2] (made at simgpu/places.c:"), "%s", h->text);
-    check(strstr(h->text, "on ctx->one (made at simgpu/places.c:"), "%s", h->text);
+    check(strstr(h->text, "on side[2] (made at tests/places.c:"), "%s", h->text);
+    check(strstr(h->text, "on ctx->one (made at tests/places.c:"), "%s", h->text);
     check(strstr(h->text, "recorded on ctx->one after the first"), "%s", h->text);
 
     // The next stream gets the handle, and not the name.
@@ -217,11 +217,11 @@ static void test_the_programs_operation_comes_first(void **state)
 {
     int status;
     char *text = stderr_of(later_operation_first, &status);
-    has_both(text, "kernel_touch, called at simgpu/places.c:", "It does not wait for\n");
+    has_both(text, "kernel_touch, called at tests/places.c:", "It does not wait for\n");
     has_both(text, "It does not wait for\n", "kernel_gelu_forward, called at nn/gelu.c:");
     text = stderr_of(own_operation_first, &status);
     has_both(text, "kernel_gelu_forward, called at nn/gelu.c:", "After it, and without waiting");
-    has_both(text, "After it, and without waiting", "kernel_touch, called at simgpu/places.c:");
+    has_both(text, "After it, and without waiting", "kernel_touch, called at tests/places.c:");
     has_both(text, "kernel_touch, called at", "which writes the same bytes.\n");
 }
 
@@ -250,12 +250,12 @@ static void test_the_programs_memory_comes_first(void **state)
 {
     int status;
     char *text = stderr_of(reader_first, &status);
-    has_both(text, "kernel_sum_bytes, called at simgpu/places.c:",
+    has_both(text, "kernel_sum_bytes, called at tests/places.c:",
              "reads 32 bytes that nobody wrote, the first of them\n");
     text = stderr_of(own_memory_first, &status);
     has_both(text, "  32 bytes that nobody wrote, the first of them\n",
              "byte 16 of memory, the 64 bytes allocated at nn/run.c:");
-    has_both(text, "are read by\n", "kernel_sum_bytes, called at simgpu/places.c:");
+    has_both(text, "are read by\n", "kernel_sum_bytes, called at tests/places.c:");
 }
 
 // ---- Elements ----
@@ -284,7 +284,7 @@ static void names_elements(const Rank *r, void *arg)
     need_cuda(kernel_touch(x, 48, 0, r->stream));
     need_cuda(kernel_touch(x + 40, 8, 0, side));
     check(strstr(h->text, "writes bytes 40 to 47 (elements 10 to 11 of h.0, padding) of x, the 48 "
-                          "bytes allocated at simgpu/places.c:"),
+                          "bytes allocated at tests/places.c:"),
           "%s", h->text);
     need_cuda(cudaDeviceSynchronize());
     need_cuda(kernel_touch(y, 48, 0, r->stream)); // nothing is known of it
@@ -354,7 +354,7 @@ static void test_just_beside_an_allocation(void **state)
 {
     int status;
     char *text = stderr_of(before_the_first, &status);
-    has(text, "8 bytes before the beginning of x, the 400 bytes allocated at simgpu/places.c:");
+    has(text, "8 bytes before the beginning of x, the 400 bytes allocated at tests/places.c:");
     has(text, "index or an offset negative");
     has_not(text, "host");
     text = stderr_of(far_before_the_first, &status);
@@ -404,8 +404,8 @@ static void test_says_where_ranks_part(void **state)
     assert_non_null(message);
     has(message, "rank 0 will never come");
     has_both(message, "The ranks diverge at call 4",
-             "rank 0: ncclAllGather at simgpu/places.c:");
-    has_both(message, "rank 1: ncclAllGather at simgpu/places.c:", "rank 0 (process ");
+             "rank 0: ncclAllGather at tests/places.c:");
+    has_both(message, "rank 1: ncclAllGather at tests/places.c:", "rank 0 (process ");
     free(message);
     message = run_ranks_message(3, 20, run_layers, (&(Layers){.skipped_by = -1, .sum_by = 1}));
     assert_non_null(message);
@@ -431,7 +431,7 @@ static void test_says_which_rank_did_not_come(void **state)
     char *message = run_ranks_message(4, 20, odd_one, NULL);
     assert_non_null(message);
     has(message, "Rank 2 did not come to the ncclAllGather that all others make at "
-                 "simgpu/places.c:");
+                 "tests/places.c:");
     free(message);
     message = run_ranks_message(2, 20, odd_one, NULL); // nobody is odd
     assert_null(message);

@@ -357,15 +357,15 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_unwritable_reports),
 };
 
-// build/tests/simgpu/programs knows build/. The sources are found from the root of the kit, where
+// build/simgpu/tests/programs knows build/. The sources are found from the root of the kit, where
 // make runs, or beside a build tree that lies there.
 static bool find_places(void)
 {
     char self[PATH] = "", beside[2 * PATH];
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return false;
     snprintf(build, sizeof build, "%s", dirname(dirname(dirname(self))));
-    snprintf(beside, sizeof beside, "%s/../tests/simgpu/programs", build);
-    if (!realpath("tests/simgpu/programs", sources) && !realpath(beside, sources)) return false;
+    snprintf(beside, sizeof beside, "%s/../simgpu/tests/programs", build);
+    if (!realpath("simgpu/tests/programs", sources) && !realpath(beside, sources)) return false;
     const char *folder = getenv("TMPDIR");
     snprintf(scratch, sizeof scratch, "%.900s/simgpu-programs-XXXXXX",
              folder && *folder ? folder : P_tmpdir);
@@ -377,7 +377,7 @@ int main(int argc, char **argv)
     char command[2 * PATH];
     setenv("ASAN_OPTIONS", "detect_leaks=0", 0); // as tests/support/sanitize.c has it, and why
     if (!find_places()) {
-        fprintf(stderr, "tests/simgpu/programs is not here: run this from the kit's folder\n");
+        fprintf(stderr, "simgpu/tests/programs is not here: run this from the kit's folder\n");
         return 2;
     }
     int status = suite_main(argc, argv, "simgpu/programs", tests, sizeof tests / sizeof tests[0]);

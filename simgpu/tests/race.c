@@ -98,7 +98,7 @@ static void two_streams(const Rank *r, void *arg)
     read_x(&t, 499, 500, t.a);
     silent(&t);
     read_x(&t, 499, 500, t.b); // one byte too early
-    race(&t, "byte 499 of t.x, the 1003 bytes allocated at simgpu/race.c:");
+    race(&t, "byte 499 of t.x, the 1003 bytes allocated at tests/race.c:");
     write_x(&t, 3, 700, t.a);
     write_x(&t, 699, N, t.b);
     race(&t, "writes byte 699 of");
@@ -134,7 +134,7 @@ static void events_order(const Rank *r, void *arg)
     write_x(&t, 0, N, t.a);
     need_cuda(cudaEventRecord(t.f, t.a));
     read_x(&t, 0, N, t.b);
-    race(&t, "was called before its event was recorded at simgpu/race.c:");
+    race(&t, "was called before its event was recorded at tests/race.c:");
     write_x(&t, 0, N, t.a);
     need_cuda(cudaEventRecord(t.e, t.blocking)); // on another stream
     need_cuda(cudaStreamWaitEvent(t.b, t.e, 0));
@@ -239,7 +239,7 @@ static void streams_come_and_go(const Rank *r, void *arg)
     need_cuda(cudaStreamDestroy(t.a));
     t.a = make_stream(cudaStreamNonBlocking);
     read_x(&t, 0, N, t.a);
-    race(&t, "stream B, non-blocking, (made at simgpu/race.c:");
+    race(&t, "stream B, non-blocking, (made at tests/race.c:");
     for (int i = 0; i < 50; i++) {
         write_x(&t, 0, N, t.a);
         need_cuda(cudaStreamSynchronize(t.a));
@@ -283,14 +283,14 @@ static void lifetimes(const Rank *r, void *arg)
     need_cuda(kernel_touch(p, N, 1, t.b));
     check(t.heard->count == 1 && t.heard->kind == SIMGPU_LIFETIME, "%d", t.heard->count);
     heard_is(t.heard, "memory is used on a stream that does not wait for its allocation",
-             "cudaMallocAsync, called at simgpu/race.c:");
+             "cudaMallocAsync, called at tests/race.c:");
     need_cuda(cudaDeviceSynchronize());
     hear(t.heard);
     need_cuda(kernel_touch(p, N, 1, t.a));
     need_cuda(cudaFreeAsync(p, t.b));
     check(t.heard->count == 1 && t.heard->kind == SIMGPU_LIFETIME, "%d", t.heard->count);
     heard_is(t.heard, "memory is freed while another stream may still use it",
-             "frees bytes 0 to 1002 of p, the 1003 bytes allocated at simgpu/race.c:");
+             "frees bytes 0 to 1002 of p, the 1003 bytes allocated at tests/race.c:");
     hear(t.heard);
     need_cuda(cudaMallocAsync((void **)&p, N, t.a));
     need_cuda(kernel_touch(p, N, 1, t.a));
@@ -393,7 +393,7 @@ static void collectives(const Rank *r, void *arg)
     need_nccl(ncclAllReduce(shard, shard, COUNT, ncclFloat, ncclSum, r->comm, t.a));
     silent(&t);
     need_nccl(ncclAllReduce(shard, shard, COUNT, ncclFloat, ncclSum, r->comm, t.b));
-    race(&t, "ncclAllReduce, called at simgpu/race.c:");
+    race(&t, "ncclAllReduce, called at tests/race.c:");
     need_cuda(cudaMalloc((void **)&all, w * COUNT * sizeof *all));
     need_cuda(cudaMemsetAsync(all, 0, (w * COUNT - 1) * sizeof *all, t.a));
     need_nccl(ncclReduceScatter(all, shard, COUNT, ncclFloat, ncclSum, r->comm, t.a));
@@ -472,7 +472,7 @@ static void products(const Rank *r, void *arg)
     check(cublasSgemmStridedBatched(first, CUBLAS_OP_N, CUBLAS_OP_N, SIZE, T, SIZE, &one, x, C, 0,
                                     x, C, 0, &zero, y, C, SIZE, 2) == CUBLAS_STATUS_SUCCESS,
           "refused");
-    race(&t, "cublasSgemmStridedBatched, called at simgpu/race.c:");
+    race(&t, "cublasSgemmStridedBatched, called at tests/race.c:");
     check(cublasSaxpy(first, 9, &one, x, 2, y, 2) == CUBLAS_STATUS_SUCCESS, "refused");
     check(cublasSaxpy(second, 9, &one, x + 1, 2, y + 1, 2) == CUBLAS_STATUS_SUCCESS, "refused");
     check(cublasScopy(second, 3, x, 1, y + 19, 2) == CUBLAS_STATUS_SUCCESS, "refused");
@@ -513,7 +513,7 @@ static void host_touches(const Rank *r, void *arg)
     check(pinned[5] == 0, "%d", pinned[5]); // the host may read what a copy reads
     silent(&t);
     pinned[5] = 9;
-    heard_is(t.heard, WRITES_EARLY, "cudaMemcpyAsync, called at simgpu/race.c:");
+    heard_is(t.heard, WRITES_EARLY, "cudaMemcpyAsync, called at tests/race.c:");
     check(pinned[5] == 9 && t.heard->count == 1, "the program does not go on");
     need_cuda(cudaDeviceSynchronize());
     hear(t.heard);
@@ -543,13 +543,13 @@ static void host_touches(const Rank *r, void *arg)
     silent(&t);
     need_cuda(kernel_touch(t.pinned, N, 9, t.a));
     check(pinned[7] == 9, "%d", pinned[7]);
-    heard_is(t.heard, READS_EARLY, "kernel_touch, called at simgpu/race.c:");
+    heard_is(t.heard, READS_EARLY, "kernel_touch, called at tests/race.c:");
     need_cuda(cudaDeviceSynchronize());
 
     hear(t.heard);
     need_cuda(cudaMemcpyAsync(t.pinned, t.x, N, cudaMemcpyDeviceToHost, t.a));
     need_cuda(cudaMemcpyAsync(t.pinned + N - 1, t.y, 1, cudaMemcpyDeviceToHost, t.b));
-    race(&t, "writes byte 1002 of the 1003 bytes of pinned memory allocated at simgpu/race.c:");
+    race(&t, "writes byte 1002 of the 1003 bytes of pinned memory allocated at tests/race.c:");
     need_cuda(cudaMemcpyAsync(t.pinned, t.x, N, cudaMemcpyDeviceToHost, t.a));
     need_cuda(cudaFreeHost(t.pinned));
     check(t.heard->kind == SIMGPU_HOST_RACE, "kind %d", (int)t.heard->kind);
@@ -580,7 +580,7 @@ static void registered(const Rank *r, void *arg)
     silent(&t);
     need_cuda(cudaMemcpyAsync(memory + 1, device, BYTES, cudaMemcpyDeviceToHost, t.a));
     check(((volatile unsigned char *)memory)[2 * PAGE] == 0xff, "the copy arrived at once");
-    heard_is(t.heard, READS_EARLY, "bytes of pinned memory registered at simgpu/race.c:");
+    heard_is(t.heard, READS_EARLY, "bytes of pinned memory registered at tests/race.c:");
     need_cuda(cudaStreamSynchronize(t.a));
     need_cuda(cudaHostUnregister(memory + 1));
     memset(memory, 0, BYTES + 1);
@@ -632,7 +632,7 @@ static void devices(const Rank *r, void *arg)
     silent(&t);
     need_cuda(cudaSetDevice(0));
     need_cuda(kernel_touch(t.x, N, 2, t.a));
-    race(&t, "cudaMemcpyPeerAsync, called at simgpu/race.c:");
+    race(&t, "cudaMemcpyPeerAsync, called at tests/race.c:");
     need_cuda(cudaSetDevice(1));
     need_cuda(cudaStreamSynchronize(there));
     cudaEvent_t e;

@@ -59,7 +59,7 @@ static void test_a_fatal_report_ends_the_process(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), SIMGPU_FATAL_EXIT);
     assert_non_null(strstr(text, "host code touches device memory"));
-    assert_non_null(strstr(text, "byte 12 of p, the 40 bytes allocated at simgpu/report.c:"));
+    assert_non_null(strstr(text, "byte 12 of p, the 40 bytes allocated at tests/report.c:"));
     assert_non_null(strstr(text, "(touch_device_memory)"));
 }
 
@@ -115,7 +115,7 @@ static void tells_its_activity(const Rank *r, void *arg)
     need_cuda(cudaMalloc((void **)&p, 8));
     need_cuda(kernel_touch(p, 8, 0, r->stream));
     gpulog_activity(text, sizeof text);
-    check(strstr(text, "last did kernel_touch at simgpu/report.c:") == text, "it says %s", text);
+    check(strstr(text, "last did kernel_touch at tests/report.c:") == text, "it says %s", text);
     check(strstr(text, "(tells_its_activity)") != NULL, "it says %s", text);
 }
 static void test_tells_its_activity(void **state)
@@ -172,10 +172,10 @@ static void test_shows_the_source(void **state)
     char *text = stderr_of(use_past_the_end, &status);
     has(text,
         "simgpu: device 0: an operation runs past the end of an allocation [wrong pointer]\n");
-    has(text, "simgpu: |   kernel_touch, called at simgpu/report.c:");
+    has(text, "simgpu: |   kernel_touch, called at tests/report.c:");
     has(text, " | kernel_touch(flat->shard + 990, 16, 0, NULL);\n");
     has(text, "writes 16 bytes from byte 990 of flat->shard, the 1000 bytes allocated at "
-              "simgpu/report.c:");
+              "tests/report.c:");
     has(text, "6 bytes too many");
     has(text, "simgpu: |   On a GPU this is an illegal memory access");
     has(text, "offset right?\nsimgpu: |   Read: simgpu/pages/mistakes.md, \"Wrong pointer\"\n");
@@ -336,9 +336,9 @@ static void test_records(void **state)
     has(text, "{\"class\": \"wrong-pointer\", \"title\": \"an operation runs past the end of an "
               "allocation\", \"rank\": null, \"device\": 2, \"pid\": ");
     has(text, "\"follows\": false, \"calls\": [{\"call\": \"cudaMemset\", "
-              "\"file\": \"simgpu/report.c\", \"line\": ");
+              "\"file\": \"tests/report.c\", \"line\": ");
     has(text, "\"function\": \"make_records\"");
-    has(text, "\"ranges\": [{\"allocation\": \"p\", \"where\": \"simgpu/report.c:");
+    has(text, "\"ranges\": [{\"allocation\": \"p\", \"where\": \"tests/report.c:");
     has(text, "\"begin\": 40, \"end\": 140}]");
     has(text,
         "\"hardware\": \"On a GPU this is an illegal memory access, or silently other data.\", "
@@ -532,7 +532,7 @@ static void waiting_in_a_group(const Rank *r, void *arg)
     check(h->count == 0, "%s", h->text);
     need_cuda(cudaStreamSynchronize(r->stream));
     heard_is(h, "a wait for calls that an open group still holds",
-             "ncclAllReduce, called at simgpu/report.c:");
+             "ncclAllReduce, called at tests/report.c:");
     need_nccl(ncclGroupEnd());
     need_cuda(cudaFreeAsync(x, r->stream));
 }

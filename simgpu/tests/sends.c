@@ -206,7 +206,7 @@ static void test_names_what_waits(void **state)
         char waits[100];
         shared->how = how;
         free(run_ranks_message(2, 20, waits_in_vain, shared));
-        snprintf(waits, sizeof waits, "and its host waits for that in %s at simgpu/sends.c:", calls[how]);
+        snprintf(waits, sizeof waits, "and its host waits for that in %s at tests/sends.c:", calls[how]);
         const char *text = shared->heard[0].text, *found = strstr(text, waits);
         if (strcmp(shared->heard[0].title, "rank 1 will never come") != 0 || !found ||
             !strstr(found, "(wait_somehow)") || !strstr(text, "(waits_in_vain)"))
@@ -235,8 +235,8 @@ static void test_names_what_waits_in_a_cycle(void **state)
         const char *text = shared->heard[r].text;
         if (!strstr(shared->heard[r].title, "deadlock: ranks wait for each other")) continue;
         told++;
-        if (!strstr(text, "waits in cudaStreamSynchronize at simgpu/sends.c:") ||
-            !strstr(text, "waits in cudaDeviceSynchronize at simgpu/sends.c:") ||
+        if (!strstr(text, "waits in cudaStreamSynchronize at tests/sends.c:") ||
+            !strstr(text, "waits in cudaDeviceSynchronize at tests/sends.c:") ||
             !strstr(text, "for rank 0 to receive ncclSend (count 300, ncclFloat32, to rank 0)") ||
             !strstr(text, "for rank 1 to receive ncclSend (count 300, ncclFloat32, to rank 1)"))
             fail_msg("%s", text);

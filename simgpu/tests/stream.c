@@ -1,6 +1,6 @@
 /* stream.c: what is ordered before what. A copy into pinned memory is delivered only when the host
  * has waited for it, so whether it arrived shows what simgpu thinks the host knows. To look before
- * it has waited is a race with the host (tests/simgpu/race.c); here nobody minds.
+ * it has waited is a race with the host (simgpu/tests/race.c); here nobody minds.
  */
 #include <stdlib.h>
 
@@ -263,7 +263,7 @@ static void refuses_bad_handles(const Rank *r, void *arg)
     hear(heard);
     need_cuda(cudaStreamDestroy(s));
     check(cudaStreamSynchronize(s) == cudaErrorInvalidResourceHandle, "a destroyed stream worked");
-    heard_is(heard, "there is no such stream", "cudaStreamSynchronize, called at simgpu/stream.c:");
+    heard_is(heard, "there is no such stream", "cudaStreamSynchronize, called at tests/stream.c:");
     check(cudaStreamDestroy(s) == cudaErrorInvalidResourceHandle, "destroyed twice");
     check(cudaMemsetAsync(NULL, 0, 0, (cudaStream_t)&local) == cudaErrorInvalidResourceHandle,
           "a wild stream worked");
@@ -271,7 +271,7 @@ static void refuses_bad_handles(const Rank *r, void *arg)
           "an event as stream");
     check(cudaEventSynchronize((cudaEvent_t)make_stream(0)) == cudaErrorInvalidResourceHandle,
           "a stream as event");
-    heard_is(heard, "there is no such event", "cudaEventSynchronize, called at simgpu/stream.c:");
+    heard_is(heard, "there is no such event", "cudaEventSynchronize, called at tests/stream.c:");
     need_cuda(cudaEventDestroy(e));
     check(cudaEventDestroy(e) == cudaErrorInvalidResourceHandle, "destroyed twice");
     check(cudaStreamWaitEvent(NULL, e, 0) == cudaErrorInvalidResourceHandle, "a dead event");

@@ -1,5 +1,5 @@
 /* time_by_hand.c: schedules that were computed by hand from simgpu/pages/time.md: the simulator of
- * tests/simgpu/time must find them, and so must simgpu's clock.
+ * simgpu/tests/time must find them, and so must simgpu's clock.
  *
  * Times in comments are microseconds. The machine, where a test does not say otherwise: a call
  * costs 1, of NCCL 2; cudaMalloc and cudaMallocHost 5 each, so that programs begin at 10; waking up

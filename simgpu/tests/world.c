@@ -292,7 +292,7 @@ static void expect_notice(Waiter *waiter, int rank)
     int seconds = 0;
     snprintf(words, sizeof words, "rank %d of 2 has waited ", rank);
     expect_words(waiter, words);
-    expect_words(waiter, " s in ncclCommInitRank at simgpu/world.c:");
+    expect_words(waiter, " s in ncclCommInitRank at tests/world.c:");
     sscanf(strstr(waiter->text, words) + strlen(words), "%d", &seconds);
     assert_in_range(seconds, 1, 5);
 }

@@ -84,7 +84,7 @@ class List(unittest.TestCase):
         self.assertEqual(draw.of(["Two.a"], 1, "a.py"), ["Two.a"])
 
     def test_the_file_that_a_suite_is_made_of(self):
-        for suite, file in (("build/tests/simgpu/race", "tests/simgpu/race.c"),
+        for suite, file in (("build/simgpu/tests/race", "simgpu/tests/race.c"),
                             ("build/cuda/tests/nn/gpt2", "tests/nn/gpt2.c"),
                             ("/x/build/impl/reference/suite/api", "tests/tasks/api.c"),
                             ("tests/grader/test_x.py", "tests/grader/test_x.py"),
@@ -186,8 +186,8 @@ class TheKit(unittest.TestCase):
         self.assertEqual(tiers.problems(tiers.load(), files), [])
 
     def test_what_make_runs_is_what_is_listed(self):
-        """`make test` and `make long-tests` hand every suite to the runner, which chooses by tier:
-        together they name every file that is not a part."""
+        """`make test`, `make test-simgpu` and `make long-tests` hand their suites to the runner, which
+        chooses by tier: together they name every file that is not a part."""
         environment = {name: value for name, value in os.environ.items()
                        if "MAKE" not in name and name not in ("BUILD", "IMPL", "SANITIZE")}
         run, known = set(), tiers.load()
@@ -200,7 +200,7 @@ class TheKit(unittest.TestCase):
         listed = {file for file in tiers.test_files() if known.of(file) in ("test", "draw", "long")}
         self.assertEqual(sorted(run & listed), sorted(listed))
         text = "".join(re.findall(r"(?m)^\t.*--tier.*$", self.rules()))
-        self.assertEqual(re.findall(r"--tier (\w+)", text), ["test", "long"])
+        self.assertEqual(re.findall(r"--tier (\w+)", text), ["test", "test", "long"])
 
     def rules(self):
         with open(os.path.join(ROOT, "make", "devtools.mk"), encoding="utf-8") as file:

@@ -18,7 +18,7 @@ static char good[BYTES]; // the text of round.machine
 
 static void read_good(void)
 {
-    FILE *file = fopen("tests/clock/machines/round.machine", "r");
+    FILE *file = fopen("simgpu/tests/clock/machines/round.machine", "r");
     if (!file) {
         print_message("not run from the kit's folder\n");
         skip();

@@ -67,11 +67,11 @@ static const char *replay_by(World *w,
 {
     SimLog logs[4];
     char error[300];
-    if (access("tests/clock/machines/round.machine", R_OK) != 0) {
+    if (access("simgpu/tests/clock/machines/round.machine", R_OK) != 0) {
         print_message("not run from the kit's folder\n");
         skip();
     }
-    const SimMachine *m = sim_machine("tests/clock/machines/round.machine", error, sizeof error);
+    const SimMachine *m = sim_machine("simgpu/tests/clock/machines/round.machine", error, sizeof error);
     if (!m) fail_msg("%s", error);
     for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){w->entry[i], w->n[i]};
     return how(m, NULL, logs, w->logs, note, w);

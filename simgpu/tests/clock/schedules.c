@@ -12,7 +12,7 @@
 #include "harness.h"
 #include "simgpu.h"
 
-#define MACHINE "tests/clock/machines/blocks.machine"
+#define MACHINE "simgpu/tests/clock/machines/blocks.machine"
 #define MB ((size_t)1000000)
 #define GATHERED (8 * MB / 10)
 enum { BLOCKS = 4 };

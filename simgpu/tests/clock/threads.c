@@ -15,7 +15,7 @@
 #include "time/recorder.h"
 
 #define MB ((size_t)1000000)
-#define ROUND "tests/clock/machines/round.machine"
+#define ROUND "simgpu/tests/clock/machines/round.machine"
 #define HAND_ON 0.6 // seconds: a dozen looks at who sleeps
 #define RING 16
 #define WORK 30e-6 // seconds for which each keeps the token

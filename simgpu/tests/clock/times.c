@@ -12,7 +12,7 @@
 #include "time/time.h"
 
 #define MB ((size_t)1000000)
-#define ROUND "tests/clock/machines/round.machine"
+#define ROUND "simgpu/tests/clock/machines/round.machine"
 
 static void kernel_fill(unsigned char *p, size_t bytes, cudaStream_t stream)
 {

@@ -1,5 +1,5 @@
 /* program.h: a small random program of CUDA and NCCL calls, and what the files of
- * tests/simgpu/random share.
+ * simgpu/tests/random share.
  *
  * A program is a list of steps for a host that drives two devices: one step after the other, though
  * not always in the same thread. A step names a stream, an event, and the bytes it touches, all by

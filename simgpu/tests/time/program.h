@@ -1,5 +1,5 @@
 /* program.h: a random program of several ranks for the clock, and what the files of
- * tests/simgpu/time share.
+ * simgpu/tests/time share.
  *
  * A program is one list of steps for all ranks at once. A rank is a device; a process has one or
  * two. A step is a call of one rank, or a call of NCCL that all its ranks make. Every rank makes
