@@ -254,6 +254,7 @@ CHECKS = (
 
     # The kit's own tests, and what course staff run.
     Check(r"make test", ELSEWHERE, "it is what runs this check"),
+    Check(r"make test-simgpu", ELSEWHERE, "its tests are in make test, which runs this check"),
     Check(r"make test-all", ELSEWHERE, "it is what runs this check"),
     Check(r"make mutants", LONG),
     Check(r"make mutants TASK=2", LONG),
