@@ -215,7 +215,7 @@ static const char *line_of(const char *text, int which)
 
 // ---- Tests ----
 
-static void test_list(void **state)
+TEST(test_list)
 {
     static Outcome o;
 
@@ -227,7 +227,7 @@ static void test_list(void **state)
                         "inner_harness\ninner_skipped\ninner_state\ninner_right\n");
 }
 
-static void test_only(void **state)
+TEST(test_only)
 {
     static Outcome o;
 
@@ -238,7 +238,7 @@ static void test_only(void **state)
     expect_in(o.err, "[  PASSED  ] 2 test(s).");
 }
 
-static void test_bad_arguments(void **state)
+TEST(test_bad_arguments)
 {
     static Outcome o;
 
@@ -251,7 +251,7 @@ static void test_bad_arguments(void **state)
     expect_in(o.err, "usage: ");
 }
 
-static void test_all_results(void **state)
+TEST(test_all_results)
 {
     static Outcome o;
     char slow[200];
@@ -300,7 +300,7 @@ static void test_all_results(void **state)
 }
 
 // Without a grader the same suite just runs.
-static void test_without_results(void **state)
+TEST(test_without_results)
 {
     static Outcome o;
 
@@ -310,7 +310,7 @@ static void test_without_results(void **state)
     expect_in(o.err, "0x3 != 0x4");
 }
 
-static void test_verbose(void **state)
+TEST(test_verbose)
 {
     needs_ranks(2);
     static Outcome o;
@@ -325,20 +325,11 @@ static void test_verbose(void **state)
     assert_null(strstr(o.err, "words of a rank that is right"));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_list),
-    cmocka_unit_test(test_only),
-    cmocka_unit_test(test_bad_arguments),
-    cmocka_unit_test(test_all_results),
-    cmocka_unit_test(test_without_results),
-    cmocka_unit_test(test_verbose),
-};
-
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--inner") == 0) {
         argv[1] = argv[0];
-        return suite_main(argc - 1, argv + 1, "inner", inner, INNER);
+        return suite_main_of(argc - 1, argv + 1, "inner", inner, INNER);
     }
-    return suite_main(argc, argv, "harness/results", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "harness/results");
 }

@@ -469,7 +469,7 @@ static bool choose_tests(int argc, char **argv, const struct CMUnitTest *tests, 
     return true;
 }
 
-int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
+int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
 {
     sanitize_linked();
     own_code(name);
@@ -503,5 +503,35 @@ int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest 
     free(chosen);
     free(cases);
     free(wrapped);
+    return status;
+}
+
+// ---- The tests that the suite's files have ----
+
+// The section that TEST fills; the linker makes the two names. Weak: a suite of a list has none.
+extern const Test *const __start_suite_tests[] __attribute__((weak));
+extern const Test *const __stop_suite_tests[] __attribute__((weak));
+
+static int by_file_and_line(const void *a, const void *b)
+{
+    const Test *one = *(const Test *const *)a, *other = *(const Test *const *)b;
+    int files = strcmp(one->file, other->file);
+
+    return files ? files : one->line - other->line;
+}
+
+int suite_main(int argc, char **argv, const char *name)
+{
+    size_t n = (size_t)(__stop_suite_tests - __start_suite_tests);
+    const Test **in_order = malloc(n * sizeof *in_order);
+    struct CMUnitTest *tests = malloc(n * sizeof *tests);
+
+    if (!in_order || !tests) abort();
+    memcpy(in_order, __start_suite_tests, n * sizeof *in_order);
+    qsort(in_order, n, sizeof *in_order, by_file_and_line);
+    for (size_t i = 0; i < n; i++) tests[i] = in_order[i]->test;
+    int status = suite_main_of(argc, argv, name, tests, n);
+    free(tests);
+    free(in_order);
     return status;
 }

@@ -78,7 +78,7 @@ static void nested_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void takes_what_no_inner_unit_took(void **state)
+TEST(takes_what_no_inner_unit_took)
 {
     run_ranks(1, nested_body, NULL);
     run_ranks(3, nested_body, NULL);
@@ -111,7 +111,7 @@ static void tied_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void tied_parameter_is_taken_once(void **state)
+TEST(tied_parameter_is_taken_once)
 {
     Spec spec = spec_gpt2(2);
     run_ranks(1, tied_body, &spec);
@@ -184,7 +184,7 @@ static void half_body(const Rank *r, void *arg)
     need(fsdp_context_destroy(&ctx));
 }
 
-static void refuses_misuse(void **state)
+TEST(refuses_misuse)
 {
     run_ranks(1, half_body, NULL);
     run_ranks(2, half_body, NULL);
@@ -269,7 +269,7 @@ static void hooks_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void hooks_run_in_order(void **state)
+TEST(hooks_run_in_order)
 {
     run_ranks(1, hooks_body, NULL);
     run_ranks(3, hooks_body, NULL);
@@ -316,7 +316,7 @@ static void list_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void lists_flat_parameters(void **state)
+TEST(lists_flat_parameters)
 {
     run_ranks(2, list_body, NULL);
     rule_any_number_of_units();
@@ -456,7 +456,7 @@ static void kept_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void full_state_is_the_model(void **state)
+TEST(full_state_is_the_model)
 {
     run_ranks(2, kept_body, NULL);
     run_ranks(1, state_body, NULL);
@@ -515,7 +515,7 @@ static void unwrap_body(const Rank *r, void *arg)
           gpulog_live_bytes(r->device) - live);
 }
 
-static void unwrap_gives_everything_back(void **state)
+TEST(unwrap_gives_everything_back)
 {
     run_ranks(1, unwrap_body, NULL);
     run_ranks(3, unwrap_body, NULL);
@@ -524,13 +524,4 @@ static void unwrap_gives_everything_back(void **state)
     claim_drawn_unwrap(1, 8);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(takes_what_no_inner_unit_took),
-    cmocka_unit_test(tied_parameter_is_taken_once),
-    cmocka_unit_test(refuses_misuse),
-    cmocka_unit_test(hooks_run_in_order),
-    cmocka_unit_test(lists_flat_parameters),
-    cmocka_unit_test(full_state_is_the_model),
-    cmocka_unit_test(unwrap_gives_everything_back),
-};
-SUITE_MAIN("api", tests)
+SUITE_MAIN("api")

@@ -223,7 +223,7 @@ static void own_shard_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void gradient_is_the_average(void **state)
+TEST(gradient_is_the_average)
 {
     known_gradients();
     Shape shape = known_shape(3);
@@ -267,7 +267,7 @@ static void one_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void world_of_one_divides_nothing(void **state)
+TEST(world_of_one_divides_nothing)
 {
     known_gradients();
     Shape shape = known_shape(3);
@@ -298,7 +298,7 @@ static void micro_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void micro_batches_add_up(void **state)
+TEST(micro_batches_add_up)
 {
     known_gradients();
     Shape shape = known_shape(3);
@@ -340,7 +340,7 @@ static void padding_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void padding_gradient_is_zero(void **state)
+TEST(padding_gradient_is_zero)
 {
     known_gradients();
     Shape shape = known_shape(3); // 182 elements in the unit: padded in every world
@@ -390,7 +390,7 @@ static void begin_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void begin_grad_is_zero_with_padding(void **state)
+TEST(begin_grad_is_zero_with_padding)
 {
     Shape shape = known_shape(3);
     run_ranks(2, begin_body, &shape);
@@ -500,7 +500,7 @@ static void order_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void streams_are_ordered(void **state)
+TEST(streams_are_ordered)
 {
     Shape shape = known_shape(5);
     run_ranks(2, order_body, &shape);
@@ -545,7 +545,7 @@ static void ahead_body(const Rank *r, void *arg)
     }
 }
 
-static void gathers_again_before_backward(void **state)
+TEST(gathers_again_before_backward)
 {
     Shape shape = known_shape(5);
     run_ranks(2, ahead_body, &shape);
@@ -650,7 +650,7 @@ static void slot_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void peak_does_not_grow_with_depth(void **state)
+TEST(peak_does_not_grow_with_depth)
 {
     Spec deep = spec_mlp(6), heavy_root = spec_mlp(4);
     heavy_root.vocab = 61; // the root's 854 elements are more than four units of 182
@@ -734,7 +734,7 @@ static void part_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void nothing_is_left_behind(void **state)
+TEST(nothing_is_left_behind)
 {
     Shape shape = known_shape(4);
     run_ranks(1, behind_body, &shape);
@@ -744,15 +744,4 @@ static void nothing_is_left_behind(void **state)
     run_ranks(drawn_world(&shape.spec, 1, 8), behind_body, &shape);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(gradient_is_the_average),
-    cmocka_unit_test(world_of_one_divides_nothing),
-    cmocka_unit_test(micro_batches_add_up),
-    cmocka_unit_test(padding_gradient_is_zero),
-    cmocka_unit_test(begin_grad_is_zero_with_padding),
-    cmocka_unit_test(streams_are_ordered),
-    cmocka_unit_test(gathers_again_before_backward),
-    cmocka_unit_test(peak_does_not_grow_with_depth),
-    cmocka_unit_test(nothing_is_left_behind),
-};
-SUITE_MAIN("backward", tests)
+SUITE_MAIN("backward")

@@ -145,7 +145,7 @@ static void gather_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void unshard_gathers_the_whole(void **state)
+TEST(unshard_gathers_the_whole)
 {
     Shape shape = known_shape(3);
     for (int world = 1; world <= 8; world++) run_ranks(world, gather_body, &shape);
@@ -179,7 +179,7 @@ static void alias_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void world_of_one_aliases(void **state)
+TEST(world_of_one_aliases)
 {
     Shape shape = known_shape(3);
     run_ranks(1, alias_body, &shape);
@@ -232,7 +232,7 @@ static void order_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void wait_orders_compute_behind_gather(void **state)
+TEST(wait_orders_compute_behind_gather)
 {
     Shape shape = known_shape(3);
     run_ranks(2, order_body, &shape);
@@ -242,7 +242,7 @@ static void wait_orders_compute_behind_gather(void **state)
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
 
-static void free_body(const Rank *r, void *arg)
+RANK_TEST(reshard_frees_behind_compute, 2, 3)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -302,12 +302,6 @@ static void free_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void reshard_frees_behind_compute(void **state)
-{
-    run_ranks(2, free_body, NULL);
-    run_ranks(3, free_body, NULL);
-}
-
 static void states_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
@@ -345,7 +339,7 @@ static void states_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void states_move_in_order(void **state)
+TEST(states_move_in_order)
 {
     run_ranks(1, states_body, NULL);
     run_ranks(3, states_body, NULL);
@@ -392,7 +386,7 @@ static void keep_body(const Rank *r, void *arg)
     }
 }
 
-static void keeps_when_told_to(void **state)
+TEST(keeps_when_told_to)
 {
     Shape shape = known_shape(4);
     run_ranks(2, keep_body, &shape);
@@ -458,7 +452,7 @@ static void part_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void hooks_gather_in_order(void **state)
+TEST(hooks_gather_in_order)
 {
     Shape shape = known_shape(5);
     run_ranks(2, hooks_body, &shape);
@@ -503,7 +497,7 @@ static void one_at_a_time_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void peak_is_two_units(void **state)
+TEST(peak_is_two_units)
 {
     claim_forward_peak(spec_mlp(4), 2);
     claim_forward_peak(spec_mlp(12), 2);
@@ -514,14 +508,4 @@ static void peak_is_two_units(void **state)
     claim_forward_peak(spec, drawn_world(&spec, 2, 8));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(unshard_gathers_the_whole),
-    cmocka_unit_test(world_of_one_aliases),
-    cmocka_unit_test(wait_orders_compute_behind_gather),
-    cmocka_unit_test(reshard_frees_behind_compute),
-    cmocka_unit_test(states_move_in_order),
-    cmocka_unit_test(keeps_when_told_to),
-    cmocka_unit_test(hooks_gather_in_order),
-    cmocka_unit_test(peak_is_two_units),
-};
-SUITE_MAIN("forward", tests)
+SUITE_MAIN("forward")

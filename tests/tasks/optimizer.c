@@ -158,7 +158,7 @@ static void formula_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void adamw_follows_the_formula(void **state)
+TEST(adamw_follows_the_formula)
 {
     known_given();
     Case in = known_case(3);
@@ -195,7 +195,7 @@ static void moments_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void moments_are_shard_sized(void **state)
+TEST(moments_are_shard_sized)
 {
     known_given();
     Case in = known_case(4);
@@ -246,7 +246,7 @@ static void padding_body(const Rank *r, void *arg)
     }
 }
 
-static void padding_stays_zero(void **state)
+TEST(padding_stays_zero)
 {
     known_given();
     Case in = known_case(3);
@@ -291,7 +291,7 @@ static void zero_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void zero_grad_zeroes(void **state)
+TEST(zero_grad_zeroes)
 {
     known_given();
     Case in = known_case(3);
@@ -326,7 +326,7 @@ static void norm_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void norm_is_over_all_ranks(void **state)
+TEST(norm_is_over_all_ranks)
 {
     known_given();
     Case in = known_case(4);
@@ -375,7 +375,7 @@ static void clip_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void clip_scales_only_above(void **state)
+TEST(clip_scales_only_above)
 {
     known_given();
     Case in = known_case(3);
@@ -438,7 +438,7 @@ static void sgd_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void sgd_step_with_decay(void **state)
+TEST(sgd_step_with_decay)
 {
     known_given();
     Case in = known_case(3);
@@ -498,7 +498,7 @@ static void every_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void every_rank_steps_its_shard(void **state)
+TEST(every_rank_steps_its_shard)
 {
     known_given();
     Case in = known_case(4);
@@ -513,10 +513,4 @@ static void every_rank_steps_its_shard(void **state)
     rule_a_step_may_be_anothers();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(adamw_follows_the_formula), cmocka_unit_test(moments_are_shard_sized),
-    cmocka_unit_test(padding_stays_zero),        cmocka_unit_test(zero_grad_zeroes),
-    cmocka_unit_test(norm_is_over_all_ranks),    cmocka_unit_test(clip_scales_only_above),
-    cmocka_unit_test(sgd_step_with_decay),       cmocka_unit_test(every_rank_steps_its_shard),
-};
-SUITE_MAIN("optimizer", tests)
+SUITE_MAIN("optimizer")
