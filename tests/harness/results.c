@@ -81,6 +81,31 @@ static void inner_harness(void **state)
 {
     run_ranks(-1, body_right, NULL);
 }
+static void rule_two_are_right(RankBody body)
+{
+    run_ranks(2, body, NULL);
+}
+
+static void rule_three_is_four(void)
+{
+    fail_msg("3 != 4");
+}
+
+static void inner_rule(void **state)
+{
+    RULE(two_are_right, body_right);
+    RULE(two_are_right, body_wrong);
+}
+static void inner_rule_of_its_own(void **state)
+{
+    RULE(two_are_right, body_right);
+    RULE(three_is_four);
+}
+static void inner_behind_a_rule(void **state)
+{
+    RULE(two_are_right, body_right);
+    run_ranks(2, body_wrong, NULL);
+}
 static void inner_skipped(void **state)
 {
     skip();
@@ -111,6 +136,9 @@ static const struct CMUnitTest inner[] = {
     cmocka_unit_test(inner_forger),
     cmocka_unit_test(inner_assertion),
     cmocka_unit_test(inner_harness),
+    cmocka_unit_test(inner_rule),
+    cmocka_unit_test(inner_rule_of_its_own),
+    cmocka_unit_test(inner_behind_a_rule),
     cmocka_unit_test(inner_skipped),
     cmocka_unit_test_setup(inner_state, set_state),
     cmocka_unit_test_teardown(inner_right, bad_teardown),
@@ -224,7 +252,8 @@ TEST(test_list)
     assert_string_equal(o.results, "");
     assert_string_equal(o.out,
                         "inner_right\ninner_wrong\ninner_slow\ninner_forger\ninner_assertion\n"
-                        "inner_harness\ninner_skipped\ninner_state\ninner_right\n");
+                        "inner_harness\ninner_rule\ninner_rule_of_its_own\n"
+                        "inner_behind_a_rule\ninner_skipped\ninner_state\ninner_right\n");
 }
 
 TEST(test_only)
@@ -276,10 +305,16 @@ TEST(test_all_results)
         "{\"nonce\": \"sesame\", \"test\": \"inner_harness\", \"status\": \"error\", \"message\": "
         "\"a "
         "test asked for -1 ranks",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_rule\", \"status\": \"failed\", \"message\": "
+        "\"in rule two_are_right: rank 1 of 2: a \\\"quote",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_rule_of_its_own\", \"status\": \"failed\", "
+        "\"message\": \"in rule three_is_four: 3 != 4 (tests/harness/results.c:",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_behind_a_rule\", \"status\": \"failed\", "
+        "\"message\": \"rank 1 of 2: a ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_skipped\", \"status\": \"skipped\", ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_state\", \"status\": \"passed\", ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_right\", \"status\": \"error\", ",
-        "{\"nonce\": \"sesame\", \"end\": 9}",
+        "{\"nonce\": \"sesame\", \"end\": 12}",
     };
 
     if (backend_max_world() < 2) skip(); // the inner tests have two ranks
@@ -296,6 +331,8 @@ TEST(test_all_results)
     // What people read is there all the same.
     expect_in(o.err, "0x3 != 0x4");
     expect_in(o.err, "rank 1 of 2: a \"quote\"");
+    expect_in(o.err, "in rule two_are_right: rank 1 of 2: a \"quote\"");
+    expect_in(o.err, "in rule three_is_four: 3 != 4");
     expect_in(o.err, "[  FAILED  ] ");
 }
 

@@ -30,6 +30,7 @@
 #undef fail_msg
 #define fail_msg(...)                                                                              \
     do {                                                                                           \
+        print_rule();                                                                              \
         print_error(__VA_ARGS__);                                                                  \
         print_error("\n");                                                                         \
         _fail(__FILE__, __LINE__);                                                                 \
@@ -175,6 +176,17 @@ typedef struct Test {
             run_ranks_limit(worlds[i], seconds, name##_body, NULL);                                \
     }                                                                                              \
     static void name##_body(const Rank *r, void *arg)
+
+// RULE(nothing_grows, …): calls rule_nothing_grows(…), a part of the test. What fails in it begins
+// with "in rule nothing_grows: ".
+#define RULE(name, ...)                                                                            \
+    do {                                                                                           \
+        begin_rule(#name);                                                                         \
+        rule_##name(__VA_ARGS__);                                                                  \
+        begin_rule(NULL);                                                                          \
+    } while (0)
+void begin_rule(const char *name); // NULL: it has ended
+void print_rule(void);             // the beginning of what cmocka prints of a failure
 
 // Runs the tests of the suite (or those named after --only), or prints their names for --list. With
 // SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:

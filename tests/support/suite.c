@@ -65,6 +65,7 @@ static struct Results {
 } results = {.fd = -1, .captured = -1, .real_stderr = -1, .reports = -1};
 
 static Case *current;
+static const char *rule; // of it, that runs
 
 static double clock_now(void)
 {
@@ -325,6 +326,21 @@ void suite_failed(const char *status, const char *message)
     current->message = strdup(message);
 }
 
+void begin_rule(const char *name)
+{
+    rule = name;
+}
+
+const char *suite_rule(void)
+{
+    return rule;
+}
+
+void print_rule(void)
+{
+    if (rule) print_error("in rule %s: ", rule);
+}
+
 void tell_figures(const int64_t *figures, int n)
 {
     for (int i = 0; current && i < n && i < MOST_FIGURES; i++) current->figure[i] = figures[i];
@@ -376,6 +392,7 @@ static int begin_case(void **state)
 
     settle();
     current = c;
+    rule = NULL; // the test before may have failed in one
     draw_begin(c->test->name);
     c->began = clock_now();
     return c->test->setup_func ? c->test->setup_func(&c->state) : 0;

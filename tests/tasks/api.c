@@ -189,8 +189,8 @@ TEST(refuses_misuse)
     run_ranks(1, half_body, NULL);
     run_ranks(2, half_body, NULL);
     run_ranks(2, misuse_body, NULL);
-    rule_a_refused_module_is_as_it_was();
-    rule_refuses_each_time();
+    RULE(a_refused_module_is_as_it_was);
+    RULE(refuses_each_time);
 }
 
 // What fully_shard was told is what the unit does.
@@ -276,8 +276,8 @@ TEST(hooks_run_in_order)
     Spec spec = spec_mlp(3);
     run_ranks(1, options_body, &spec);
     run_ranks(3, options_body, &spec);
-    rule_options_are_the_units_own();
-    rule_contexts_are_apart(APART_BACKWARD);
+    RULE(options_are_the_units_own);
+    RULE(contexts_are_apart, APART_BACKWARD);
     spec = draw_mlp(6);
     run_ranks(drawn_world(&spec, 2, 8), options_body, &spec);
 }
@@ -319,10 +319,10 @@ static void list_body(const Rank *r, void *arg)
 TEST(lists_flat_parameters)
 {
     run_ranks(2, list_body, NULL);
-    rule_any_number_of_units();
-    rule_lists_no_more_than_its_places();
+    RULE(any_number_of_units);
+    RULE(lists_no_more_than_its_places);
     for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
-    rule_layouts_are_the_options();
+    RULE(layouts_are_the_options);
 }
 
 // ---- The full state ----
@@ -462,11 +462,11 @@ TEST(full_state_is_the_model)
     run_ranks(1, state_body, NULL);
     run_ranks(3, state_body, NULL);
     run_ranks(4, state_body, NULL);
-    rule_full_state_leaves_units_as_they_were();
-    rule_full_state_says_what_failed();
-    rule_full_state_is_shown_to_one();
-    rule_full_state_may_be_anothers();
-    rule_contexts_are_apart(APART_STATE);
+    RULE(full_state_leaves_units_as_they_were);
+    RULE(full_state_says_what_failed);
+    RULE(full_state_is_shown_to_one);
+    RULE(full_state_may_be_anothers);
+    RULE(contexts_are_apart, APART_STATE);
     for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }
 
@@ -519,8 +519,8 @@ TEST(unwrap_gives_everything_back)
 {
     run_ranks(1, unwrap_body, NULL);
     run_ranks(3, unwrap_body, NULL);
-    rule_unwrap_leaves_what_is_not_its_own();
-    rule_unwraps_below_a_root();
+    RULE(unwrap_leaves_what_is_not_its_own);
+    RULE(unwraps_below_a_root);
     claim_drawn_unwrap(1, 8);
 }
 

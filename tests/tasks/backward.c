@@ -305,12 +305,12 @@ TEST(micro_batches_add_up)
     run_ranks(1, micro_body, &shape);
     run_ranks(2, micro_body, &shape);
     run_ranks(5, micro_body, &shape);
-    rule_reduces_by_the_units_own_function();
-    rule_shards_within_its_group();
+    RULE(reduces_by_the_units_own_function);
+    RULE(shards_within_its_group);
     draw_gradients();
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), micro_body, &shape);
-    rule_micro_batches_with_kept_parameters();
+    RULE(micro_batches_with_kept_parameters);
 }
 
 static void padding_body(const Rank *r, void *arg)
@@ -505,11 +505,11 @@ TEST(streams_are_ordered)
     Shape shape = known_shape(5);
     run_ranks(2, order_body, &shape);
     run_ranks(3, order_body, &shape);
-    rule_contexts_are_apart(APART_BACKWARD);
-    rule_nothing_grows(APART_BACKWARD);
+    RULE(contexts_are_apart, APART_BACKWARD);
+    RULE(nothing_grows, APART_BACKWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
-    rule_copies_in_before_the_reduction();
+    RULE(copies_in_before_the_reduction);
 }
 
 // How many collectives a step has. Their order is judged by what it hides: exposed.h.
@@ -549,8 +549,8 @@ TEST(gathers_again_before_backward)
 {
     Shape shape = known_shape(5);
     run_ranks(2, ahead_body, &shape);
-    rule_backward_is_hidden();
-    rule_order_of_each_backward();
+    RULE(backward_is_hidden);
+    RULE(order_of_each_backward);
     shape = draw_shape(8);
     run_ranks(drawn_world(&shape.spec, 2, 8), ahead_body, &shape);
 }

@@ -181,7 +181,7 @@ TEST(layout_pads_to_world)
 {
     Table table = KNOWN;
     run_ranks(1, layout_body, &table);
-    rule_layout_beyond_32_bits();
+    RULE(layout_beyond_32_bits);
     for (int i = 0; i < 2; i++) {
         table = draw_table(6, 1, 40);
         table.align = false;
@@ -268,8 +268,8 @@ static void refuse_body(const Rank *r, void *arg)
 TEST(layout_refuses_bad_input)
 {
     run_ranks(1, refuse_body, NULL);
-    rule_layout_reads_its_own_list();
-    rule_layouts_ask_their_rule();
+    RULE(layout_reads_its_own_list);
+    RULE(layouts_ask_their_rule);
 }
 
 // The two tests below count element by element who owns what, and compare.
@@ -474,7 +474,7 @@ TEST(padding_is_zero_at_birth)
 {
     Table table = KNOWN;
     for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, &table);
-    rule_padding_of_any_size_and_type();
+    RULE(padding_of_any_size_and_type);
     table = draw_table(4, 2, 8);
     run_ranks(table.low, birth_body, &table);
 }
@@ -530,8 +530,8 @@ TEST(memory_is_two_shards)
     Table table = {.set = {{3, {700001, 3, 300000}}}};
     run_ranks(1, memory_body, &table);
     run_ranks(4, memory_body, &table);
-    rule_failed_create_keeps_nothing();
-    rule_flat_keeps_within_its_places();
+    RULE(failed_create_keeps_nothing);
+    RULE(flat_keeps_within_its_places);
     int world = draw(2, 8);
     table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},
                     .align = draw_chance(50)};
@@ -593,8 +593,8 @@ TEST(attach_gives_views)
 {
     Table table = {.set = {{3, {3, 4, 3}}}};
     run_ranks(3, attach_body, &table);
-    rule_states_follow_each_other();
-    rule_views_have_their_buffers_type();
+    RULE(states_follow_each_other);
+    RULE(views_have_their_buffers_type);
     table = draw_table(1, 1, 8);
     run_ranks(table.low, attach_body, &table);
 }

@@ -186,7 +186,7 @@ TEST(world_of_one_aliases)
     shape = draw_shape(4);
     drawn_model(&shape.spec, 1);
     run_ranks(1, alias_body, &shape);
-    rule_unshards_within_its_group();
+    RULE(unshards_within_its_group);
 }
 
 // A kernel on the compute stream that reads the unsharded parameter, as a layer would.
@@ -237,7 +237,7 @@ TEST(wait_orders_compute_behind_gather)
     Shape shape = known_shape(3);
     run_ranks(2, order_body, &shape);
     run_ranks(5, order_body, &shape);
-    rule_unshard_is_one_gather_ahead();
+    RULE(unshard_is_one_gather_ahead);
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
@@ -343,8 +343,8 @@ TEST(states_move_in_order)
 {
     run_ranks(1, states_body, NULL);
     run_ranks(3, states_body, NULL);
-    rule_reshard_all_reaches_every_unit();
-    rule_refuses_before_it_queues();
+    RULE(reshard_all_reaches_every_unit);
+    RULE(refuses_before_it_queues);
 }
 
 static void keep_body(const Rank *r, void *arg)
@@ -390,7 +390,7 @@ TEST(keeps_when_told_to)
 {
     Shape shape = known_shape(4);
     run_ranks(2, keep_body, &shape);
-    rule_each_unit_has_its_own_option();
+    RULE(each_unit_has_its_own_option);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 2, 8), keep_body, &shape);
 }
@@ -457,15 +457,15 @@ TEST(hooks_gather_in_order)
     Shape shape = known_shape(5);
     run_ranks(2, hooks_body, &shape);
     run_ranks(4, hooks_body, &shape);
-    rule_forward_is_hidden();
+    RULE(forward_is_hidden);
     run_ranks(2, part_body, NULL);
-    rule_order_is_of_this_iteration();
-    rule_contexts_are_apart(APART_FORWARD);
-    rule_nothing_grows(APART_FORWARD);
+    RULE(order_is_of_this_iteration);
+    RULE(contexts_are_apart, APART_FORWARD);
+    RULE(nothing_grows, APART_FORWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
-    rule_copies_out_after_the_wait();
-    rule_copied_out_goes_with_the_forward();
+    RULE(copies_out_after_the_wait);
+    RULE(copied_out_goes_with_the_forward);
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.

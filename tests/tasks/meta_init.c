@@ -73,7 +73,7 @@ static void count_body(const Rank *r, void *arg)
 TEST(counts_elements)
 {
     run_ranks(1, count_body, NULL);
-    rule_counts_large_and_small_types();
+    RULE(counts_large_and_small_types);
     claim_drawn_counts();
 }
 
@@ -137,7 +137,7 @@ TEST(walks_each_parameter_once)
 {
     run_ranks(1, walk_body, NULL);
     run_ranks(1, tree_body, NULL);
-    rule_walks_every_tie_once();
+    RULE(walks_every_tie_once);
     for (int i = 0; i < 3; i++) claim_drawn_walk();
 }
 
@@ -174,7 +174,7 @@ static void philox_body(const Rank *r, void *arg)
 TEST(philox_known_answers)
 {
     run_ranks(1, philox_body, NULL);
-    rule_philox_of_any_words();
+    RULE(philox_of_any_words);
 }
 
 // The values that a normal parameter would have by mistakes in what its words come from; values has
@@ -261,7 +261,7 @@ static void slices_body(const Rank *r, void *arg)
 TEST(slices_agree_with_whole)
 {
     run_ranks(1, slices_body, NULL);
-    rule_elements_depend_on_nothing_else();
+    RULE(elements_depend_on_nothing_else);
     for (int i = 0; i < 3; i++) claim_drawn_slices(15);
 }
 
@@ -449,9 +449,9 @@ TEST(materialize_allocates_and_fills)
 {
     Made made = {spec_gpt2(1), 42};
     run_ranks(1, materialize_body, &made);
-    rule_host_buffer_has_fixed_size();
-    rule_release_frees_what_is_its_own();
-    rule_device_slice_of_any_length();
+    RULE(host_buffer_has_fixed_size);
+    RULE(release_frees_what_is_its_own);
+    RULE(device_slice_of_any_length);
     made = (Made){draw_mlp(6), draw_word()};
     drawn_model(&made.spec, 1);
     run_ranks(1, materialize_body, &made);
