@@ -277,6 +277,7 @@ TEST(hooks_run_in_order)
     run_ranks(1, options_body, &spec);
     run_ranks(3, options_body, &spec);
     RULE(options_are_the_units_own);
+    RULE(layouts_are_the_options);
     RULE(contexts_are_apart, APART_BACKWARD);
     spec = draw_mlp(6);
     run_ranks(drawn_world(&spec, 2, 8), options_body, &spec);
@@ -322,7 +323,6 @@ TEST(lists_flat_parameters)
     RULE(any_number_of_units);
     RULE(lists_no_more_than_its_places);
     for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
-    RULE(layouts_are_the_options);
 }
 
 // ---- The full state ----

@@ -149,6 +149,8 @@ TEST(unshard_gathers_the_whole)
 {
     Shape shape = known_shape(3);
     for (int world = 1; world <= 8; world++) run_ranks(world, gather_body, &shape);
+    RULE(gathers_by_the_units_own_function);
+    RULE(gathers_in_the_shards_own_type);
     for (int i = 0; i < 2; i++) {
         shape = draw_shape(5);
         run_ranks(drawn_world(&shape.spec, 2, 8), gather_body, &shape);
@@ -238,6 +240,7 @@ TEST(wait_orders_compute_behind_gather)
     run_ranks(2, order_body, &shape);
     run_ranks(5, order_body, &shape);
     RULE(unshard_is_one_gather_ahead);
+    RULE(copies_out_after_the_wait);
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
@@ -464,7 +467,6 @@ TEST(hooks_gather_in_order)
     RULE(nothing_grows, APART_FORWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
-    RULE(copies_out_after_the_wait);
     RULE(copied_out_goes_with_the_forward);
 }
 

@@ -497,6 +497,7 @@ static void failure_body(const Rank *r, void *arg)
 TEST(materialize_frees_on_failure)
 {
     run_ranks_small(1, failure_body, NULL);
+    RULE(failed_materialize_keeps_nothing);
 }
 
 SUITE_MAIN("meta_init")
