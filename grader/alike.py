@@ -28,7 +28,8 @@ LIKELY = re.compile(r"^Likely cause: (.*)", re.MULTILINE)
 RUNNING = re.compile(r"was still running at [^\s:]+:\d+ \((\w+)\)")
 REFUSED = re.compile(r" failed\s\((?:[^\s:()]*/)?([^\s:/()]+:\d+): ") # the file's place and reason
 
-# What differs where two tests show the same: the rank, addresses, the test's line and draw.
+# What differs where two tests show the same: rule, rank, addresses, the test's line and draw.
+RULE = re.compile(r"^in rule \w+: ", re.MULTILINE)
 RANK = re.compile(r"\b(?:rank|device) \d+\b(?: of \d+)?|\b0x[0-9a-f]+\b|\(nil\)")
 TEST = re.compile(r" \(tests/[\w/.]+:\d+\)|\n\(drawn.*\)|\nThe reference took .*")
 NUMBER = re.compile(r"(?<![\w.:])\d[\d.e+-]*")
@@ -84,7 +85,9 @@ def cause(result, own=""):
     report = report_of(result, own)
     if report:
         return ("report",) + report
-    message = RANK.sub("", TEST.sub("", NOT_JUDGED.sub("", result["message"], count=1)))
+    message = NOT_JUDGED.sub("", result["message"], count=1)
+    for different in RULE, TEST, RANK:
+        message = different.sub("", message)
     likely = LIKELY.search(message)
     if likely:
         return "likely", NUMBER.sub("#", likely.group(1))

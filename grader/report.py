@@ -29,7 +29,7 @@ MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "todo": ("todo", "36"
 
 
 # How a report of simgpu's begins in a test's message, which names the rank already.
-SIMGPU = re.compile(r"^(rank \d+ of \d+: )simgpu: rank \d+(?:, device \d+)?: ")
+SIMGPU = re.compile(r"^((?:in rule \w+: )?rank \d+ of \d+: )simgpu: rank \d+(?:, device \d+)?: ")
 LONG = 9     # a message of more lines on a terminal stands without the test's title
 
 

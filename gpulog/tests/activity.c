@@ -21,7 +21,7 @@ static void tells_what_it_did(const Rank *r, void *arg)
     check(strstr(text, "(tells_what_it_did)") != NULL, "it says %s", text);
     need_cuda(cudaFree(p));
 }
-static void test_tells_what_it_did(void **state)
+TEST(test_tells_what_it_did)
 {
     run_ranks(1, tells_what_it_did, NULL);
 }
@@ -77,7 +77,7 @@ static void waits_for_rank_1(const Rank *r, void *arg)
     }
     need_cuda(cudaFree(p));
 }
-static void test_tells_what_it_waits_for(void **state)
+TEST(test_tells_what_it_waits_for)
 {
     Look *look = shared_alloc(sizeof *look);
     run_ranks(2, waits_for_rank_1, look);
@@ -102,18 +102,11 @@ static void waits_for_its_stream(const Rank *r, void *arg)
     check_look(look, "(waits_for_its_stream)");
 }
 // On a simulated GPU a stream never holds anybody up.
-static void test_tells_that_it_waits_for_a_stream(void **state)
+TEST(test_tells_that_it_waits_for_a_stream)
 {
     Look *look = shared_alloc(sizeof *look);
     run_ranks(1, waits_for_its_stream, look);
 }
 #endif
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_tells_what_it_did),
-    cmocka_unit_test(test_tells_what_it_waits_for),
-#if defined(BACKEND_CUDA) && !defined(EMULATED_CUDA)
-    cmocka_unit_test(test_tells_that_it_waits_for_a_stream),
-#endif
-};
-SUITE_MAIN("gpulog/activity", tests)
+SUITE_MAIN("gpulog/activity")

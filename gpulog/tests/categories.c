@@ -18,7 +18,7 @@ static GpuCategory last_free(void)
     rank_fails(__FILE__, __LINE__, "nothing was freed");
 }
 
-static void says_what_for(const Rank *r, void *arg)
+RANK_TEST(test_says_what_for, 2)
 {
     char *a, *b, *c;
     need_cuda(cudaMalloc((void **)&a, 100));
@@ -50,11 +50,6 @@ static void says_what_for(const Rank *r, void *arg)
     }
 }
 
-static void test_says_what_for(void **state)
-{
-    run_ranks(2, says_what_for, NULL);
-}
-
 // ---- Asked with the operands of a collective ----
 
 static GpuCategory knows(const void *ptr, void *arg)
@@ -62,7 +57,7 @@ static GpuCategory knows(const void *ptr, void *arg)
     return ptr == *(void **)arg ? GPU_UNSHARDED_PARAM : GPU_TEMPORARY;
 }
 
-static void asks(const Rank *r, void *arg)
+RANK_TEST(test_asks_with_operands, 2)
 {
     float *shard, *whole;
     size_t bytes = 64 * sizeof *shard;
@@ -83,13 +78,4 @@ static void asks(const Rank *r, void *arg)
     need_cuda(cudaFree(whole));
 }
 
-static void test_asks_with_operands(void **state)
-{
-    run_ranks(2, asks, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_says_what_for),
-    cmocka_unit_test(test_asks_with_operands),
-};
-SUITE_MAIN("gpulog/categories", tests)
+SUITE_MAIN("gpulog/categories")

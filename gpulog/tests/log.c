@@ -40,7 +40,7 @@ static bool is_range(GpuRange got, const void *ptr, size_t bytes, GpuAccess acce
     } while (0)
 #define logged(kind, call, on, waits, condition) is_logged(last(), kind, call, on, waits, condition)
 
-static void logs_every_call(const Rank *r, void *arg)
+RANK_TEST(test_logs_every_call, 1, 3)
 {
     char *p, *q, *pinned, host[100];
     cudaEvent_t event;
@@ -104,14 +104,9 @@ static void logs_every_call(const Rank *r, void *arg)
     need_cuda(cudaStreamDestroy(blocking));
     need_cuda(cudaEventDestroy(event));
 }
-static void test_logs_every_call(void **state)
-{
-    run_ranks(1, logs_every_call, NULL);
-    run_ranks(3, logs_every_call, NULL);
-}
 
 // What has nothing to do, and what is refused, is no operation.
-static void logs_nothing(const Rank *r, void *arg)
+RANK_TEST(test_logs_nothing, 1)
 {
     char *p, *none, host[8];
     need_cuda(cudaMalloc((void **)&p, 100));
@@ -127,12 +122,8 @@ static void logs_nothing(const Rank *r, void *arg)
     cudaGetLastError();
     need_cuda(cudaFree(p));
 }
-static void test_logs_nothing(void **state)
-{
-    run_ranks(1, logs_nothing, NULL);
-}
 
-static void logs_products(const Rank *r, void *arg)
+RANK_TEST(test_logs_products, 1)
 {
     const float zero = 0.0f, one = 1.0f;
     cublasHandle_t handle;
@@ -177,12 +168,8 @@ static void logs_products(const Rank *r, void *arg)
     check(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "the handle stays");
     need_cuda(cudaFree(x));
 }
-static void test_logs_products(void **state)
-{
-    run_ranks(1, logs_products, NULL);
-}
 
-static void logs_collectives(const Rank *r, void *arg)
+RANK_TEST(test_logs_collectives, 1, 2)
 {
     float *x;
     size_t world = (size_t)r->world;
@@ -212,11 +199,6 @@ static void logs_collectives(const Rank *r, void *arg)
            e.bytes == 24 && e.sent == 2 * (world - 1) * 24 / world);
     need_cuda(cudaFree(x));
 }
-static void test_logs_collectives(void **state)
-{
-    run_ranks(1, logs_collectives, NULL);
-    run_ranks(2, logs_collectives, NULL);
-}
 
 static void lets_old_entries_go(const Rank *r, void *arg)
 {
@@ -234,7 +216,7 @@ static void lets_old_entries_go(const Rank *r, void *arg)
     check(!gpulog_get(length, &e), "an entry that is not yet made is there");
     need_cuda(cudaFree(p));
 }
-static void test_lets_old_entries_go(void **state)
+TEST(test_lets_old_entries_go)
 {
     setenv("SIMGPU_LOG", "16", 1);
     setenv("GPULOG_ENTRIES", "16", 1);
@@ -270,7 +252,7 @@ static void names_places(const Rank *r, void *arg)
             check(strcmp(gpulog_op_name((GpuOp)op), gpulog_op_name((GpuOp)other)) != 0,
                   "operations %d and %d are both %s", op, other, gpulog_op_name((GpuOp)op));
 }
-static void test_names_places(void **state)
+TEST(test_names_places)
 {
     run_ranks(1, names_places, NULL);
 }
@@ -298,13 +280,13 @@ static void names_the_programs_places(const Rank *r, void *arg)
     need_cuda(cudaFreeAsync(y, r->stream));
     need(nn_run_destroy(&run));
 }
-static void test_names_the_programs_places(void **state)
+TEST(test_names_the_programs_places)
 {
     run_ranks(1, names_the_programs_places, NULL);
 }
 
 // Names are for reports: the log is the same, whichever streams have one, had one, or cannot.
-static void names_change_nothing(const Rank *r, void *arg)
+RANK_TEST(test_names_change_nothing, 1)
 {
     cudaStream_t stream;
     void *p;
@@ -325,25 +307,10 @@ static void names_change_nothing(const Rank *r, void *arg)
     check(last().stream == NULL && last().op == GPU_MEMSET, "the default stream has another name");
     need_cuda(cudaFree(p));
 }
-static void test_names_change_nothing(void **state)
-{
-    run_ranks(1, names_change_nothing, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_logs_every_call),
-    cmocka_unit_test(test_logs_nothing),
-    cmocka_unit_test(test_logs_products),
-    cmocka_unit_test(test_logs_collectives),
-    cmocka_unit_test(test_lets_old_entries_go),
-    cmocka_unit_test(test_names_places),
-    cmocka_unit_test(test_names_the_programs_places),
-    cmocka_unit_test(test_names_change_nothing),
-};
 
 // What is logged need not be ordered: simgpu is not to look for races.
 int main(int argc, char **argv)
 {
     setenv("SIMGPU_CHECK", "fast", 1);
-    return suite_main(argc, argv, "gpulog/log", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "gpulog/log");
 }

@@ -59,7 +59,7 @@ static void counts_many(const Rank *r, void *arg)
     }
 }
 
-static void test_counts_bytes(void **state)
+TEST(test_counts_bytes)
 {
     run_ranks(2, counts_bytes, NULL);
     run_ranks(1, counts_many, NULL);
@@ -91,7 +91,7 @@ static void stays_within_its_limit(const Rank *r, void *arg)
     need_cuda(cudaFree(a));
     cudaGetLastError();
 }
-static void test_limits_memory(void **state)
+TEST(test_limits_memory)
 {
     setenv("GPULOG_MEMORY", "64K", 1);
     run_ranks(1, stays_within_its_limit, NULL);
@@ -121,7 +121,7 @@ static void gets_nans(const Rank *r, void *arg)
     need_cuda(cudaFree(b));
     need_nccl(ncclMemFree(c));
 }
-static void test_fills_fresh_memory(void **state)
+TEST(test_fills_fresh_memory)
 {
     setenv("GPULOG_POISON", "1", 1);
     setenv("SIMGPU_POISON", "0", 1); // on emulated CUDA, or nothing would be seen
@@ -155,7 +155,7 @@ static int run_child(const char *name, const char *value, char text[1024])
     return WEXITSTATUS(status);
 }
 
-static void test_tells_of_its_limit_once(void **state)
+TEST(test_tells_of_its_limit_once)
 {
     static const char begins[] = "gpulog: out of device memory: cudaMalloc of 100000 bytes at "
                                  "tests/memory.c:",
@@ -175,7 +175,7 @@ static void must_refuse(const char *name, const char *value, const char *line)
     assert_string_equal(text, line);
 }
 
-static void test_refuses_bad_settings(void **state)
+TEST(test_refuses_bad_settings)
 {
     must_refuse("GPULOG_MEMORY", "many",
                 "gpulog: GPULOG_MEMORY is \"many\": must be a number from 4096 to "
@@ -191,11 +191,4 @@ static void test_refuses_bad_settings(void **state)
 }
 #endif
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_counts_bytes),
-#ifdef BACKEND_CUDA
-    cmocka_unit_test(test_limits_memory),      cmocka_unit_test(test_tells_of_its_limit_once),
-    cmocka_unit_test(test_fills_fresh_memory), cmocka_unit_test(test_refuses_bad_settings),
-#endif
-};
-SUITE_MAIN("gpulog/memory", tests)
+SUITE_MAIN("gpulog/memory")

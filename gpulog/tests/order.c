@@ -67,80 +67,70 @@ static void expect_race_at(int line, const Bench *bench, const char *words)
 }
 #define expect_race(bench, words) expect_race_at(__LINE__, bench, words)
 
-// A test's state is its program.
-static void run_alone(void **state)
-{
-    run_ranks(1, (RankBody)*state, NULL);
-}
-#define ALONE(program)                                                                             \
-    {                                                                                              \
-        "test_" #program, run_alone, NULL, NULL, (void *)body_##program                            \
-    }
-
 // ---- Streams and events ----
 
-static void body_same_stream(const Rank *rank, void *arg)
+RANK_TEST(test_same_stream, 1)
 {
     Bench bench = set_up();
-    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.a);
+    uint64_t w = write_x(&bench, bench.a), read = read_x(&bench, bench.a);
 
-    expect_order(w, r, true);
-    expect_order(r, w, false);
+    expect_order(w, read, true);
+    expect_order(read, w, false);
     expect_order(w, w, false);
     expect_race(&bench, NULL);
 }
 
-static void body_no_event(const Rank *rank, void *arg)
+RANK_TEST(test_no_event, 1)
 {
     Bench bench = set_up();
-    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.b);
+    uint64_t w = write_x(&bench, bench.a), read = read_x(&bench, bench.b);
 
-    expect_order(w, r, false);
-    expect_order(r, w, false);
+    expect_order(w, read, false);
+    expect_order(read, w, false);
     expect_race(&bench, "reads 4096 bytes that ");
     expect_race(&bench, "on stream A writes: nothing orders the two");
     expect_race(&bench, "tests/order.c:");
 }
 
-static void body_event(const Rank *rank, void *arg)
+RANK_TEST(test_event, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
 
     wait_for(bench.a, bench.event, bench.b);
-    uint64_t r = read_x(&bench, bench.b);
-    expect_order(w, r, true);
+    uint64_t read = read_x(&bench, bench.b);
+    expect_order(w, read, true);
     expect_race(&bench, NULL);
 }
 
 // Recorded too early: the write is behind the event.
-static void body_early_event(const Rank *rank, void *arg)
+RANK_TEST(test_early_event, 1)
 {
     Bench bench = set_up();
 
     need_cuda(cudaEventRecord(bench.event, bench.a));
     uint64_t w = write_x(&bench, bench.a);
     need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
-    uint64_t r = read_x(&bench, bench.b);
-    expect_order(w, r, false);
+    uint64_t read = read_x(&bench, bench.b);
+    expect_order(w, read, false);
     expect_race(&bench, "nothing orders the two");
 }
 
 // A wait on an event that was never recorded is no wait.
-static void body_event_without_record(const Rank *rank, void *arg)
+RANK_TEST(test_event_without_record, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
 
     need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
-    uint64_t r = read_x(&bench, bench.b);
+    uint64_t read = read_x(&bench, bench.b);
     need_cuda(cudaEventRecord(bench.event, bench.a));
-    expect_order(w, r, false);
+    expect_order(w, read, false);
 }
 
 // A wait follows what the event had captured then; recording it again later moves nothing, and a
 // wait after that follows the new capture.
-static void body_recorded_again(const Rank *rank, void *arg)
+RANK_TEST(test_recorded_again, 1)
 {
     Bench bench = set_up();
     uint64_t first = write_x(&bench, bench.a);
@@ -148,17 +138,17 @@ static void body_recorded_again(const Rank *rank, void *arg)
     wait_for(bench.a, bench.event, bench.b);
     uint64_t second = write_x(&bench, bench.a);
     need_cuda(cudaEventRecord(bench.event, bench.a));
-    uint64_t r = read_x(&bench, bench.b);
+    uint64_t read = read_x(&bench, bench.b);
     need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
     uint64_t later = read_x(&bench, bench.b);
-    expect_order(first, r, true);
-    expect_order(second, r, false);
+    expect_order(first, read, true);
+    expect_order(second, read, false);
     expect_order(second, later, true);
     expect_race(&bench, "nothing orders the two");
 }
 
 // An event recorded again on another stream has dropped what it had captured before.
-static void body_recorded_elsewhere(const Rank *rank, void *arg)
+RANK_TEST(test_recorded_elsewhere, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
@@ -166,27 +156,27 @@ static void body_recorded_elsewhere(const Rank *rank, void *arg)
     need_cuda(cudaEventRecord(bench.event, bench.a));
     need_cuda(cudaEventRecord(bench.event, bench.blocking));
     need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
-    uint64_t r = read_x(&bench, bench.b);
-    expect_order(w, r, false);
+    uint64_t read = read_x(&bench, bench.b);
+    expect_order(w, read, false);
     expect_race(&bench, "nothing orders the two");
 }
 
 // Order goes on through a third stream.
-static void body_two_hops(const Rank *rank, void *arg)
+RANK_TEST(test_two_hops, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
 
     wait_for(bench.a, bench.event, bench.blocking);
     wait_for(bench.blocking, bench.other, bench.b);
-    uint64_t r = read_x(&bench, bench.b);
-    expect_order(w, r, true);
+    uint64_t read = read_x(&bench, bench.b);
+    expect_order(w, read, true);
     expect_race(&bench, NULL);
 }
 
 // ---- The default stream ----
 
-static void body_default_stream(const Rank *rank, void *arg)
+RANK_TEST(test_default_stream, 1)
 {
     Bench bench = set_up();
     uint64_t w1 = write_x(&bench, bench.blocking), r1 = read_x(&bench, NULL);
@@ -197,45 +187,45 @@ static void body_default_stream(const Rank *rank, void *arg)
     expect_race(&bench, NULL);
 }
 
-static void body_default_and_non_blocking(const Rank *rank, void *arg)
+RANK_TEST(test_default_and_non_blocking, 1)
 {
     Bench bench = set_up();
-    uint64_t w = write_x(&bench, NULL), r = read_x(&bench, bench.a);
+    uint64_t w = write_x(&bench, NULL), read = read_x(&bench, bench.a);
 
-    expect_order(w, r, false);
+    expect_order(w, read, false);
     expect_race(&bench, "on the default stream writes");
 }
 
 // Two blocking streams are not in order with each other, unless the default stream has work in
 // between.
-static void body_default_in_between(const Rank *rank, void *arg)
+RANK_TEST(test_default_in_between, 1)
 {
     Bench bench = set_up();
     cudaStream_t second;
 
     need_cuda(cudaStreamCreate(&second));
-    uint64_t w = write_x(&bench, bench.blocking), r = read_x(&bench, second);
-    expect_order(w, r, false);
+    uint64_t w = write_x(&bench, bench.blocking), read = read_x(&bench, second);
+    expect_order(w, read, false);
     need_cuda(cudaMemsetAsync(bench.y, 0, 4, NULL));
     uint64_t r2 = read_x(&bench, second);
     expect_order(w, r2, true);
-    expect_order(r, r2, true);
+    expect_order(read, r2, true);
 }
 
 // ---- The host ----
 
-static void body_stream_sync(const Rank *rank, void *arg)
+RANK_TEST(test_stream_sync, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a), other = read_x(&bench, bench.blocking);
 
     need_cuda(cudaStreamSynchronize(bench.a));
-    uint64_t r = read_x(&bench, bench.b);
-    expect_order(w, r, true);
-    expect_order(other, r, false);
+    uint64_t read = read_x(&bench, bench.b);
+    expect_order(w, read, true);
+    expect_order(other, read, false);
 }
 
-static void body_event_sync(const Rank *rank, void *arg)
+RANK_TEST(test_event_sync, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
@@ -243,39 +233,39 @@ static void body_event_sync(const Rank *rank, void *arg)
     need_cuda(cudaEventRecord(bench.event, bench.a));
     uint64_t behind = write_x(&bench, bench.a);
     need_cuda(cudaEventSynchronize(bench.event));
-    uint64_t r = read_x(&bench, bench.b);
-    expect_order(w, r, true);
-    expect_order(behind, r, false);
+    uint64_t read = read_x(&bench, bench.b);
+    expect_order(w, read, true);
+    expect_order(behind, read, false);
 }
 
-static void body_device_sync(const Rank *rank, void *arg)
+RANK_TEST(test_device_sync, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a), r1 = read_x(&bench, bench.blocking);
 
     need_cuda(cudaDeviceSynchronize());
-    uint64_t r = read_x(&bench, bench.b);
-    expect_order(w, r, true);
-    expect_order(r1, r, true);
+    uint64_t read = read_x(&bench, bench.b);
+    expect_order(w, read, true);
+    expect_order(r1, read, true);
     expect_order(w, r1, false);
 }
 
 // cudaMemcpy to pageable memory returns when the bytes are there.
-static void body_copy_to_host(const Rank *rank, void *arg)
+RANK_TEST(test_copy_to_host, 1)
 {
     Bench bench = set_up();
     static float host[N];
     uint64_t w = write_x(&bench, bench.blocking);
 
     need_cuda(cudaMemcpy(host, bench.x, BYTES, cudaMemcpyDeviceToHost));
-    uint64_t r = write_x(&bench, bench.b);
-    expect_order(w, r, true);
+    uint64_t read = write_x(&bench, bench.b);
+    expect_order(w, read, true);
     expect_race(&bench, NULL);
 }
 
 // ---- What is a race ----
 
-static void body_two_readers(const Rank *rank, void *arg)
+RANK_TEST(test_two_readers, 1)
 {
     Bench bench = set_up();
     float *z;
@@ -291,7 +281,7 @@ static void body_two_readers(const Rank *rank, void *arg)
 }
 
 // Neighbours in one allocation: halves are nobody's race, one shared float is.
-static void body_byte_ranges(const Rank *rank, void *arg)
+RANK_TEST(test_byte_ranges, 1)
 {
     Bench bench = set_up();
 
@@ -303,7 +293,7 @@ static void body_byte_ranges(const Rank *rank, void *arg)
 }
 
 // Only operations from `first` on are compared.
-static void body_from(const Rank *rank, void *arg)
+RANK_TEST(test_from, 1)
 {
     Bench bench = set_up();
 
@@ -317,7 +307,7 @@ static void body_from(const Rank *rank, void *arg)
 }
 
 // A stream that reads what it has written has still written it.
-static void body_write_then_read(const Rank *rank, void *arg)
+RANK_TEST(test_write_then_read, 1)
 {
     Bench bench = set_up();
     float *z;
@@ -330,7 +320,7 @@ static void body_write_then_read(const Rank *rank, void *arg)
 }
 
 // A read between two writes hides neither from the other.
-static void body_last_write_counts(const Rank *rank, void *arg)
+RANK_TEST(test_last_write_counts, 1)
 {
     Bench bench = set_up();
 
@@ -344,7 +334,7 @@ static void body_last_write_counts(const Rank *rank, void *arg)
 
 // ---- Allocations ----
 
-static void body_alloc_on_another_stream(const Rank *rank, void *arg)
+RANK_TEST(test_alloc_on_another_stream, 1)
 {
     Bench bench = set_up();
     float *p;
@@ -360,7 +350,7 @@ static void body_alloc_on_another_stream(const Rank *rank, void *arg)
     expect_race(&bench, "on stream A allocates: nothing orders the two");
 }
 
-static void body_free_too_early(const Rank *rank, void *arg)
+RANK_TEST(test_free_too_early, 1)
 {
     Bench bench = set_up();
     float *p;
@@ -373,7 +363,7 @@ static void body_free_too_early(const Rank *rank, void *arg)
     expect_race(&bench, "frees 4096 bytes that ");
 }
 
-static void body_free_in_order(const Rank *rank, void *arg)
+RANK_TEST(test_free_in_order, 1)
 {
     Bench bench = set_up();
     float *p;
@@ -391,7 +381,7 @@ static void body_free_in_order(const Rank *rank, void *arg)
 }
 
 // The same address in two hands, one after the other, on streams that know nothing of each other.
-static void body_address_used_again(const Rank *rank, void *arg)
+RANK_TEST(test_address_used_again, 1)
 {
     Bench bench = set_up();
     float *p, *q;
@@ -430,13 +420,13 @@ static void body_collective(const Rank *rank, void *arg)
     expect_race(&bench, "writes 4 bytes that ncclAllGather at tests/order.c:");
 }
 
-static void test_collective(void **state)
+TEST(test_collective)
 {
     run_ranks(2, body_collective, NULL);
 }
 
 // A hundred thousand operations that overlap in a few buffers, all in order but the last.
-static void body_long_log(const Rank *rank, void *arg)
+RANK_TEST(test_long_log, 1)
 {
     Bench bench = set_up();
 
@@ -455,7 +445,7 @@ static void body_long_log(const Rank *rank, void *arg)
 }
 
 // What the log has not got is ordered with nothing, and found nowhere.
-static void body_not_in_the_log(const Rank *rank, void *arg)
+RANK_TEST(test_not_in_the_log, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a), next = gpulog_length();
@@ -471,15 +461,15 @@ static void body_not_in_the_log(const Rank *rank, void *arg)
     expect_order(w, next, true);
 }
 
-static void body_looking_up(const Rank *rank, void *arg)
+RANK_TEST(test_looking_up, 1)
 {
     Bench bench = set_up();
-    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.a);
+    uint64_t w = write_x(&bench, bench.a), read = read_x(&bench, bench.a);
     uint64_t again = write_x(&bench, bench.b);
 
     check(gpulog_find(GPU_MEMSET, NULL, bench.first) == (int64_t)w, "the first memset is another");
     check(gpulog_find(GPU_MEMSET, NULL, w + 1) == (int64_t)again, "the second memset is another");
-    check(gpulog_find(GPU_COPY, "cudaMemcpyAsync", bench.first) == (int64_t)r,
+    check(gpulog_find(GPU_COPY, "cudaMemcpyAsync", bench.first) == (int64_t)read,
           "the copy is not there");
     check(gpulog_find(GPU_COPY, "cudaMemcpy", bench.first) == -1, "a copy has another's name");
     check(gpulog_count(GPU_MEMSET, bench.first) == 2, "%llu memsets",
@@ -488,40 +478,9 @@ static void body_looking_up(const Rank *rank, void *arg)
           "what came before is counted, or what never was");
 }
 
-static const struct CMUnitTest tests[] = {
-    ALONE(same_stream),
-    ALONE(no_event),
-    ALONE(event),
-    ALONE(early_event),
-    ALONE(event_without_record),
-    ALONE(recorded_again),
-    ALONE(recorded_elsewhere),
-    ALONE(two_hops),
-    ALONE(default_stream),
-    ALONE(default_and_non_blocking),
-    ALONE(default_in_between),
-    ALONE(stream_sync),
-    ALONE(event_sync),
-    ALONE(device_sync),
-    ALONE(copy_to_host),
-    ALONE(two_readers),
-    ALONE(byte_ranges),
-    ALONE(from),
-    ALONE(write_then_read),
-    ALONE(last_write_counts),
-    ALONE(alloc_on_another_stream),
-    ALONE(free_too_early),
-    ALONE(free_in_order),
-    ALONE(address_used_again),
-    cmocka_unit_test(test_collective),
-    ALONE(long_log),
-    ALONE(not_in_the_log),
-    ALONE(looking_up),
-};
-
 // simgpu looks for races, too, and would end most of these programs.
 int main(int argc, char **argv)
 {
     setenv("SIMGPU_CHECK", "fast", 1);
-    return suite_main(argc, argv, "gpulog/order", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "gpulog/order");
 }

@@ -580,7 +580,7 @@ static void without_races(void)
     setenv("SIMGPU_CHECK", "fast", 1);
 }
 
-static void test_log_of_random_programs(void **state)
+TEST(test_log_of_random_programs)
 {
     without_races();
     for (uint64_t seed = 1; seed <= 8; seed++)
@@ -629,7 +629,7 @@ static void serves_many_devices(const Rank *r, void *arg)
     WORKS(cudaSetDevice(r->device));
 }
 
-static void test_log_of_many_devices(void **state)
+TEST(test_log_of_many_devices)
 {
     without_races();
     run_ranks(1, serves_many_devices, NULL);
@@ -672,25 +672,16 @@ static void lets_threads_run(const Rank *r, void *arg)
     must_agree();
 }
 
-static void test_log_of_threads(void **state)
+TEST(test_log_of_threads)
 {
     without_races();
     run_ranks(1, lets_threads_run, NULL);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_log_of_random_programs),
-    cmocka_unit_test(test_log_of_many_devices),
-    cmocka_unit_test(test_log_of_threads),
-};
 #else
-static void test_log_of_random_programs(void **state)
+TEST(test_log_of_random_programs)
 {
     skip();
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_log_of_random_programs),
-};
 #endif
-SUITE_MAIN("gpulog/same_log", tests)
+
+SUITE_MAIN("gpulog/same_log")

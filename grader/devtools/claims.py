@@ -195,7 +195,7 @@ def known_tests(root):
             with open(path, encoding="utf-8") as file:
                 suite = os.path.basename(path)[:-2]
                 names |= {suite + "/" + name for name in re.findall(
-                    r"\b(?:cmocka_unit_test\w*|TEST)\((\w+)", file.read())}
+                    r"^\w*TEST\w*\((\w+)", file.read(), re.MULTILINE)}
     return names
 
 

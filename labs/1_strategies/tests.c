@@ -47,7 +47,7 @@ static void mesh_body(const Rank *r, void *arg)
     need(mesh_destroy(&mesh, r->comm));
 }
 
-static void mesh_of_shards_and_replicas(void **state)
+TEST(mesh_of_shards_and_replicas)
 {
     for (int world = 1; world <= 8; world++)
         for (int replicas = 1; replicas <= world; replicas++)
@@ -116,7 +116,7 @@ static void removed_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void strategies_sum_the_same(void **state)
+TEST(strategies_sum_the_same)
 {
     Case sliced = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
     sliced.options.reshard_ranks = 2;
@@ -147,7 +147,7 @@ static void strategies_sum_the_same(void **state)
     run_case(world, &c);
 }
 
-static void micro_batches_accumulate(void **state)
+TEST(micro_batches_accumulate)
 {
     for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
         Case c = case_of(spec_mlp(3), ALL[i], 3, 1, 3);
@@ -158,7 +158,7 @@ static void micro_batches_accumulate(void **state)
     }
 }
 
-static void replicas_are_summed_last(void **state)
+TEST(replicas_are_summed_last)
 {
     static const int SHAPES[][2] = {{4, 2}, {6, 2}, {6, 3}, {8, 2}};
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
@@ -209,7 +209,7 @@ static void evaluation_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void an_evaluation_leaves_nothing(void **state)
+TEST(an_evaluation_leaves_nothing)
 {
     for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
         Case c = case_of(spec_mlp(3), ALL[i], 2, 1, 1);
@@ -217,17 +217,4 @@ static void an_evaluation_leaves_nothing(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(mesh_of_shards_and_replicas),
-    cmocka_unit_test(strategies_sum_the_same),
-    cmocka_unit_test(micro_batches_accumulate),
-    cmocka_unit_test(replicas_are_summed_last),
-    cmocka_unit_test(replicas_overlap_shards),
-    cmocka_unit_test(costs_are_the_formula),
-    cmocka_unit_test(a_slice_is_gathered_from_fewer),
-    cmocka_unit_test(an_evaluation_leaves_nothing),
-    cmocka_unit_test(buckets_are_filled_from_the_end),
-    cmocka_unit_test(buckets_overlap_the_backward),
-    cmocka_unit_test(a_missing_gradient_is_named),
-};
-SUITE_MAIN("strategies", tests)
+SUITE_MAIN("strategies")

@@ -202,7 +202,7 @@ static void costs_of_all(Spec spec)
                 }
 }
 
-void costs_are_the_formula(void **state)
+TEST(costs_are_the_formula)
 {
     Spec spec = spec_gpt2(3);
     spec.dim = 24; // bytes that 8 ranks divide

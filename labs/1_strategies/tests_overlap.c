@@ -40,7 +40,7 @@ static void overlap_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void replicas_overlap_shards(void **state)
+TEST(replicas_overlap_shards)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 4, 2, 1);
     run_ranks(4, overlap_body, &c);
@@ -92,7 +92,7 @@ static void buckets_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-void buckets_are_filled_from_the_end(void **state)
+TEST(buckets_are_filled_from_the_end)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_DDP, 1, 1, 1);
     run_ranks(1, buckets_body, &c);
@@ -136,7 +136,7 @@ static void buckets_overlap_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void buckets_overlap_the_backward(void **state)
+TEST(buckets_overlap_the_backward)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_DDP, 2, 2, 1);
     run_ranks(2, buckets_overlap_body, &c);
@@ -184,7 +184,7 @@ static void missing_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void a_missing_gradient_is_named(void **state)
+TEST(a_missing_gradient_is_named)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_DDP, 2, 2, 1);
     run_ranks(2, missing_body, &c);

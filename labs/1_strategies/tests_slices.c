@@ -101,7 +101,7 @@ static void parts_body(const Rank *r, void *arg)
     need(group_destroy(&part));
 }
 
-void a_slice_is_gathered_from_fewer(void **state)
+TEST(a_slice_is_gathered_from_fewer)
 {
     run_ranks(6, parts_body, NULL);
     static const int SHAPES[][2] = {{4, 2}, {6, 3}, {8, 4}}; // ranks, slices

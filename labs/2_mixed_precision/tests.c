@@ -73,7 +73,7 @@ static void travel_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void parameters_travel_narrow(void **state)
+TEST(parameters_travel_narrow)
 {
     for (int world = 1; world <= 8; world++) {
         Case c = typed(spec_mlp(3), world % 2 ? BF16 : F16, F32, STRATEGY_ZERO3, world);
@@ -85,7 +85,7 @@ static void parameters_travel_narrow(void **state)
 
 // ---- Against the oracle ----
 
-static void training_follows_the_oracle(void **state)
+TEST(training_follows_the_oracle)
 {
     for (int i = 0; i < N_PAIRS; i++) {
         int world = 1 + (i + 3) % 4;
@@ -110,7 +110,7 @@ static void training_follows_the_oracle(void **state)
     run_case(world, &c);
 }
 
-static void micro_batches_accumulate_in_reduce_dtype(void **state)
+TEST(micro_batches_accumulate_in_reduce_dtype)
 {
     for (size_t i = 0; i < 4; i++) {
         Case c = typed(spec_mlp(3), BF16, i % 2 ? BF16 : F32, ALL[i], 3);
@@ -149,7 +149,7 @@ static void divide_before_body(const Rank *r, void *arg)
           (double)odd);
 }
 
-static void fp16_divides_before_and_after(void **state)
+TEST(fp16_divides_before_and_after)
 {
     run_ranks(1, divide_before_body, NULL);
     for (int world = 2; world <= 8; world += 3) {
@@ -246,7 +246,7 @@ static void costs_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void bytes_are_the_formula(void **state)
+TEST(bytes_are_the_formula)
 {
     Spec spec = spec_gpt2(3);
     spec.dim = 24; // bytes that 8 ranks divide
@@ -265,17 +265,4 @@ static void bytes_are_the_formula(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(parameters_travel_narrow),
-    cmocka_unit_test(training_follows_the_oracle),
-    cmocka_unit_test(micro_batches_accumulate_in_reduce_dtype),
-    cmocka_unit_test(fp16_divides_before_and_after),
-    cmocka_unit_test(whole_numbers_are_exact),
-    cmocka_unit_test(bytes_are_the_formula),
-    cmocka_unit_test(the_full_state_is_the_masters),
-    cmocka_unit_test(a_policy_suits_the_model),
-    cmocka_unit_test(gradients_are_scaled_and_unscaled),
-    cmocka_unit_test(an_overflow_leaves_the_step_out_everywhere),
-    cmocka_unit_test(the_scale_shrinks_and_grows),
-};
-SUITE_MAIN("mixed_precision", tests)
+SUITE_MAIN("mixed_precision")

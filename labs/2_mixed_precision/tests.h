@@ -1,6 +1,4 @@
-/* tests.h: what the files of this suite share, and the tests that each of them has. tests.c has the
- * others, and the list.
- */
+// tests.h: what the files of this suite share.
 #ifndef LAB_MIXED_PRECISION_TESTS_H
 #define LAB_MIXED_PRECISION_TESTS_H
 
@@ -31,17 +29,5 @@ static inline Case typed(Spec spec, DType param, DType reduce, Strategy strategy
     c.policy = policy_of(param, reduce);
     return c;
 }
-
-// tests_whole_numbers.c
-void whole_numbers_are_exact(void **state);
-
-// tests_model.c: the masters, the ends of the model, and what does not go together.
-void the_full_state_is_the_masters(void **state);
-void a_policy_suits_the_model(void **state);
-
-// tests_loss_scale.c
-void gradients_are_scaled_and_unscaled(void **state);
-void an_overflow_leaves_the_step_out_everywhere(void **state);
-void the_scale_shrinks_and_grows(void **state);
 
 #endif

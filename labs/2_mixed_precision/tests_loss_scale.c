@@ -97,7 +97,7 @@ static void overflow_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void an_overflow_leaves_the_step_out_everywhere(void **state)
+TEST(an_overflow_leaves_the_step_out_everywhere)
 {
     for (int i = 0; i < 4; i++) {
         Case c = typed(spec_mlp(3), F16, i % 2 ? F32 : F16, ALL[i], 3);
@@ -142,7 +142,7 @@ static void unscale_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void gradients_are_scaled_and_unscaled(void **state)
+TEST(gradients_are_scaled_and_unscaled)
 {
     Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO2, 2); // powers of two change no bit
     run_ranks(2, unscale_body, &c);
@@ -207,7 +207,7 @@ static void scale_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void the_scale_shrinks_and_grows(void **state)
+TEST(the_scale_shrinks_and_grows)
 {
     Case c = typed(spec_mlp(2), F16, F32, STRATEGY_ZERO3, 2);
     run_ranks(2, scale_body, &c);

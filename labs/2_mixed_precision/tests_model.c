@@ -62,7 +62,7 @@ static void masters_body(const Rank *r, void *arg)
     plain_destroy(&plain);
 }
 
-void the_full_state_is_the_masters(void **state)
+TEST(the_full_state_is_the_masters)
 {
     Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 3);
     run_ranks(3, masters_body, &c);
@@ -152,7 +152,7 @@ static void types_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void a_policy_suits_the_model(void **state)
+TEST(a_policy_suits_the_model)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     run_ranks(2, refusals_body, &c);

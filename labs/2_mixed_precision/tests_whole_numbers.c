@@ -128,7 +128,7 @@ static void whole_body(const Rank *r, void *arg)
     need(nn_run_destroy(&w.run));
 }
 
-void whole_numbers_are_exact(void **state)
+TEST(whole_numbers_are_exact)
 {
     for (int world = 1; world <= 8; world++)
         for (int i = 0; i < 2; i++) {

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "draw_model.h"
+#include "harness.h"
 #include "prefetch_plan.h"
 #include "schedule.h"
-#include "tests.h"
+#include "strategies.h"
 
 // ---- A model whose hooks are run by hand ----
 
@@ -309,7 +310,7 @@ static Walk with_runs(const int *runs, int n)
     return k;
 }
 
-static void depth_in_the_forward(void **state)
+TEST(depth_in_the_forward)
 {
     for (int depth = 0; depth <= 4; depth++) {
         Walk k = UNEVEN;
@@ -332,7 +333,7 @@ static void depth_in_the_forward(void **state)
     walk(world, &k);
 }
 
-static void depth_in_the_backward(void **state)
+TEST(depth_in_the_backward)
 {
     for (int depth = 0; depth <= 4; depth++) {
         Walk k = UNEVEN;
@@ -351,7 +352,7 @@ static void depth_in_the_backward(void **state)
     walk(world, &k);
 }
 
-static void lists_go_before_depth(void **state)
+TEST(lists_go_before_depth)
 {
     Walk k = UNEVEN;
     k.options = (PrefetchOptions){.forward_depth = 1, .backward_depth = 2};
@@ -386,14 +387,14 @@ static void replaced_body(const Rank *r, void *arg)
     model_destroy(&m, r);
 }
 
-static void a_list_is_replaced(void **state)
+TEST(a_list_is_replaced)
 {
     Walk k = UNEVEN;
     k.options = (PrefetchOptions){.forward_depth = 2, .backward_depth = 2};
     run_ranks(2, replaced_body, &k);
 }
 
-static void a_limit_bounds_what_is_in_flight(void **state)
+TEST(a_limit_bounds_what_is_in_flight)
 {
     Walk k = UNEVEN;
     k.options = (PrefetchOptions){.forward_depth = 3, .backward_depth = 3};
@@ -450,7 +451,7 @@ static void stray_body(const Rank *r, void *arg)
     model_destroy(&m, r);
 }
 
-static void nothing_outlives_its_pass(void **state)
+TEST(nothing_outlives_its_pass)
 {
     static const int FEW[] = {1, 2, 3};
     Walk k = with_runs(FEW, 3);
@@ -526,23 +527,10 @@ static void refused_body(const Rank *r, void *arg)
     model_destroy(&m, r);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     Walk k = UNEVEN;
     run_ranks(2, refused_body, &k);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(depth_in_the_forward),
-    cmocka_unit_test(depth_in_the_backward),
-    cmocka_unit_test(lists_go_before_depth),
-    cmocka_unit_test(a_list_is_replaced),
-    cmocka_unit_test(a_limit_bounds_what_is_in_flight),
-    cmocka_unit_test(nothing_outlives_its_pass),
-    cmocka_unit_test(what_does_not_fit_is_refused),
-    cmocka_unit_test(one_ahead_is_what_it_was),
-    cmocka_unit_test(any_prefetch_trains_the_same),
-    cmocka_unit_test(costs_are_those_of_the_tables),
-    cmocka_unit_test(two_ahead_hide_what_one_cannot),
-};
-SUITE_MAIN("prefetch", tests)
+SUITE_MAIN("prefetch")

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness.h"
 #include "machine_file.h"
 #include "schedule.h"
-#include "tests.h"
+#include "strategies.h"
 
 // ---- What a second unit ahead hides ----
 
@@ -155,7 +156,7 @@ static bool measure(PrefetchOptions options, double exposed[2], double *layer, d
     return wrong == NULL;
 }
 
-void two_ahead_hide_what_one_cannot(void **state)
+TEST(two_ahead_hide_what_one_cannot)
 {
     static const char *const PASS[] = {"forward", "backward"};
     static const double HANDOUT[4][2] = {{8, 31}, {8, 10}, {4, 2}, {4, 2}}; // ms, its table

@@ -2,8 +2,9 @@
  */
 #include <stdlib.h>
 
+#include "harness.h"
 #include "schedule.h"
-#include "tests.h"
+#include "strategies.h"
 
 // ---- What is as it was ----
 
@@ -67,7 +68,7 @@ static void default_body(const Rank *r, void *arg)
     for (int i = 0; i < 4; i++) free(work[i / 2][i % 2]);
 }
 
-void one_ahead_is_what_it_was(void **state)
+TEST(one_ahead_is_what_it_was)
 {
     Case c = case_of(spec_gpt2(4), STRATEGY_ZERO3, 2, 1, 1);
     run_ranks(2, default_body, &c);
@@ -75,7 +76,7 @@ void one_ahead_is_what_it_was(void **state)
     run_ranks(4, default_body, &c);
 }
 
-void any_prefetch_trains_the_same(void **state)
+TEST(any_prefetch_trains_the_same)
 {
     static const PrefetchOptions OPTIONS[] = {{2, 2, 0},    {0, 3, 0}, {4, 0, 0},
                                               {3, 3, 1500}, {2, 1, 1}, {9, 9, 0}};
@@ -154,7 +155,7 @@ static void costs_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void costs_are_those_of_the_tables(void **state)
+TEST(costs_are_those_of_the_tables)
 {
     static const MixedPrecisionPolicy narrow = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     Case c = case_of(spec_gpt2(5), STRATEGY_ZERO3, 2, 1, 1);

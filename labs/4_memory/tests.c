@@ -106,7 +106,7 @@ static void keeps_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void a_block_keeps_its_input_and_output(void **state)
+TEST(a_block_keeps_its_input_and_output)
 {
     for (int i = 0; i < 4; i++) {
         Case c = again(spec_gpt2(1 + i), RECOMPUTE_BLOCKS, ALL[i], 1 + i);
@@ -114,7 +114,7 @@ static void a_block_keeps_its_input_and_output(void **state)
     }
 }
 
-static void attention_frees_its_weights(void **state)
+TEST(attention_frees_its_weights)
 {
     for (int i = 0; i < 3; i++) {
         Case c = again(spec_gpt2(3), RECOMPUTE_ATTENTION, ALL[1 + i], 2);
@@ -143,7 +143,7 @@ static void peak_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void activations_peak_as_the_formula(void **state)
+TEST(activations_peak_as_the_formula)
 {
     static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     for (int i = 0; i < 12; i++) {
@@ -157,7 +157,7 @@ static void activations_peak_as_the_formula(void **state)
 
 // ---- Against the oracle ----
 
-static void no_gradient_is_another_one(void **state)
+TEST(no_gradient_is_another_one)
 {
     static const MixedPrecisionPolicy policies[] = {{DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
                                                     {DTYPE_F16, DTYPE_F16, DTYPE_F32, true}};
@@ -336,7 +336,7 @@ static void nested_body(const Rank *r, void *arg)
     case_unwrap(w, r);
 }
 
-static void hooks_of_units_below_do_not_count_twice(void **state)
+TEST(hooks_of_units_below_do_not_count_twice)
 {
     Nested zero3 = {.c = case_of(spec_gpt2(2), STRATEGY_ZERO3, 2, 1, 1),
                     .sequence = "0123456"
@@ -389,7 +389,7 @@ static void traffic_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void a_block_costs_no_message(void **state)
+TEST(a_block_costs_no_message)
 {
     for (int i = 0; i < 8; i++) {
         Case c = again(i % 2 ? spec_mlp(4) : spec_gpt2(2), KINDS[1], ALL[i % 4], 1 + i);
@@ -462,28 +462,11 @@ static void refusals_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void blocks_and_attentions_are_found(void **state)
+TEST(blocks_and_attentions_are_found)
 {
     run_ranks(1, modules_body, NULL);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     run_ranks(2, refusals_body, &c);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(blocks_and_attentions_are_found),
-    cmocka_unit_test(a_block_keeps_its_input_and_output),
-    cmocka_unit_test(no_gradient_is_another_one),
-    cmocka_unit_test(activations_peak_as_the_formula),
-    cmocka_unit_test(a_block_costs_no_message),
-    cmocka_unit_test(hooks_of_units_below_do_not_count_twice),
-    cmocka_unit_test(attention_frees_its_weights),
-    cmocka_unit_test(shards_are_copied_in_front_of_the_gather),
-    cmocka_unit_test(offloaded_training_follows_the_oracle),
-    cmocka_unit_test(replicas_are_added_before_the_copy),
-    cmocka_unit_test(bytes_of_offload_are_the_formula),
-    cmocka_unit_test(the_host_waits_once),
-    cmocka_unit_test(copies_overlap_on_the_clock),
-    cmocka_unit_test(the_host_steps_and_clips),
-    cmocka_unit_test(offload_suits_the_strategy),
-};
-SUITE_MAIN("memory", tests)
+SUITE_MAIN("memory")

@@ -19,7 +19,7 @@ Case offloaded(Spec spec, Strategy strategy, int world)
     return c;
 }
 
-void offloaded_training_follows_the_oracle(void **state)
+TEST(offloaded_training_follows_the_oracle)
 {
     static const MixedPrecisionPolicy policies[] = {{DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
                                                     {DTYPE_F16, DTYPE_F16, DTYPE_F32, true}};
@@ -38,7 +38,7 @@ void offloaded_training_follows_the_oracle(void **state)
     run_case(2, &gpt2);
 }
 
-void replicas_are_added_before_the_copy(void **state)
+TEST(replicas_are_added_before_the_copy)
 {
     for (int i = 0; i < 4; i++) {
         Case c = offloaded(spec_mlp(3), i % 2 ? STRATEGY_ZERO2 : STRATEGY_ZERO3, i < 2 ? 4 : 6);
@@ -125,7 +125,7 @@ static void gathers_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void shards_are_copied_in_front_of_the_gather(void **state)
+TEST(shards_are_copied_in_front_of_the_gather)
 {
     static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     for (int world = 1; world <= 4; world++) {
@@ -204,7 +204,7 @@ static void norm_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void the_host_steps_and_clips(void **state)
+TEST(the_host_steps_and_clips)
 {
     run_ranks(1, host_step_body, NULL);
     for (int world = 1; world <= 8; world++) {
@@ -274,7 +274,7 @@ static void slices_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void offload_suits_the_strategy(void **state)
+TEST(offload_suits_the_strategy)
 {
     run_ranks(2, suits_body, NULL);
     run_ranks(4, slices_body, NULL);

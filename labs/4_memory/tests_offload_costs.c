@@ -129,7 +129,7 @@ static void offload_bytes_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void bytes_of_offload_are_the_formula(void **state)
+TEST(bytes_of_offload_are_the_formula)
 {
     static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     Spec spec = spec_gpt2(3);
@@ -202,7 +202,7 @@ static void waits_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void the_host_waits_once(void **state)
+TEST(the_host_waits_once)
 {
     for (int world = 1; world <= 3; world++) {
         Case c = offloaded(spec_mlp(4), STRATEGY_ZERO3, world);
@@ -278,7 +278,7 @@ static int overlapping(const Clocked *run, const Times *times, bool to_device)
     return n;
 }
 
-void copies_overlap_on_the_clock(void **state)
+TEST(copies_overlap_on_the_clock)
 {
     enum { WORLD = 2, LEAST_TO_DEVICE = 4, LEAST_TO_HOST = 2 };
     needs_ranks(WORLD);

@@ -118,7 +118,7 @@ static void save_or_load(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void saves_and_loads_again(void **state)
+TEST_BETWEEN(saves_and_loads_again, begin, end)
 {
     for (int world = 1; world <= 3; world++) {
         Job job = {.spec = spec_mlp(3), .step = 5 + world, .saves = true, .loads = true};
@@ -130,7 +130,7 @@ static void saves_and_loads_again(void **state)
     }
 }
 
-static void loads_on_any_world(void **state)
+TEST_BETWEEN(loads_on_any_world, begin, end)
 {
     for (int round = 0; round < 5; round++) {
         int from = round == 0 ? 1 : draw(1, 8), to = round == 1 ? 1 : draw(1, 8);
@@ -148,7 +148,7 @@ static void loads_on_any_world(void **state)
 }
 
 // Saved in units of blocks, loaded in one; and a parameter's own file has nothing of the padding.
-static void loads_in_other_units(void **state)
+TEST_BETWEEN(loads_in_other_units, begin, end)
 {
     needs_ranks(3);
     Job job = {.spec = spec_mlp(3), .step = 3, .saves = true};
@@ -221,7 +221,7 @@ static void resume_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void resumes_as_if_never_stopped(void **state)
+TEST_BETWEEN(resumes_as_if_never_stopped, begin, end)
 {
     Resume all = {.bytes = 1 << 18};
     for (int i = 0; i < 3; i++) {
@@ -244,7 +244,7 @@ static int find_call(const Disk *disk, DiskCall call, const char *path, int from
     return found;
 }
 
-static void reaches_the_disk_in_order(void **state)
+TEST_BETWEEN(reaches_the_disk_in_order, begin, end)
 {
     enum { WORLD = 3 };
     Job job = {.spec = spec_mlp(2), .step = 1, .saves = true};
@@ -369,7 +369,7 @@ static void kill_at(int at, bool again)
 }
 
 // The calls that a save makes, so that the last ones, which commit, can all be tried.
-static void a_kill_leaves_the_last_good_one(void **state)
+TEST_BETWEEN(a_kill_leaves_the_last_good_one, begin, end)
 {
     needs_ranks(2);
     Job job = {.spec = spec_mlp(2), .step = 4, .saves = true};
@@ -490,7 +490,7 @@ static void unsharded_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void refuses_damaged_checkpoints(void **state)
+TEST_BETWEEN(refuses_damaged_checkpoints, begin, end)
 {
     needs_ranks(3);
     Refusal load = {.spec = spec_mlp(2)};
@@ -530,7 +530,7 @@ static void refuses_damaged_checkpoints(void **state)
     must_refuse(load, 2, "a checkpoint without an optimizer", "adamw");
 }
 
-static void a_failed_save_changes_nothing(void **state)
+TEST_BETWEEN(a_failed_save_changes_nothing, begin, end)
 {
     needs_ranks(3);
     Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
@@ -575,17 +575,9 @@ static void memory_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void holds_two_shards_at_most(void **state)
+TEST_BETWEEN(holds_two_shards_at_most, begin, end)
 {
     run_ranks(2, memory_body, NULL);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-static const struct CMUnitTest tests[] = {
-    TEST(saves_and_loads_again),       TEST(loads_on_any_world),
-    TEST(loads_in_other_units),        TEST(resumes_as_if_never_stopped),
-    TEST(reaches_the_disk_in_order),   TEST(a_kill_leaves_the_last_good_one),
-    TEST(refuses_damaged_checkpoints), TEST(a_failed_save_changes_nothing),
-    TEST(holds_two_shards_at_most),
-};
-SUITE_MAIN("checkpoints", tests)
+SUITE_MAIN("checkpoints")

@@ -148,7 +148,7 @@ static void drawn_body(const Rank *r, void *arg)
     check_layout(arg);
 }
 
-static void rows_are_cut_into_chunks(void **state)
+TEST(rows_are_cut_into_chunks)
 {
     Shapes s = {.world = draw(1, MOST_WORLD)};
     int n = draw(1, MOST_PARAMS);
@@ -303,7 +303,7 @@ static void contiguous_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void unsharded_parameters_are_contiguous(void **state)
+TEST(unsharded_parameters_are_contiguous)
 {
     need_layout();
     for (int world = 1; world <= MOST_WORLD; world++) {
@@ -369,7 +369,7 @@ static void buffers_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void two_gather_buffers_at_most(void **state)
+TEST(two_gather_buffers_at_most)
 {
     need_layout();
     for (int world = 2; world <= 4; world++) {
@@ -380,7 +380,7 @@ static void two_gather_buffers_at_most(void **state)
 
 // ---- Training ----
 
-static void gradients_are_reduced_in_rank_order(void **state)
+TEST(gradients_are_reduced_in_rank_order)
 {
     need_layout();
     for (int world = 1; world <= MOST_WORLD; world++) {
@@ -394,7 +394,7 @@ static void gradients_are_reduced_in_rank_order(void **state)
     run_case(world, &drawn);
 }
 
-static void strategies_and_types_train_alike(void **state)
+TEST(strategies_and_types_train_alike)
 {
     need_layout();
     static const MixedPrecisionPolicy NARROW = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
@@ -469,7 +469,7 @@ static void costs_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void copies_and_bytes_are_the_table(void **state)
+TEST(copies_and_bytes_are_the_table)
 {
     need_layout();
     for (int world = 2; world <= MOST_WORLD; world++) {
@@ -522,7 +522,7 @@ static void padding_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void each_chunk_has_its_padding(void **state)
+TEST(each_chunk_has_its_padding)
 {
     need_layout();
     for (int world = 1; world <= MOST_WORLD; world++) {
@@ -575,7 +575,7 @@ static void flat_refuses_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void frozen_parameters_have_no_gradient(void **state)
+TEST(frozen_parameters_have_no_gradient)
 {
     need_layout();
     static const MixedPrecisionPolicy NARROW = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
@@ -674,7 +674,7 @@ static void rates_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void rates_differ_by_parameter(void **state)
+TEST(rates_differ_by_parameter)
 {
     need_layout();
     for (int world = 1; world <= 5; world += 2) {
@@ -687,21 +687,4 @@ static void rates_differ_by_parameter(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rows_are_cut_into_chunks),
-    cmocka_unit_test(each_chunk_has_its_padding),
-    cmocka_unit_test(unsharded_parameters_are_contiguous),
-    cmocka_unit_test(two_gather_buffers_at_most),
-    cmocka_unit_test(gradients_are_reduced_in_rank_order),
-    cmocka_unit_test(strategies_and_types_train_alike),
-    cmocka_unit_test(copies_and_bytes_are_the_table),
-    cmocka_unit_test(frozen_parameters_have_no_gradient),
-    cmocka_unit_test(rates_differ_by_parameter),
-    cmocka_unit_test(codes_and_floats_share_a_message),
-    cmocka_unit_test(one_all_reduce_finds_all_scales),
-    cmocka_unit_test(what_is_unsharded_was_rounded),
-    cmocka_unit_test(the_payload_is_a_quarter),
-    cmocka_unit_test(training_in_fp8_follows_the_oracle),
-    cmocka_unit_test(the_masters_are_saved),
-};
-SUITE_MAIN("per_parameter", tests)
+SUITE_MAIN("per_parameter")

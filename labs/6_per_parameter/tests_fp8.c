@@ -101,7 +101,7 @@ static void need_places(void)
     run_ranks(1, places_body, &c);
 }
 
-void codes_and_floats_share_a_message(void **state)
+TEST(codes_and_floats_share_a_message)
 {
     need_places();
 }
@@ -220,7 +220,7 @@ static void scales_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void one_all_reduce_finds_all_scales(void **state)
+TEST(one_all_reduce_finds_all_scales)
 {
     need_places();
     for (int world = 1; world <= 8; world++) {
@@ -352,7 +352,7 @@ static void rounded_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void what_is_unsharded_was_rounded(void **state)
+TEST(what_is_unsharded_was_rounded)
 {
     need_places();
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
@@ -435,7 +435,7 @@ static void payload_body(const Rank *r, void *arg)
         sent, floats);
 }
 
-void the_payload_is_a_quarter(void **state)
+TEST(the_payload_is_a_quarter)
 {
     need_places();
     for (int world = 2; world <= 8; world++) {
@@ -446,7 +446,7 @@ void the_payload_is_a_quarter(void **state)
 
 // ---- Training ----
 
-void training_in_fp8_follows_the_oracle(void **state)
+TEST(training_in_fp8_follows_the_oracle)
 {
     need_places();
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
@@ -552,7 +552,7 @@ static void masters_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-void the_masters_are_saved(void **state)
+TEST(the_masters_are_saved)
 {
     need_places();
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};

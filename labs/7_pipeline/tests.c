@@ -80,7 +80,7 @@ static void blocks_body(const Rank *r, void *arg)
     }
 }
 
-static void ranks_and_blocks(void **state)
+TEST(ranks_and_blocks)
 {
     for (int world = 1; world <= 8; world++)
         for (int stages = 1; stages <= world && stages <= 4; stages++)
@@ -104,7 +104,7 @@ static const struct {
     {PIPELINE_1F1B, 0, 4, 2, "F0 F1 B0 B1 "},
 };
 
-static void schedules_body(const Rank *r, void *arg)
+RANK_TEST(schedules_are_in_order, 1)
 {
     PipelineAction actions[2 * MOST_BATCHES];
     for (int stages = 1; stages <= 4; stages++)
@@ -132,11 +132,6 @@ static void schedules_body(const Rank *r, void *arg)
             kind_name(BY_HAND[i].kind), BY_HAND[i].stage, BY_HAND[i].stages, n, text,
             BY_HAND[i].actions);
     }
-}
-
-static void schedules_are_in_order(void **state)
-{
-    run_ranks(1, schedules_body, NULL);
 }
 
 // ---- A model in stages, and the one that is not cut ----
@@ -484,7 +479,7 @@ void run_cut(int world, Cut *c)
     run_ranks(world, cut_body, c);
 }
 
-static void stages_sum_the_same(void **state)
+TEST(stages_sum_the_same)
 {
     for (int i = 0; i < 2; i++) {
         Cut c = cut_of(spec_mlp(5), 2, 4, KINDS[i]);
@@ -503,7 +498,7 @@ static void stages_sum_the_same(void **state)
 }
 
 // All strategies within a stage, with replicas too.
-static void strategies_within_a_stage(void **state)
+TEST(strategies_within_a_stage)
 {
     static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
     for (int i = 0; i < 4; i++) {
@@ -516,7 +511,7 @@ static void strategies_within_a_stage(void **state)
     }
 }
 
-static void tied_stages_stay_equal(void **state)
+TEST(tied_stages_stay_equal)
 {
     static const int SHAPES[][3] = {{2, 2, 2}, {6, 2, 3}, {8, 2, 4},
                                     {3, 3, 1}, {4, 4, 5}, {6, 3, 2}};
@@ -531,13 +526,4 @@ static void tied_stages_stay_equal(void **state)
     }
 }
 
-static const struct CMUnitTest TESTS[] = {
-    cmocka_unit_test(ranks_and_blocks),        cmocka_unit_test(schedules_are_in_order),
-    cmocka_unit_test(stages_sum_the_same),     cmocka_unit_test(strategies_within_a_stage),
-    cmocka_unit_test(tied_stages_stay_equal),  cmocka_unit_test(activations_in_flight),
-    cmocka_unit_test(stages_cost_the_formula), cmocka_unit_test(transfers_go_both_ways),
-    cmocka_unit_test(norm_counts_once),        cmocka_unit_test(an_evaluation_is_forwards),
-    cmocka_unit_test(bubble_is_the_formula),
-};
-
-SUITE_MAIN("pipeline", TESTS)
+SUITE_MAIN("pipeline")

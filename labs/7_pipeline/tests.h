@@ -1,6 +1,4 @@
-/* tests.h: what the files of this suite share, and the tests that each of them has. tests.c has the
- * others, and the list.
- */
+// tests.h: what the files of this suite share.
 #ifndef LAB_PIPELINE_TESTS_H
 #define LAB_PIPELINE_TESTS_H
 
@@ -52,13 +50,5 @@ void run_cut(int world, Cut *c);
 
 // tests_costs.c
 void check_tied_bytes(const Stage *s, uint64_t first);
-void activations_in_flight(void **state);
-void stages_cost_the_formula(void **state);
-void transfers_go_both_ways(void **state);
-void bubble_is_the_formula(void **state);
-
-// tests_norm.c
-void norm_counts_once(void **state);
-void an_evaluation_is_forwards(void **state);
 
 #endif

@@ -183,7 +183,7 @@ static void costs_body(const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) == before, "the pipeline has left memory");
 }
 
-void activations_in_flight(void **state)
+TEST(activations_in_flight)
 {
     for (int stages = 1; stages <= 4; stages++)
         for (int n = 1; n <= MOST_BATCHES; n += stages % 2 == 0 ? 3 : 2)
@@ -193,7 +193,7 @@ void activations_in_flight(void **state)
             }
 }
 
-void stages_cost_the_formula(void **state)
+TEST(stages_cost_the_formula)
 {
     static const Strategy SHARDS[] = {STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
     for (int i = 0; i < 6; i++) {
@@ -239,7 +239,7 @@ static void transfers_body(const Rank *r, void *arg)
     stage_destroy(&s);
 }
 
-void transfers_go_both_ways(void **state)
+TEST(transfers_go_both_ways)
 {
     for (int stages = 2; stages <= 4; stages++)
         for (int i = 0; i < 2; i++) {
@@ -250,7 +250,7 @@ void transfers_go_both_ways(void **state)
 
 // ---- The bubble ----
 
-void bubble_is_the_formula(void **state)
+TEST(bubble_is_the_formula)
 {
     static const int SHAPES[][2] = {{1, 4}, {2, 1}, {2, 4}, {2, 16},
                                     {3, 5}, {4, 2}, {4, 8}, {4, 16}};

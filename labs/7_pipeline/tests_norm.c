@@ -74,7 +74,7 @@ static void clip_body(const Rank *r, void *arg)
     stage_destroy(&s);
 }
 
-void norm_counts_once(void **state)
+TEST(norm_counts_once)
 {
     Cut c = cut_of(spec_gpt2(3), 3, 2, PIPELINE_1F1B);
     run_ranks(6, clip_body, &c);
@@ -116,7 +116,7 @@ static void evaluation_body(const Rank *r, void *arg)
     stage_destroy(&s);
 }
 
-void an_evaluation_is_forwards(void **state)
+TEST(an_evaluation_is_forwards)
 {
     Cut c = cut_of(spec_mlp(4), 2, 3, PIPELINE_1F1B);
     run_ranks(4, evaluation_body, &c);

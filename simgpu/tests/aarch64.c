@@ -63,7 +63,7 @@ static const struct {
     // clang-format on
 };
 
-static void test_the_instruction_tells(void **state)
+TEST(test_the_instruction_tells)
 {
     for (size_t i = 0; i < sizeof INSTRUCTIONS / sizeof *INSTRUCTIONS; i++) {
         const char *verb = sim_aarch64_verb_of_instruction(INSTRUCTIONS[i].code);
@@ -73,7 +73,7 @@ static void test_the_instruction_tells(void **state)
 }
 
 // The syndrome of an abort: its class in bits 26 to 31, WnR in bit 6.
-static void test_the_syndrome_tells(void **state)
+TEST(test_the_syndrome_tells)
 {
     uint64_t from_program = UINT64_C(0x24) << 26, from_kernel = UINT64_C(0x25) << 26;
     assert_string_equal(sim_aarch64_verb_of_esr(from_program | 7), "reads");
@@ -84,9 +84,5 @@ static void test_the_syndrome_tells(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_instruction_tells),
-        cmocka_unit_test(test_the_syndrome_tells),
-    };
-    return suite_main(argc, argv, "simgpu/aarch64", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/aarch64");
 }

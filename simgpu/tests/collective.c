@@ -157,7 +157,7 @@ static void every_kind(const Rank *r, void *arg)
                 }
 }
 
-static void large(const Rank *r, void *arg)
+RANK_TEST(test_large, 1, 2, 3, 4, 5, 6, 7, 8)
 {
     for (int kind = 0; kind < KINDS; kind++)
         for (int in_place = 0; in_place < 2; in_place++) {
@@ -172,7 +172,7 @@ static void large(const Rank *r, void *arg)
 }
 
 // So much that copies go past the caches, in parts of an odd number of bytes.
-static void past_caches(const Rank *r, void *arg)
+RANK_TEST(test_past_caches, 2, 3, 8)
 {
     static const Kind kinds[] = {ALL_GATHER, ALL_REDUCE, BROADCAST};
     size_t world = (size_t)r->world, all = (size_t)16 << 20;
@@ -183,21 +183,9 @@ static void past_caches(const Rank *r, void *arg)
     }
 }
 
-static void test_every_kind(void **state)
+TEST(test_every_kind)
 {
     for (int world = 1; world <= 8; world++) run_ranks_limit(world, 60, every_kind, NULL);
-}
-
-static void test_large(void **state)
-{
-    for (int world = 1; world <= 8; world++) run_ranks(world, large, NULL);
-}
-
-static void test_past_caches(void **state)
-{
-    run_ranks(2, past_caches, NULL);
-    run_ranks(3, past_caches, NULL);
-    run_ranks(8, past_caches, NULL);
 }
 
 // ---- Integers wrap around, and keep their signs ----
@@ -208,7 +196,7 @@ typedef struct Pair {
     int64_t in[2], want; // of a narrower type the last bytes
 } Pair;
 
-static void wraps(const Rank *r, void *arg)
+RANK_TEST(test_integers_wrap, 2)
 {
     static const Pair pairs[] = {
         {ncclInt8, ncclSum, {100, 100}, -56},
@@ -244,11 +232,6 @@ static void wraps(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_integers_wrap(void **state)
-{
-    run_ranks(2, wraps, NULL);
-}
-
 // ---- The order of sums ----
 
 // Split at the largest power of two below n; written anew here, one element at a time.
@@ -270,7 +253,7 @@ static float uneven(int rank, size_t i)
 
 #define N 5003
 
-static void sum_order(const Rank *r, void *arg)
+RANK_TEST(test_sum_order, 1, 2, 3, 4, 5, 6, 7, 8)
 {
     float *x, *y, *z, host[N], inputs[8];
     need_cuda(cudaMalloc((void **)&x, sizeof host));
@@ -302,12 +285,7 @@ static void sum_order(const Rank *r, void *arg)
     need_cuda(cudaFree(y));
 }
 
-static void test_sum_order(void **state)
-{
-    for (int world = 1; world <= 8; world++) run_ranks(world, sum_order, NULL);
-}
-
-static void test_tree_sum(void **state)
+TEST(test_tree_sum)
 {
     enum { COUNT = 1500 };
     static float x[8][COUNT], sum[COUNT];
@@ -335,7 +313,7 @@ static void test_tree_sum(void **state)
 }
 
 // Sums of half and bfloat16 are taken in float and rounded once, to nearest, ties to even.
-static void rounding(const Rank *r, void *arg)
+RANK_TEST(test_rounding, 2)
 {
     uint16_t host[3], *x;
     need_cuda(cudaMalloc((void **)&x, sizeof host));
@@ -363,11 +341,6 @@ static void rounding(const Rank *r, void *arg)
     check(number_get(host, ncclBfloat16, 1) == 260, "256 + 3 in bfloat16");
     check(host[2] == 0x7f80, "infinity + infinity in bfloat16 is %#x", host[2]);
     need_cuda(cudaFree(x));
-}
-
-static void test_rounding(void **state)
-{
-    run_ranks(2, rounding, NULL);
 }
 
 // ---- The log ----
@@ -414,15 +387,9 @@ static void traffic(const Rank *r, void *arg)
     need_cuda(cudaFree(y));
 }
 
-static void test_traffic(void **state)
+TEST(test_traffic)
 {
     for (int world = 1; world <= 8; world += world < 3 ? 1 : 5) run_ranks(world, traffic, NULL);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_tree_sum),  cmocka_unit_test(test_every_kind),
-    cmocka_unit_test(test_large),     cmocka_unit_test(test_past_caches),
-    cmocka_unit_test(test_sum_order), cmocka_unit_test(test_integers_wrap),
-    cmocka_unit_test(test_rounding),  cmocka_unit_test(test_traffic),
-};
-SUITE_MAIN("collective", tests)
+SUITE_MAIN("collective")

@@ -17,7 +17,7 @@ static void compare(const char *what, const unsigned char *got, size_t n, unsign
               i, n, got[i]);
 }
 
-static void moves_bytes(const Rank *r, void *arg)
+RANK_TEST(test_moves_bytes, 3)
 {
     static const size_t sizes[] = {1, 3, 255, 257, 4097, 100003};
     enum { MOST = 100003 };
@@ -56,12 +56,8 @@ static void moves_bytes(const Rank *r, void *arg)
     }
     need_cuda(cudaMemcpy(NULL, NULL, 0, cudaMemcpyDeviceToHost));
 }
-static void test_moves_bytes(void **state)
-{
-    run_ranks(3, moves_bytes, NULL);
-}
 
-static void moves_rows(const Rank *r, void *arg)
+RANK_TEST(test_moves_rows, 1)
 {
     enum { W = 13, H = 7, P = 29, Q = 17 };
     unsigned char in[H * P], out[H * Q], *device, *pinned;
@@ -95,13 +91,9 @@ static void moves_rows(const Rank *r, void *arg)
           "rows that overlap were copied");
     check(heard->count == 1, "%d reports", heard->count);
 }
-static void test_moves_rows(void **state)
-{
-    run_ranks(1, moves_rows, NULL);
-}
 
 // One process, all devices.
-static void moves_between_devices(const Rank *r, void *arg)
+RANK_TEST(test_moves_between_devices, 1)
 {
     enum { N = 1001 };
     unsigned char in[N], out[N], *p[8];
@@ -122,12 +114,8 @@ static void moves_between_devices(const Rank *r, void *arg)
     heard_is(heard, "a copy between devices names the wrong device", "is not on device 2");
     check(cudaMemcpyPeer(p[1], 1, p[0], 8, N) == cudaErrorInvalidDevice, "device 8 was taken");
 }
-static void test_moves_between_devices(void **state)
-{
-    run_ranks(1, moves_between_devices, NULL);
-}
 
-static void refuses_wrong_directions(const Rank *r, void *arg)
+RANK_TEST(test_refuses_wrong_directions, 1)
 {
     char *device, host[16] = {0};
     hear(heard);
@@ -144,14 +132,10 @@ static void refuses_wrong_directions(const Rank *r, void *arg)
     cudaGetLastError();
     need_cuda(cudaMemcpy(host, device, 16, cudaMemcpyDeviceToHost)); // none of this is sticky
 }
-static void test_refuses_wrong_directions(void **state)
-{
-    run_ranks(1, refuses_wrong_directions, NULL);
-}
 
 // A copy or a memset outside of what was allocated is refused by its call: nothing is moved, and
 // the error does not stay.
-static void refuses_wrong_ranges(const Rank *r, void *arg)
+RANK_TEST(test_refuses_wrong_ranges, 1)
 {
     char *device, host[32] = {0};
     hear(heard);
@@ -171,13 +155,9 @@ static void refuses_wrong_ranges(const Rank *r, void *arg)
         check(host[i] == (i < 16 ? 7 : 0), "byte %d became %d", i, host[i]);
     need_cuda(cudaFree(device));
 }
-static void test_refuses_wrong_ranges(void **state)
-{
-    run_ranks(1, refuses_wrong_ranges, NULL);
-}
 
 // The device sees what is under way to pinned memory; the host does not until it waits.
-static void devices_see_copies_under_way(const Rank *r, void *arg)
+RANK_TEST(test_devices_see_copies_under_way, 1)
 {
     enum { N = 100 };
     unsigned char *a, *b, *pinned, out[N];
@@ -211,12 +191,8 @@ static void devices_see_copies_under_way(const Rank *r, void *arg)
     for (int i = 0; i < N; i++) check(out[i] == (i < 90 ? 5 : 7), "byte %d is %d", i, out[i]);
     check(heard->count == 1, "%d reports", heard->count);
 }
-static void test_devices_see_copies_under_way(void **state)
-{
-    run_ranks(1, devices_see_copies_under_way, NULL);
-}
 
-static void registers_host_memory(const Rank *r, void *arg)
+RANK_TEST(test_registers_host_memory, 2)
 {
     enum { N = 5000 };
     unsigned char *memory = malloc(N), *device;
@@ -255,22 +231,9 @@ static void registers_host_memory(const Rank *r, void *arg)
     heard_is(&heard[r->rank], "this is no pinned host memory", "cudaFreeHost, called at tests/copy.c:");
     free(memory);
 }
-static void test_registers_host_memory(void **state)
-{
-    run_ranks(2, registers_host_memory, NULL);
-}
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_moves_bytes),
-        cmocka_unit_test(test_moves_rows),
-        cmocka_unit_test(test_moves_between_devices),
-        cmocka_unit_test(test_refuses_wrong_directions),
-        cmocka_unit_test(test_refuses_wrong_ranges),
-        cmocka_unit_test(test_devices_see_copies_under_way),
-        cmocka_unit_test(test_registers_host_memory),
-    };
     heard = shared_alloc(2 * sizeof *heard);
-    return suite_main(argc, argv, "simgpu/copy", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/copy");
 }

@@ -80,7 +80,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void test_ends(void **state)
+TEST(test_ends)
 {
     static const char *const words[] = {"was killed by signal 9", "was killed by signal 11",
                                         "was killed by signal 6", "exited with status 3",
@@ -121,7 +121,7 @@ static void die_early(const Rank *r, void *arg)
     check(false, "rank %d came back", r->rank);
 }
 
-static void test_dies_early(void **state)
+TEST(test_dies_early)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     free(run_ranks_message(3, 10, die_early, shared));
@@ -131,7 +131,7 @@ static void test_dies_early(void **state)
 }
 
 // A rank that destroys the communicator in good order and exits disturbs nobody.
-static void leave_in_order(const Rank *r, void *arg)
+RANK_TEST(test_leaves_in_order, 3)
 {
     ncclComm_t part;
     float *x = buffer(8);
@@ -148,11 +148,6 @@ static void leave_in_order(const Rank *r, void *arg)
     }
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaFree(x));
-}
-
-static void test_leaves_in_order(void **state)
-{
-    run_ranks(3, leave_in_order, NULL);
 }
 
 // ---- Cycles ----
@@ -194,7 +189,7 @@ static void cycle(const Rank *r, void *arg)
     check(false, "rank %d came back", r->rank);
 }
 
-static void test_cycles(void **state)
+TEST(test_cycles)
 {
     for (int how = 0; how < CYCLES; how++) {
         Shared *shared = shared_alloc(sizeof *shared);
@@ -234,7 +229,7 @@ static void cycle_after_a_product(const Rank *r, void *arg)
     cycle(r, arg);
 }
 
-static void test_workers(void **state)
+TEST(test_workers)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     shared->how = MESSAGES;
@@ -247,11 +242,4 @@ static void test_workers(void **state)
                 strstr(shared->heard[1].title, "deadlock"));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_ends),
-    cmocka_unit_test(test_dies_early),
-    cmocka_unit_test(test_leaves_in_order),
-    cmocka_unit_test(test_cycles),
-    cmocka_unit_test(test_workers),
-};
-SUITE_MAIN("death", tests)
+SUITE_MAIN("death")

@@ -97,7 +97,7 @@ static void untouched_body(const Rank *r, void *arg)
     need_cuda(cudaFreeHost(pinned));
 }
 
-static void test_nothing_is_touched(void **state)
+TEST_BETWEEN(test_nothing_is_touched, dry, not_dry)
 {
     run_ranks(1, untouched_body, NULL);
     run_ranks(3, untouched_body, NULL);
@@ -110,7 +110,7 @@ static void host_body(const Rank *r, void *arg)
     check(strcmp(to, from) == 0, "a copy within the host delivers \"%s\"", to);
 }
 
-static void test_host_copies_are_made(void **state)
+TEST_BETWEEN(test_host_copies_are_made, dry, not_dry)
 {
     run_ranks(1, host_body, NULL);
 }
@@ -175,7 +175,7 @@ static void batches_body(const Rank *r, void *arg)
     need_cuda(cudaFree(b.x));
 }
 
-static void test_batches_have_their_matrices(void **state)
+TEST_BETWEEN(test_batches_have_their_matrices, dry, not_dry)
 {
     run_ranks(1, batches_body, NULL);
 }
@@ -192,7 +192,7 @@ static void read_twice(void)
     cudaFree(x);
 }
 
-static void test_each_site_is_named_once(void **state)
+TEST_BETWEEN(test_each_site_is_named_once, dry, not_dry)
 {
     int status, found = 0;
     char *text = stderr_of(read_twice, &status);
@@ -226,7 +226,7 @@ static void mismatch_body(const Rank *r, void *arg)
           "nobody said that counts differ in a dry run");
 }
 
-static void test_calls_are_checked(void **state)
+TEST_BETWEEN(test_calls_are_checked, dry, not_dry)
 {
     Heard *heard = shared_alloc(2 * sizeof *heard);
     run_ranks(1, misuse_body, heard);
@@ -251,7 +251,7 @@ static void memory_body(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_memory_has_the_limit_that_is_set(void **state)
+TEST_BETWEEN(test_memory_has_the_limit_that_is_set, dry, not_dry)
 {
     bool large = false;
     run_ranks(1, memory_body, &large);
@@ -261,13 +261,4 @@ static void test_memory_has_the_limit_that_is_set(void **state)
     unsetenv("SIMGPU_MEMORY");
 }
 
-#define in_a_dry_run(test) cmocka_unit_test_setup_teardown(test, dry, not_dry)
-static const struct CMUnitTest tests[] = {
-    in_a_dry_run(test_nothing_is_touched),
-    in_a_dry_run(test_host_copies_are_made),
-    in_a_dry_run(test_batches_have_their_matrices),
-    in_a_dry_run(test_each_site_is_named_once),
-    in_a_dry_run(test_calls_are_checked),
-    in_a_dry_run(test_memory_has_the_limit_that_is_set),
-};
-SUITE_MAIN("dry", tests)
+SUITE_MAIN("dry")

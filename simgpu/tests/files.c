@@ -121,7 +121,7 @@ static bool run_with(int lean, int files, bool by_text)
     return !failed;
 }
 
-static void test_few_descriptors(void **state)
+TEST(test_few_descriptors)
 {
     for (int by_text = 0; by_text < 2; by_text++)
         for (int lean = 0; lean < WORLD; lean++) {
@@ -154,7 +154,7 @@ static int be_rank_of_part(const World *world, void *arg)
     return 91; // it must not come back
 }
 
-static void test_who_waits_names_the_limit(void **state)
+TEST(test_who_waits_names_the_limit)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     RankEnd ends[WORLD];
@@ -211,7 +211,7 @@ static int be_rank_without(const World *world, void *arg)
     return 0;
 }
 
-static void test_nobody_is_taken_for_dead(void **state)
+TEST(test_nobody_is_taken_for_dead)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     RankEnd ends[WORLD];
@@ -226,9 +226,4 @@ static void test_nobody_is_taken_for_dead(void **state)
                      shared->heard[r].text);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_few_descriptors),
-    cmocka_unit_test(test_who_waits_names_the_limit),
-    cmocka_unit_test(test_nobody_is_taken_for_dead),
-};
-SUITE_MAIN("simgpu/files", tests)
+SUITE_MAIN("simgpu/files")

@@ -96,7 +96,7 @@ static void gather_scatter(const Rank *r, void *arg)
     need_cuda(cudaFree(all));
 }
 
-static void test_messages(void **state)
+TEST(test_messages)
 {
     for (int world = 1; world <= 8; world++) {
         run_ranks(world, all_to_all, NULL);
@@ -136,7 +136,7 @@ static void unlike_groups(const Rank *r, void *arg)
     need_cuda(cudaFree(y));
 }
 
-static void test_groups(void **state)
+TEST(test_groups)
 {
     for (int world = 1; world <= 8; world += 1 + (world > 3)) run_ranks(world, unlike_groups, NULL);
 }
@@ -204,7 +204,7 @@ static void init_in_group(const Rank *r, void *arg)
     need_cuda(cudaSetDevice(0));
 }
 
-static void test_one_process(void **state)
+TEST(test_one_process)
 {
     run_ranks(1, one_process, NULL);
     run_ranks(1, init_in_group, NULL);
@@ -224,7 +224,7 @@ static void no_group(const Rank *r, void *arg)
     check(false, "came back");
 }
 
-static void test_no_group(void **state)
+TEST(test_no_group)
 {
     Heard *heard = shared_alloc(sizeof *heard);
     free(run_ranks_message(1, 10, no_group, heard));
@@ -263,7 +263,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void threads(const Rank *r, void *arg)
+RANK_TEST(test_threads, 1)
 {
     for (int world = 1; world <= 8; world++) {
         Worker worker[8];
@@ -278,14 +278,9 @@ static void threads(const Rank *r, void *arg)
     }
 }
 
-static void test_threads(void **state)
-{
-    run_ranks(1, threads, NULL);
-}
-
 // ---- Splits ----
 
-static void split(const Rank *r, void *arg)
+RANK_TEST(test_split, 1, 2, 3, 4, 5, 6, 7, 8)
 {
     ncclComm_t part, none;
     int rank, count, color = r->rank % 3;
@@ -304,11 +299,6 @@ static void split(const Rank *r, void *arg)
     check((none == NULL) == (r->rank != 0), "only rank 0 is in it");
     if (none) need_nccl(ncclCommDestroy(none));
     need_cuda(cudaFree(x));
-}
-
-static void test_split(void **state)
-{
-    for (int world = 1; world <= 8; world++) run_ranks(world, split, NULL);
 }
 
 static void duplicate(const Rank *r, void *arg)
@@ -332,7 +322,7 @@ static void duplicate(const Rank *r, void *arg)
     need_cuda(cudaSetDevice(r->device));
 }
 
-static void test_duplicate(void **state)
+TEST(test_duplicate)
 {
     run_ranks(2, duplicate, shared_alloc(2 * sizeof(Heard)));
 }
@@ -361,7 +351,7 @@ static int meet_by_text(int rank, int world)
     return 0;
 }
 
-static void test_comm_id(void **state)
+TEST(test_comm_id)
 {
     char place[64];
     for (int world = 1; world <= 8; world++) {
@@ -396,7 +386,7 @@ static void other_size(const Rank *r, void *arg)
     check(false, "rank %d came back", r->rank);
 }
 
-static void test_other_size(void **state)
+TEST(test_other_size)
 {
     Heard *heard = shared_alloc(2 * sizeof *heard);
     free(run_ranks_message(2, 10, other_size, heard));
@@ -440,7 +430,7 @@ static int at_rest(int (*count)(void), int most)
     return n;
 }
 
-static void leftovers(const Rank *r, void *arg)
+RANK_TEST(test_leftovers, 1, 4)
 {
     int fds = 0, mappings = 0;
     float *x = filled(N, 1, 0);
@@ -462,17 +452,4 @@ static void leftovers(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_leftovers(void **state)
-{
-    run_ranks(1, leftovers, NULL);
-    run_ranks(4, leftovers, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_messages),    cmocka_unit_test(test_groups),
-    cmocka_unit_test(test_one_process), cmocka_unit_test(test_no_group),
-    cmocka_unit_test(test_threads),     cmocka_unit_test(test_split),
-    cmocka_unit_test(test_duplicate),   cmocka_unit_test(test_comm_id),
-    cmocka_unit_test(test_other_size),  cmocka_unit_test(test_leftovers),
-};
-SUITE_MAIN("group", tests)
+SUITE_MAIN("group")

@@ -102,7 +102,7 @@ static void skip_elsewhere(void)
     skip();
 }
 
-static void test_the_toolkit_agrees(void **state)
+TEST(test_the_toolkit_agrees)
 {
     char text[1024];
     skip_elsewhere();
@@ -120,7 +120,7 @@ static void test_the_toolkit_agrees(void **state)
 }
 
 // cublas.h: a declaration that differs from NVIDIA's does not compile after it.
-static void test_the_toolkit_agrees_without_handles(void **state)
+TEST(test_the_toolkit_agrees_without_handles)
 {
     char text[1024];
     skip_elsewhere();
@@ -143,7 +143,7 @@ static void test_the_toolkit_agrees_without_handles(void **state)
 }
 
 // As with NVIDIA's headers, one of the two is an error after the other.
-static void test_one_of_two(void **state)
+TEST(test_one_of_two)
 {
     static const char *const order[] = {"cublas.h>\\n#include <cublas_v2.h",
                                         "cublas_v2.h>\\n#include <cublas.h"};
@@ -160,7 +160,7 @@ static void test_one_of_two(void **state)
 }
 
 // A function that simgpu declares and no list compares would be one that nobody compares.
-static void test_the_lists_are_complete(void **state)
+TEST(test_the_lists_are_complete)
 {
     char text[1024];
     skip_elsewhere();
@@ -179,11 +179,5 @@ static void test_the_lists_are_complete(void **state)
     if (text[0]) fail_msg("declared (<) or listed in types_*.h (>), not both: %s", text);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_the_toolkit_agrees),
-    cmocka_unit_test(test_the_toolkit_agrees_without_handles),
-    cmocka_unit_test(test_one_of_two),
-    cmocka_unit_test(test_the_lists_are_complete),
-};
-SUITE_MAIN("simgpu/headers", tests)
+SUITE_MAIN("simgpu/headers")
 #endif

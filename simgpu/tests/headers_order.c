@@ -38,7 +38,7 @@ static void run_script(const char *script, char *text, size_t size)
     assert_int_equal(pclose(pipe), 0);
 }
 
-static void test_every_header_is_there(void **state)
+TEST(test_every_header_is_there)
 {
     char text[1024];
     run_script("echo $headers", text, sizeof text);
@@ -48,7 +48,7 @@ static void test_every_header_is_there(void **state)
         if (!strstr(text, some[i])) fail_msg("%s does not look for NVIDIA's: %s", some[i], text);
 }
 
-static void test_the_toolkit_first(void **state)
+TEST(test_the_toolkit_first)
 {
     char text[1024];
     run_script(
@@ -61,7 +61,7 @@ static void test_the_toolkit_first(void **state)
 }
 
 // A program as it comes: the toolkit has no nccl.h, so the compiler comes to simgpu's.
-static void test_a_program(void **state)
+TEST(test_a_program)
 {
     char text[4096];
     run_script("printf '#include <cuda_runtime.h>\\n#include <nccl.h>\\n' |\n"
@@ -71,7 +71,7 @@ static void test_a_program(void **state)
         fail_msg("it says %s", text);
 }
 
-static void test_simgpu_first(void **state)
+TEST(test_simgpu_first)
 {
     char text[4096];
     run_script("for h in $headers; do\n"
@@ -82,7 +82,4 @@ static void test_simgpu_first(void **state)
     if (text[0]) fail_msg("with simgpu/include first: %s", text);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_every_header_is_there), cmocka_unit_test(test_the_toolkit_first),
-    cmocka_unit_test(test_a_program), cmocka_unit_test(test_simgpu_first)};
-SUITE_MAIN("simgpu's headers and the toolkit's", tests)
+SUITE_MAIN("simgpu's headers and the toolkit's")

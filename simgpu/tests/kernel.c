@@ -8,7 +8,7 @@
 
 static Heard *heard;
 
-static void gives_usable_addresses(const Rank *r, void *arg)
+RANK_TEST(test_gives_usable_addresses, 2)
 {
     unsigned char *p, out[5];
     need_cuda(cudaMalloc((void **)&p, 5));
@@ -32,10 +32,6 @@ static void gives_usable_addresses(const Rank *r, void *arg)
     need_cuda(cudaMemcpy(out, p, 1, cudaMemcpyDeviceToHost));
     check(out[0] == 2, "the update gave %d", out[0]);
 }
-static void test_gives_usable_addresses(void **state)
-{
-    run_ranks(2, gives_usable_addresses, NULL);
-}
 
 // What follows a wrong range in the same operation is not reported again, and nothing runs.
 static void stops_at_the_first_error(const Rank *r, void *arg)
@@ -53,7 +49,7 @@ static void stops_at_the_first_error(const Rank *r, void *arg)
     check(heard->count == 1, "%d reports", heard->count);
     check(gpulog_length() == before, "what did not run was logged");
 }
-static void test_stops_at_the_first_error(void **state)
+TEST(test_stops_at_the_first_error)
 {
     run_to_illegal_access(stops_at_the_first_error, NULL);
 }
@@ -88,7 +84,7 @@ static void minds_the_device(const Rank *r, void *arg)
     check(kernel_touch(there, 10, 1, NULL) == cudaErrorIllegalAddress, "it ran");
     heard_is(heard, "a kernel uses another device's memory", "given memory of device 1");
 }
-static void test_minds_the_device(void **state)
+TEST(test_minds_the_device)
 {
     run_to_illegal_access(minds_the_device, NULL);
 }
@@ -119,7 +115,7 @@ static void *work(void *arg)
     return (void *)(uintptr_t)total;
 }
 
-static void serves_threads(const Rank *r, void *arg)
+RANK_TEST(test_serves_threads, 1)
 {
     pthread_t thread[THREADS];
     int device[THREADS];
@@ -135,14 +131,10 @@ static void serves_threads(const Rank *r, void *arg)
     for (int i = 0; i < THREADS; i++)
         check(i == r->device || gpulog_live_bytes(i) == 0, "device %d keeps memory", i);
 }
-static void test_serves_threads(void **state)
-{
-    run_ranks(1, serves_threads, NULL);
-}
 
 // As on a GPU, CUDA's state does not survive a fork. Forking first is fine: that is how ranks
 // start.
-static void refuses_forked_use(const Rank *r, void *arg)
+RANK_TEST(test_refuses_forked_use, 1)
 {
     void *p;
     hear(heard);
@@ -158,20 +150,9 @@ static void refuses_forked_use(const Rank *r, void *arg)
     heard_is(heard, "CUDA was used before fork() and again in the child", "be forked first");
     need_cuda(cudaMalloc(&p, 10));
 }
-static void test_refuses_forked_use(void **state)
-{
-    run_ranks(1, refuses_forked_use, NULL);
-}
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gives_usable_addresses),
-        cmocka_unit_test(test_stops_at_the_first_error),
-        cmocka_unit_test(test_minds_the_device),
-        cmocka_unit_test(test_serves_threads),
-        cmocka_unit_test(test_refuses_forked_use),
-    };
     heard = shared_alloc(sizeof *heard);
-    return suite_main(argc, argv, "simgpu/kernel", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/kernel");
 }

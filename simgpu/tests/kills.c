@@ -414,20 +414,16 @@ static void run_seeds(uint64_t first, uint64_t seeds, bool without_pidfd)
     if (2 * told < seeds) fail_msg("%d of %d kills were noticed", (int)told, (int)seeds);
 }
 
-static void test_kills(void **state)
+TEST(test_kills)
 {
     run_seeds(from_environment("SIMGPU_KILLS_SEED", 1), from_environment("SIMGPU_KILLS", SEEDS),
               false);
 }
 
-static void test_kills_without_pidfd(void **state)
+TEST(test_kills_without_pidfd)
 {
     run_seeds(from_environment("SIMGPU_KILLS_SEED", 1) + 1000000,
               from_environment("SIMGPU_KILLS", SEEDS) / 6, true);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_kills),
-    cmocka_unit_test(test_kills_without_pidfd),
-};
-SUITE_MAIN("kills", tests)
+SUITE_MAIN("kills")

@@ -46,7 +46,7 @@ static void leave_memory(void)
     cudaMalloc((void **)&given_back, 1 << 20);
     cudaFree(given_back);
 }
-static void test_memory(void **state)
+TEST(test_memory)
 {
     char *text = end_of(leave_memory, 0);
     says(text, "4 things were never given back [leak]");
@@ -74,7 +74,7 @@ static void leave_others(void)
     ncclCommInitAll(&comm, 1, NULL);
     cudaStreamDestroy(gone);
 }
-static void test_others(void **state)
+TEST(test_others)
 {
     char *text = end_of(leave_others, 0);
     says(text, "6 things were never given back");
@@ -106,7 +106,7 @@ static void leave_many_places(void)
     for (int i = 0; i < 500; i++) cudaMalloc(&p, 8);
     // clang-format on
 }
-static void test_many_places(void **state)
+TEST(test_many_places)
 {
     char *text = end_of(leave_many_places, 0);
     says(text, "514 things were never given back");
@@ -121,7 +121,7 @@ static void use_a_name(void)
     cudaMalloc(&p, 24);
     gpulog_name(p, "gradient of h.%d", 3);
 }
-static void test_the_given_name_is_used(void **state)
+TEST(test_the_given_name_is_used)
 {
     says(end_of(use_a_name, 0), "(24 bytes): gradient of h.3, made at ");
 }
@@ -136,7 +136,7 @@ static void group_left_open(void)
     ncclGroupStart();
     ncclAllReduce(x, x, 8, ncclFloat, ncclSum, comm, NULL);
 }
-static void test_an_open_group(void **state)
+TEST(test_an_open_group)
 {
     char *text = end_of(group_left_open, 0);
     says(text, "a group that was never ended [group misuse]");
@@ -227,7 +227,7 @@ static void parent_of_ranks(void)
     _exit(0);
 }
 
-static void test_no_leak(void **state)
+TEST(test_no_leak)
 {
     silent(end_of(clean, 0));
     silent(end_of(reset, 0));
@@ -247,20 +247,11 @@ static void another_report(void)
     leave_memory();
     cudaFree(&host);
 }
-static void test_another_report_comes_first(void **state)
+TEST(test_another_report_comes_first)
 {
     char *text = end_of(another_report, 0);
     says(text, "a free of what is no device memory [wrong pointer]");
     if (strstr(text, "[leak]")) fail_msg("%s", text);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_memory),
-    cmocka_unit_test(test_others),
-    cmocka_unit_test(test_many_places),
-    cmocka_unit_test(test_the_given_name_is_used),
-    cmocka_unit_test(test_an_open_group),
-    cmocka_unit_test(test_no_leak),
-    cmocka_unit_test(test_another_report_comes_first),
-};
-SUITE_MAIN("simgpu/leak", tests)
+SUITE_MAIN("simgpu/leak")

@@ -462,7 +462,7 @@ static const RankBody cases[] = {
     freed,
 };
 
-static void test_cases(void **state)
+TEST(test_cases)
 {
     static const int worlds[] = {2, 3, 8, 1, 5};
     enum { WORLDS = sizeof worlds / sizeof worlds[0] };
@@ -532,7 +532,7 @@ static void places_come_again(const Rank *r, void *arg)
           shared_kilobytes() - before);
 }
 
-static void test_one_copy(void **state)
+TEST(test_one_copy)
 {
     runs_unheard(8, touches_a_part);
     runs_unheard(4, places_come_again);
@@ -601,7 +601,7 @@ static void draws(const Rank *r, void *arg)
     cublasDestroy(handle);
 }
 
-static void test_draws(void **state)
+TEST(test_draws)
 {
     setenv("SIMGPU_CHECK", "fast", 1);
     for (int world = 2; world <= 4; world++)
@@ -657,7 +657,7 @@ static void threads(const Rank *r, void *arg)
     for (int i = 0; i < THREADS; i++) need_nccl(ncclCommDestroy(comm[i]));
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     runs_unheard(1, threads);
 }
@@ -686,13 +686,9 @@ static void reported(const Rank *r, void *arg)
     cublasDestroy(handle);
 }
 
-static void test_reported(void **state)
+TEST(test_reported)
 {
     run_ranks(2, reported, shared_alloc(2 * sizeof(Heard)));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_cases),   cmocka_unit_test(test_one_copy), cmocka_unit_test(test_draws),
-    cmocka_unit_test(test_threads), cmocka_unit_test(test_reported),
-};
-SUITE_MAIN("lent", tests)
+SUITE_MAIN("lent")

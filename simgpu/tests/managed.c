@@ -39,13 +39,13 @@ static void use(const Rank *r, void *arg)
     need_cuda(cudaFree(sum));
 }
 
-static void test_one_pointer_for_all(void **state)
+TEST(test_one_pointer_for_all)
 {
     for (int world = 1; world <= 3; world++) run_ranks(world, use, NULL);
 }
 
 // Memory that was made while one device was current, on another one: no peer access is needed.
-static void other_device(const Rank *r, void *arg)
+RANK_TEST(test_on_every_device, 1)
 {
     unsigned char *p;
     need_cuda(cudaMallocManaged((void **)&p, COUNT, cudaMemAttachGlobal));
@@ -57,13 +57,8 @@ static void other_device(const Rank *r, void *arg)
     need_cuda(cudaFree(p));
 }
 
-static void test_on_every_device(void **state)
-{
-    run_ranks(1, other_device, NULL);
-}
-
 // Plain allocations between managed ones stay closed, and pages are given back.
-static void among_others(const Rank *r, void *arg)
+RANK_TEST(test_among_others, 1)
 {
     enum { N = 200 };
     char *p[N];
@@ -87,11 +82,6 @@ static void among_others(const Rank *r, void *arg)
     }
 }
 
-static void test_among_others(void **state)
-{
-    run_ranks(1, among_others, NULL);
-}
-
 // ---- The host where it may not be ----
 
 typedef struct Touch {
@@ -112,7 +102,7 @@ static void touch_wrongly(const Rank *r, void *arg)
     check(false, "the write went through");
 }
 
-static void test_the_host_where_it_may_not_be(void **state)
+TEST(test_the_host_where_it_may_not_be)
 {
     for (int freed = 0; freed < 2; freed++) {
         Touch *t = shared_alloc(sizeof *t);
@@ -153,12 +143,12 @@ static void hints(const Rank *r, void *arg)
     cudaGetLastError();
 }
 
-static void test_hints(void **state)
+TEST(test_hints)
 {
     run_ranks(1, hints, shared_alloc(sizeof(Heard)));
 }
 
-static void pitch(const Rank *r, void *arg)
+RANK_TEST(test_pitch, 1)
 {
     char *p, *other;
     size_t row;
@@ -169,11 +159,6 @@ static void pitch(const Rank *r, void *arg)
           "it is too large");
     need_cuda(cudaFree(p));
     cudaGetLastError();
-}
-
-static void test_pitch(void **state)
-{
-    run_ranks(1, pitch, NULL);
 }
 
 static void refused(const Rank *r, void *arg)
@@ -193,18 +178,9 @@ static void refused(const Rank *r, void *arg)
     check(cudaGetLastError() == cudaErrorNotSupported, "the last error");
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     run_ranks(1, refused, shared_alloc(sizeof(Heard)));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_pointer_for_all),
-    cmocka_unit_test(test_on_every_device),
-    cmocka_unit_test(test_among_others),
-    cmocka_unit_test(test_the_host_where_it_may_not_be),
-    cmocka_unit_test(test_hints),
-    cmocka_unit_test(test_pitch),
-    cmocka_unit_test(test_refused),
-};
-SUITE_MAIN("managed", tests)
+SUITE_MAIN("managed")

@@ -91,7 +91,7 @@ static void runs(int world)
     unsetenv("SIMGPU_DEVICES");
 }
 
-static void test_each_a_process(void **state)
+TEST(test_each_a_process)
 {
     runs(MOST);
     if (!getenv("MANY_RANKS_ALL")) return;
@@ -150,7 +150,7 @@ static void one_process(const Rank *r, void *arg)
     need_cuda(cudaSetDevice(r->device));
 }
 
-static void test_one_process(void **state)
+TEST(test_one_process)
 {
     setenv("SIMGPU_DEVICES", "256", 1);
     run_ranks(1, names, NULL);
@@ -158,8 +158,4 @@ static void test_one_process(void **state)
     unsetenv("SIMGPU_DEVICES");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_each_a_process),
-    cmocka_unit_test(test_one_process),
-};
-SUITE_MAIN("many", tests)
+SUITE_MAIN("many")

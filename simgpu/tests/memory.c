@@ -9,7 +9,7 @@ static Heard *heard; // shared with the ranks
 
 // ---- Counting ----
 
-static void counts_bytes(const Rank *r, void *arg)
+RANK_TEST(test_counts_bytes, 3)
 {
     static const size_t sizes[] = {1, 255, 256, 257, 4097, 1000003};
     enum { N = sizeof sizes / sizeof sizes[0] };
@@ -37,12 +37,8 @@ static void counts_bytes(const Rank *r, void *arg)
     for (int other = 0; other < 8; other++)
         check(other == r->device || gpulog_peak_bytes(other) == 0, "device %d was used", other);
 }
-static void test_counts_bytes(void **state)
-{
-    run_ranks(3, counts_bytes, NULL);
-}
 
-static void counts_pools(const Rank *r, void *arg)
+RANK_TEST(test_counts_pools, 1)
 {
     void *p, *q;
     cudaMemPool_t pool;
@@ -67,12 +63,8 @@ static void counts_pools(const Rank *r, void *arg)
     need_cuda(cudaFreeAsync(q, r->stream));
     check(gpulog_live_bytes(r->device) == base, "something stayed");
 }
-static void test_counts_pools(void **state)
-{
-    run_ranks(1, counts_pools, NULL);
-}
 
-static void nothing_for_zero_bytes(const Rank *r, void *arg)
+RANK_TEST(test_nothing_for_zero_bytes, 1)
 {
     void *p = &p;
     uint64_t before = gpulog_length();
@@ -84,10 +76,6 @@ static void nothing_for_zero_bytes(const Rank *r, void *arg)
     need_cuda(cudaFree(NULL));
     need_cuda(cudaFreeAsync(NULL, r->stream));
     check(gpulog_length() == before, "nothing was logged as something");
-}
-static void test_nothing_for_zero_bytes(void **state)
-{
-    run_ranks(1, nothing_for_zero_bytes, NULL);
 }
 
 // ---- Running out ----
@@ -117,7 +105,7 @@ static void runs_out(const Rank *r, void *arg)
     need_cuda(cudaMalloc(&q, 128 * 4096));
     check(cudaMalloc(&p[0], 1) == cudaErrorMemoryAllocation, "one byte more fitted");
 }
-static void test_runs_out(void **state)
+TEST(test_runs_out)
 {
     setenv("SIMGPU_MEMORY", "1M", 1);
     run_ranks(1, runs_out, NULL);
@@ -126,7 +114,7 @@ static void test_runs_out(void **state)
 
 // ---- The allocator ----
 
-static void keeps_allocations_apart(const Rank *r, void *arg)
+RANK_TEST(test_keeps_allocations_apart, 2)
 {
     enum { N = 300, STEPS = 4000 };
     struct {
@@ -153,10 +141,6 @@ static void keeps_allocations_apart(const Rank *r, void *arg)
             piece[i].p = NULL;
         }
     }
-}
-static void test_keeps_allocations_apart(void **state)
-{
-    run_ranks(2, keeps_allocations_apart, NULL);
 }
 
 // A long run that allocates and frees the same sizes stays where it is.
@@ -239,7 +223,7 @@ static void sizes_never_return(const Rank *r, void *arg)
     free(host);
 }
 
-static void test_does_not_grow(void **state)
+TEST(test_does_not_grow)
 {
     setenv("SIMGPU_POISON", "0", 1);
     run_ranks(1, does_not_grow, NULL);
@@ -273,7 +257,7 @@ static void gives_pages_back(const Rank *r, void *arg)
     need_cuda(cudaMemPoolTrimTo(pool, 0));
     check(shared_kilobytes() <= full - (60 << 10), "the trim kept the pages");
 }
-static void test_gives_pages_back(void **state)
+TEST(test_gives_pages_back)
 {
     setenv("SIMGPU_CHECK", "fast", 1); // which says nothing of what is read here
     run_ranks(1, gives_pages_back, NULL);
@@ -298,7 +282,7 @@ static void poisons(const Rank *r, void *arg)
         need_cuda(cudaFreeAsync(p, r->stream));
     }
 }
-static void test_poisons(void **state)
+TEST(test_poisons)
 {
     bool poisoned = true;
     setenv("SIMGPU_CHECK", "fast", 1); // which says nothing of what is read here
@@ -312,7 +296,7 @@ static void test_poisons(void **state)
 
 // ---- Wrong pointers ----
 
-static void refuses_bad_frees(const Rank *r, void *arg)
+RANK_TEST(test_refuses_bad_frees, 1)
 {
     char *p, *pinned, host[4];
     hear(heard);
@@ -332,12 +316,8 @@ static void refuses_bad_frees(const Rank *r, void *arg)
     check(heard->count == 5, "%d reports", heard->count);
     need_cuda((cudaGetLastError(), cudaDeviceSynchronize())); // none of this is sticky
 }
-static void test_refuses_bad_frees(void **state)
-{
-    run_ranks(1, refuses_bad_frees, NULL);
-}
 
-static void counts_pinned_bytes(const Rank *r, void *arg)
+RANK_TEST(test_counts_pinned_bytes, 1)
 {
     static char mine[100];
     char *first, *second;
@@ -353,10 +333,6 @@ static void counts_pinned_bytes(const Rank *r, void *arg)
           simgpu_pinned_bytes() - before);
     need_cuda(cudaFreeHost(second));
     check(simgpu_pinned_bytes() == before, "pinned bytes are left");
-}
-static void test_counts_pinned_bytes(void **state)
-{
-    run_ranks(1, counts_pinned_bytes, NULL);
 }
 
 // Each of these ends all use of the device: one rank a case.
@@ -419,7 +395,7 @@ static void finds_misuse(const Rank *r, void *arg)
     check(cudaPeekAtLastError() == cudaErrorIllegalAddress, "the error did not stay");
     check(heard->count == 1, "%d reports", heard->count);
 }
-static void test_finds_misuse(void **state)
+TEST(test_finds_misuse)
 {
     for (enum Misuse m = PAST_END; m <= FAR_AWAY; m++) run_to_illegal_access(finds_misuse, &m);
 }
@@ -443,7 +419,7 @@ static void touches_from_the_host(const Rank *r, void *arg)
     }
     check(false, "the host touched device memory and lived");
 }
-static void test_touches_from_the_host(void **state)
+TEST(test_touches_from_the_host)
 {
     static const char *const words[] = {"reads", "writes", "reads", "writes"};
     for (enum Touch t = TOUCH_READ; t <= TOUCH_FREED; t++) {
@@ -460,7 +436,7 @@ static void test_touches_from_the_host(void **state)
     }
 }
 
-static void resets(const Rank *r, void *arg)
+RANK_TEST(test_resets, 1)
 {
     void *p;
     for (int i = 0; i < 100; i++) need_cuda(cudaMalloc(&p, 1000));
@@ -470,28 +446,9 @@ static void resets(const Rank *r, void *arg)
     need_cuda(cudaMemset(p, 0, 1000));
     need_cuda(cudaFree(p));
 }
-static void test_resets(void **state)
-{
-    run_ranks(1, resets, NULL);
-}
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts_bytes),
-        cmocka_unit_test(test_counts_pools),
-        cmocka_unit_test(test_nothing_for_zero_bytes),
-        cmocka_unit_test(test_runs_out),
-        cmocka_unit_test(test_keeps_allocations_apart),
-        cmocka_unit_test(test_does_not_grow),
-        cmocka_unit_test(test_gives_pages_back),
-        cmocka_unit_test(test_poisons),
-        cmocka_unit_test(test_refuses_bad_frees),
-        cmocka_unit_test(test_counts_pinned_bytes),
-        cmocka_unit_test(test_finds_misuse),
-        cmocka_unit_test(test_touches_from_the_host),
-        cmocka_unit_test(test_resets),
-    };
     heard = shared_alloc(sizeof *heard);
-    return suite_main(argc, argv, "simgpu/memory", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/memory");
 }

@@ -90,7 +90,7 @@ static void disagreement(int world, int which, const char *title, const char *wo
     }
 }
 
-static void test_disagreement(void **state)
+TEST(test_disagreement)
 {
     static const char *const words[] = {
         "rank 0 calls ncclAllReduce, rank 1 calls ncclAllGather",
@@ -119,7 +119,7 @@ static void late(const Rank *r, void *arg)
     check(false, "rank %d came back", r->rank);
 }
 
-static void test_late(void **state)
+TEST(test_late)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     free(run_ranks_message(4, 10, late, shared));
@@ -208,7 +208,7 @@ static void arguments(const Rank *r, void *arg)
     need_cuda(cudaSetDevice(r->device));
 }
 
-static void test_arguments(void **state)
+TEST(test_arguments)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     run_ranks(2, arguments, shared);
@@ -225,7 +225,7 @@ static void too_small(const Rank *r, void *arg)
     _exit(0); // the device is lost, so that the harness could not end the rank in its way
 }
 
-static void test_too_small(void **state)
+TEST(test_too_small)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     char *message = run_ranks_message(1, 10, too_small, shared);
@@ -233,10 +233,4 @@ static void test_too_small(void **state)
     assert_int_equal(shared->which, 1);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_disagreement),
-    cmocka_unit_test(test_late),
-    cmocka_unit_test(test_arguments),
-    cmocka_unit_test(test_too_small),
-};
-SUITE_MAIN("mismatch", tests)
+SUITE_MAIN("mismatch")

@@ -487,7 +487,7 @@ static void run_row(int row)
 }
 
 // With fewer checks a right program is as right.
-static void test_right_with_fewer_checks(void **state)
+TEST(test_right_with_fewer_checks)
 {
     Words *all = shared_alloc(sizeof *all);
     setenv("SIMGPU_CHECK", "fast", 1);
@@ -499,7 +499,7 @@ static void test_right_with_fewer_checks(void **state)
 }
 
 #define ROW(name)                                                                                  \
-    static void test_##name(void **state)                                                          \
+    TEST(test_##name)                                                                              \
     {                                                                                              \
         run_row(SIMGPU_##name);                                                                    \
     }
@@ -530,7 +530,7 @@ static void expect_none(const char *folder, const char *words, bool remove_it)
     if (name[0]) fail_msg("%s/%s was left behind", folder, name);
 }
 
-static void test_leaves_nothing(void **state)
+TEST(test_leaves_nothing)
 {
     expect_none(scratch, "", true);
     expect_none("/dev/shm", "simgpu", false);
@@ -558,22 +558,6 @@ static bool find_sources(void)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_MISMATCH),
-        cmocka_unit_test(test_COMM_ORDER),
-        cmocka_unit_test(test_DEADLOCK),
-        cmocka_unit_test(test_GROUP),
-        cmocka_unit_test(test_POINTER),
-        cmocka_unit_test(test_LIFETIME),
-        cmocka_unit_test(test_UNINITIALISED),
-        cmocka_unit_test(test_RACE),
-        cmocka_unit_test(test_HOST_RACE),
-        cmocka_unit_test(test_OVERLAP),
-        cmocka_unit_test(test_LEAK),
-        cmocka_unit_test(test_HOST_DEREFERENCE),
-        cmocka_unit_test(test_right_with_fewer_checks),
-        cmocka_unit_test(test_leaves_nothing),
-    };
     const char *folder = getenv("TMPDIR");
     char warm[64];
     if (!known_rows()) return 2;
@@ -595,7 +579,7 @@ int main(int argc, char **argv)
     unsetenv("SIMGPU_DEVICES");
     setenv("SIMGPU_CHECK", "full", 1);
     setenv("SIMGPU_THREADS", "1", 0);
-    int status = suite_main(argc, argv, "simgpu/misuse", tests, sizeof tests / sizeof tests[0]);
+    int status = suite_main(argc, argv, "simgpu/misuse");
     if (argc == 1 || strcmp(argv[1], "--list") != 0) print_table();
     if (rmdir(scratch) != 0) perror(scratch);
     return status;

@@ -215,7 +215,7 @@ static void touches_nothing(const Rank *r, void *arg)
     holds((unsigned char *)p, 100 + N / 2, N, 0);
 }
 
-static void test_cases(void **state)
+TEST(test_cases)
 {
     runs_unheard(1, never_written);
     runs_unheard(1, written_in_part);
@@ -276,7 +276,7 @@ static void peers_read(const Rank *r, void *arg)
     }
 }
 
-static void test_other_ranks(void **state)
+TEST(test_other_ranks)
 {
     runs_unheard(1, peers_read);
     runs_unheard(2, peers_read);
@@ -379,7 +379,7 @@ static void draws(const Rank *r, void *arg)
     }
     cublasDestroy(handle);
 }
-static void test_draws(void **state)
+TEST(test_draws)
 {
     runs_unheard(2, draws);
 }
@@ -471,7 +471,7 @@ static void sums_of_one_place(const Rank *r, void *arg)
     cublasDestroy(handle);
 }
 
-static void test_sums(void **state)
+TEST(test_sums)
 {
     runs_unheard(1, sums);
     runs_unheard(1, sums_of_one_place);
@@ -521,7 +521,7 @@ static void threads(const Rank *r, void *arg)
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
     holds(p, (size_t)THREADS * EACH, (size_t)(THREADS + 1) * EACH, 0xff);
 }
-static void test_threads(void **state)
+TEST(test_threads)
 {
     runs_unheard(1, threads);
 }
@@ -546,14 +546,9 @@ static void reported(const Rank *r, void *arg)
     need_cuda(cudaMemcpy(host, p, N, cudaMemcpyDeviceToHost));
     check(heard->count == 1, "zeros that were set are reported");
 }
-static void test_reported(void **state)
+TEST(test_reported)
 {
     run_ranks(1, reported, shared_alloc(sizeof(Heard)));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_cases),   cmocka_unit_test(test_other_ranks),
-    cmocka_unit_test(test_draws),   cmocka_unit_test(test_sums),
-    cmocka_unit_test(test_threads), cmocka_unit_test(test_reported),
-};
-SUITE_MAIN("owed", tests)
+SUITE_MAIN("owed")

@@ -64,7 +64,7 @@ static void each_number_once(const Rank *r, void *arg)
     }
     free(c);
 }
-static void test_each_number_once(void **state)
+TEST(test_each_number_once)
 {
     static const int threads[] = {1, 2, 3, 16, 33};
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
@@ -131,7 +131,7 @@ static void all_take_part(const Rank *r, void *arg)
           threads_of_process(), before, threads - 1);
     free(c);
 }
-static void test_all_take_part(void **state)
+TEST(test_all_take_part)
 {
     static const int worlds[][2] = {{2, 4}, {1, 16}};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
@@ -186,7 +186,7 @@ static void begins_with_its_own(const Rank *r, void *arg)
         }
     }
 }
-static void test_begins_with_its_own(void **state)
+TEST(test_begins_with_its_own)
 {
     static const int worlds[] = {2, 3, FIRST_THREADS};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
@@ -205,7 +205,7 @@ static void one_thread_starts_none(const Rank *r, void *arg)
     check(threads_of_process() == before, "a process of one thread has started others");
     free(c);
 }
-static void test_one_thread_starts_none(void **state)
+TEST(test_one_thread_starts_none)
 {
     with_threads(1, 1, one_thread_starts_none, NULL);
 }
@@ -237,7 +237,7 @@ static void within_a_piece(const Rank *r, void *arg)
     check(atomic_load(&wrong) == 0, "%d calls within a piece were shared", atomic_load(&wrong));
     meet_all(3);
 }
-static void test_within_a_piece(void **state)
+TEST(test_within_a_piece)
 {
     with_threads(1, 3, within_a_piece, NULL);
 }
@@ -272,7 +272,7 @@ static void beside_each_other(const Rank *r, void *arg)
     for (int i = 0; i < CALLERS; i++) pthread_join(caller[i], NULL);
     check(atomic_load(&wrong) == 0, "%d numbers were not there", atomic_load(&wrong));
 }
-static void test_beside_each_other(void **state)
+TEST(test_beside_each_other)
 {
     with_threads(1, 3, beside_each_other, NULL);
 }
@@ -292,14 +292,9 @@ static void after_a_fork(const Rank *r, void *arg)
           "the child ended with status %#x", (unsigned)status);
     meet_all(3);
 }
-static void test_after_a_fork(void **state)
+TEST(test_after_a_fork)
 {
     with_threads(1, 3, after_a_fork, NULL);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_each_number_once),    cmocka_unit_test(test_all_take_part),
-    cmocka_unit_test(test_begins_with_its_own), cmocka_unit_test(test_one_thread_starts_none),
-    cmocka_unit_test(test_within_a_piece),      cmocka_unit_test(test_beside_each_other),
-    cmocka_unit_test(test_after_a_fork)};
-SUITE_MAIN("threads of a kernel", tests)
+SUITE_MAIN("threads of a kernel")

@@ -88,7 +88,7 @@ static void calls_body(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_calls_end_without_peers(void **state)
+TEST_BETWEEN(test_calls_end_without_peers, among_phantoms, alone)
 {
     run_ranks(1, calls_body, NULL);
 }
@@ -108,7 +108,7 @@ static void misuse_body(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_arguments_are_checked(void **state)
+TEST_BETWEEN(test_arguments_are_checked, among_phantoms, alone)
 {
     run_ranks(1, misuse_body, shared_alloc(sizeof(Heard)));
 }
@@ -156,7 +156,7 @@ static void split_body(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_splits_are_asked_of_the_program(void **state)
+TEST_BETWEEN(test_splits_are_asked_of_the_program, among_phantoms, alone)
 {
     run_ranks(1, split_body, NULL);
 }
@@ -184,7 +184,7 @@ static void number_body(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_numbers_fit_together(void **state)
+TEST_BETWEEN(test_numbers_fit_together, among_phantoms, alone)
 {
     Numbers *n = shared_alloc(4 * sizeof *n);
     run_ranks(4, number_body, n);
@@ -252,7 +252,7 @@ static void again_body(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_what_was_split_off_is_split_again(void **state)
+TEST_BETWEEN(test_what_was_split_off_is_split_again, among_phantoms, alone)
 {
     Numbers *n = shared_alloc(5 * sizeof *n);
     run_ranks(5, again_body, n);
@@ -274,7 +274,7 @@ static void unknown_body(const Rank *r, void *arg)
     need_nccl(ncclCommDestroy(comm));
 }
 
-static void test_an_unknown_split_is_refused(void **state)
+TEST_BETWEEN(test_an_unknown_split_is_refused, among_phantoms, alone)
 {
     run_ranks(1, unknown_body, shared_alloc(sizeof(Heard)));
 }
@@ -286,7 +286,7 @@ static void begin(void)
     cudaFree(NULL);
 }
 
-static void test_only_in_a_dry_run(void **state)
+TEST(test_only_in_a_dry_run)
 {
     int status;
     setenv("SIMGPU_PHANTOMS", "1", 1);
@@ -303,7 +303,7 @@ static void memory_body(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_memory_is_ample(void **state)
+TEST_BETWEEN(test_memory_is_ample, among_phantoms, alone)
 {
 #ifdef __SANITIZE_THREAD__ // which leaves a program too few addresses
     skip();
@@ -311,15 +311,4 @@ static void test_memory_is_ample(void **state)
     run_ranks(1, memory_body, NULL);
 }
 
-#define in_one(test) cmocka_unit_test_setup_teardown(test, among_phantoms, alone)
-static const struct CMUnitTest tests[] = {
-    in_one(test_calls_end_without_peers),
-    in_one(test_arguments_are_checked),
-    in_one(test_splits_are_asked_of_the_program),
-    in_one(test_numbers_fit_together),
-    in_one(test_what_was_split_off_is_split_again),
-    in_one(test_an_unknown_split_is_refused),
-    in_one(test_memory_is_ample),
-    cmocka_unit_test(test_only_in_a_dry_run),
-};
-SUITE_MAIN("phantoms", tests)
+SUITE_MAIN("phantoms")

@@ -49,7 +49,7 @@ static void recorded(void)
     setenv("SIMGPU_REPORT", "/dev/stderr", 1);
     for_a_program();
 }
-static void test_names_the_programs_own_line(void **state)
+TEST(test_names_the_programs_own_line)
 {
     int status;
     char *text = stderr_of(library_alone, &status);
@@ -79,7 +79,7 @@ static void frees_the_stack(void)
 {
     without_frames(40);
 }
-static void test_needs_no_frame_pointers(void **state)
+TEST(test_needs_no_frame_pointers)
 {
     int status;
     char *text = stderr_of(frees_the_stack, &status);
@@ -93,7 +93,7 @@ __attribute__((noinline)) static void allocate(void **p)
 {
     cudaMalloc(p, 8);
 }
-static void log_names_places(const Rank *r, void *arg)
+RANK_TEST(test_log_names_places, 1)
 {
     void *p, *q;
     char first[256], second[256], address[256];
@@ -112,10 +112,6 @@ static void log_names_places(const Rank *r, void *arg)
     need_cuda(cudaFree(p));
     need_cuda(cudaFree(q));
 }
-static void test_log_names_places(void **state)
-{
-    run_ranks(1, log_names_places, NULL);
-}
 
 // ---- Streams ----
 
@@ -129,7 +125,7 @@ static void race_of(cudaStream_t one, cudaStream_t two)
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaFree(x));
 }
-static void names_streams(const Rank *r, void *arg)
+RANK_TEST(test_names_streams, 1)
 {
     cudaStream_t one, two, three, old;
     Heard *h = hear(heard);
@@ -159,13 +155,9 @@ static void names_streams(const Rank *r, void *arg)
     need_cuda(cudaStreamDestroy(three));
     need_cuda(cudaStreamDestroy(one));
 }
-static void test_names_streams(void **state)
-{
-    run_ranks(1, names_streams, NULL);
-}
 
 // The report keeps the name of a stream that is gone.
-static void names_a_stream_that_is_gone(const Rank *r, void *arg)
+RANK_TEST(test_names_a_stream_that_is_gone, 1)
 {
     cudaStream_t one, two;
     char *x;
@@ -181,10 +173,6 @@ static void names_a_stream_that_is_gone(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaStreamDestroy(two));
     need_cuda(cudaFree(x));
-}
-static void test_names_a_stream_that_is_gone(void **state)
-{
-    run_ranks(1, names_a_stream_that_is_gone, NULL);
 }
 
 // ---- A race of the program with somebody else: the program's operation comes first ----
@@ -213,7 +201,7 @@ static void own_operation_first(void)
 {
     gelu_and_a_write(true);
 }
-static void test_the_programs_operation_comes_first(void **state)
+TEST(test_the_programs_operation_comes_first)
 {
     int status;
     char *text = stderr_of(later_operation_first, &status);
@@ -246,7 +234,7 @@ static void own_memory_first(void)
 {
     reads_unwritten(true);
 }
-static void test_the_programs_memory_comes_first(void **state)
+TEST(test_the_programs_memory_comes_first)
 {
     int status;
     char *text = stderr_of(reader_first, &status);
@@ -271,7 +259,7 @@ static bool say_elements(const void *ptr, size_t bytes, size_t begin, size_t end
              (const char *)arg, begin / 4 < 10 ? "weight" : "padding");
     return true;
 }
-static void names_elements(const Rank *r, void *arg)
+RANK_TEST(test_names_elements, 1)
 {
     cudaStream_t side;
     char *x, *y, name[] = "h.0";
@@ -299,10 +287,6 @@ static void names_elements(const Rank *r, void *arg)
     need_cuda(cudaStreamDestroy(side));
     need_cuda(cudaFree(x));
     need_cuda(cudaFree(y));
-}
-static void test_names_elements(void **state)
-{
-    run_ranks(1, names_elements, NULL);
 }
 
 // ---- Addresses that just miss an allocation ----
@@ -350,7 +334,7 @@ static void free_one_before(void)
     cudaMalloc((void **)&x, 400);
     cudaFree(x - 1);
 }
-static void test_just_beside_an_allocation(void **state)
+TEST(test_just_beside_an_allocation)
 {
     int status;
     char *text = stderr_of(before_the_first, &status);
@@ -397,7 +381,7 @@ static void run_layers(const Rank *r, void *arg)
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaFree(x));
 }
-static void test_says_where_ranks_part(void **state)
+TEST(test_says_where_ranks_part)
 {
     char *message;
     message = run_ranks_message(2, 20, run_layers, (&(Layers){.skipped_by = 0, .sum_by = -1}));
@@ -426,7 +410,7 @@ static void odd_one(const Rank *r, void *arg)
     else
         need_nccl(ncclAllGather(x + r->rank, x, 1, ncclFloat, r->comm, r->stream));
 }
-static void test_says_which_rank_did_not_come(void **state)
+TEST(test_says_which_rank_did_not_come)
 {
     char *message = run_ranks_message(4, 20, odd_one, NULL);
     assert_non_null(message);
@@ -439,19 +423,6 @@ static void test_says_which_rank_did_not_come(void **state)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_the_programs_own_line),
-        cmocka_unit_test(test_needs_no_frame_pointers),
-        cmocka_unit_test(test_log_names_places),
-        cmocka_unit_test(test_names_streams),
-        cmocka_unit_test(test_names_a_stream_that_is_gone),
-        cmocka_unit_test(test_the_programs_operation_comes_first),
-        cmocka_unit_test(test_the_programs_memory_comes_first),
-        cmocka_unit_test(test_names_elements),
-        cmocka_unit_test(test_just_beside_an_allocation),
-        cmocka_unit_test(test_says_where_ranks_part),
-        cmocka_unit_test(test_says_which_rank_did_not_come),
-    };
     heard = shared_alloc(8 * sizeof *heard);
-    return suite_main(argc, argv, "simgpu/places", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/places");
 }

@@ -38,7 +38,7 @@ static void expect_quota(size_t want, const char *groups)
     if (got != want) fail_msg("%zu processors, want %zu, with %s", got, want, groups);
 }
 
-static void test_version_2(void **state)
+TEST_BETWEEN(test_version_2, own_folder_begin, own_folder_end)
 {
     expect_quota(0, "0::/a/b\n"); // no such folder
     put("a/b/cpu.max", "max 100000\n");
@@ -55,7 +55,7 @@ static void test_version_2(void **state)
     expect_quota(1, "0::/\n");
 }
 
-static void test_version_1(void **state)
+TEST_BETWEEN(test_version_1, own_folder_begin, own_folder_end)
 {
     static const char groups[] = "12:pids:/pod/x\n4:cpu,cpuacct:/pod/x\n1:name=systemd:/pod/x\n";
     expect_quota(0, groups);
@@ -72,7 +72,7 @@ static void test_version_1(void **state)
     expect_quota(0, "3:cpuset:/\n");
 }
 
-static void test_no_sense(void **state)
+TEST_BETWEEN(test_no_sense, own_folder_begin, own_folder_end)
 {
     assert_int_equal(sim_quota("/no/such/file", own_folder), 0);
     expect_quota(0, "");
@@ -115,7 +115,7 @@ static int at_least_one(size_t n)
     return n > 0 ? (int)n : 1;
 }
 
-static void test_shares(void **state)
+TEST(test_shares)
 {
     cpu_set_t all;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
@@ -157,7 +157,7 @@ static int workers_on(int n, const cpu_set_t *all, const char *name, const char 
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void test_threads_by_default(void **state)
+TEST(test_threads_by_default)
 {
     static const struct {
         const char *name, *ranks;
@@ -180,8 +180,4 @@ static void test_threads_by_default(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, own_folder_begin, own_folder_end)
-static const struct CMUnitTest tests[] = {TEST(test_version_2), TEST(test_version_1),
-                                          TEST(test_no_sense), cmocka_unit_test(test_shares),
-                                          cmocka_unit_test(test_threads_by_default)};
-SUITE_MAIN("processors", tests)
+SUITE_MAIN("processors")

@@ -85,7 +85,7 @@ static bool have(const char *compiler)
     return run("sh -c 'command -v %s'", compiler) == 0;
 }
 
-static void test_one_thread(void **state)
+TEST(test_one_thread)
 {
     compile("cc", "one_thread", ".c");
     run_program("", "one_thread", "8 devices, 0 wrong\n");
@@ -93,20 +93,20 @@ static void test_one_thread(void **state)
     run_program("SIMGPU_DEVICES=3", "one_thread", "3 devices, 0 wrong\n");
 }
 
-static void test_processes(void **state)
+TEST(test_processes)
 {
     compile("cc", "processes", ".c");
     run_program("", "processes", "5 processes, 0 wrong\n");
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     compile("cc", "threads", ".c");
     run_program("", "threads", "8 threads, 0 wrong\n");
     run_program("SIMGPU_DEVICES=3", "threads", "3 threads, 0 wrong\n");
 }
 
-static void test_cplusplus(void **state)
+TEST(test_cplusplus)
 {
     if (!have("c++")) skip(); // the kit itself needs no C++ compiler
     compile("c++", "typed", ".cc");
@@ -148,7 +148,7 @@ static void run_on(const Program *p, int n, const char *settings)
     if (strstr(output, "simgpu:")) fail_msg("%s on %d ranks reported: %s", p->name, n, output);
 }
 
-static void test_samples(void **state)
+TEST(test_samples)
 {
     static const int worlds[] = {1, 2, 3, 4, 8};
     bool cplusplus = have("c++");
@@ -163,7 +163,7 @@ static void test_samples(void **state)
 }
 
 // The libraries of MPI come without sanitizers and with leaks of their own.
-static void test_mpi(void **state)
+TEST(test_mpi)
 {
     if (!have("mpicc") || !have("mpirun") || SANITIZE[0]) skip();
     compile("mpicc", "by_mpi", ".c");
@@ -179,7 +179,7 @@ static void test_mpi(void **state)
 }
 
 // What compiles here compiles against NVIDIA's headers, too.
-static void test_against_the_toolkit(void **state)
+TEST(test_against_the_toolkit)
 {
     char includes[PATH];
     if (run("sh '%s/../../../grader/find_cuda.sh' '%s/cuda.mk'", sources, scratch) != 0) {
@@ -199,7 +199,7 @@ static void test_against_the_toolkit(void **state)
     }
 }
 
-static void test_bad_settings(void **state)
+TEST(test_bad_settings)
 {
     static const char *const bad[][2] = {
         {"SIMGPU_DEVICES=0", "SIMGPU_DEVICES is \"0\": must be a number from 1 to 256"},
@@ -226,7 +226,7 @@ static void test_bad_settings(void **state)
 
 // As the CUDA programming guide has it: only the devices of the list, in its order, up to the first
 // entry that is none.
-static void test_visible_devices(void **state)
+TEST(test_visible_devices)
 {
     static const char *const rows[][2] = {
         {"-u CUDA_VISIBLE_DEVICES", "8: 1 2 3 4 5 6 7 8, 0 wrong\n"},
@@ -254,7 +254,7 @@ static void test_visible_devices(void **state)
 
 // Of a list that names a device twice no device is left; of one with an entry that is no device, what
 // is before it. Where a program then wants a device that it does not see, the report names the list.
-static void test_wrong_lists_of_devices(void **state)
+TEST(test_wrong_lists_of_devices)
 {
     static const struct {
         const char *list, *rank, *result, *why; // NULL: it is right
@@ -290,7 +290,7 @@ static void test_wrong_lists_of_devices(void **state)
 }
 
 // What the machine does not give is said in one line, and nothing hangs.
-static void test_limits_of_the_machine(void **state)
+TEST(test_limits_of_the_machine)
 {
     static const char *const rows[][3] = {
         {"ulimit -f 1000", "one_thread",
@@ -310,7 +310,7 @@ static void test_limits_of_the_machine(void **state)
 }
 
 // Ranks that cannot open what the others have say so, and none says that another is dead.
-static void test_ranks_without_descriptors(void **state)
+TEST(test_ranks_without_descriptors)
 {
     compile("cc", "grid", ".c");
     for (int files = 8; files <= 24; files += 4) {
@@ -323,7 +323,7 @@ static void test_ranks_without_descriptors(void **state)
 }
 
 // A file of reports that cannot be written is noticed before the first report, in one line.
-static void test_unwritable_reports(void **state)
+TEST(test_unwritable_reports)
 {
     static const char *const paths[] = {"/nowhere/reports", "/dev", "/proc/version/x"};
     compile("cc", "visible", ".c");
@@ -340,22 +340,6 @@ static void test_unwritable_reports(void **state)
     if (strstr(output, "simgpu:") || run("test -e '%s/reports'", scratch) == 0)
         fail_msg("%s/reports is there, or:\n%s", scratch, output);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_thread),
-    cmocka_unit_test(test_processes),
-    cmocka_unit_test(test_threads),
-    cmocka_unit_test(test_cplusplus),
-    cmocka_unit_test(test_samples),
-    cmocka_unit_test(test_mpi),
-    cmocka_unit_test(test_bad_settings),
-    cmocka_unit_test(test_against_the_toolkit),
-    cmocka_unit_test(test_visible_devices),
-    cmocka_unit_test(test_wrong_lists_of_devices),
-    cmocka_unit_test(test_limits_of_the_machine),
-    cmocka_unit_test(test_ranks_without_descriptors),
-    cmocka_unit_test(test_unwritable_reports),
-};
 
 // build/simgpu/tests/programs knows build/. The sources are found from the root of the kit, where
 // make runs, or beside a build tree that lies there.
@@ -380,7 +364,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "simgpu/tests/programs is not here: run this from the kit's folder\n");
         return 2;
     }
-    int status = suite_main(argc, argv, "simgpu/programs", tests, sizeof tests / sizeof tests[0]);
+    int status = suite_main(argc, argv, "simgpu/programs");
     snprintf(command, sizeof command, "rm -rf '%s'", scratch);
     return system(command) == 0 ? status : 2;
 }

@@ -81,7 +81,7 @@ static void race_at(int line, const Bench *t, const char *words)
 
 // ---- Streams and events ----
 
-static void two_streams(const Rank *r, void *arg)
+RANK_TEST(test_two_streams, 2)
 {
     Bench t = set_up(r);
     write_x(&t, 0, N, t.a);
@@ -106,12 +106,8 @@ static void two_streams(const Rank *r, void *arg)
     write_x(&t, 7, 9, t.b);
     race(&t, "the earlier may already see what the later writes");
 }
-static void test_two_streams(void **state)
-{
-    run_ranks(2, two_streams, NULL);
-}
 
-static void events_order(const Rank *r, void *arg)
+RANK_TEST(test_events_order, 1)
 {
     Bench t = set_up(r);
     write_x(&t, 0, N, t.a);
@@ -161,12 +157,8 @@ static void events_order(const Rank *r, void *arg)
     read_x(&t, 0, N, t.b);
     silent(&t);
 }
-static void test_events_order(void **state)
-{
-    run_ranks(1, events_order, NULL);
-}
 
-static void default_stream(const Rank *r, void *arg)
+RANK_TEST(test_default_stream, 1)
 {
     Bench t = set_up(r);
     unsigned char host[N];
@@ -203,13 +195,9 @@ static void default_stream(const Rank *r, void *arg)
     read_x(&t, 0, N, t.blocking);
     race(&t, "the thread's own stream");
 }
-static void test_default_stream(void **state)
-{
-    run_ranks(1, default_stream, NULL);
-}
 
 // Each of many operations in turn on two streams, ordered by events, and then one that is not.
-static void long_chains(const Rank *r, void *arg)
+RANK_TEST(test_long_chains, 1)
 {
     Bench t = set_up(r);
     for (int i = 0; i < 500; i++) {
@@ -226,13 +214,9 @@ static void long_chains(const Rank *r, void *arg)
     for (int i = 0; i < 10; i++) read_x(&t, 10, 11, t.b); // told once
     race(&t, "byte 10 of");
 }
-static void test_long_chains(void **state)
-{
-    run_ranks(1, long_chains, NULL);
-}
 
 // A stream made in the place of one that was destroyed has not waited for it.
-static void streams_come_and_go(const Rank *r, void *arg)
+RANK_TEST(test_streams_come_and_go, 1)
 {
     Bench t = set_up(r);
     write_x(&t, 0, N, t.a);
@@ -258,14 +242,10 @@ static void streams_come_and_go(const Rank *r, void *arg)
     need_cuda(cudaSetDevice(0));
     silent(&t);
 }
-static void test_streams_come_and_go(void **state)
-{
-    run_ranks(1, streams_come_and_go, NULL);
-}
 
 // ---- Lifetime ----
 
-static void lifetimes(const Rank *r, void *arg)
+RANK_TEST(test_lifetimes, 2)
 {
     Bench t = set_up(r);
     unsigned char *p;
@@ -306,10 +286,6 @@ static void lifetimes(const Rank *r, void *arg)
     need_cuda(kernel_touch(p, N, 1, t.a));
     need_cuda(cudaFree(p));
     silent(&t);
-}
-static void test_lifetimes(void **state)
-{
-    run_ranks(2, lifetimes, NULL);
 }
 
 // ---- What nobody wrote ----
@@ -358,7 +334,7 @@ static void unwritten(const Rank *r, void *arg)
     need_cuda(kernel_sum_bytes(sum, p, 1, t.a));
     heard_is(t.heard, "an uninitialised read of device memory", "reads 1 bytes");
 }
-static void test_unwritten(void **state)
+TEST(test_unwritten)
 {
     run_ranks(1, unwritten, NULL);
     setenv("SIMGPU_POISON", "0", 1);
@@ -403,7 +379,7 @@ static void collectives(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     free(host);
 }
-static void test_collectives(void **state)
+TEST(test_collectives)
 {
     static const int worlds[] = {1, 2, 3, 8};
     for (int i = 0; i < 4; i++) run_ranks(worlds[i], collectives, NULL);
@@ -439,7 +415,7 @@ static void gaps(const Rank *r, void *arg)
     check(t.heard->kind == SIMGPU_UNINITIALISED, "kind %d", (int)t.heard->kind);
     heard_is(t.heard, "an uninitialised read of device memory", "byte 27 of p");
 }
-static void test_gaps(void **state)
+TEST(test_gaps)
 {
     run_ranks(1, gaps, NULL);
 }
@@ -480,7 +456,7 @@ static void products(const Rank *r, void *arg)
     check(cublasScopy(second, 4, x, 1, y + 4, 3) == CUBLAS_STATUS_SUCCESS, "refused");
     race(&t, "byte 16 of y");
 }
-static void test_products(void **state)
+TEST(test_products)
 {
     run_ranks(1, products, NULL);
 }
@@ -491,7 +467,7 @@ static const char *const READS_EARLY =
     "the host reads pinned memory before the write under way to it is done";
 static const char *const WRITES_EARLY = "the host writes pinned memory that is still being read";
 
-static void host_touches(const Rank *r, void *arg)
+RANK_TEST(test_host_touches, 2)
 {
     Bench t = set_up(r);
     volatile unsigned char *pinned = t.pinned;
@@ -556,10 +532,6 @@ static void host_touches(const Rank *r, void *arg)
     heard_is(t.heard, "pinned memory is freed while a copy is in flight",
              "cudaFreeHost, called");
 }
-static void test_host_touches(void **state)
-{
-    run_ranks(2, host_touches, NULL);
-}
 
 // Registered memory: only whole pages are watched, and simgpu's own copies go through.
 static void registered(const Rank *r, void *arg)
@@ -587,7 +559,7 @@ static void registered(const Rank *r, void *arg)
     check(t.heard->count == 1, "%d reports", t.heard->count);
     free(memory);
 }
-static void test_registered(void **state)
+TEST(test_registered)
 {
     run_ranks(1, registered, NULL);
 }
@@ -599,7 +571,7 @@ static void look(void *arg)
 }
 
 // A function of the stream may touch what the stream has copied.
-static void host_functions(const Rank *r, void *arg)
+RANK_TEST(test_host_functions, 1)
 {
     Bench t = set_up(r);
     write_x(&t, 0, N, t.a);
@@ -611,14 +583,10 @@ static void host_functions(const Rank *r, void *arg)
     need_cuda(cudaLaunchHostFunc(t.b, look, t.pinned));
     heard_is(t.heard, READS_EARLY, "(look)");
 }
-static void test_host_functions(void **state)
-{
-    run_ranks(1, host_functions, NULL);
-}
 
 // ---- Devices and threads ----
 
-static void devices(const Rank *r, void *arg)
+RANK_TEST(test_devices, 1)
 {
     Bench t = set_up(r);
     unsigned char *far;
@@ -647,10 +615,6 @@ static void devices(const Rank *r, void *arg)
     need_cuda(kernel_touch(t.x, N, 2, t.b));
     need_cuda(kernel_touch(t.y, N, 2, make_stream(cudaStreamNonBlocking)));
     silent(&t);
-}
-static void test_devices(void **state)
-{
-    run_ranks(1, devices, NULL);
 }
 
 typedef struct Worker {
@@ -699,7 +663,7 @@ static void threads(const Rank *r, void *arg)
               cudaGetErrorString(worker[i].error));
     check(heard->count == 0, "a false alarm: %s", heard->text);
 }
-static void test_threads(void **state)
+TEST(test_threads)
 {
     run_ranks(1, threads, NULL);
 }
@@ -716,7 +680,7 @@ static void unchecked(const Rank *r, void *arg)
     read_x(&t, 0, N, t.b);
     silent(&t);
 }
-static void test_unchecked(void **state)
+TEST(test_unchecked)
 {
     setenv("SIMGPU_CHECK", "fast", 1);
     run_ranks(1, unchecked, NULL);
@@ -727,17 +691,6 @@ static void test_unchecked(void **state)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_streams),    cmocka_unit_test(test_events_order),
-        cmocka_unit_test(test_default_stream), cmocka_unit_test(test_long_chains),
-        cmocka_unit_test(test_streams_come_and_go),
-        cmocka_unit_test(test_lifetimes),      cmocka_unit_test(test_unwritten),
-        cmocka_unit_test(test_collectives),    cmocka_unit_test(test_gaps),
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_host_touches),
-        cmocka_unit_test(test_registered),     cmocka_unit_test(test_host_functions),
-        cmocka_unit_test(test_devices),        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_unchecked),
-    };
     heard = shared_alloc(8 * sizeof *heard);
-    return suite_main(argc, argv, "simgpu/race", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/race");
 }

@@ -505,7 +505,7 @@ static const struct {
     {"the stream is destroyed", false, {.kind = DESTROY, .stream = FREE_C}},
 };
 
-static void test_oracle_knows_what_waits(void **state)
+TEST(test_oracle_knows_what_waits)
 {
     for (size_t i = 0; i < sizeof held_up / sizeof held_up[0]; i++) {
         Program p = {.n = 3, .rank = ALL_RANKS};
@@ -516,7 +516,7 @@ static void test_oracle_knows_what_waits(void **state)
     }
 }
 
-static void test_oracle_knows(void **state)
+TEST(test_oracle_knows)
 {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         Program p = {.n = known[i].n, .rank = ALL_RANKS};
@@ -576,19 +576,19 @@ static void run_from(uint64_t seed, uint64_t n, bool log)
     if (!agreed) fail_with(tally->text);
 }
 
-static void test_same_programs(void **state)
+TEST(test_same_programs)
 {
     run_from(1, PROGRAMS, false);
 }
 
 // Other programs every time: what it prints tells which.
-static void test_new_programs(void **state)
+TEST(test_new_programs)
 {
     if (asked_for()) return; // run already
     run_from(draw_seed(), PROGRAMS, false);
 }
 
-static void test_ranks(void **state)
+TEST(test_ranks)
 {
     Batch b = wanted(1, RANK_PROGRAMS, false);
     memset(tally, 0, sizeof *tally);
@@ -600,7 +600,7 @@ static void test_ranks(void **state)
 // With the clock queries answer by its time, and what they have answered is what they order. In some
 // programs a query takes a tenth of a second, until other threads count as asleep
 // (simgpu/pages/time.md, § 8): so of many programs that are asked for it runs one in a hundred.
-static void test_clock(void **state)
+TEST(test_clock)
 {
     Batch b = wanted(1, CLOCK_PROGRAMS, false);
     if (b.n > CLOCK_PROGRAMS) b.n = b.n / 100 > CLOCK_PROGRAMS ? b.n / 100 : CLOCK_PROGRAMS;
@@ -632,19 +632,19 @@ static void run_query_behind_peer(const Rank *r, void *arg)
     machine_stop();
 }
 
-static void test_log_has_answers(void **state)
+TEST(test_log_has_answers)
 {
     char *message = run_ranks_message(1, 60, run_query_behind_peer, NULL);
     if (message) fail_with(message);
 }
 
-static void test_log_race_agrees(void **state)
+TEST(test_log_race_agrees)
 {
     run_from(1, LOG_PROGRAMS, true);
 }
 
 // An oracle that does not know a rule must disagree with the checker, which does.
-static void test_forgotten_rules_show(void **state)
+TEST(test_forgotten_rules_show)
 {
     static const struct {
         unsigned rule;
@@ -677,18 +677,7 @@ static void test_forgotten_rules_show(void **state)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle_knows),
-        cmocka_unit_test(test_oracle_knows_what_waits),
-        cmocka_unit_test(test_same_programs),
-        cmocka_unit_test(test_new_programs),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_log_has_answers),
-        cmocka_unit_test(test_log_race_agrees),
-        cmocka_unit_test(test_forgotten_rules_show),
-    };
     tally = shared_alloc(sizeof *tally);
     setenv("SIMGPU_MACHINE", "none", 1); // the oracle's rule of queries is that without a clock
-    return suite_main(argc, argv, "simgpu/random", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/random");
 }

@@ -13,7 +13,7 @@ static void free_twice(void)
     if (cudaMalloc(&p, 5) || cudaFree(p)) _exit(1);
     _exit(cudaFree(p) == cudaErrorInvalidValue ? 0 : 1);
 }
-static void test_every_line_has_its_head(void **state)
+TEST(test_every_line_has_its_head)
 {
     int status;
     char *text = stderr_of(free_twice, &status);
@@ -31,7 +31,7 @@ static void test_every_line_has_its_head(void **state)
 }
 
 // The rank is in front once there is a communicator.
-static void says_the_rank(const Rank *r, void *arg)
+RANK_TEST(test_says_the_rank, 3)
 {
     char head[64], line[64];
     hear(heard + r->rank);
@@ -41,10 +41,6 @@ static void says_the_rank(const Rank *r, void *arg)
     check(strncmp(heard[r->rank].text, head, strlen(head)) == 0, "it says %s", heard[r->rank].text);
     check(strstr(heard[r->rank].text, line) != NULL, "it says %s", heard[r->rank].text);
 }
-static void test_says_the_rank(void **state)
-{
-    run_ranks(3, says_the_rank, NULL);
-}
 
 static void touch_device_memory(void)
 {
@@ -52,7 +48,7 @@ static void touch_device_memory(void)
     if (cudaMalloc((void **)&p, 40)) _exit(1);
     p[3] = 1;
 }
-static void test_a_fatal_report_ends_the_process(void **state)
+TEST(test_a_fatal_report_ends_the_process)
 {
     int status;
     char *text = stderr_of(touch_device_memory, &status);
@@ -80,7 +76,7 @@ static void crash_with_a_handler(void)
     signal(SIGSEGV, on_fault);
     crash();
 }
-static void test_other_faults_are_passed_on(void **state)
+TEST(test_other_faults_are_passed_on)
 {
     int status;
     char *text = stderr_of(crash, &status);
@@ -100,7 +96,7 @@ static void bad_settings(void)
     cudaGetDeviceCount(&count);
     _exit(0);
 }
-static void test_bad_settings_are_told(void **state)
+TEST(test_bad_settings_are_told)
 {
     int status;
     char *text = stderr_of(bad_settings, &status);
@@ -118,7 +114,7 @@ static void tells_its_activity(const Rank *r, void *arg)
     check(strstr(text, "last did kernel_touch at tests/report.c:") == text, "it says %s", text);
     check(strstr(text, "(tells_its_activity)") != NULL, "it says %s", text);
 }
-static void test_tells_its_activity(void **state)
+TEST(test_tells_its_activity)
 {
     run_ranks(1, tells_its_activity, NULL);
 }
@@ -166,7 +162,7 @@ static void has_not(const char *text, const char *words)
 {
     if (strstr(text, words)) fail_msg("\"%s\" in:\n%s", words, text);
 }
-static void test_shows_the_source(void **state)
+TEST(test_shows_the_source)
 {
     int status;
     char *text = stderr_of(use_past_the_end, &status);
@@ -250,7 +246,7 @@ static int times(const char *text, const char *words)
     for (; (text = strstr(text, words)); text += strlen(words)) n++;
     return n;
 }
-static void test_the_first_cause_is_printed(void **state)
+TEST(test_the_first_cause_is_printed)
 {
     static const char more[] = "simgpu: 2 more reports followed from this one or came after it; "
                                "SIMGPU_REPORTS=all prints them\n";
@@ -288,16 +284,12 @@ static void test_the_first_cause_is_printed(void **state)
     has(text, "CUDA was used before fork()");
 }
 
-static void hears_all(const Rank *r, void *arg)
+RANK_TEST(test_the_hook_hears_all, 1)
 {
     char host;
     Heard *h = hear(heard);
     for (int i = 0; i < 5; i++) cudaFree(&host);
     check(h->count == 5, "%d reports were heard", h->count);
-}
-static void test_the_hook_hears_all(void **state)
-{
-    run_ranks(1, hears_all, NULL);
 }
 
 // ---- Records ----
@@ -324,7 +316,7 @@ static char *records(void)
     unlink(record_path);
     return text;
 }
-static void test_records(void **state)
+TEST(test_records)
 {
     int status;
     snprintf(record_path, sizeof record_path, "/tmp/simgpu-report-%d.jsonl", (int)getpid());
@@ -357,7 +349,7 @@ static void unwritable(void)
     cudaFree(&host);
     if (cudaMalloc((void **)&flat, 8) || cudaFree(flat)) _exit(1); // and the program goes on
 }
-static void test_an_unwritable_file_is_one_line(void **state)
+TEST(test_an_unwritable_file_is_one_line)
 {
     int status;
     char *text = stderr_of(unwritable, &status);
@@ -430,7 +422,7 @@ static void misaligned_product(const Rank *r, void *arg)
     *(int *)arg = 3;
     _exit(0);
 }
-static void test_misaligned(void **state)
+TEST(test_misaligned)
 {
     static const RankBody bodies[] = {misaligned_kernel, misaligned_nccl, misaligned_product};
     int *reached = shared_alloc(sizeof *reached);
@@ -441,7 +433,7 @@ static void test_misaligned(void **state)
     }
 }
 
-static void overlapping(const Rank *r, void *arg)
+RANK_TEST(test_overlap, 1)
 {
     float *x, one = 1;
     cublasHandle_t handle;
@@ -476,10 +468,6 @@ static void overlapping(const Rank *r, void *arg)
     check(heard->count == 5, "%d reports", heard->count);
     need_cuda(cudaFreeAsync(x, r->stream));
     cublasDestroy(handle);
-}
-static void test_overlap(void **state)
-{
-    run_ranks(1, overlapping, NULL);
 }
 
 // Messages of one group move at the same time.
@@ -536,14 +524,14 @@ static void waiting_in_a_group(const Rank *r, void *arg)
     need_nccl(ncclGroupEnd());
     need_cuda(cudaFreeAsync(x, r->stream));
 }
-static void test_groups(void **state)
+TEST(test_groups)
 {
     run_ranks(2, exchanging, NULL);
     run_ranks(2, swapping, NULL);
     run_ranks(2, waiting_in_a_group, NULL);
 }
 
-static void takes_the_hook_away(const Rank *r, void *arg)
+RANK_TEST(test_takes_the_hook_away, 1)
 {
     char host;
     hear(heard);
@@ -551,30 +539,9 @@ static void takes_the_hook_away(const Rank *r, void *arg)
     check(cudaFree(&host) == cudaErrorInvalidValue, "the stack was freed");
     check(heard->count == 0, "the hook ran");
 }
-static void test_takes_the_hook_away(void **state)
-{
-    run_ranks(1, takes_the_hook_away, NULL);
-}
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_line_has_its_head),
-        cmocka_unit_test(test_says_the_rank),
-        cmocka_unit_test(test_a_fatal_report_ends_the_process),
-        cmocka_unit_test(test_other_faults_are_passed_on),
-        cmocka_unit_test(test_bad_settings_are_told),
-        cmocka_unit_test(test_tells_its_activity),
-        cmocka_unit_test(test_takes_the_hook_away),
-        cmocka_unit_test(test_shows_the_source),
-        cmocka_unit_test(test_the_first_cause_is_printed),
-        cmocka_unit_test(test_the_hook_hears_all),
-        cmocka_unit_test(test_records),
-        cmocka_unit_test(test_an_unwritable_file_is_one_line),
-        cmocka_unit_test(test_misaligned),
-        cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_groups),
-    };
     heard = shared_alloc(8 * sizeof *heard);
-    return suite_main(argc, argv, "simgpu/report", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/report");
 }

@@ -71,7 +71,7 @@ static void returns(const Rank *r, void *arg)
     need_cuda(cudaFree(y));
 }
 
-static void test_returns(void **state)
+TEST(test_returns)
 {
     run_ranks(2, returns, shared_alloc(sizeof(Shared)));
 }
@@ -159,7 +159,7 @@ static void waits(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_waits(void **state)
+TEST(test_waits)
 {
     for (int how = 0; how < WAYS; how++) {
         Shared *shared = shared_alloc(sizeof *shared);
@@ -199,7 +199,7 @@ static void waits_in_vain(const Rank *r, void *arg)
     check(false, "way %d came back", shared->how);
 }
 
-static void test_names_what_waits(void **state)
+TEST(test_names_what_waits)
 {
     for (int how = 0; how < WAYS; how++) {
         Shared *shared = shared_alloc(sizeof *shared);
@@ -226,7 +226,7 @@ static void wait_for_each_other(const Rank *r, void *arg)
     check(false, "rank %d came back", r->rank);
 }
 
-static void test_names_what_waits_in_a_cycle(void **state)
+TEST(test_names_what_waits_in_a_cycle)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     int told = 0;
@@ -281,7 +281,7 @@ static void goes_on(const Rank *r, void *arg)
     need_cuda(cudaFree(sum));
 }
 
-static void test_goes_on(void **state)
+TEST(test_goes_on)
 {
     run_ranks(2, goes_on, shared_alloc(sizeof(Shared)));
 }
@@ -332,7 +332,7 @@ static void fills(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_fills(void **state)
+TEST(test_fills)
 {
     run_ranks(2, fills, shared_alloc(sizeof(Shared)));
 }
@@ -353,7 +353,7 @@ static void too_large(const Rank *r, void *arg)
     check(false, "rank %d came back", r->rank);
 }
 
-static void test_too_large(void **state)
+TEST(test_too_large)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     free(run_ranks_message(2, 20, too_large, shared));
@@ -386,7 +386,7 @@ static void leaves(const Rank *r, void *arg)
     exit(0);
 }
 
-static void test_leaves(void **state)
+TEST(test_leaves)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     free(run_ranks_message(2, 20, leaves, shared));
@@ -413,7 +413,7 @@ static void is_killed(const Rank *r, void *arg)
     exit(0);
 }
 
-static void test_is_killed(void **state)
+TEST(test_is_killed)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     free(run_ranks_message(2, 20, is_killed, shared));
@@ -436,14 +436,14 @@ static void aborts(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_aborts(void **state)
+TEST(test_aborts)
 {
     run_ranks(2, aborts, shared_alloc(sizeof(Shared)));
 }
 
 // The default stream does not wait for the work of a stream that was destroyed; nor does it on the
 // virtual clock, where the receive would come after a copy that waits for it.
-static void outlives_its_stream(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_outlives_its_stream, 20, 1)
 {
     ncclComm_t comm[2];
     cudaStream_t sender, receiver;
@@ -474,17 +474,4 @@ static void outlives_its_stream(const Rank *r, void *arg)
     need_cuda(cudaSetDevice(0));
 }
 
-static void test_outlives_its_stream(void **state)
-{
-    run_ranks_limit(1, 20, outlives_its_stream, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_outlives_its_stream),
-    cmocka_unit_test(test_names_what_waits), cmocka_unit_test(test_names_what_waits_in_a_cycle),
-    cmocka_unit_test(test_returns),          cmocka_unit_test(test_waits),
-    cmocka_unit_test(test_goes_on),          cmocka_unit_test(test_fills),
-    cmocka_unit_test(test_too_large),        cmocka_unit_test(test_leaves),
-    cmocka_unit_test(test_is_killed),        cmocka_unit_test(test_aborts),
-};
-SUITE_MAIN("sends", tests)
+SUITE_MAIN("sends")

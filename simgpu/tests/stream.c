@@ -89,7 +89,7 @@ static void every_wait_delivers(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     arrived(b, 7, "after cudaDeviceSynchronize, with the stream gone");
 }
-static void test_every_wait_delivers(void **state)
+TEST(test_every_wait_delivers)
 {
     setenv("SIMGPU_MACHINE", "none", 1);
     run_ranks(2, every_wait_delivers, NULL);
@@ -134,7 +134,7 @@ static void queries_answer(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     cudaGetLastError();
 }
-static void test_queries_answer(void **state)
+TEST(test_queries_answer)
 {
     setenv("SIMGPU_MACHINE", "none", 1);
     run_ranks(1, queries_answer, NULL);
@@ -144,7 +144,7 @@ static void test_queries_answer(void **state)
     unsetenv("SIMGPU_MACHINE");
 }
 
-static void other_waits_do_not(const Rank *r, void *arg)
+RANK_TEST(test_other_waits_do_not, 1)
 {
     Box b = make_box();
     cudaStream_t s = make_stream(cudaStreamNonBlocking), other = make_stream(cudaStreamNonBlocking);
@@ -164,13 +164,9 @@ static void other_waits_do_not(const Rank *r, void *arg)
     need_cuda(cudaStreamSynchronize(s));
     arrived(b, 1, "after the right stream");
 }
-static void test_other_waits_do_not(void **state)
-{
-    run_ranks(1, other_waits_do_not, NULL);
-}
 
 // s → event → other → event → third: who waits for the third has waited for the first.
-static void waits_reach_through(const Rank *r, void *arg)
+RANK_TEST(test_waits_reach_through, 1)
 {
     Box b = make_box();
     cudaStream_t s = make_stream(cudaStreamNonBlocking), other = make_stream(cudaStreamNonBlocking),
@@ -196,12 +192,8 @@ static void waits_reach_through(const Rank *r, void *arg)
     need_cuda(cudaEventSynchronize(e));
     arrived(b, 2, "after the event's last record");
 }
-static void test_waits_reach_through(void **state)
-{
-    run_ranks(1, waits_reach_through, NULL);
-}
 
-static void default_stream_orders(const Rank *r, void *arg)
+RANK_TEST(test_default_stream_orders, 1)
 {
     Box b = make_box();
     cudaStream_t s = make_stream(cudaStreamDefault), other = make_stream(cudaStreamDefault);
@@ -229,10 +221,6 @@ static void default_stream_orders(const Rank *r, void *arg)
     need_cuda(cudaMemcpy(&host, b.device, 1, cudaMemcpyDeviceToHost));
     arrived(b, 5, "cudaMemcpy to the host waits for blocking streams");
 }
-static void test_default_stream_orders(void **state)
-{
-    run_ranks(1, default_stream_orders, NULL);
-}
 
 static int seen;
 static void look(void *arg)
@@ -240,7 +228,7 @@ static void look(void *arg)
     seen = ((Box *)arg)->pinned[N - 1];
 }
 
-static void host_functions_see_the_stream(const Rank *r, void *arg)
+RANK_TEST(test_host_functions_see_the_stream, 1)
 {
     Box b = make_box();
     cudaStream_t s = make_stream(cudaStreamNonBlocking), other = make_stream(cudaStreamNonBlocking);
@@ -250,12 +238,8 @@ static void host_functions_see_the_stream(const Rank *r, void *arg)
     need_cuda(cudaLaunchHostFunc(s, look, &b));
     check(seen == 9, "a function on the stream saw %d", seen);
 }
-static void test_host_functions_see_the_stream(void **state)
-{
-    run_ranks(1, host_functions_see_the_stream, NULL);
-}
 
-static void refuses_bad_handles(const Rank *r, void *arg)
+RANK_TEST(test_refuses_bad_handles, 1)
 {
     cudaStream_t s = make_stream(cudaStreamDefault);
     cudaEvent_t e = make_event();
@@ -282,12 +266,8 @@ static void refuses_bad_handles(const Rank *r, void *arg)
     cudaGetLastError();
     need_cuda(cudaDeviceSynchronize()); // none of this is sticky
 }
-static void test_refuses_bad_handles(void **state)
-{
-    run_ranks(1, refuses_bad_handles, NULL);
-}
 
-static void events_measure(const Rank *r, void *arg)
+RANK_TEST(test_events_measure, 1)
 {
     cudaEvent_t begin, end, untimed = make_event();
     float ms = -1;
@@ -304,7 +284,7 @@ static void events_measure(const Rank *r, void *arg)
     check(cudaEventElapsedTime(&ms, begin, untimed) == cudaErrorInvalidResourceHandle, "no timing");
 }
 // Both flags are of stream capture, which simgpu has not.
-static void flags_body(const Rank *r, void *arg)
+RANK_TEST(test_flags_of_capture_are_refused, 1)
 {
     cudaEvent_t e;
     need_cuda(cudaEventCreate(&e));
@@ -318,17 +298,7 @@ static void flags_body(const Rank *r, void *arg)
     need_cuda(cudaEventDestroy(e));
 }
 
-static void test_flags_of_capture_are_refused(void **state)
-{
-    run_ranks(1, flags_body, NULL);
-}
-
-static void test_events_measure(void **state)
-{
-    run_ranks(1, events_measure, NULL);
-}
-
-static void streams_say_what_they_are(const Rank *r, void *arg)
+RANK_TEST(test_streams_say_what_they_are, 2)
 {
     cudaStream_t s;
     unsigned flags;
@@ -342,13 +312,9 @@ static void streams_say_what_they_are(const Rank *r, void *arg)
     need_cuda(cudaStreamGetFlags(NULL, &flags));
     check(flags == cudaStreamDefault, "the default stream has flags %u", flags);
 }
-static void test_streams_say_what_they_are(void **state)
-{
-    run_ranks(2, streams_say_what_they_are, NULL);
-}
 
 // Slots and handles are used again; a new stream knows nothing of the one before.
-static void many_come_and_go(const Rank *r, void *arg)
+RANK_TEST(test_many_come_and_go, 1)
 {
     Box b = make_box();
     cudaStream_t s = make_stream(cudaStreamNonBlocking), last = NULL;
@@ -374,27 +340,10 @@ static void many_come_and_go(const Rank *r, void *arg)
     need_cuda(cudaStreamSynchronize(s));
     arrived(b, 1, "after the stream");
 }
-static void test_many_come_and_go(void **state)
-{
-    run_ranks(1, many_come_and_go, NULL);
-}
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_wait_delivers),
-        cmocka_unit_test(test_queries_answer),
-        cmocka_unit_test(test_other_waits_do_not),
-        cmocka_unit_test(test_waits_reach_through),
-        cmocka_unit_test(test_default_stream_orders),
-        cmocka_unit_test(test_host_functions_see_the_stream),
-        cmocka_unit_test(test_refuses_bad_handles),
-        cmocka_unit_test(test_flags_of_capture_are_refused),
-        cmocka_unit_test(test_events_measure),
-        cmocka_unit_test(test_streams_say_what_they_are),
-        cmocka_unit_test(test_many_come_and_go),
-    };
     setenv("SIMGPU_CHECK", "fast", 1);
     heard = shared_alloc(sizeof *heard);
-    return suite_main(argc, argv, "simgpu/stream", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "simgpu/stream");
 }

@@ -106,17 +106,17 @@ static void run_seeds(RankBody body, bool processes)
     }
 }
 
-static void test_processes(void **state)
+TEST(test_processes)
 {
     run_seeds(as_process, true);
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     run_seeds(as_threads, false);
 }
 
-static void test_one_thread(void **state)
+TEST(test_one_thread)
 {
     run_seeds(as_one_thread, false);
 }
@@ -185,7 +185,7 @@ static int entries_of(const char *path)
     return n;
 }
 
-static void test_kills(void **state)
+TEST(test_kills)
 {
     uint64_t first = from_environment("SHARDLAB_STRESS_SEED", 1);
     uint64_t n = from_environment("SHARDLAB_STRESS", KILLS);
@@ -212,10 +212,4 @@ static void test_kills(void **state)
     assert_int_equal(entries_of("/proc/self/fd"), descriptors);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_processes),
-    cmocka_unit_test(test_threads),
-    cmocka_unit_test(test_one_thread),
-    cmocka_unit_test(test_kills),
-};
-SUITE_MAIN("simgpu/stress", tests)
+SUITE_MAIN("simgpu/stress")

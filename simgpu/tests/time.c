@@ -156,7 +156,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-static void test_random_programs(void **state)
+TEST(test_random_programs)
 {
     if (getenv("TIME_PROGRAMS"))
         run_worlds(number_of("SEED", 1), number_of("TIME_PROGRAMS", 0), false);
@@ -169,7 +169,7 @@ static void test_random_programs(void **state)
 // that thread; a thread that had only asked called when another one had ended later than that; one
 // that had its answer, and one whose first call was logged and not recorded, were passed by. Each
 // runs several times at once, since what came of it was a matter of real time.
-static void test_programs_of_old(void **state)
+TEST(test_programs_of_old)
 {
     static const uint64_t seeds[] = {UINT64_C(43137518237917), 810061, 374};
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++)
@@ -178,7 +178,7 @@ static void test_programs_of_old(void **state)
 
 // What the random programs are made of: the simulator alone, so that a change of the generator that
 // loses a kind of step, or overlap, does not go unseen.
-static void test_programs_are_what_they_should_be(void **state)
+TEST(test_programs_are_what_they_should_be)
 {
     int kinds[KINDS] = {0}, ops[COLLECTIVES] = {0}, modes[MODES] = {0};
     int groups = 0, ready = 0, not_ready = 0, at_0 = 0;
@@ -207,7 +207,7 @@ static void test_programs_are_what_they_should_be(void **state)
 
 // Programs that would not show a clock which has forgotten a rule of the contract test nothing: so
 // a simulator that forgets it must soon be found out by one that does not.
-static void test_forgotten_rules_show(void **state)
+TEST(test_forgotten_rules_show)
 {
     for (int rule = 1; rule < RULES; rule++) {
         int at = -1, span;
@@ -225,11 +225,5 @@ static void test_forgotten_rules_show(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_programs_are_what_they_should_be),
-        cmocka_unit_test(test_forgotten_rules_show),
-        cmocka_unit_test(test_programs_of_old),
-        cmocka_unit_test(test_random_programs),
-    };
-    return suite_main(argc, argv, "time", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "time");
 }

@@ -128,7 +128,7 @@ static void must_be(const Want *want, int n)
 
 // ---- One rank ----
 
-static void test_compute_is_one_at_a_time(void **state)
+TEST(test_compute_is_one_at_a_time)
 {
     begin(1, 1);
     kernel(0, FREE_A, 4000);            // queued at 11: 11-16
@@ -139,7 +139,7 @@ static void test_compute_is_one_at_a_time(void **state)
     MUST_BE({a, 16}, {b, 19}, {host, 15});
 }
 
-static void test_engines_work_side_by_side(void **state)
+TEST(test_engines_work_side_by_side)
 {
     begin(1, 1);
     kernel(0, FREE_A, 9000);                       // 11-21
@@ -152,7 +152,7 @@ static void test_engines_work_side_by_side(void **state)
 }
 
 // Of kernels that are ready together the one on the stream that was made first begins.
-static void test_a_tie_goes_by_stream(void **state)
+TEST(test_a_tie_goes_by_stream)
 {
     for (int swapped = 0; swapped < 2; swapped++) {
         begin(1, 1);
@@ -175,7 +175,7 @@ static void test_a_tie_goes_by_stream(void **state)
 }
 
 // The default stream of a device counts as made when the device was: here for its first stream.
-static void test_a_default_stream_is_as_old_as_its_device(void **state)
+TEST(test_a_default_stream_is_as_old_as_its_device)
 {
     for (int swapped = 0; swapped < 2; swapped++) {
         begin(2, 1);
@@ -198,7 +198,7 @@ static void test_a_default_stream_is_as_old_as_its_device(void **state)
     }
 }
 
-static void test_default_stream(void **state)
+TEST(test_default_stream)
 {
     begin(1, 1);
     kernel(0, BLOCKING_A, 4000);                 // 11-16
@@ -210,7 +210,7 @@ static void test_default_stream(void **state)
     MUST_BE({a, 21}, {b, 21}, {c, 18});
 }
 
-static void test_the_host_wakes_up(void **state)
+TEST(test_the_host_wakes_up)
 {
     begin(1, 1);
     kernel(0, FREE_A, 4000);                // 11-16
@@ -227,7 +227,7 @@ static void test_the_host_wakes_up(void **state)
     MUST_BE({first, 20}, {second, 24}, {third, 34}, {fourth, 54});
 }
 
-static void test_queries(void **state)
+TEST(test_queries)
 {
     static Times times;
     begin(1, 1);
@@ -247,7 +247,7 @@ static void set_phase(Mode mode, int number)
     p.step[p.n - 1].phase[0] = (Phase){mode, number};
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     begin(1, 1);
     kernel(0, FREE_A, 4000);         // the first thread's: 11-16
@@ -266,7 +266,7 @@ static void test_threads(void **state)
 
 // ---- Several ranks ----
 
-static void test_two_transfers_share(void **state)
+TEST(test_two_transfers_share)
 {
     begin(2, 2);
     gather(0, FREE_A, 8000); // at 12; from 13, alone till 15
@@ -275,7 +275,7 @@ static void test_two_transfers_share(void **state)
     MUST_BE({a, 19}, {b, 21}, {c, 21});
 }
 
-static void test_three_transfers_share(void **state)
+TEST(test_three_transfers_share)
 {
     begin(2, 2);
     gather(0, FREE_A, 8000);     // 4; from 13; 2 left at 15, 1 at 17: 20
@@ -286,7 +286,7 @@ static void test_three_transfers_share(void **state)
 }
 
 // On one communicator they do not share: the second waits, on another stream too.
-static void test_one_communicator(void **state)
+TEST(test_one_communicator)
 {
     begin(2, 2);
     gather(0, FREE_A, 8000); // 13-17
@@ -295,7 +295,7 @@ static void test_one_communicator(void **state)
     MUST_BE({a, 17}, {b, 22});
 }
 
-static void test_compute_and_transfers_slow_each_other(void **state)
+TEST(test_compute_and_transfers_slow_each_other)
 {
     begin(2, 2);
     kernel(0, FREE_A, 4000); // rank 0: 11-; 2 left at 14: 18
@@ -305,7 +305,7 @@ static void test_compute_and_transfers_slow_each_other(void **state)
 }
 
 // Left is rounded up, done is rounded down, in picoseconds.
-static void test_rounding(void **state)
+TEST(test_rounding)
 {
     begin(2, 2);
     Machine *m = &p.world.machine;
@@ -322,7 +322,7 @@ static void test_rounding(void **state)
     MUST_BE({k, 1024e-6}, {a, 1016e-6});
 }
 
-static void test_copies_share_pcie(void **state)
+TEST(test_copies_share_pcie)
 {
     begin(2, 2);
     p.world.machine.bandwidth[NVLINK] = 0;
@@ -332,7 +332,7 @@ static void test_copies_share_pcie(void **state)
     MUST_BE({c, 16}, {a, 19}, {b, 18});
 }
 
-static void test_a_late_rank(void **state)
+TEST(test_a_late_rank)
 {
     begin(2, 2);
     add((Step){.kind = MALLOC, .rank = 1}); // 15
@@ -344,7 +344,7 @@ static void test_a_late_rank(void **state)
     MUST_BE({a, 22}, {b, 22}, {host_0, 19}, {host_1, 19});
 }
 
-static void test_messages(void **state)
+TEST(test_messages)
 {
     begin(2, 2);
     nccl(message(0, 0, 1, FREE_A, 8000)); // at 12: 13-21
@@ -353,7 +353,7 @@ static void test_messages(void **state)
     MUST_BE({a, 21}, {b, 30});
 }
 
-static void test_messages_of_a_group(void **state)
+TEST(test_messages_of_a_group)
 {
     begin(2, 2);
     kernel(0, FREE_A, 3000);                                               // 11-15
@@ -366,7 +366,7 @@ static void test_messages_of_a_group(void **state)
 }
 
 // A group on two streams of one communicator is for each of them what the other one waits for.
-static void test_streams_of_a_group(void **state)
+TEST(test_streams_of_a_group)
 {
     begin(2, 2);
     kernel(0, FREE_A, 7000); // 11-19
@@ -377,7 +377,7 @@ static void test_streams_of_a_group(void **state)
 }
 
 // Ranks on two nodes use the network.
-static void test_nodes(void **state)
+TEST(test_nodes)
 {
     begin(3, 3);
     p.world.machine.gpus_per_node = 2;
@@ -392,7 +392,7 @@ static void test_nodes(void **state)
 }
 
 // Two devices of a process: one thread calls for both, one after the other, or a thread for each.
-static void test_two_devices(void **state)
+TEST(test_two_devices)
 {
     begin(2, 1);             // begin at 10 and 20
     gather(0, FREE_A, 8000); // at 22 and 24: 25-29
@@ -407,27 +407,5 @@ static void test_two_devices(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compute_is_one_at_a_time),
-        cmocka_unit_test(test_engines_work_side_by_side),
-        cmocka_unit_test(test_a_tie_goes_by_stream),
-        cmocka_unit_test(test_a_default_stream_is_as_old_as_its_device),
-        cmocka_unit_test(test_default_stream),
-        cmocka_unit_test(test_the_host_wakes_up),
-        cmocka_unit_test(test_queries),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_two_transfers_share),
-        cmocka_unit_test(test_three_transfers_share),
-        cmocka_unit_test(test_one_communicator),
-        cmocka_unit_test(test_compute_and_transfers_slow_each_other),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_copies_share_pcie),
-        cmocka_unit_test(test_a_late_rank),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_messages_of_a_group),
-        cmocka_unit_test(test_streams_of_a_group),
-        cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_two_devices),
-    };
-    return suite_main(argc, argv, "time_by_hand", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "time_by_hand");
 }

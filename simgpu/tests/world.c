@@ -124,7 +124,7 @@ static void run_case(const Shared *wanted)
     expect_told(shared, ends, what);
 }
 
-static void test_ends_before_joining(void **state)
+TEST(test_ends_before_joining)
 {
     for (int end = 0; end < ENDS; end++)
         for (int when = 0; when < WHENS; when++)
@@ -143,7 +143,7 @@ static int be_launcher(const World *world, void *arg)
     return 0;
 }
 
-static void test_a_world_within_a_world(void **state)
+TEST(test_a_world_within_a_world)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     RankEnd end;
@@ -195,7 +195,7 @@ static int bring_all_at_once(const World *world, void *arg)
     return 0;
 }
 
-static void test_a_process_without_a_rank(void **state)
+TEST(test_a_process_without_a_rank)
 {
     RankEnd ends[2];
     assert_int_equal(launch_ranks(2, LIMIT * factor(), bring_all_by_threads, NULL, ends), OK);
@@ -216,7 +216,7 @@ static int be_of_a_part(const World *world, void *arg)
     return 0;
 }
 
-static void test_a_rank_of_no_communicator(void **state)
+TEST(test_a_rank_of_no_communicator)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     RankEnd ends[WORLD];
@@ -329,7 +329,7 @@ static void wait_for_late(bool by_text, int first)
     assert_int_equal(end_of(&waiter), 0);
 }
 
-static void test_a_late_rank(void **state)
+TEST(test_a_late_rank)
 {
     wait_for_late(false, 0);
     wait_for_late(false, 1);
@@ -338,7 +338,7 @@ static void test_a_late_rank(void **state)
 }
 
 // A process of the same program and parent is nobody's rank: its end ends nothing.
-static void test_no_guess(void **state)
+TEST(test_no_guess)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     Waiter waiter = start_waiter(shared, 0, 0);
@@ -395,7 +395,7 @@ static void try_file(WorldFile as)
 #define OF_TWO "simgpu-world 1 2\n"
 #define OF_THREE "simgpu-world 1 3\n"
 
-static void test_files(void **state)
+TEST(test_files)
 {
     try_file((WorldFile){OF_TWO, .more = "1 exited 7\n", .words = "exited with status 7"});
     try_file((WorldFile){OF_TWO, .more = "1 killed 11\n", .words = "was killed by signal 11"});
@@ -409,7 +409,7 @@ static void test_files(void **state)
 }
 
 // A launcher may be slower than its rank, which has joined when it is told who it is.
-static void test_late_lines(void **state)
+TEST(test_late_lines)
 {
     try_file(
         (WorldFile){OF_TWO, .late = true, .more = "1 exited 7\n", .words = "exited with status 7"});
@@ -419,14 +419,4 @@ static void test_late_lines(void **state)
                          .words = "exited with status 0"});
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_ends_before_joining),
-    cmocka_unit_test(test_a_world_within_a_world),
-    cmocka_unit_test(test_a_process_without_a_rank),
-    cmocka_unit_test(test_a_rank_of_no_communicator),
-    cmocka_unit_test(test_a_late_rank),
-    cmocka_unit_test(test_no_guess),
-    cmocka_unit_test(test_files),
-    cmocka_unit_test(test_late_lines),
-};
-SUITE_MAIN("simgpu/world", tests)
+SUITE_MAIN("simgpu/world")

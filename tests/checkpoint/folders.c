@@ -100,7 +100,7 @@ static Case llama_case(bool tied)
         .spec = spec_llama(2, tied), .save = llama_export, .load = llama_import, .path = model};
 }
 
-static void reads_the_files_of_a_folder(void **state)
+TEST_BETWEEN(reads_the_files_of_a_folder, begin, end)
 {
     needs_ranks(2);
     static const int WORLDS[] = {1, 3, 8};
@@ -115,7 +115,7 @@ static void reads_the_files_of_a_folder(void **state)
 }
 
 // model.safetensors comes before an index, as in transformers.
-static void reads_the_one_file_of_a_folder(void **state)
+TEST_BETWEEN(reads_the_one_file_of_a_folder, begin, end)
 {
     char slash[PATH_BYTES + 40];
     Case c = llama_case(false);
@@ -129,7 +129,7 @@ static void reads_the_one_file_of_a_folder(void **state)
 
 // ---- What is refused ----
 
-static void refuses_a_folder_on_all_ranks(void **state)
+TEST_BETWEEN(refuses_a_folder_on_all_ranks, begin, end)
 {
     needs_ranks(3);
     Case c = llama_case(false), other = llama_case(false);
@@ -204,7 +204,7 @@ static void set_is_refused(const char *says)
     free(said);
 }
 
-static void refuses_an_index_in_one_line(void **state)
+TEST_BETWEEN(refuses_an_index_in_one_line, begin, end)
 {
     SafetensorsSet set;
     const Safetensors *file = NULL;
@@ -228,7 +228,7 @@ static void refuses_an_index_in_one_line(void **state)
 }
 
 // An index that is no file, or a link to nothing; one that is too long, or names too many files.
-static void refuses_what_is_no_index(void **state)
+TEST_BETWEEN(refuses_what_is_no_index, begin, end)
 {
     const char *index = "model.safetensors.index.json";
     assert_int_equal(mkdir(in_model(index), 0777), 0);
@@ -252,10 +252,4 @@ static void refuses_what_is_no_index(void **state)
     set_is_refused("index.json: weight_map: names more than 512 files");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-static const struct CMUnitTest tests[] = {
-    TEST(reads_the_files_of_a_folder),   TEST(reads_the_one_file_of_a_folder),
-    TEST(refuses_a_folder_on_all_ranks), TEST(refuses_an_index_in_one_line),
-    TEST(refuses_what_is_no_index),
-};
-SUITE_MAIN("folders", tests)
+SUITE_MAIN("folders")

@@ -110,7 +110,7 @@ static void read_everything(const Safetensors *file, size_t n, int *opened)
     ++*opened;
 }
 
-static void any_file_is_read_or_refused(void **state)
+TEST(any_file_is_read_or_refused)
 {
     static unsigned char bytes[MOST];
     const char *asked = getenv("SAFETENSORS_FILES");
@@ -182,7 +182,7 @@ static void check_set(const SafetensorsSet *set)
         }
 }
 
-static void any_index_is_read_or_refused(void **state)
+TEST(any_index_is_read_or_refused)
 {
     const char *asked = getenv("SAFETENSORS_FILES");
     char folder[PATH_BYTES], text[MOST];
@@ -221,6 +221,4 @@ static void any_index_is_read_or_refused(void **state)
     if (opened < 10 || refused < 10) fail_msg("%d opened, %d refused", opened, refused);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(any_file_is_read_or_refused),
-                                          cmocka_unit_test(any_index_is_read_or_refused)};
-SUITE_MAIN("fuzz", tests)
+SUITE_MAIN("fuzz")

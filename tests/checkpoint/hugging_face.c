@@ -25,7 +25,7 @@ static int end(void **state)
     return 0;
 }
 
-static void goes_both_ways(void **state)
+TEST_BETWEEN(goes_both_ways, begin, end)
 {
     static const int WORLDS[][2] = {{1, 1}, {1, 3}, {3, 1}, {2, 5}, {8, 7}};
     Spec spec = spec_gpt2(2);
@@ -43,7 +43,7 @@ static float value(int id, int64_t i)
 
 // The file that their side reads: names, shapes, and where an element is. The model's parameters in
 // the order of a walk have the numbers below.
-static void has_their_names_and_layout(void **state)
+TEST_BETWEEN(has_their_names_and_layout, begin, end)
 {
     needs_ranks(2);
     static const struct {
@@ -144,7 +144,7 @@ static void halves_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void reads_halves_and_bare_names(void **state)
+TEST_BETWEEN(reads_halves_and_bare_names, begin, end)
 {
     Spec spec = spec_gpt2(1);
     state_export(1, spec, gpt2_export, path);
@@ -155,7 +155,7 @@ static void reads_halves_and_bare_names(void **state)
     run_ranks(1, halves_body, NULL);
 }
 
-static void refuses_other_models(void **state)
+TEST_BETWEEN(refuses_other_models, begin, end)
 {
     needs_ranks(2);
     Spec spec = spec_gpt2(1), wide = spec_gpt2(1);
@@ -198,14 +198,10 @@ static void memory_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void holds_one_parameter_at_most(void **state)
+TEST_BETWEEN(holds_one_parameter_at_most, begin, end)
 {
     run_ranks(1, memory_body, NULL);
     run_ranks(2, memory_body, NULL);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-static const struct CMUnitTest tests[] = {
-    TEST(goes_both_ways), TEST(has_their_names_and_layout), TEST(reads_halves_and_bare_names),
-    TEST(refuses_other_models), TEST(holds_one_parameter_at_most)};
-SUITE_MAIN("hugging_face", tests)
+SUITE_MAIN("hugging_face")

@@ -25,7 +25,7 @@ static int end(void **state)
     return 0;
 }
 
-static void from_world_to_world(void **state)
+TEST_BETWEEN(from_world_to_world, begin, end)
 {
     static const int WORLDS[][2] = {{1, 1}, {1, 3}, {3, 1}, {2, 5}, {8, 7}};
     for (size_t i = 0; i < sizeof WORLDS / sizeof WORLDS[0] && ranks_fit(WORLDS[i][0]); i++)
@@ -64,7 +64,7 @@ static const struct {
 };
 enum { TENSORS = sizeof THEIRS / sizeof THEIRS[0] };
 
-static void each_tensor_has_its_rows(void **state)
+TEST_BETWEEN(each_tensor_has_its_rows, begin, end)
 {
     needs_ranks(3);
     for (int tied = 0; tied < 2; tied++) {
@@ -131,7 +131,7 @@ static void write_other(const char *extra, int64_t rows)
     safetensors_close(&from);
 }
 
-static void reads_what_others_write(void **state)
+TEST_BETWEEN(reads_what_others_write, begin, end)
 {
     needs_ranks(2);
     Spec untied = spec_llama(1, false), tied = spec_llama(1, true);
@@ -143,7 +143,7 @@ static void reads_what_others_write(void **state)
     state_import(2, tied, llama_import, in_folder(folder, "other"));
 }
 
-static void refuses_what_is_another_model(void **state)
+TEST_BETWEEN(refuses_what_is_another_model, begin, end)
 {
     needs_ranks(2);
     Spec untied = spec_llama(1, false), tied = spec_llama(1, true), keys = untied;
@@ -162,8 +162,4 @@ static void refuses_what_is_another_model(void **state)
                   "layers.0.self_attn.k_proj.weight has another shape");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-static const struct CMUnitTest tests[] = {TEST(from_world_to_world), TEST(each_tensor_has_its_rows),
-                                          TEST(reads_what_others_write),
-                                          TEST(refuses_what_is_another_model)};
-SUITE_MAIN("hugging_face_llama", tests)
+SUITE_MAIN("hugging_face_llama")

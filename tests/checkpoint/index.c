@@ -79,7 +79,7 @@ static void write_index(const char *text)
     write_bytes(in_folder(own_folder, "index.json"), text, strlen(text));
 }
 
-static void refuses_in_one_line(void **state)
+TEST_BETWEEN(refuses_in_one_line, own_folder_begin, own_folder_end)
 {
     CheckpointIndex index;
     char text[1024], name[120];
@@ -132,7 +132,7 @@ static void change(char *text, uint64_t *state)
     }
 }
 
-static void is_read_or_refused(void **state)
+TEST_BETWEEN(is_read_or_refused, own_folder_begin, own_folder_end)
 {
     uint64_t seed = 15;
     int taken = 0;
@@ -203,7 +203,7 @@ static void file_is_refused(const CheckpointIndex *index, const char *says)
     free(said);
 }
 
-static void files_are_as_the_index_says(void **state)
+TEST_BETWEEN(files_are_as_the_index_says, own_folder_begin, own_folder_end)
 {
     CheckpointIndex index;
     write_index(GOOD);
@@ -221,7 +221,4 @@ static void files_are_as_the_index_says(void **state)
     index_free(&index);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, own_folder_begin, own_folder_end)
-static const struct CMUnitTest tests[] = {TEST(refuses_in_one_line), TEST(is_read_or_refused),
-                                          TEST(files_are_as_the_index_says)};
-SUITE_MAIN("checkpoint index", tests)
+SUITE_MAIN("checkpoint index")

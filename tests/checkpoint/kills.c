@@ -60,7 +60,7 @@ static void loading_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void random_kills(void **state)
+TEST(random_kills)
 {
     needs_ranks(3);
     const char *asked = getenv("CHECKPOINT_KILLS");
@@ -80,5 +80,4 @@ static void random_kills(void **state)
     remove_folder(folder);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(random_kills)};
-SUITE_MAIN("kills", tests)
+SUITE_MAIN("kills")

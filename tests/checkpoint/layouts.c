@@ -44,7 +44,7 @@ static void run_saved(int world, Case *c)
     remove_folder(folder);
 }
 
-static void a_training_changes_its_layout(void **state)
+TEST(a_training_changes_its_layout)
 {
     for (int world = 1; world <= 8; world++) {
         Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, world, world % 4 == 0 ? 2 : 1, 1);
@@ -82,7 +82,7 @@ static void thawed_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void what_was_frozen_has_no_moments(void **state)
+TEST(what_was_frozen_has_no_moments)
 {
     char folder[PATH_BYTES];
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
@@ -94,8 +94,4 @@ static void what_was_frozen_has_no_moments(void **state)
     remove_folder(folder);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_training_changes_its_layout),
-    cmocka_unit_test(what_was_frozen_has_no_moments),
-};
-SUITE_MAIN("layouts", tests)
+SUITE_MAIN("layouts")

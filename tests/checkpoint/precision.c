@@ -118,7 +118,7 @@ static void resume_body(const Rank *r, void *arg)
     end(&whole, r);
 }
 
-static void a_resume_goes_on_as_if_nothing_was(void **state)
+TEST(a_resume_goes_on_as_if_nothing_was)
 {
     char folder[PATH_BYTES];
     make_folder(folder);
@@ -143,7 +143,7 @@ static void no_scale_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void without_a_scale_there_is_none(void **state)
+TEST(without_a_scale_there_is_none)
 {
     char folder[PATH_BYTES], path[PATH_BYTES + 32], text[512];
     make_folder(folder);
@@ -160,8 +160,4 @@ static void without_a_scale_there_is_none(void **state)
     remove_folder(folder);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_resume_goes_on_as_if_nothing_was),
-    cmocka_unit_test(without_a_scale_there_is_none),
-};
-SUITE_MAIN("precision", tests)
+SUITE_MAIN("precision")

@@ -40,7 +40,7 @@ static void write_three(const char *path)
     assert_int_equal(safetensors_finish(&file), OK);
 }
 
-static void reads_what_was_written(void **state)
+TEST_BETWEEN(reads_what_was_written, own_folder_begin, own_folder_end)
 {
     const char *path = in_folder(own_folder, "three.safetensors");
     Safetensors file;
@@ -77,7 +77,7 @@ static void reads_what_was_written(void **state)
 }
 
 // The bytes of a small file, by hand from the format's description.
-static void writes_the_format(void **state)
+TEST_BETWEEN(writes_the_format, own_folder_begin, own_folder_end)
 {
     static const char HEADER[] = "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
     const SafetensorsEntry x = {.name = (char *)"x", .ndim = 1, .shape = {2}};
@@ -105,7 +105,7 @@ static void writes_the_format(void **state)
 #define T(dtype, shape, offsets)                                                                   \
     "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-static void refuses_what_is_wrong(void **state)
+TEST_BETWEEN(refuses_what_is_wrong, own_folder_begin, own_folder_end)
 {
     static const struct {
         const char *header;
@@ -176,7 +176,7 @@ static void refuses_what_is_wrong(void **state)
 }
 
 // What is wrong with the first eight bytes, or with the file itself.
-static void refuses_what_is_no_file(void **state)
+TEST_BETWEEN(refuses_what_is_no_file, own_folder_begin, own_folder_end)
 {
     static const struct {
         const char *bytes;
@@ -214,7 +214,7 @@ static void refuses_what_is_no_file(void **state)
 }
 
 // An empty list of tensors is a file; blanks may fill up the header; F8 and BOOL are known.
-static void takes_what_is_right(void **state)
+TEST_BETWEEN(takes_what_is_right, own_folder_begin, own_folder_end)
 {
     static const char *const HEADERS[] = {
         "{}", "{}        ", "{\"__metadata__\":{}}",
@@ -231,7 +231,7 @@ static void takes_what_is_right(void **state)
 
 // ---- Writing that fails leaves nothing ----
 
-static void removes_what_is_not_finished(void **state)
+TEST_BETWEEN(removes_what_is_not_finished, own_folder_begin, own_folder_end)
 {
     const SafetensorsEntry twice[] = {{.name = (char *)"a", .ndim = 1, .shape = {1}},
                                       {.name = (char *)"a", .ndim = 1, .shape = {1}}};
@@ -255,7 +255,7 @@ static void removes_what_is_not_finished(void **state)
     assert_int_equal(lines, 5);
 }
 
-static void a_full_disk_is_one_line(void **state)
+TEST_BETWEEN(a_full_disk_is_one_line, own_folder_begin, own_folder_end)
 {
     const SafetensorsEntry large = {.name = (char *)"a", .ndim = 1, .shape = {1 << 16}};
     const char *path = in_folder(own_folder, "full.safetensors");
@@ -282,13 +282,4 @@ static void a_full_disk_is_one_line(void **state)
     free(values);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(reads_what_was_written, own_folder_begin, own_folder_end),
-    cmocka_unit_test_setup_teardown(writes_the_format, own_folder_begin, own_folder_end),
-    cmocka_unit_test_setup_teardown(refuses_what_is_wrong, own_folder_begin, own_folder_end),
-    cmocka_unit_test_setup_teardown(refuses_what_is_no_file, own_folder_begin, own_folder_end),
-    cmocka_unit_test_setup_teardown(takes_what_is_right, own_folder_begin, own_folder_end),
-    cmocka_unit_test_setup_teardown(removes_what_is_not_finished, own_folder_begin, own_folder_end),
-    cmocka_unit_test_setup_teardown(a_full_disk_is_one_line, own_folder_begin, own_folder_end),
-};
-SUITE_MAIN("safetensors", tests)
+SUITE_MAIN("safetensors")

@@ -64,7 +64,7 @@ static void body(const Rank *r, void *arg)
     need(nn_run_destroy(&s.run));
 }
 
-static void loads_under_every_strategy(void **state)
+TEST(loads_under_every_strategy)
 {
     char folder[PATH_BYTES];
     make_folder(folder);
@@ -82,5 +82,4 @@ static void loads_under_every_strategy(void **state)
     remove_folder(folder);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(loads_under_every_strategy)};
-SUITE_MAIN("strategies", tests)
+SUITE_MAIN("strategies")

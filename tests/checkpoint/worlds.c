@@ -31,7 +31,7 @@ static void load_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void loads_on_every_world(void **state)
+TEST(loads_on_every_world)
 {
     char folder[PATH_BYTES];
     Spec spec = spec_gpt2(1);
@@ -57,7 +57,7 @@ static void storage_only_body(const Rank *r, void *arg)
     free(fetch(fsdp_unit(s.model)->flat.sharded_param.data, 4));
 }
 
-static void storage_only_has_no_values(void **state)
+TEST(storage_only_has_no_values)
 {
     char *said = run_ranks_message(1, RANKS_LIMIT, storage_only_body, NULL);
     if (said == NULL || strstr(said, "uninitialised") == NULL)
@@ -66,10 +66,4 @@ static void storage_only_has_no_values(void **state)
 }
 #endif
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(loads_on_every_world),
-#ifndef BACKEND_CUDA
-    cmocka_unit_test(storage_only_has_no_values),
-#endif
-};
-SUITE_MAIN("worlds", tests)
+SUITE_MAIN("worlds")

@@ -259,57 +259,41 @@ static void check_kernels(const Rank *r, const Kernel *kernels, size_t n, const 
 
 // ---- The tests ----
 
-static void check_elementwise(const Rank *r, void *arg)
+RANK_TEST(test_elementwise, 1)
 {
     static const Sizes sizes[] = {{.n = 0},   {.n = 1},    {.n = 2},    {.n = 3},
                                   {.n = 5},   {.n = 31},   {.n = 33},   {.n = 255},
                                   {.n = 257}, {.n = 1023}, {.n = 1025}, {.n = 4101}};
     check_kernels(r, elementwise, COUNT(elementwise), sizes, COUNT(sizes));
 }
-static void test_elementwise(void **state)
-{
-    run_ranks(1, check_elementwise, NULL);
-}
 
-static void check_halves(const Rank *r, void *arg)
+RANK_TEST(test_halves, 1)
 {
     static const Sizes sizes[] = {{.n = 0, .vocab = 3},    {.n = 1, .vocab = 3},
                                   {.n = 7, .vocab = 3},    {.n = 255, .vocab = 3},
                                   {.n = 1024, .vocab = 3}, {.n = 5001, .vocab = 3}};
     check_kernels(r, halves, COUNT(halves), sizes, COUNT(sizes));
 }
-static void test_halves(void **state)
-{
-    run_ranks(1, check_halves, NULL);
-}
 
 // More elements than the threads of the largest grid take in one go, four each.
-static void check_many(const Rank *r, void *arg)
+RANK_TEST(test_many, 1)
 {
     check_kernel(r, &elementwise[1], (Sizes){.n = (size_t)8192 * 256 * 4 + 1027}, 0, 1);
     check_kernel(r, &elementwise[1], (Sizes){.n = (size_t)8192 * 256 + 1027}, 1, 1);
     check_kernel(r, &elementwise[2], (Sizes){.n = (size_t)8192 * 256 + 1027}, 2, 1);
 }
-static void test_many(void **state)
-{
-    run_ranks(1, check_many, NULL);
-}
 
-static void check_sums(const Rank *r, void *arg)
+RANK_TEST(test_sums, 1)
 {
     static const Sizes sizes[] = {{.n = 0},    {.n = 1},    {.n = 31},   {.n = 257},
                                   {.n = 1023}, {.n = 4096}, {.n = 4097}, {.n = 40001}};
     check_kernels(r, sums, COUNT(sums), sizes, COUNT(sizes));
     check_kernel(r, &sums[0], (Sizes){.n = (size_t)4096 * 512 + 77}, 1, 1); // more than all parts
 }
-static void test_sums(void **state)
-{
-    run_ranks(1, check_sums, NULL);
-}
 
 // Far more streams than sum_squares has places for partial sums. Whichever way a sum is made, its
 // bits are the same; in most other orders what was drawn here gives other bits.
-static void check_streams(const Rank *r, void *arg)
+RANK_TEST(test_streams, 1)
 {
     enum { STREAMS = 150, COUNTS = 5, STEP = 7001, MOST = COUNTS * STEP };
     uint64_t seed = 3;
@@ -342,13 +326,9 @@ static void check_streams(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
     free(data);
 }
-static void test_streams(void **state)
-{
-    run_ranks(1, check_streams, NULL);
-}
 
 // Narrow and wide rows: kept by one warp, by 256 threads, by 1024, and not to be kept at all.
-static void check_matrices(const Rank *r, void *arg)
+RANK_TEST(test_matrices, 1)
 {
     static const Sizes sizes[] = {{.rows = 0, .cols = 5},   {.rows = 1, .cols = 1},
                                   {.rows = 3, .cols = 31},  {.rows = 31, .cols = 3},
@@ -357,12 +337,8 @@ static void check_matrices(const Rank *r, void *arg)
                                   {.rows = 257, .cols = 8}, {.rows = 3, .cols = 260}};
     check_kernels(r, matrices, COUNT(matrices), sizes, COUNT(sizes));
 }
-static void test_matrices(void **state)
-{
-    run_ranks(1, check_matrices, NULL);
-}
 
-static void check_large_matrices(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_large_matrices, 30, 1)
 {
     for (size_t k = 0; k < COUNT(matrices); k++) {
         check_kernel(r, &matrices[k], (Sizes){.rows = 3, .cols = 2048}, 0, RUNS);
@@ -372,12 +348,8 @@ static void check_large_matrices(const Rank *r, void *arg)
         check_kernel(r, &matrices[k], (Sizes){.rows = 8192 + 9, .cols = 3}, 1, 1);
     }
 }
-static void test_large_matrices(void **state)
-{
-    run_ranks_limit(1, 30, check_large_matrices, NULL);
-}
 
-static void check_attention(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_attention, 30, 1)
 {
     static const Sizes sizes[] = {{.rows = 0, .cols = 3},  {.rows = 1, .cols = 1},
                                   {.rows = 2, .cols = 3},  {.rows = 3, .cols = 31},
@@ -386,12 +358,8 @@ static void check_attention(const Rank *r, void *arg)
     for (size_t k = 0; k < COUNT(attention); k++)
         check_kernel(r, &attention[k], (Sizes){.rows = 1, .cols = 257}, 1, RUNS);
 }
-static void test_attention(void **state)
-{
-    run_ranks_limit(1, 30, check_attention, NULL);
-}
 
-static void check_fused_attention(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_fused_attention, 60, 1)
 {
     static const Sizes sizes[] = {
         {.rows = 0, .cols = 3, .width = 4},     {.rows = 1, .cols = 1, .width = 1},
@@ -399,12 +367,8 @@ static void check_fused_attention(const Rank *r, void *arg)
         {.rows = 97, .cols = 97, .width = 128}, {.rows = 70, .cols = 70, .width = 99}};
     check_kernels(r, fused_attention, COUNT(fused_attention), sizes, COUNT(sizes));
 }
-static void test_fused_attention(void **state)
-{
-    run_ranks_limit(1, 60, check_fused_attention, NULL);
-}
 
-static void check_rotary(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_rotary, 30, 1)
 {
     static const Sizes sizes[] = {
         {.rows = 0, .cols = 3, .width = 4},   {.rows = 1, .cols = 1, .width = 1},
@@ -413,12 +377,8 @@ static void check_rotary(const Rank *r, void *arg)
     check_kernels(r, rotary, COUNT(rotary), sizes, COUNT(sizes) - 1);
     check_kernel(r, &rotary[0], sizes[COUNT(sizes) - 1], 1, 1);
 }
-static void test_rotary(void **state)
-{
-    run_ranks_limit(1, 30, check_rotary, NULL);
-}
 
-static void check_embedding(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_embedding, 30, 1)
 {
     static const Sizes sizes[] = {{.rows = 0, .cols = 4, .width = 8, .vocab = 5},
                                   {.rows = 1, .cols = 1, .width = 1, .vocab = 1},
@@ -431,12 +391,8 @@ static void check_embedding(const Rank *r, void *arg)
     for (size_t k = 0; k < COUNT(embedding); k++)
         check_kernel(r, &embedding[k], sizes[COUNT(sizes) - 1], 0, 1);
 }
-static void test_embedding(void **state)
-{
-    run_ranks_limit(1, 30, check_embedding, NULL);
-}
 
-static void check_loss(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_loss, 30, 1)
 {
     static const Sizes sizes[] = {{.rows = 0, .cols = 3},    {.rows = 1, .cols = 1},
                                   {.rows = 3, .cols = 31},   {.rows = 33, .cols = 33},
@@ -452,13 +408,9 @@ static void check_loss(const Rank *r, void *arg)
     // A block takes a second row, while some of its warps may still be at the first.
     check_kernel(r, &loss[2], (Sizes){.rows = 8192 + 9, .cols = 257, .vocab = 257}, 0, 1);
 }
-static void test_loss(void **state)
-{
-    run_ranks_limit(1, 30, check_loss, NULL);
-}
 
 // Masked logits are -∞, and a thread may meet nothing else; the rest must come out as without them.
-static void check_masked(const Rank *r, void *arg)
+RANK_TEST(test_masked, 1)
 {
     enum { VOCAB = 300 };
     uint64_t seed = 21;
@@ -479,40 +431,14 @@ static void check_masked(const Rank *r, void *arg)
     need_cuda(cudaFree(targets));
     free(x);
 }
-static void test_masked(void **state)
-{
-    run_ranks(1, check_masked, NULL);
-}
 
 #ifndef EMULATED_CUDA // the emulator takes a quarter of a minute for it
 // A row longer than the registers of a block hold.
-static void check_long_attention(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_long_attention, 60, 1)
 {
     for (size_t k = 0; k < COUNT(attention); k++)
         check_kernel(r, &attention[k], (Sizes){.rows = 1, .cols = 8192 + 3}, 0, 1);
 }
-static void test_long_attention(void **state)
-{
-    run_ranks_limit(1, 60, check_long_attention, NULL);
-}
 #endif
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_elementwise),
-    cmocka_unit_test(test_halves),
-    cmocka_unit_test(test_many),
-    cmocka_unit_test(test_sums),
-    cmocka_unit_test(test_streams),
-    cmocka_unit_test(test_matrices),
-    cmocka_unit_test(test_large_matrices),
-    cmocka_unit_test(test_attention),
-    cmocka_unit_test(test_embedding),
-    cmocka_unit_test(test_loss),
-    cmocka_unit_test(test_masked),
-    cmocka_unit_test(test_fused_attention),
-    cmocka_unit_test(test_rotary),
-#ifndef EMULATED_CUDA
-    cmocka_unit_test(test_long_attention),
-#endif
-};
-SUITE_MAIN("cuda kernels", tests)
+SUITE_MAIN("cuda kernels")

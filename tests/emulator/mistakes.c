@@ -44,7 +44,7 @@ static int turned_by(const Rank *r, Wrong wrong, const char *seed)
     return turned;
 }
 
-static void check_orders(const Rank *r, void *arg)
+RANK_TEST(test_orders, 1)
 {
     static const char *const seeds[] = {"0", "1", "2", "3", "4"};
     for (int i = 0; i < 5; i++) {
@@ -54,13 +54,9 @@ static void check_orders(const Rank *r, void *arg)
               "without a barrier, and seed %s, it went well", seeds[i]);
     }
 }
-static void test_orders(void **state)
-{
-    run_ranks(1, check_orders, NULL);
-}
 
 // Twice, because shared memory must be forgotten between blocks and grids.
-static void check_shared(const Rank *r, void *arg)
+RANK_TEST(test_shared, 1)
 {
     for (int i = 0; i < 2; i++) {
         Arrays a = make_arrays();
@@ -71,10 +67,6 @@ static void check_shared(const Rank *r, void *arg)
         free(x);
         free_arrays(a);
     }
-}
-static void test_shared(void **state)
-{
-    run_ranks(1, check_shared, NULL);
 }
 
 // A mistake that ends the program, and what the program must say.
@@ -91,7 +83,7 @@ static void make_mistake(const Rank *r, void *arg)
     check(false, "nothing was found; it returned %s", cudaGetErrorString(error));
 }
 
-static void test_fatal(void **state)
+TEST(test_fatal)
 {
     static const Mistake mistakes[] = {
         {LEFT_EARLY, "left"},
@@ -131,15 +123,11 @@ static void check_error(const Rank *r, Wrong wrong, cudaError_t due)
     free_arrays(a);
 }
 
-static void check_errors(const Rank *r, void *arg)
+RANK_TEST(test_errors, 1)
 {
     check_error(r, HUGE_BLOCK, cudaErrorInvalidConfiguration);
     check_error(r, TRAP, cudaErrorLaunchFailure);
     check_error(r, AFTER_A_TRAP, cudaErrorLaunchFailure);
-}
-static void test_errors(void **state)
-{
-    run_ranks(1, check_errors, NULL);
 }
 
 // simgpu checks what was declared: here it is longer than the array, and the kernel does not run.
@@ -151,7 +139,7 @@ static void check_declared(const Rank *r, void *arg)
           cudaGetErrorName(error));
 }
 
-static void test_declared(void **state)
+TEST(test_declared)
 {
     char *message = run_ranks_message(1, RANKS_LIMIT, check_declared, NULL);
     if (message != NULL && strstr(message, "past the end returned") != NULL)
@@ -159,8 +147,4 @@ static void test_declared(void **state)
     free(message); // else simgpu's own report of it
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_orders), cmocka_unit_test(test_shared),   cmocka_unit_test(test_fatal),
-    cmocka_unit_test(test_errors), cmocka_unit_test(test_declared),
-};
-SUITE_MAIN("emulator", tests)
+SUITE_MAIN("emulator")

@@ -2,7 +2,7 @@
  */
 #include "claims.h"
 
-static void live_bytes(void **state)
+TEST(live_bytes)
 {
     for (int world = 1; world <= 8; world++) {
         claim_live_bytes(spec_mlp(3), world);
@@ -10,7 +10,7 @@ static void live_bytes(void **state)
     }
 }
 
-static void peak_at_any_depth(void **state)
+TEST(peak_at_any_depth)
 {
     for (int world = 2; world <= 8; world += 3) {
         claim_forward_peak(spec_gpt2(2), world);
@@ -21,7 +21,7 @@ static void peak_at_any_depth(void **state)
     }
 }
 
-static void traffic(void **state)
+TEST(traffic)
 {
     for (int world = 1; world <= 8; world++) {
         claim_traffic(spec_mlp(3), world);
@@ -29,7 +29,7 @@ static void traffic(void **state)
     }
 }
 
-static void padding(void **state)
+TEST(padding)
 {
     for (int world = 1; world <= 8; world++) {
         claim_padding(spec_mlp(3), world);
@@ -38,7 +38,7 @@ static void padding(void **state)
 }
 
 // Units smaller than the world: one output class, one hidden column.
-static void tiny_units(void **state)
+TEST(tiny_units)
 {
     Spec tiny = {.layers = 3, .B = 3, .T = 1, .in_dim = 1, .dim = 1, .vocab = 2};
     for (int world = 1; world <= 8; world++) {
@@ -50,8 +50,4 @@ static void tiny_units(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(live_bytes), cmocka_unit_test(peak_at_any_depth), cmocka_unit_test(traffic),
-    cmocka_unit_test(padding),    cmocka_unit_test(tiny_units),
-};
-SUITE_MAIN("accounting", tests)
+SUITE_MAIN("accounting")

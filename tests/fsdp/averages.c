@@ -71,7 +71,7 @@ static const char *with_commas(int n, char text[16])
     return text;
 }
 
-static void test_the_table(void **state)
+TEST(test_the_table)
 {
     char row[80], one[16], two[16];
     int divided, multiplied;
@@ -93,7 +93,7 @@ static void test_the_table(void **state)
 }
 
 // Three ranks with the gradient 7.
-static void test_the_example(void **state)
+TEST(test_the_example)
 {
     volatile float third = 1.0f / 3.0f;
     char text[16];
@@ -105,9 +105,5 @@ static void test_the_example(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_table),
-        cmocka_unit_test(test_the_example),
-    };
-    return suite_main(argc, argv, "fsdp/averages", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "fsdp/averages");
 }

@@ -24,7 +24,7 @@ static uint32_t next_word(uint64_t *state)
 }
 
 // Of the formula in 60 digits, each rounded to the nearest float.
-static void known_answers(void **state)
+TEST(known_answers)
 {
     static const struct {
         uint32_t word[2], want[2];
@@ -58,7 +58,7 @@ enum { BLOCKS = 1 << 14, WORDS = 4 * BLOCKS };
 
 // A million normals have the fingerprint (FNV-1a, of 32-bit words) that they had where the kit was
 // written: what the compiler makes of the loop changes no bit.
-static void a_million_have_the_same_bits(void **state)
+TEST(a_million_have_the_same_bits)
 {
     static uint32_t words[WORDS];
     static float out[WORDS];
@@ -112,7 +112,7 @@ static void check_pairs(const uint32_t *words, int blocks)
 }
 
 // Words of all kinds: random ones, and both words around every place at which a case begins.
-static void within_half_a_unit_of_the_formula(void **state)
+TEST(within_half_a_unit_of_the_formula)
 {
     static uint32_t words[WORDS];
     uint64_t generator = 11;
@@ -133,7 +133,7 @@ static void within_half_a_unit_of_the_formula(void **state)
         }
 }
 
-static void any_number_of_blocks_gives_the_same(void **state)
+TEST(any_number_of_blocks_gives_the_same)
 {
     enum { N = 67 };
     static uint32_t words[4 * N + 1];
@@ -178,7 +178,7 @@ static void near(const char *what, double got, double want, double standard_erro
         fail_msg("%s: %g, want %g (one standard error is %g)", what, got, want, standard_error);
 }
 
-static void the_distribution_is_normal(void **state)
+TEST(the_distribution_is_normal)
 {
     static uint32_t words[WORDS];
     static float out[WORDS];
@@ -202,11 +202,4 @@ static void the_distribution_is_normal(void **state)
     assert_true(f.largest > 5.0 && f.largest <= 6.661);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(known_answers),
-    cmocka_unit_test(a_million_have_the_same_bits),
-    cmocka_unit_test(within_half_a_unit_of_the_formula),
-    cmocka_unit_test(any_number_of_blocks_gives_the_same),
-    cmocka_unit_test(the_distribution_is_normal),
-};
-SUITE_MAIN("box_muller", tests)
+SUITE_MAIN("box_muller")

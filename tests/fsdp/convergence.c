@@ -86,7 +86,7 @@ static void plain_body(const Rank *r, void *arg)
     plain_destroy(&plain);
 }
 
-static void learns_as_one_gpu(void **state)
+TEST(learns_as_one_gpu)
 {
     needs_ranks(WORLD);
     Curves *curves = shared_alloc(sizeof *curves);
@@ -109,7 +109,4 @@ static void learns_as_one_gpu(void **state)
                  (double)curves->plain[0], (double)curves->plain[STEPS - 1]);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(learns_as_one_gpu),
-};
-SUITE_MAIN("convergence", tests)
+SUITE_MAIN("convergence")

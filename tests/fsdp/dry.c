@@ -123,7 +123,7 @@ static void compare_times(const Done *executed, const Done *dry, int world)
     free(logs);
 }
 
-static void training_is_the_same_dry(void **state)
+TEST(training_is_the_same_dry)
 {
 #ifdef BACKEND_CUDA // whose kernels ask nobody whether to run
     skip();
@@ -153,5 +153,4 @@ static void training_is_the_same_dry(void **state)
     unsetenv("SIMGPU_MACHINE");
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(training_is_the_same_dry)};
-SUITE_MAIN("dry", tests)
+SUITE_MAIN("dry")

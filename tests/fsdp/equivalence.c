@@ -10,13 +10,13 @@
  */
 #include "claims.h"
 
-static void one_rank(void **state)
+TEST(one_rank)
 {
     claim_same_data(spec_mlp(4), 1, 20, 0.0f);
     claim_same_data(spec_gpt2(2), 1, 20, 0.0f);
 }
 
-static void powers_of_two(void **state)
+TEST(powers_of_two)
 {
     for (int world = 2; world <= 8; world *= 2) {
         claim_same_data(spec_mlp(4), world, 20, 0.0f);
@@ -24,7 +24,7 @@ static void powers_of_two(void **state)
     }
 }
 
-static void other_worlds(void **state)
+TEST(other_worlds)
 {
     static const int worlds[] = {3, 5, 6, 7};
     Spec small = spec_mlp(4);
@@ -35,17 +35,11 @@ static void other_worlds(void **state)
     }
 }
 
-static void reshard_or_keep(void **state)
+TEST(reshard_or_keep)
 {
     claim_reshard(spec_gpt2(3), 2, 10);
     claim_reshard(spec_gpt2(3), 3, 10);
     claim_reshard(spec_mlp(6), 4, 10);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_rank),
-    cmocka_unit_test(powers_of_two),
-    cmocka_unit_test(other_worlds),
-    cmocka_unit_test(reshard_or_keep),
-};
-SUITE_MAIN("equivalence", tests)
+SUITE_MAIN("equivalence")

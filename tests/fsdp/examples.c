@@ -64,7 +64,7 @@ static double number_behind(const char *words)
 
 // ---- The pair that is made to be read as a diff ----
 
-static void before_and_after_agree_on_one_rank(void **state)
+TEST(before_and_after_agree_on_one_rank)
 {
     expect(run("$BIN/before_fsdp $DIR/text"), 0, "step 30");
     char *before = strdup(output);
@@ -74,7 +74,7 @@ static void before_and_after_agree_on_one_rank(void **state)
     free(before);
 }
 
-static void after_trains_on_four(void **state)
+TEST(after_trains_on_four)
 {
     needs_ranks(4);
     expect(run("$LAUNCH -n 4 $BIN/after_fsdp $DIR/text"), 0, "step 30");
@@ -85,7 +85,7 @@ static void after_trains_on_four(void **state)
 // ---- The demo ----
 
 #ifndef EMULATED_CUDA
-static void demo_beats_byte_frequencies(void **state)
+TEST(demo_beats_byte_frequencies)
 {
     needs_ranks(4);
     expect(run("$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 64 --heads 4 --context 32 --batch 4 "
@@ -100,7 +100,7 @@ static void demo_beats_byte_frequencies(void **state)
 #endif
 
 // The same training with either attention: losses that differ by rounding alone.
-static void fused_attention_trains_alike(void **state)
+TEST(fused_attention_trains_alike)
 {
     static const char train[] =
         "$LAUNCH -n 2 $BIN/train_gpt2 --brief --layers 2 --dim 32 --heads 2 "
@@ -119,7 +119,7 @@ static void fused_attention_trains_alike(void **state)
 
 // The same training with each strategy. Losses are printed with four digits; the bits are lab 1's
 // tests'.
-static void strategies_train_alike(void **state)
+TEST(strategies_train_alike)
 {
     static const char *const FLAGS[] = {"",
                                         "--strategy ddp --accumulate 2",
@@ -149,7 +149,7 @@ static void strategies_train_alike(void **state)
 
 // Batches of unequal length: the loss is the mean over tokens, whatever the strategy; and what does
 // not go together is one line.
-static void uneven_batches_train_alike(void **state)
+TEST(uneven_batches_train_alike)
 {
     static const char train[] = "$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 "
                                 "--context 24 --batch 5 --steps 6 --sample 0 --brief $DIR/text";
@@ -189,7 +189,7 @@ static void goes_on_as_without_a_stop(const char *train, const char *saving, con
 }
 
 // And other ranks go on from the same checkpoint.
-static void resumes_where_it_stopped(void **state)
+TEST(resumes_where_it_stopped)
 {
     needs_ranks(3);
     goes_on_as_without_a_stop("$BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 "
@@ -213,7 +213,7 @@ static const char LLAMA[] = "$BIN/train_gpt2 --model llama --layers 2 --dim 32 -
 
 #ifndef EMULATED_CUDA // where its 280 steps take minutes on the CPU
 // Clipped at each step, which the norm of all parameters decides; that of the head, too.
-static void a_llama_trains_alike(void **state)
+TEST(a_llama_trains_alike)
 {
     static const struct {
         const char *launch, *flags;
@@ -244,7 +244,7 @@ static void a_llama_trains_alike(void **state)
 }
 #endif
 
-static void a_llama_resumes(void **state)
+TEST(a_llama_resumes)
 {
     char command[512];
     needs_ranks(3);
@@ -258,7 +258,7 @@ static void a_llama_resumes(void **state)
            1, "has no parameter");
 }
 
-static void too_large_for_one_gpu_alone(void **state)
+TEST(too_large_for_one_gpu_alone)
 {
     static const char limit[] = "export SIMGPU_MEMORY=64M GPULOG_MEMORY=64M; ";
     char command[512];
@@ -283,7 +283,7 @@ static int count(const char *words)
 // Losses, norms, memory and traffic, on worlds that need padding and worlds that do not. The sizes
 // are those that a pencil gives: 12·34² + 13·34 for a block, (13 + 8 + 2)·34 for the root. Twenty
 // times the sums that were held out are asked for, a batch at a time: a larger batch costs less.
-static void demo_compares_with_what_should_be(void **state)
+TEST(demo_compares_with_what_should_be)
 {
     static const struct {
         int world;
@@ -314,7 +314,7 @@ static void demo_compares_with_what_should_be(void **state)
     }
 }
 
-static void demo_learns_a_text(void **state)
+TEST(demo_learns_a_text)
 {
     needs_ranks(2);
     expect(run("$LAUNCH -n 2 $BIN/demo --steps 60 --layers 1 --dim 32 --heads 2 $DIR/text"), 0,
@@ -325,7 +325,7 @@ static void demo_learns_a_text(void **state)
 
 #ifndef EMULATED_CUDA
 // Twice the same: what differs is time alone, which stands at the ends of lines.
-static void demo_is_the_same_for_a_seed(void **state)
+TEST(demo_is_the_same_for_a_seed)
 {
     static const char command[] = "$LAUNCH -n 2 $BIN/demo --steps 10 --layers 1 --dim 32 | "
                                   "sed -e \"s/ *[0-9]* s left$//\" -e \"s/ *[0-9]* s$//\" "
@@ -338,7 +338,7 @@ static void demo_is_the_same_for_a_seed(void **state)
     free(before);
 }
 
-static void demo_learns_to_add(void **state)
+TEST(demo_learns_to_add)
 {
     needs_ranks(2);
     // Of five seeds the worst had 1039 right.
@@ -354,7 +354,7 @@ static void demo_learns_to_add(void **state)
 
 // ---- Bad input: one line, and an exit status that is not 0 ----
 
-static void says_what_is_wrong_in_one_line(void **state)
+TEST(says_what_is_wrong_in_one_line)
 {
     static const struct {
         const char *command;
@@ -403,7 +403,7 @@ static void says_what_is_wrong_in_one_line(void **state)
     }
 }
 
-static void says_it_once_for_all_ranks(void **state)
+TEST(says_it_once_for_all_ranks)
 {
     needs_ranks(4);
     int status = run("$LAUNCH -n 4 $BIN/train_gpt2 $DIR/nothing");
@@ -411,29 +411,6 @@ static void says_it_once_for_all_ranks(void **state)
     // The program's line, and the launcher's, which says that a rank failed.
     if (lines() > 2) fail_msg("%d lines, want at most two:\n%s", lines(), output);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(before_and_after_agree_on_one_rank),
-    cmocka_unit_test(after_trains_on_four),
-    cmocka_unit_test(fused_attention_trains_alike),
-    cmocka_unit_test(strategies_train_alike),
-    cmocka_unit_test(uneven_batches_train_alike),
-    cmocka_unit_test(resumes_where_it_stopped),
-    cmocka_unit_test(a_llama_resumes),
-#ifndef EMULATED_CUDA // where the threads of 250 steps take minutes on the CPU
-    cmocka_unit_test(a_llama_trains_alike),
-    cmocka_unit_test(demo_beats_byte_frequencies),
-#endif
-    cmocka_unit_test(too_large_for_one_gpu_alone),
-    cmocka_unit_test(demo_compares_with_what_should_be),
-    cmocka_unit_test(demo_learns_a_text),
-#ifndef EMULATED_CUDA
-    cmocka_unit_test(demo_is_the_same_for_a_seed),
-    cmocka_unit_test(demo_learns_to_add),
-#endif
-    cmocka_unit_test(says_what_is_wrong_in_one_line),
-    cmocka_unit_test(says_it_once_for_all_ranks),
-};
 
 static void write_text(const char *name, int sentences)
 {
@@ -461,7 +438,7 @@ int main(int argc, char **argv)
     write_text("text", 400);
     write_text("short", 1);
     write_text("empty", 0);
-    int status = suite_main(argc, argv, "examples", tests, sizeof tests / sizeof tests[0]);
+    int status = suite_main(argc, argv, "examples");
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     return system(command) == 0 ? status : 2;

@@ -3,7 +3,7 @@
  */
 #include "claims.h"
 
-static void same_data(void **state)
+TEST(same_data)
 {
     for (int world = 1; world <= 8; world *= 2) {
         claim_same_data(spec_llama(2, false), world, 20, 0.0f);
@@ -11,13 +11,13 @@ static void same_data(void **state)
     }
 }
 
-static void different_data(void **state)
+TEST(different_data)
 {
     for (int world = 1; world <= 8; world++)
         claim_different_data(spec_llama(2, world % 3 == 0), world, 5);
 }
 
-static void padding_and_bytes(void **state)
+TEST(padding_and_bytes)
 {
     claim_padding(spec_llama(2, false), 5);
     claim_padding(spec_llama(2, true), 7);
@@ -28,7 +28,7 @@ static void padding_and_bytes(void **state)
 }
 
 // Llama 3's 8B on meta, as the kit counts it.
-static void counts_8b(void **state)
+TEST(counts_8b)
 {
     LlamaConfig config = {.vocab = 128256,
                           .max_T = 8192,
@@ -44,16 +44,9 @@ static void counts_8b(void **state)
     module_destroy(m);
 }
 
-static void reshard_or_keep(void **state)
+TEST(reshard_or_keep)
 {
     claim_reshard(spec_llama(3, false), 3, 10);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(same_data),
-    cmocka_unit_test(different_data),
-    cmocka_unit_test(padding_and_bytes),
-    cmocka_unit_test(reshard_or_keep),
-    cmocka_unit_test(counts_8b),
-};
-SUITE_MAIN("llama sharded", tests)
+SUITE_MAIN("llama sharded")

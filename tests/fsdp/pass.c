@@ -60,13 +60,13 @@ static void flight_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void passes_in_flight(void **state)
+TEST(passes_in_flight)
 {
     Spec specs[] = {spec_mlp(3), spec_gpt2(2), spec_llama(2, true)};
     for (int i = 0; i < 3; i++) run_ranks(1, flight_body, &specs[i]);
 }
 
-static void refused_body(const Rank *r, void *arg)
+RANK_TEST(what_does_not_fit_is_refused, 1)
 {
     Spec spec = spec_mlp(3);
     Plain p;
@@ -94,7 +94,7 @@ static void refused_body(const Rank *r, void *arg)
     plain_destroy(&p);
 }
 
-static void keep_body(const Rank *r, void *arg)
+RANK_TEST(a_stage_keeps_its_children, 1)
 {
     Spec spec = spec_gpt2(3);
     for (int first = 0; first < 6; first++) {
@@ -134,20 +134,4 @@ static void keep_body(const Rank *r, void *arg)
     module_destroy(layer);
 }
 
-static void what_does_not_fit_is_refused(void **state)
-{
-    run_ranks(1, refused_body, NULL);
-}
-
-static void a_stage_keeps_its_children(void **state)
-{
-    run_ranks(1, keep_body, NULL);
-}
-
-static const struct CMUnitTest TESTS[] = {
-    cmocka_unit_test(passes_in_flight),
-    cmocka_unit_test(what_does_not_fit_is_refused),
-    cmocka_unit_test(a_stage_keeps_its_children),
-};
-
-SUITE_MAIN("pass", TESTS)
+SUITE_MAIN("pass")

@@ -75,7 +75,7 @@ static Status expect_prefetch(Module *m, void *arg)
     return OK;
 }
 
-static void nested_body(const Rank *r, void *arg)
+RANK_TEST(prefetches_the_unit_that_ended_before, 1, 2, 3)
 {
     Spec spec = spec_gpt2(2);
     Nested t;
@@ -111,17 +111,10 @@ static void nested_body(const Rank *r, void *arg)
     nested_destroy(&t);
 }
 
-static void prefetches_the_unit_that_ended_before(void **state)
-{
-    run_ranks(1, nested_body, NULL);
-    run_ranks(2, nested_body, NULL);
-    run_ranks(3, nested_body, NULL);
-}
-
 // ---- A unit that runs twice ----
 
 // u, v, u, v, with the root around them: every backward but the last prefetches the one before it.
-static void twice_body(const Rank *r, void *arg)
+RANK_TEST(a_unit_that_runs_twice_is_recorded_twice, 2, 3)
 {
     enum { RUNS = 4 };
     Spec spec = spec_mlp(3);
@@ -161,13 +154,7 @@ static void twice_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void a_unit_that_runs_twice_is_recorded_twice(void **state)
-{
-    run_ranks(2, twice_body, NULL);
-    run_ranks(3, twice_body, NULL);
-}
-
-static void again_body(const Rank *r, void *arg)
+RANK_TEST(a_forward_that_runs_again_is_not_recorded, 2)
 {
     Sharded s;
     Spec spec = spec_mlp(3);
@@ -182,11 +169,6 @@ static void again_body(const Rank *r, void *arg)
     s.root->recomputes = false;
     fsdp_clear_post_forward(s.root);
     sharded_destroy(&s);
-}
-
-static void a_forward_that_runs_again_is_not_recorded(void **state)
-{
-    run_ranks(2, again_body, NULL);
 }
 
 // ---- Whose iteration it is ----
@@ -217,7 +199,7 @@ static void check_all_sharded(const Module *root, const char *when)
 }
 
 // Forward b, forward a, backward b, backward a, on one context.
-static void two_models_body(const Rank *r, void *arg)
+RANK_TEST(two_models_share_a_context, 2, 3)
 {
     Spec spec[2] = {spec_mlp(3), spec_mlp(4)};
     Module *model[2];
@@ -282,14 +264,8 @@ static void two_models_body(const Rank *r, void *arg)
     need(nn_run_destroy(&run));
 }
 
-static void two_models_share_a_context(void **state)
-{
-    run_ranks(2, two_models_body, NULL);
-    run_ranks(3, two_models_body, NULL);
-}
-
 // A block below the root runs alone, forward and backward: its iteration begins and ends with it.
-static void part_body(const Rank *r, void *arg)
+RANK_TEST(a_part_is_an_iteration_of_its_own, 2, 3)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -314,14 +290,8 @@ static void part_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void a_part_is_an_iteration_of_its_own(void **state)
-{
-    run_ranks(2, part_body, NULL);
-    run_ranks(3, part_body, NULL);
-}
-
 // Two blocks run alone: while one awaits its backward, the forward of the other forgets nothing.
-static void pending_body(const Rank *r, void *arg)
+RANK_TEST(forwards_await_their_backward, 2)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -352,13 +322,8 @@ static void pending_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void forwards_await_their_backward(void **state)
-{
-    run_ranks(2, pending_body, NULL);
-}
-
 // The whole forward, and the backward of one block alone: what it prefetches nobody uses.
-static void stray_body(const Rank *r, void *arg)
+RANK_TEST(unused_prefetches_are_cleared, 1, 2, 3)
 {
     Spec spec = spec_mlp(4);
     Sharded s;
@@ -386,13 +351,6 @@ static void stray_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void unused_prefetches_are_cleared(void **state)
-{
-    run_ranks(1, stray_body, NULL);
-    run_ranks(2, stray_body, NULL);
-    run_ranks(3, stray_body, NULL);
-}
-
 static Status fails(Module *m, void *arg)
 {
     return ERR_ARGUMENT;
@@ -400,7 +358,7 @@ static Status fails(Module *m, void *arg)
 
 // A forward that fails half-way leaves units unsharded; fsdp_reshard_all makes an end of it, and
 // the next iteration finds nothing of it.
-static void failed_body(const Rank *r, void *arg)
+RANK_TEST(a_failed_forward_can_be_ended, 1, 2)
 {
     Spec spec = spec_mlp(4);
     Sharded s;
@@ -435,14 +393,8 @@ static void failed_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void a_failed_forward_can_be_ended(void **state)
-{
-    run_ranks(1, failed_body, NULL);
-    run_ranks(2, failed_body, NULL);
-}
-
 // Forwards without a backward do not pile up in the order.
-static void evaluation_body(const Rank *r, void *arg)
+RANK_TEST(evaluations_are_forgotten, 2)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -456,11 +408,6 @@ static void evaluation_body(const Rank *r, void *arg)
     }
     batch_destroy(&batch);
     sharded_destroy(&s);
-}
-
-static void evaluations_are_forgotten(void **state)
-{
-    run_ranks(2, evaluation_body, NULL);
 }
 
 // ---- Phases ----
@@ -519,7 +466,7 @@ static Status gather_in_phase(FsdpUnit *unit)
     return fsdp_all_gather(unit);
 }
 
-static void phase_body(const Rank *r, void *arg)
+RANK_TEST(phases_follow_the_iteration, 1, 2)
 {
     static const HookFn HOOKS[HOOK_POINTS] = {in_forward, after_forward, in_backward,
                                               after_backward};
@@ -543,15 +490,9 @@ static void phase_body(const Rank *r, void *arg)
     nested_destroy(&t);
 }
 
-static void phases_follow_the_iteration(void **state)
-{
-    run_ranks(1, phase_body, NULL);
-    run_ranks(2, phase_body, NULL);
-}
-
 // ---- Streams ----
 
-static void priority_body(const Rank *r, void *arg)
+RANK_TEST(communication_has_priority, 1)
 {
     FsdpContext ctx;
     int least, greatest, priority[2];
@@ -565,22 +506,4 @@ static void priority_body(const Rank *r, void *arg)
     need(fsdp_context_destroy(&ctx));
 }
 
-static void communication_has_priority(void **state)
-{
-    run_ranks(1, priority_body, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(prefetches_the_unit_that_ended_before),
-    cmocka_unit_test(a_unit_that_runs_twice_is_recorded_twice),
-    cmocka_unit_test(a_forward_that_runs_again_is_not_recorded),
-    cmocka_unit_test(two_models_share_a_context),
-    cmocka_unit_test(a_part_is_an_iteration_of_its_own),
-    cmocka_unit_test(forwards_await_their_backward),
-    cmocka_unit_test(unused_prefetches_are_cleared),
-    cmocka_unit_test(a_failed_forward_can_be_ended),
-    cmocka_unit_test(evaluations_are_forgotten),
-    cmocka_unit_test(phases_follow_the_iteration),
-    cmocka_unit_test(communication_has_priority),
-};
-SUITE_MAIN("schedule", tests)
+SUITE_MAIN("schedule")

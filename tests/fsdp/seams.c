@@ -140,14 +140,14 @@ static void replicate_body(const Rank *r, void *arg)
     need_nccl(ncclCommDestroy(mesh.replicate.comm));
 }
 
-static void replicas_without_shards(void **state)
+TEST(replicas_without_shards)
 {
     int shards = 1;
     run_ranks(2, replicate_body, &shards);
     run_ranks(4, replicate_body, &shards);
 }
 
-static void replicas_of_shards(void **state)
+TEST(replicas_of_shards)
 {
     int shards = 2;
     run_ranks(4, replicate_body, &shards);
@@ -175,7 +175,7 @@ static Status gather_by_broadcasts(FsdpUnit *unit)
     return OK;
 }
 
-static void gather_body(const Rank *r, void *arg)
+RANK_TEST(another_all_gather, 2, 3)
 {
     Spec spec = spec_mlp(3);
     float loss[2];
@@ -199,12 +199,6 @@ static void gather_body(const Rank *r, void *arg)
     }
     check(loss[0] == loss[1], "the loss depends on how parameters are gathered: %g and %g",
           (double)loss[0], (double)loss[1]);
-}
-
-static void another_all_gather(void **state)
-{
-    run_ranks(2, gather_body, NULL);
-    run_ranks(3, gather_body, NULL);
 }
 
 // ---- Hooks ----
@@ -232,7 +226,7 @@ static Status write_once(Module *m, void *arg)
     return write_state(m, arg);
 }
 
-static void hooks_body(const Rank *r, void *arg)
+RANK_TEST(hooks_chain, 2)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -266,15 +260,10 @@ static void hooks_body(const Rank *r, void *arg)
     module_destroy(s.model); // frees the hook that is left
 }
 
-static void hooks_chain(void **state)
-{
-    run_ranks(2, hooks_body, NULL);
-}
-
 // ---- Layout apart from storage ----
 
 // A checkpoint for another number of ranks needs no device: who has which range is arithmetic.
-static void other_world_has_a_layout(void **state)
+TEST(other_world_has_a_layout)
 {
     Param param[2] = {{.name = "a", .ndim = 1, .shape = {7}},
                       {.name = "b", .ndim = 1, .shape = {6}}};
@@ -300,7 +289,7 @@ static void other_world_has_a_layout(void **state)
 
 // ---- Typed buffers ----
 
-static void buffers_have_a_type(void **state)
+TEST(buffers_have_a_type)
 {
     char memory[64];
     Buffer half = {memory, DTYPE_BF16, 32};
@@ -324,7 +313,7 @@ static Status gather_nothing(FsdpUnit *unit)
 
 // A layer that gets a buffer of another type says so, and reads nothing. One rank's unsharded
 // parameter of another type is no longer the shard: it is gathered.
-static void type_body(const Rank *r, void *arg)
+RANK_TEST(layers_check_the_type, 1)
 {
     Spec spec = spec_mlp(2);
     Sharded s;
@@ -347,18 +336,4 @@ static void type_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void layers_check_the_type(void **state)
-{
-    run_ranks(1, type_body, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(replicas_without_shards),
-    cmocka_unit_test(replicas_of_shards),
-    cmocka_unit_test(another_all_gather),
-    cmocka_unit_test(hooks_chain),
-    cmocka_unit_test(other_world_has_a_layout),
-    cmocka_unit_test(buffers_have_a_type),
-    cmocka_unit_test(layers_check_the_type),
-};
-SUITE_MAIN("seams", tests)
+SUITE_MAIN("seams")

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static void transitions_body(const Rank *r, void *arg)
+RANK_TEST(transitions_have_one_order, 1)
 {
     static const FlatState LEGAL[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
     static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
@@ -28,13 +28,8 @@ static void transitions_body(const Rank *r, void *arg)
     }
 }
 
-static void transitions_have_one_order(void **state)
-{
-    run_ranks(1, transitions_body, NULL);
-}
-
 // What is refused changes nothing.
-static void refusals_body(const Rank *r, void *arg)
+RANK_TEST(illegal_calls_are_refused, 1, 2, 3)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -66,11 +61,6 @@ static void refusals_body(const Rank *r, void *arg)
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(s.root));
     sharded_destroy(&s);
-}
-
-static void illegal_calls_are_refused(void **state)
-{
-    for (int world = 1; world <= 3; world++) run_ranks(world, refusals_body, NULL);
 }
 
 // The loss after a step, with or without an evaluation before the step.
@@ -106,7 +96,7 @@ static float loss_after_step(const Rank *r, FsdpReshard reshard, bool evaluates,
     return after;
 }
 
-static void stale_body(const Rank *r, void *arg)
+RANK_TEST(no_step_on_stale_parameters, 1, 2, 3)
 {
     for (FsdpReshard reshard = FSDP_RESHARD_AUTO; reshard <= FSDP_RESHARD_NEVER; reshard++) {
         for (int adamw = 0; adamw <= 1; adamw++) {
@@ -118,13 +108,8 @@ static void stale_body(const Rank *r, void *arg)
     }
 }
 
-static void no_step_on_stale_parameters(void **state)
-{
-    for (int world = 1; world <= 3; world++) run_ranks(world, stale_body, NULL);
-}
-
 // One unit that is not sharded, whichever it is and however far it has come, is enough.
-static void each_unit_body(const Rank *r, void *arg)
+RANK_TEST(one_unit_forbids_the_step, 1, 2, 3)
 {
     Spec spec = spec_mlp(4);
     Sharded s;
@@ -152,13 +137,8 @@ static void each_unit_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void one_unit_forbids_the_step(void **state)
-{
-    for (int world = 1; world <= 3; world++) run_ranks(world, each_unit_body, NULL);
-}
-
 // The functions for a root refuse what is none, by name.
-static void roots_body(const Rank *r, void *arg)
+RANK_TEST(roots_are_asked_for, 1, 2)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -189,17 +169,4 @@ static void roots_body(const Rank *r, void *arg)
     need(fsdp_context_destroy(&two));
 }
 
-static void roots_are_asked_for(void **state)
-{
-    run_ranks(1, roots_body, NULL);
-    run_ranks(2, roots_body, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(transitions_have_one_order),
-    cmocka_unit_test(illegal_calls_are_refused),
-    cmocka_unit_test(no_step_on_stale_parameters),
-    cmocka_unit_test(one_unit_forbids_the_step),
-    cmocka_unit_test(roots_are_asked_for),
-};
-SUITE_MAIN("states", tests)
+SUITE_MAIN("states")

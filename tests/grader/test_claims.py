@@ -83,7 +83,7 @@ class Tables(TempFolder):
         self.write("tasks/1_one/task.json", TASK)
         self.write("tests/mutants/1_one.json", MUTANTS)
         self.write("tests/mutants/given/pairs.json", GIVEN)
-        self.write("tests/fsdp/pairs.c", "cmocka_unit_test(counts),\n")
+        self.write("tests/fsdp/pairs.c", "TEST(counts)\n")
         self.write("tests/claims.txt", table)
         return claims.check(self.folder)[1]
 

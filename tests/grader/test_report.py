@@ -302,11 +302,11 @@ class Causes(unittest.TestCase):
                 for text in (one, other)]
         return alike.cause(rows[0], "mine") == alike.cause(rows[1], "mine")
 
-    def test_ranks_addresses_and_test_lines_do_not_count(self):
+    def test_rules_ranks_addresses_and_test_lines_do_not_count(self):
         self.assertTrue(self.same("rank 0 of 2: crashed (address 0x12) at mine/a.c:3 (f) "
                                   "(tests/tasks/a.c:9)",
-                                  "rank 2 of 3: crashed (address 0x77) at mine/a.c:3 (f) "
-                                  "(tests/tasks/a.c:99)\n(drawn: 3 ranks. The same again: SEED=1)"))
+                                  "in rule two_add_up: rank 2 of 3: crashed (address 0x77) at "
+                                  "mine/a.c:3 (f) (tests/tasks/a.c:99)\n(drawn: 3 ranks. The same again: SEED=1)"))
 
     def test_places_count(self):
         self.assertFalse(self.same("rank 0 of 2: crashed at mine/a.c:3 (f)",

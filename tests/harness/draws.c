@@ -218,7 +218,7 @@ static int times_in(const char *text, const char *words)
 
 // ---- Tests ----
 
-static void test_same_seed_same_draws(void **state)
+TEST(test_same_seed_same_draws)
 {
     char alone[64], other[64], text[64];
 
@@ -239,7 +239,7 @@ static void test_same_seed_same_draws(void **state)
 }
 
 // Without SEED each start draws one; what the message names gives the same again.
-static void test_drawn_anew_and_taken_back(void **state)
+TEST(test_drawn_anew_and_taken_back)
 {
     char first[64], text[96], seed[64];
 
@@ -256,7 +256,7 @@ static void test_drawn_anew_and_taken_back(void **state)
     assert_string_equal(text, first);
 }
 
-static void test_every_failure_tells(void **state)
+TEST(test_every_failure_tells)
 {
     static const struct {
         const char *test, *status, *words;
@@ -289,7 +289,7 @@ static void test_every_failure_tells(void **state)
     }
 }
 
-static void test_words(void **state)
+TEST(test_words)
 {
     expect_in(line_of(run_inner("5", "inner_second_round"), "inner_second_round"),
               "(drawn: the second round. The same again: SEED=5)");
@@ -300,7 +300,7 @@ static void test_words(void **state)
     expect_in(line, "\"status\": \"passed\", \"message\": \"\", \"seed\": 5,");
 }
 
-static void test_nothing_drawn_nothing_said(void **state)
+TEST(test_nothing_drawn_nothing_said)
 {
     if (backend_max_world() < 2) skip();
     const Outcome *o = run_inner("77", "inner_nothing");
@@ -315,13 +315,13 @@ static void test_nothing_drawn_nothing_said(void **state)
     assert_null(strstr(line, "seed"));
 }
 
-static void test_a_body_may_not_draw(void **state)
+TEST(test_a_body_may_not_draw)
 {
     expect_in(line_of(run_inner("77", "inner_body_draws"), "inner_body_draws"),
               "a body has drawn: draw in the test's function");
 }
 
-static void test_bad_seeds(void **state)
+TEST(test_bad_seeds)
 {
     static const struct {
         const char *seed, *shown;
@@ -352,7 +352,7 @@ static void test_bad_seeds(void **state)
 }
 
 // In this very suite: bounds, and every number as often as any other.
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
     static const int list[] = {2, 3, 5, 7};
     int count[7] = {0}, of_list[8] = {0}, chance = 0, n = 60000;
@@ -381,22 +381,11 @@ static void test_numbers(void **state)
     assert_true(draw_word() != draw_word());
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_same_seed_same_draws),
-    cmocka_unit_test(test_drawn_anew_and_taken_back),
-    cmocka_unit_test(test_every_failure_tells),
-    cmocka_unit_test(test_words),
-    cmocka_unit_test(test_nothing_drawn_nothing_said),
-    cmocka_unit_test(test_a_body_may_not_draw),
-    cmocka_unit_test(test_bad_seeds),
-    cmocka_unit_test(test_numbers),
-};
-
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--inner") == 0) {
         argv[1] = argv[0];
-        return suite_main(argc - 1, argv + 1, "inner", inner, INNER);
+        return suite_main_of(argc - 1, argv + 1, "inner", inner, INNER);
     }
-    return suite_main(argc, argv, "harness/draws", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "harness/draws");
 }

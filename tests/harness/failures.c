@@ -70,7 +70,7 @@ static void body_right(const Rank *rank, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_nothing_wrong(void **state)
+TEST_BETWEEN(test_nothing_wrong, share_line, NULL)
 {
     for (int world = 1; world <= 8; world++) {
         char *message = run_ranks_message(world, 20, body_right, NULL);
@@ -120,7 +120,7 @@ static void body_near_nan(const Rank *rank, void *arg)
     check_near("the loss", got, want, 2, 1e30);
 }
 
-static void test_checks(void **state)
+TEST_BETWEEN(test_checks, share_line, NULL)
 {
     EXPECT(3, 20, body_check, "rank 1 of 3: 3 apples, must be 4 (tests/harness/failures.c:@)");
 }
@@ -149,7 +149,7 @@ static void body_no_cause(const Rank *rank, void *arg)
     HERE, check_near("the gradient", got, want, 6, 0.5);
 }
 
-static void test_causes(void **state)
+TEST_BETWEEN(test_causes, share_line, NULL)
 {
     EXPECT(2, 20, body_cause,
            "rank 1 of 2: the gradient shard: element 0 of rank 1's shard (element 6 of the flat "
@@ -161,7 +161,7 @@ static void test_causes(void **state)
     free(message);
 }
 
-static void test_comparisons(void **state)
+TEST_BETWEEN(test_comparisons, share_line, NULL)
 {
     EXPECT(1, 20, body_equal,
            "rank 0 of 1: the bias: element 2 is 3, must be 3.5; 2 of 4 differ "
@@ -210,7 +210,7 @@ static void body_need_cuda_error(const Rank *rank, void *arg)
     need(allocate_too_much());
 }
 
-static void test_errors_travel(void **state)
+TEST_BETWEEN(test_errors_travel, share_line, NULL)
 {
     // The innermost line, not that of the caller.
     EXPECT(2, 20, body_need,
@@ -242,7 +242,7 @@ static void body_device_pointer(const Rank *rank, void *arg)
     HERE, p[1] = 1;
 }
 
-static void test_reports(void **state)
+TEST_BETWEEN(test_reports, share_line, NULL)
 {
     // A report fails the test although the body went on as if nothing had been.
     EXPECT(1, 20, body_double_free, "rank 0 of 1: simgpu: rank 0, device 0: ", "freed twice",
@@ -295,7 +295,7 @@ static void body_abort(const Rank *rank, void *arg)
     HERE, abort();
 }
 
-static void test_crashes(void **state)
+TEST_BETWEEN(test_crashes, share_line, NULL)
 {
     EXPECT(3, 20, body_segv,
            "rank 1 of 3: crashed (segmentation fault, address 0x10) at harness/failures.c:@ "
@@ -331,7 +331,7 @@ static void body_killed(const Rank *rank, void *arg)
     meet_all(rank);
 }
 
-static void test_early_ends(void **state)
+TEST_BETWEEN(test_early_ends, share_line, NULL)
 {
     EXPECT(3, 20, body_exit,
            "rank 2 of 3: called exit(0) at harness/failures.c:@ (body_exit): a function of a task "
@@ -345,7 +345,7 @@ static void body_not_yet(const Rank *rank, void *arg)
     check_not_yet("2.1", "skeleton/flat_param.c", 41, "flat_layout");
 }
 
-static void test_not_yet(void **state)
+TEST_BETWEEN(test_not_yet, share_line, NULL)
 {
     needs_ranks(3);
     char *message = run_ranks_message(3, 20, body_not_yet, NULL);
@@ -389,7 +389,7 @@ static const char *over(double limit, int world)
     return text[which];
 }
 
-static void test_limits(void **state)
+TEST_BETWEEN(test_limits, share_line, NULL)
 {
     setenv("SHARDLAB_TIME_FACTOR", "1", 1); // the messages below have limits in them
     EXPECT(2, 1, body_loop, over(1, 2),
@@ -408,7 +408,7 @@ static void body_sleep(const Rank *rank, void *arg)
 }
 
 // The factor stretches a limit for slow machines.
-static void test_time_factor(void **state)
+TEST_BETWEEN(test_time_factor, share_line, NULL)
 {
     setenv("SHARDLAB_TIME_FACTOR", "100", 1);
     char *message = run_ranks_message(1, 0.2, body_sleep, &(double){0.5});
@@ -422,7 +422,7 @@ static void test_time_factor(void **state)
 }
 
 // With SHARDLAB_LIMIT a test has its time for all of its runs together, whatever each may take.
-static void test_limit_of_a_whole_test(void **state)
+TEST_BETWEEN(test_limit_of_a_whole_test, share_line, NULL)
 {
     setenv("SHARDLAB_LIMIT", "2.5", 1);
     char *first = run_ranks_message(1, 0.01, body_sleep, &(double){0.6});
@@ -442,7 +442,7 @@ static void body_noise(const Rank *rank, void *arg)
     check(false, "after the noise");
 }
 
-static void test_noise_is_no_hang(void **state)
+TEST_BETWEEN(test_noise_is_no_hang, share_line, NULL)
 {
     EXPECT(2, 20, body_noise, "after the noise");
 }
@@ -452,7 +452,7 @@ static void body_share(const Rank *rank, void *arg)
     ((float *)arg)[rank->rank] = (float)(rank->rank + 1);
 }
 
-static void test_shared_memory(void **state)
+TEST_BETWEEN(test_shared_memory, share_line, NULL)
 {
     needs_ranks(4);
     float *values = shared_alloc(4 * sizeof *values);
@@ -462,7 +462,7 @@ static void test_shared_memory(void **state)
     for (int i = 0; i < 4; i++) assert_true(values[i] == (float)(i + 1));
 }
 
-static void test_bad_world(void **state)
+TEST_BETWEEN(test_bad_world, share_line, NULL)
 {
     char *message = run_ranks_message(0, 20, body_share, NULL);
 
@@ -471,17 +471,4 @@ static void test_bad_world(void **state)
     free(message);
 }
 
-#define TEST(function) cmocka_unit_test_setup(function, share_line)
-static const struct CMUnitTest tests[] = {
-    TEST(test_nothing_wrong),    TEST(test_checks),
-    TEST(test_comparisons), TEST(test_causes),      TEST(test_errors_travel),
-    TEST(test_crashes),          TEST(test_early_ends),
-    TEST(test_not_yet),          TEST(test_limits),
-    TEST(test_time_factor),      TEST(test_limit_of_a_whole_test),
-    TEST(test_noise_is_no_hang), TEST(test_shared_memory),
-    TEST(test_bad_world),
-#ifndef BACKEND_CUDA
-    TEST(test_reports),
-#endif
-};
-SUITE_MAIN("harness/failures", tests)
+SUITE_MAIN("harness/failures")

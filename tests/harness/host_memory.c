@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static void counts_what_is_taken_and_given_back(void **state)
+TEST(counts_what_is_taken_and_given_back)
 {
     size_t before = host_bytes();
     if (before == 0) skip();
@@ -39,7 +39,7 @@ static void *take(void *arg)
     return NULL;
 }
 
-static void another_threads_memory_is_not_counted(void **state)
+TEST(another_threads_memory_is_not_counted)
 {
     Other other;
     pthread_t thread;
@@ -56,12 +56,7 @@ static void another_threads_memory_is_not_counted(void **state)
     pthread_barrier_destroy(&other.barrier);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(counts_what_is_taken_and_given_back),
-    cmocka_unit_test(another_threads_memory_is_not_counted),
-};
-
 int main(int argc, char **argv)
 {
-    return suite_main(argc, argv, "harness/host_memory", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "harness/host_memory");
 }

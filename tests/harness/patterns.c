@@ -63,7 +63,7 @@ static Layout layout_of(size_t numel, int world, int rank)
 
 // ---- Names ----
 
-static void names_elements(void **state)
+TEST(names_elements)
 {
     char text[300];
     Layout whole = layout_of(40, 3, LAYOUT_WHOLE), shard = layout_of(40, 3, 1);
@@ -89,7 +89,7 @@ static void names_elements(void **state)
 }
 
 // A tied parameter is named once, and what an inner unit has is not its outer unit's.
-static void walks_modules(void **state)
+TEST(walks_modules)
 {
     static Param *of_root[2] = {&params[0], &params[1]}, *of_first[1] = {&params[2]};
     static Param *of_second[1] = {&params[0]};
@@ -112,7 +112,7 @@ static void walks_modules(void **state)
 
 // ---- Nothing to say ----
 
-static void garbage_has_no_cause(void **state)
+TEST(garbage_has_no_cause)
 {
     for (size_t n = 1; n <= 200; n = n < 20 ? n + 1 : n * 3 / 2) {
         for (int world = 1; world <= 8; world++) {
@@ -132,7 +132,7 @@ static void garbage_has_no_cause(void **state)
 }
 
 // One element, or three, can be anything.
-static void few_elements_have_no_cause(void **state)
+TEST(few_elements_have_no_cause)
 {
     for (size_t n = 1; n <= 3; n++) {
         Clues clues = {.world = 3, .average = true, .before = other};
@@ -152,7 +152,7 @@ static void few_elements_have_no_cause(void **state)
     EXPECT(NULL, 100, "");
 }
 
-static void right_has_no_cause(void **state)
+TEST(right_has_no_cause)
 {
     Clues known = {.known = "something"};
     fill(100);
@@ -169,7 +169,7 @@ static void times(size_t n, double factor)
     for (size_t i = 0; i < n; i++) got[i] = (float)((double)want[i] * factor);
 }
 
-static void factors(void **state)
+TEST(factors)
 {
     char part[100];
     for (int world = 2; world <= 8; world++) {
@@ -204,7 +204,7 @@ static void factors(void **state)
     EXPECT(NULL, 40, "");
 }
 
-static void zero_nan_and_unchanged(void **state)
+TEST(zero_nan_and_unchanged)
 {
     float poison, arithmetic = -NAN;
     memset(&poison, 0xff, sizeof poison);
@@ -225,7 +225,7 @@ static void zero_nan_and_unchanged(void **state)
     EXPECT(&clues, 60, "");
 }
 
-static void only_rounding(void **state)
+TEST(only_rounding)
 {
     Clues average = {.average = true, .world = 3}, trained = {.trained = true};
     fill(50);
@@ -239,7 +239,7 @@ static void only_rounding(void **state)
 
 // ---- Right values in the wrong place ----
 
-static void shifts(void **state)
+TEST(shifts)
 {
     for (size_t n = 12; n < 200; n += 41) {
         for (size_t by = 1; by <= 4; by++) {
@@ -267,7 +267,7 @@ static void shifts(void **state)
     EXPECT(NULL, 40, "from element 4 on the first four come again");
 }
 
-static void parts_of_ranks(void **state)
+TEST(parts_of_ranks)
 {
     for (int world = 2; world <= 8; world++) {
         size_t n = (size_t)world * 11, part = 11;
@@ -296,7 +296,7 @@ static void parts_of_ranks(void **state)
 
 // ---- Regions ----
 
-static void regions(void **state)
+TEST(regions)
 {
     for (int world = 1; world <= 8; world++) {
         size_t numel = 93, n = (numel + (size_t)world - 1) / (size_t)world * (size_t)world;
@@ -328,7 +328,7 @@ static void regions(void **state)
     }
 }
 
-static void cut_short(void **state)
+TEST(cut_short)
 {
     Clues clues = {.before = other};
     for (size_t n = 13; n < 300; n += 67) {
@@ -358,7 +358,7 @@ static void cut_short(void **state)
 
 // ---- What a test names ----
 
-static void clues_come_first(void **state)
+TEST(clues_come_first)
 {
     Clues clues = {.n = 2, .clue = {{other, "the other"}, {got, "itself"}}};
     fill(30);
@@ -375,7 +375,7 @@ static void clues_come_first(void **state)
     EXPECT(&clues, 30, "which is rounding");
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
     NumberClue clues[] = {{2.0, "two"}, {3.0, "three"}, {3.0, "three again"}, {5.0, "right"}};
 
@@ -387,7 +387,7 @@ static void numbers(void **state)
     assert_string_equal(number_cause(NAN, 5.0, clues, 4), "");
 }
 
-static void bytes(void **state)
+TEST(bytes)
 {
     Sizes sizes = {
         .n = 4, .world = 2, .size = {{"root", 280}, {"l.0", 416}, {"l.1", 728}, {"l.2", 728}}};
@@ -410,21 +410,4 @@ static void bytes(void **state)
     assert_string_equal(arrays_cause(400, 4, 100, 100), "");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(names_elements),
-    cmocka_unit_test(walks_modules),
-    cmocka_unit_test(garbage_has_no_cause),
-    cmocka_unit_test(few_elements_have_no_cause),
-    cmocka_unit_test(right_has_no_cause),
-    cmocka_unit_test(factors),
-    cmocka_unit_test(zero_nan_and_unchanged),
-    cmocka_unit_test(only_rounding),
-    cmocka_unit_test(shifts),
-    cmocka_unit_test(parts_of_ranks),
-    cmocka_unit_test(regions),
-    cmocka_unit_test(cut_short),
-    cmocka_unit_test(clues_come_first),
-    cmocka_unit_test(numbers),
-    cmocka_unit_test(bytes),
-};
-SUITE_MAIN("harness/patterns", tests)
+SUITE_MAIN("harness/patterns")

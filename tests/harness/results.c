@@ -81,6 +81,31 @@ static void inner_harness(void **state)
 {
     run_ranks(-1, body_right, NULL);
 }
+static void rule_two_are_right(RankBody body)
+{
+    run_ranks(2, body, NULL);
+}
+
+static void rule_three_is_four(void)
+{
+    fail_msg("3 != 4");
+}
+
+static void inner_rule(void **state)
+{
+    RULE(two_are_right, body_right);
+    RULE(two_are_right, body_wrong);
+}
+static void inner_rule_of_its_own(void **state)
+{
+    RULE(two_are_right, body_right);
+    RULE(three_is_four);
+}
+static void inner_behind_a_rule(void **state)
+{
+    RULE(two_are_right, body_right);
+    run_ranks(2, body_wrong, NULL);
+}
 static void inner_skipped(void **state)
 {
     skip();
@@ -111,6 +136,9 @@ static const struct CMUnitTest inner[] = {
     cmocka_unit_test(inner_forger),
     cmocka_unit_test(inner_assertion),
     cmocka_unit_test(inner_harness),
+    cmocka_unit_test(inner_rule),
+    cmocka_unit_test(inner_rule_of_its_own),
+    cmocka_unit_test(inner_behind_a_rule),
     cmocka_unit_test(inner_skipped),
     cmocka_unit_test_setup(inner_state, set_state),
     cmocka_unit_test_teardown(inner_right, bad_teardown),
@@ -215,7 +243,7 @@ static const char *line_of(const char *text, int which)
 
 // ---- Tests ----
 
-static void test_list(void **state)
+TEST(test_list)
 {
     static Outcome o;
 
@@ -224,10 +252,11 @@ static void test_list(void **state)
     assert_string_equal(o.results, "");
     assert_string_equal(o.out,
                         "inner_right\ninner_wrong\ninner_slow\ninner_forger\ninner_assertion\n"
-                        "inner_harness\ninner_skipped\ninner_state\ninner_right\n");
+                        "inner_harness\ninner_rule\ninner_rule_of_its_own\n"
+                        "inner_behind_a_rule\ninner_skipped\ninner_state\ninner_right\n");
 }
 
-static void test_only(void **state)
+TEST(test_only)
 {
     static Outcome o;
 
@@ -238,7 +267,7 @@ static void test_only(void **state)
     expect_in(o.err, "[  PASSED  ] 2 test(s).");
 }
 
-static void test_bad_arguments(void **state)
+TEST(test_bad_arguments)
 {
     static Outcome o;
 
@@ -251,7 +280,7 @@ static void test_bad_arguments(void **state)
     expect_in(o.err, "usage: ");
 }
 
-static void test_all_results(void **state)
+TEST(test_all_results)
 {
     static Outcome o;
     char slow[200];
@@ -276,10 +305,16 @@ static void test_all_results(void **state)
         "{\"nonce\": \"sesame\", \"test\": \"inner_harness\", \"status\": \"error\", \"message\": "
         "\"a "
         "test asked for -1 ranks",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_rule\", \"status\": \"failed\", \"message\": "
+        "\"in rule two_are_right: rank 1 of 2: a \\\"quote",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_rule_of_its_own\", \"status\": \"failed\", "
+        "\"message\": \"in rule three_is_four: 3 != 4 (tests/harness/results.c:",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_behind_a_rule\", \"status\": \"failed\", "
+        "\"message\": \"rank 1 of 2: a ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_skipped\", \"status\": \"skipped\", ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_state\", \"status\": \"passed\", ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_right\", \"status\": \"error\", ",
-        "{\"nonce\": \"sesame\", \"end\": 9}",
+        "{\"nonce\": \"sesame\", \"end\": 12}",
     };
 
     if (backend_max_world() < 2) skip(); // the inner tests have two ranks
@@ -296,11 +331,13 @@ static void test_all_results(void **state)
     // What people read is there all the same.
     expect_in(o.err, "0x3 != 0x4");
     expect_in(o.err, "rank 1 of 2: a \"quote\"");
+    expect_in(o.err, "in rule two_are_right: rank 1 of 2: a \"quote\"");
+    expect_in(o.err, "in rule three_is_four: 3 != 4");
     expect_in(o.err, "[  FAILED  ] ");
 }
 
 // Without a grader the same suite just runs.
-static void test_without_results(void **state)
+TEST(test_without_results)
 {
     static Outcome o;
 
@@ -310,7 +347,7 @@ static void test_without_results(void **state)
     expect_in(o.err, "0x3 != 0x4");
 }
 
-static void test_verbose(void **state)
+TEST(test_verbose)
 {
     needs_ranks(2);
     static Outcome o;
@@ -325,20 +362,11 @@ static void test_verbose(void **state)
     assert_null(strstr(o.err, "words of a rank that is right"));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_list),
-    cmocka_unit_test(test_only),
-    cmocka_unit_test(test_bad_arguments),
-    cmocka_unit_test(test_all_results),
-    cmocka_unit_test(test_without_results),
-    cmocka_unit_test(test_verbose),
-};
-
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--inner") == 0) {
         argv[1] = argv[0];
-        return suite_main(argc - 1, argv + 1, "inner", inner, INNER);
+        return suite_main_of(argc - 1, argv + 1, "inner", inner, INNER);
     }
-    return suite_main(argc, argv, "harness/results", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "harness/results");
 }

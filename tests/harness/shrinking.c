@@ -53,7 +53,7 @@ static void left_is(FailsFn fails, const char *from, const char *want)
     if (tried > 120) fail_msg("%d cases were tried", tried);
 }
 
-static void all_that_is_not_needed_goes(void **state)
+TEST(all_that_is_not_needed_goes)
 {
     left_is(never_mind, "world=8 offload=1 stages=4 shape=9999 rows=6", "");
     left_is(never_mind, "", "");
@@ -63,13 +63,13 @@ static void all_that_is_not_needed_goes(void **state)
             "world=3 offload=1 stages=2 shape=617");
 }
 
-static void what_needs_each_other_stays(void **state)
+TEST(what_needs_each_other_stays)
 {
     left_is(by_each_other, "world=8 stages=3 shape=12 rows=6", "world=2 rows=6");
     left_is(by_each_other, "world=4 shape=12 rows=6", "world=2 rows=6");
 }
 
-static void it_counts_what_it_tries(void **state)
+TEST(it_counts_what_it_tries)
 {
     int v[N] = {8, 1, 4, 9000, 6};
     calls = 0;
@@ -77,7 +77,7 @@ static void it_counts_what_it_tries(void **state)
     assert_int_equal(tried, calls);
 }
 
-static void a_text_is_a_case(void **state)
+TEST(a_text_is_a_case)
 {
     char text[200];
     int v[N], again[N] = {0};
@@ -87,7 +87,7 @@ static void a_text_is_a_case(void **state)
     assert_memory_equal(v, again, sizeof v);
 }
 
-static void a_wrong_word_is_named(void **state)
+TEST(a_wrong_word_is_named)
 {
     static const char *WRONG[][2] = {
         {"world=9", "\"world=9\": world is a whole number from 1 to 8\n"},
@@ -107,9 +107,4 @@ static void a_wrong_word_is_named(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(all_that_is_not_needed_goes), cmocka_unit_test(what_needs_each_other_stays),
-    cmocka_unit_test(it_counts_what_it_tries),     cmocka_unit_test(a_text_is_a_case),
-    cmocka_unit_test(a_wrong_word_is_named),
-};
-SUITE_MAIN("shrinking", tests)
+SUITE_MAIN("shrinking")

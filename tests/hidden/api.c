@@ -5,7 +5,7 @@
 #include "draw_model.h"
 #include "drawn_claims.h"
 
-static void units_of_large_trees(void **state)
+TEST(units_of_large_trees)
 {
     want_devices(13);
     for (int i = 0; i < 4; i++) {
@@ -18,7 +18,4 @@ static void units_of_large_trees(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(units_of_large_trees),
-};
-SUITE_MAIN("hidden_api", tests)
+SUITE_MAIN("hidden_api")

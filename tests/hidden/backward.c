@@ -5,7 +5,7 @@
 #include "claims.h"
 #include "draw_model.h"
 
-static void averages_on_drawn_shapes(void **state)
+TEST(averages_on_drawn_shapes)
 {
     want_devices(13);
     for (int i = 0; i < 3; i++) {
@@ -20,7 +20,7 @@ static void averages_on_drawn_shapes(void **state)
     claim_different_data(spec, world, 4);
 }
 
-static void padding_on_drawn_shapes(void **state)
+TEST(padding_on_drawn_shapes)
 {
     want_devices(13);
     for (int i = 0; i < 3; i++) {
@@ -29,8 +29,4 @@ static void padding_on_drawn_shapes(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(averages_on_drawn_shapes),
-    cmocka_unit_test(padding_on_drawn_shapes),
-};
-SUITE_MAIN("hidden_backward", tests)
+SUITE_MAIN("hidden_backward")

@@ -110,7 +110,7 @@ static void shard_body(const Rank *r, void *arg)
     flat_destroy(&flat);
 }
 
-static void every_element_has_one_place(void **state)
+TEST(every_element_has_one_place)
 {
     static Set set; // it points into itself
     for (int i = 0; i < 8; i++) {
@@ -124,7 +124,4 @@ static void every_element_has_one_place(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_element_has_one_place),
-};
-SUITE_MAIN("hidden_flat_param", tests)
+SUITE_MAIN("hidden_flat_param")

@@ -46,7 +46,7 @@ static void gather_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void gathers_deep_models_in_odd_worlds(void **state)
+TEST(gathers_deep_models_in_odd_worlds)
 {
     want_devices(13);
     for (int i = 0; i < 3; i++) {
@@ -61,7 +61,4 @@ static void gathers_deep_models_in_odd_worlds(void **state)
     claim_forward_peak(spec, drawn_world(&spec, 3, 11));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(gathers_deep_models_in_odd_worlds),
-};
-SUITE_MAIN("hidden_forward", tests)
+SUITE_MAIN("hidden_forward")

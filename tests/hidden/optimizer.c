@@ -108,7 +108,7 @@ static void steps_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void steps_and_norms_in_odd_worlds(void **state)
+TEST(steps_and_norms_in_odd_worlds)
 {
     want_devices(13);
     for (int i = 0; i < 3; i++) {
@@ -125,7 +125,4 @@ static void steps_and_norms_in_odd_worlds(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(steps_and_norms_in_odd_worlds),
-};
-SUITE_MAIN("hidden_optimizer", tests)
+SUITE_MAIN("hidden_optimizer")

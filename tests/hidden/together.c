@@ -4,7 +4,7 @@
 #include "claims.h"
 #include "draw_model.h"
 
-static void trains_as_one_gpu_in_any_world(void **state)
+TEST(trains_as_one_gpu_in_any_world)
 {
     want_devices(16);
     Spec spec = draw_gpt2(3);
@@ -27,7 +27,4 @@ static void trains_as_one_gpu_in_any_world(void **state)
     claim_traffic(spec, drawn_world(&spec, 2, 9));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(trains_as_one_gpu_in_any_world),
-};
-SUITE_MAIN("hidden_together", tests)
+SUITE_MAIN("hidden_together")

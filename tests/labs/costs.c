@@ -163,7 +163,7 @@ static void must_be_there(const char *text, const char *line)
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-static void costs_are_the_handouts(void **state)
+TEST(costs_are_the_handouts)
 {
     needs_ranks(WORLD);
     char *text = handout();
@@ -196,7 +196,7 @@ static void costs_are_the_handouts(void **state)
     free(text);
 }
 
-static void bubbles_are_the_handouts(void **state)
+TEST(bubbles_are_the_handouts)
 {
     static const int SHAPES[][2] = {{2, 4}, {2, 16}, {4, 4}, {4, 8}, {4, 16}};
 #ifdef BACKEND_CUDA
@@ -217,9 +217,4 @@ static void bubbles_are_the_handouts(void **state)
     free(text);
 }
 
-static const struct CMUnitTest TESTS[] = {
-    cmocka_unit_test(costs_are_the_handouts),
-    cmocka_unit_test(bubbles_are_the_handouts),
-};
-
-SUITE_MAIN("costs", TESTS)
+SUITE_MAIN("costs")

@@ -39,7 +39,7 @@ static void without_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void flags_want_a_strategy(void **state)
+TEST(flags_want_a_strategy)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     run_ranks(2, without_body, &c);
@@ -68,7 +68,7 @@ static void refusals_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void flags_refuse_what_does_not_suit(void **state)
+TEST(flags_refuse_what_does_not_suit)
 {
     static const int SHAPES[][3] = {{STRATEGY_DDP, 2, 2},
                                     {STRATEGY_ZERO2, 2, 1},
@@ -153,15 +153,10 @@ static void flags_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void each_flag_does_what_it_says(void **state)
+TEST(each_flag_does_what_it_says)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO2, 3, 1, 1);
     run_ranks(3, flags_body, &c);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(flags_want_a_strategy),
-    cmocka_unit_test(flags_refuse_what_does_not_suit),
-    cmocka_unit_test(each_flag_does_what_it_says),
-};
-SUITE_MAIN("flags", tests)
+SUITE_MAIN("flags")

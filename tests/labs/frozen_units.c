@@ -155,7 +155,7 @@ static void frozen_body(const Rank *r, void *arg)
     plain_destroy(&plain);
 }
 
-static void frozen_units_train_without_a_strategy(void **state)
+TEST(frozen_units_train_without_a_strategy)
 {
     static const int WORLDS[] = {1, 2, 4};
     for (int i = 0; i < 6; i++) {
@@ -164,5 +164,4 @@ static void frozen_units_train_without_a_strategy(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_units_train_without_a_strategy)};
-SUITE_MAIN("frozen_units", tests)
+SUITE_MAIN("frozen_units")

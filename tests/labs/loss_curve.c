@@ -70,7 +70,7 @@ static float mean_of_last(const float *losses)
     return sum / LAST;
 }
 
-static void the_loss_follows_that_of_floats(void **state)
+TEST(the_loss_follows_that_of_floats)
 {
     needs_ranks(2);
     static const DType TYPES[][2] = {
@@ -95,7 +95,4 @@ static void the_loss_follows_that_of_floats(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_loss_follows_that_of_floats),
-};
-SUITE_MAIN("loss_curve", tests)
+SUITE_MAIN("loss_curve")

@@ -110,7 +110,7 @@ static void loss_scale_body(const Rank *r, void *arg)
     two_unwrap(&two, r);
 }
 
-static void a_loss_scale_is_searched_for_on_the_host(void **state)
+TEST(a_loss_scale_is_searched_for_on_the_host)
 {
     static const MixedPrecisionPolicy HALF = {DTYPE_F16, DTYPE_F32, DTYPE_F32, true};
     static const int SHAPES[][2] = {{1, 1}, {3, 1}, {4, 2}};
@@ -159,7 +159,7 @@ static void on_both_layouts(Strategy strategy, RankBody body)
     }
 }
 
-static void rates_by_parameter_hold_on_the_host(void **state)
+TEST(rates_by_parameter_hold_on_the_host)
 {
     on_both_layouts(STRATEGY_ZERO3, groups_body);
 }
@@ -180,7 +180,7 @@ static void sgd_body(const Rank *r, void *arg)
     two_unwrap(&two, r);
 }
 
-static void sgd_leaves_frozen_parameters_on_the_host(void **state)
+TEST(sgd_leaves_frozen_parameters_on_the_host)
 {
     on_both_layouts(STRATEGY_ZERO2, sgd_body);
 }
@@ -224,7 +224,7 @@ static void frozen_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void a_frozen_unit_has_no_gradient_on_the_host(void **state)
+TEST(a_frozen_unit_has_no_gradient_on_the_host)
 {
     for (int world = 1; world <= 4; world++) {
         Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, world, 1, 1);
@@ -239,7 +239,7 @@ static void a_frozen_unit_has_no_gradient_on_the_host(void **state)
 // ---- Stages ----
 
 // Ten steps, each of them clipped; the embedding is tied to the head.
-static void offloaded_stages_clip_by_the_norm_of_all(void **state)
+TEST(offloaded_stages_clip_by_the_norm_of_all)
 {
     static const int SHAPES[][3] = {{2, 2, 1}, {4, 2, 1}, {8, 2, 2}, {6, 3, 1}};
     for (int i = 0; i < 4; i++) {
@@ -265,19 +265,11 @@ static void late_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void a_pipeline_is_offloaded_before_it_is_one(void **state)
+TEST(a_pipeline_is_offloaded_before_it_is_one)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 2);
     c.stages = 2;
     run_ranks(2, late_body, &c);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_loss_scale_is_searched_for_on_the_host),
-    cmocka_unit_test(rates_by_parameter_hold_on_the_host),
-    cmocka_unit_test(sgd_leaves_frozen_parameters_on_the_host),
-    cmocka_unit_test(a_frozen_unit_has_no_gradient_on_the_host),
-    cmocka_unit_test(offloaded_stages_clip_by_the_norm_of_all),
-    cmocka_unit_test(a_pipeline_is_offloaded_before_it_is_one),
-};
-SUITE_MAIN("offload_with", tests)
+SUITE_MAIN("offload_with")

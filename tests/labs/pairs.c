@@ -311,7 +311,7 @@ static void refused_body(const Rank *r, void *arg)
     if (w.ctx.compute_stream != NULL) case_unmesh(&w);
 }
 
-static void what_is_refused_has_a_line(void **state)
+TEST(what_is_refused_has_a_line)
 {
     list_cores();
     for (int shape = 0; shape < n_values(SHAPE); shape++) {
@@ -456,7 +456,7 @@ static void train(const Combination *k)
 
 static void print_table(void);
 
-static void all_others_train(void **state)
+TEST(all_others_train)
 {
     if (!backend_sums_in_tree_order(8)) skip(); // NCCL promises no order
     list_cores();
@@ -566,8 +566,4 @@ static void print_table(void)
         printf("  %c  %s\n", 'a' + i, reasons[i]);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_is_refused_has_a_line),
-    cmocka_unit_test(all_others_train),
-};
-SUITE_MAIN("pairs", tests)
+SUITE_MAIN("pairs")

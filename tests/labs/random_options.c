@@ -280,7 +280,7 @@ static int wanted(void)
 
 // ---- The tests ----
 
-static void random_options_train_as_the_oracle(void **state)
+TEST(random_options_train_as_the_oracle)
 {
     const char *one = getenv("RANDOM_CASE");
     int v[N_GENES], refused = 0, overflowed = 0;
@@ -312,7 +312,4 @@ static void random_options_train_as_the_oracle(void **state)
            wanted(), refused, overflowed, (unsigned long long)draw_seed());
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(random_options_train_as_the_oracle),
-};
-SUITE_MAIN("random_options", tests)
+SUITE_MAIN("random_options")

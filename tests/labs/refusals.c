@@ -26,7 +26,7 @@ static void check_not_offloaded(const Wrapped *w)
           "what was refused has left something");
 }
 
-static void order_body(const Rank *r, void *arg)
+RANK_TEST(offload_is_between_strategy_and_precision, 2)
 {
     const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
@@ -53,11 +53,6 @@ static void order_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void offload_is_between_strategy_and_precision(void **state)
-{
-    run_ranks(2, order_body, NULL);
-}
-
 static void check_pinned(const void *memory, const char *what)
 {
     struct cudaPointerAttributes attributes;
@@ -66,7 +61,7 @@ static void check_pinned(const void *memory, const char *what)
           what, (int)attributes.type);
 }
 
-static void pinned_body(const Rank *r, void *arg)
+RANK_TEST(offloaded_shards_are_in_pinned_memory, 1, 3)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
     Wrapped w;
@@ -82,15 +77,9 @@ static void pinned_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void offloaded_shards_are_in_pinned_memory(void **state)
-{
-    run_ranks(1, pinned_body, NULL);
-    run_ranks(3, pinned_body, NULL);
-}
-
 // ---- Recomputation ----
 
-static void recompute_body(const Rank *r, void *arg)
+RANK_TEST(recomputation_is_put_on_between_passes, 2)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
     Wrapped w;
@@ -119,11 +108,6 @@ static void recompute_body(const Rank *r, void *arg)
     batch_destroy(&batch);
 }
 
-static void recomputation_is_put_on_between_passes(void **state)
-{
-    run_ranks(2, recompute_body, NULL);
-}
-
 // ---- Stages ----
 
 // One bias is that of the first layer of each of three blocks.
@@ -140,7 +124,7 @@ static Module *shared_by_three(void)
     return model;
 }
 
-static void cut_body(const Rank *r, void *arg)
+RANK_TEST(a_cut_wants_blocks_for_each_stage, 3)
 {
     PipelineMesh mesh;
     PipelineTies ties;
@@ -159,15 +143,4 @@ static void cut_body(const Rank *r, void *arg)
     need(pipeline_mesh_destroy(&mesh));
 }
 
-static void a_cut_wants_blocks_for_each_stage(void **state)
-{
-    run_ranks(3, cut_body, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(offload_is_between_strategy_and_precision),
-    cmocka_unit_test(offloaded_shards_are_in_pinned_memory),
-    cmocka_unit_test(recomputation_is_put_on_between_passes),
-    cmocka_unit_test(a_cut_wants_blocks_for_each_stage),
-};
-SUITE_MAIN("refusals", tests)
+SUITE_MAIN("refusals")

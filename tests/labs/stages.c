@@ -35,7 +35,7 @@ static void handed_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void what_stages_hand_on_is_narrow(void **state)
+TEST(what_stages_hand_on_is_narrow)
 {
     static const MixedPrecisionPolicy NARROW[] = {{DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
                                                   {DTYPE_F16, DTYPE_F32, DTYPE_F32, true}};
@@ -83,7 +83,7 @@ static void unwanted_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void nobody_waits_for_what_nobody_wants(void **state)
+TEST(nobody_waits_for_what_nobody_wants)
 {
     for (int stages = 2; stages <= 3; stages++) {
         Case c = case_of(spec_mlp(stages + 2), STRATEGY_ZERO3, stages, 1, 3);
@@ -92,9 +92,4 @@ static void nobody_waits_for_what_nobody_wants(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_stages_hand_on_is_narrow),
-    cmocka_unit_test(nobody_waits_for_what_nobody_wants),
-};
-
-SUITE_MAIN("stages", tests)
+SUITE_MAIN("stages")

@@ -143,7 +143,7 @@ static void body(const Rank *r, void *arg)
     need(nn_run_destroy(&run));
 }
 
-static void averages_by_tokens(void **state)
+TEST(averages_by_tokens)
 {
     int trained = 0;
     for (int world = 1; world <= 8; world++)
@@ -166,7 +166,7 @@ static void averages_by_tokens(void **state)
 }
 
 // What would pass with means of means says nothing.
-static void means_of_means_are_others(void **state)
+TEST(means_of_means_are_others)
 {
     double means = 0.0;
     for (int r = 0; r < 3; r++)
@@ -180,8 +180,4 @@ static void means_of_means_are_others(void **state)
     if (means == (double)sum_of(3, 0, 0) / (2 * TOKENS)) fail_msg("the data tell nothing apart");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(averages_by_tokens),
-    cmocka_unit_test(means_of_means_are_others),
-};
-SUITE_MAIN("tokens", tests)
+SUITE_MAIN("tokens")

@@ -56,7 +56,7 @@ static void clip_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void clipping_by_the_norm_of_all_ranks(void **state)
+TEST(clipping_by_the_norm_of_all_ranks)
 {
     squares = shared_alloc(CASE_RANKS * sizeof *squares);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 3, 1, 1);
@@ -73,7 +73,7 @@ static void clipping_by_the_norm_of_all_ranks(void **state)
 }
 
 // Ten steps, each of them clipped, in which replicas count once.
-static void clipped_trainings_are_near_the_oracle(void **state)
+TEST(clipped_trainings_are_near_the_oracle)
 {
     static const int SHAPES[][3] = {{STRATEGY_DDP, 3, 3},   {STRATEGY_ZERO1, 5, 1},
                                     {STRATEGY_ZERO2, 6, 2}, {STRATEGY_ZERO3, 8, 2},
@@ -115,7 +115,7 @@ static void tied_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void a_tied_weight_is_updated_on_every_rank(void **state)
+TEST(a_tied_weight_is_updated_on_every_rank)
 {
     static const int WORLDS[] = {3, 5, 7};
     for (int i = 0; i < 3; i++) {
@@ -168,7 +168,7 @@ static void unused_body(const Rank *r, void *arg)
 }
 
 // DDP's rank names it. With shards it is a gradient of zeros: a unit's reduction is always queued.
-static void an_unused_parameter_hangs_nobody(void **state)
+TEST(an_unused_parameter_hangs_nobody)
 {
     for (int s = STRATEGY_DDP; s <= STRATEGY_ZERO3; s++) {
         Case c = case_of(spec_mlp(4), (Strategy)s, 3, 1, 1);
@@ -208,7 +208,7 @@ static void must_name(const Skip *skip, const char *what, const char *whom)
     free(message);
 }
 
-static void a_skipped_forward_is_named(void **state)
+TEST(a_skipped_forward_is_named)
 {
     if (!backend_names_missing_calls()) skip();
     for (int s = STRATEGY_DDP; s <= STRATEGY_ZERO3; s++) {
@@ -251,7 +251,7 @@ static void communicators_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void an_integer_reshard_makes_one_communicator(void **state)
+TEST(an_integer_reshard_makes_one_communicator)
 {
     Case c = case_of(spec_mlp(5), STRATEGY_ZERO3, 4, 1, 2);
     c.options.reshard_ranks = 2;
@@ -263,7 +263,7 @@ static void an_integer_reshard_makes_one_communicator(void **state)
 
 // ---- 5. #160279, #196996, #197203: what accumulation means, and in which type ----
 
-static void accumulation_is_what_was_asked_for(void **state)
+TEST(accumulation_is_what_was_asked_for)
 {
     for (int mode = 0; mode < 3; mode++) {
         Case c = case_of(spec_mlp(3), STRATEGY_ZERO2, 6, 2, 3);
@@ -317,7 +317,7 @@ static void state_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void a_state_is_the_same_on_another_world(void **state)
+TEST(a_state_is_the_same_on_another_world)
 {
     needs_ranks(3);
     static const int SHAPES[][2] = {{1, 1}, {2, 1}, {6, 3}, {8, 1}};
@@ -361,7 +361,7 @@ static void meta_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void nothing_is_left_on_meta_or_out_of_a_checkpoint(void **state)
+TEST(nothing_is_left_on_meta_or_out_of_a_checkpoint)
 {
     char folder[PATH_BYTES];
     make_folder(folder);
@@ -440,7 +440,7 @@ static void frozen_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void a_frozen_base_costs_no_gradient(void **state)
+TEST(a_frozen_base_costs_no_gradient)
 {
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     static const int SHAPES[][2] = {{4, 1}, {8, 1}, {8, 2}};
@@ -456,7 +456,7 @@ static void a_frozen_base_costs_no_gradient(void **state)
 
 // ---- 9. #179443: HSDP's buffers grow with depth; #180665: under offload a replica's sum alone ----
 
-static void offloaded_replicas_have_the_sum_of_all(void **state)
+TEST(offloaded_replicas_have_the_sum_of_all)
 {
     static const int SHAPES[][2] = {{4, 2}, {6, 3}, {8, 2}, {8, 4}};
     for (int i = 0; i < 4; i++) {
@@ -481,7 +481,7 @@ static void depth_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void replicas_hold_two_sums_at_any_depth(void **state)
+TEST(replicas_hold_two_sums_at_any_depth)
 {
     needs_ranks(4);
     peaks = shared_alloc(16 * sizeof *peaks);
@@ -511,7 +511,7 @@ static void calls_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void a_unit_more_is_as_many_calls_more(void **state)
+TEST(a_unit_more_is_as_many_calls_more)
 {
     calls = shared_alloc(32 * sizeof *calls);
     for (int slice = 0; slice <= 2; slice += 2) {
@@ -527,19 +527,4 @@ static void a_unit_more_is_as_many_calls_more(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(clipping_by_the_norm_of_all_ranks),
-    cmocka_unit_test(clipped_trainings_are_near_the_oracle),
-    cmocka_unit_test(a_tied_weight_is_updated_on_every_rank),
-    cmocka_unit_test(an_unused_parameter_hangs_nobody),
-    cmocka_unit_test(a_skipped_forward_is_named),
-    cmocka_unit_test(an_integer_reshard_makes_one_communicator),
-    cmocka_unit_test(accumulation_is_what_was_asked_for),
-    cmocka_unit_test(a_state_is_the_same_on_another_world),
-    cmocka_unit_test(nothing_is_left_on_meta_or_out_of_a_checkpoint),
-    cmocka_unit_test(a_frozen_base_costs_no_gradient),
-    cmocka_unit_test(replicas_hold_two_sums_at_any_depth),
-    cmocka_unit_test(offloaded_replicas_have_the_sum_of_all),
-    cmocka_unit_test(a_unit_more_is_as_many_calls_more),
-};
-SUITE_MAIN("trip_over", tests)
+SUITE_MAIN("trip_over")

@@ -99,7 +99,7 @@ static void body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void one_step_in_12_gib(void **state)
+TEST(one_step_in_12_gib)
 {
     Report *report = shared_alloc(sizeof *report);
     size_t real = 0;
@@ -121,7 +121,4 @@ static void one_step_in_12_gib(void **state)
     assert_true(real < LIMIT_BYTES);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_step_in_12_gib),
-};
-SUITE_MAIN("gpt2_medium", tests)
+SUITE_MAIN("gpt2_medium")

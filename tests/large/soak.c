@@ -191,7 +191,7 @@ static void soak_rank(const Rank *r, void *arg)
     soak->end[r->rank] = size_now();
 }
 
-static void test_soak(void **state)
+TEST(test_soak)
 {
     Soak *soak = shared_alloc(sizeof *soak);
     setenv("SIMGPU_LOG", "1000", 1); // the log grows until it is full
@@ -213,5 +213,4 @@ static void test_soak(void **state)
     if (grown) fail_msg("a rank has grown since its round %d", WARM_ROUNDS);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_soak)};
-SUITE_MAIN("soak", tests)
+SUITE_MAIN("soak")

@@ -81,7 +81,7 @@ static void try_rows(const Row *rows, size_t n)
 }
 #define TRY_ROWS(rows) try_rows(rows, sizeof rows / sizeof rows[0])
 
-static void test_no_launcher(void **state)
+TEST(test_no_launcher)
 {
     static const Row rows[] = {
         {"", {0, 1, 0, 1, NULL}, NULL},
@@ -92,7 +92,7 @@ static void test_no_launcher(void **state)
     TRY_ROWS(rows);
 }
 
-static void test_torchrun(void **state)
+TEST(test_torchrun)
 {
     static const Row rows[] = {
         {"RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", {5, 8, 1, 4, NULL}, NULL},
@@ -104,7 +104,7 @@ static void test_torchrun(void **state)
     TRY_ROWS(rows);
 }
 
-static void test_open_mpi(void **state)
+TEST(test_open_mpi)
 {
     static const Row rows[] = {
         {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
@@ -122,7 +122,7 @@ static void test_open_mpi(void **state)
     TRY_ROWS(rows);
 }
 
-static void test_slurm(void **state)
+TEST(test_slurm)
 {
     static const Row rows[] = {
         {"SLURM_PROCID=9 SLURM_NTASKS=16 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=8",
@@ -165,7 +165,7 @@ static void test_slurm(void **state)
     TRY_ROWS(rows);
 }
 
-static void test_bad_values(void **state)
+TEST(test_bad_values)
 {
     static const Row rows[] = {
         {"RANK=0 WORLD_SIZE=0", {0}, "WORLD_SIZE is 0: a world has at least 1 rank"},
@@ -217,7 +217,7 @@ static void expect_line(const char *environment, const char *line)
     free(message);
 }
 
-static void test_connect_complains(void **state)
+TEST(test_connect_complains)
 {
     needs_ranks(2);
     expect_line("RANK=0 WORLD_SIZE=2",
@@ -277,7 +277,7 @@ static void meet_somewhere(const Rank *r, void *arg)
     need_cuda(cudaSetDevice(r->device));
 }
 
-static void test_default_place(void **state)
+TEST(test_default_place)
 {
     static const Place places[] = {
         {"SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=2", "SLURM_PROCID", false,
@@ -325,7 +325,7 @@ static void sees_its_own_device(const Rank *r, void *arg)
     check(strstr(check_last(), "2 ranks on this host but 1 device:"), "it says: %s", check_last());
 }
 
-static void test_gpus_per_task(void **state)
+TEST(test_gpus_per_task)
 {
     setenv("SIMGPU_DEVICES", "1", 1);
     run_ranks(1, sees_its_own_device, NULL);
@@ -333,12 +333,4 @@ static void test_gpus_per_task(void **state)
 }
 #endif
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_no_launcher), cmocka_unit_test(test_torchrun),
-    cmocka_unit_test(test_open_mpi),    cmocka_unit_test(test_slurm),
-    cmocka_unit_test(test_bad_values),  cmocka_unit_test(test_connect_complains),
-#ifndef BACKEND_CUDA
-    cmocka_unit_test(test_default_place), cmocka_unit_test(test_gpus_per_task),
-#endif
-};
-SUITE_MAIN("launch/env", tests)
+SUITE_MAIN("launch/env")

@@ -190,7 +190,7 @@ static void expect_nothing_left(void)
 
 // ---- Tests ----
 
-static void test_places(void **state)
+TEST(test_places)
 {
     static Run run;
     char line[200];
@@ -206,7 +206,7 @@ static void test_places(void **state)
     }
 }
 
-static void test_ranks_connect(void **state)
+TEST(test_ranks_connect)
 {
     static Run run;
 
@@ -223,7 +223,7 @@ static void test_ranks_connect(void **state)
 }
 
 // Two jobs at the same time, neither of which may meet the other's ranks.
-static void test_two_jobs(void **state)
+TEST(test_two_jobs)
 {
     static Run a, b;
 
@@ -238,7 +238,7 @@ static void test_two_jobs(void **state)
     assert_string_equal(b.out_text, "sum 6\nsum 6\nsum 6\n");
 }
 
-static void test_failing_rank(void **state)
+TEST(test_failing_rank)
 {
     static Run run;
 
@@ -254,7 +254,7 @@ static void test_failing_rank(void **state)
 
 // A rank that ends before it makes a communicator: the others are told how, though they had no part
 // of it; also where what is launched is a shell that starts the program.
-static void test_leaving_early(void **state)
+TEST(test_leaving_early)
 {
     static Run run;
     static char script[4200];
@@ -273,7 +273,7 @@ static void test_leaving_early(void **state)
     expect_nothing_left();
 }
 
-static void test_limit(void **state)
+TEST(test_limit)
 {
     static Run run;
 
@@ -283,7 +283,7 @@ static void test_limit(void **state)
     expect_nothing_left();
 }
 
-static void test_grandchildren_end(void **state)
+TEST(test_grandchildren_end)
 {
     static Run run;
 
@@ -307,7 +307,7 @@ static void wait_for_text(int fd, const char *text, size_t times)
     }
 }
 
-static void test_signals_go_on(void **state)
+TEST(test_signals_go_on)
 {
     static Run run;
 
@@ -321,7 +321,7 @@ static void test_signals_go_on(void **state)
     assert_non_null(strstr(run.out_text, "got the signal\ngot the signal\n"));
 }
 
-static void test_killed_launcher_takes_its_ranks(void **state)
+TEST(test_killed_launcher_takes_its_ranks)
 {
     static Run run;
 
@@ -334,7 +334,7 @@ static void test_killed_launcher_takes_its_ranks(void **state)
     expect_nothing_left();
 }
 
-static void test_bad_use(void **state)
+TEST(test_bad_use)
 {
     static Run run;
     static const struct {
@@ -367,7 +367,7 @@ static void test_bad_use(void **state)
     }
 }
 
-static void test_more_ranks_than_devices(void **state)
+TEST(test_more_ranks_than_devices)
 {
     static Run run;
 
@@ -412,7 +412,7 @@ static void test_more_ranks_than_devices(void **state)
 }
 
 // More ranks than descriptors: one line, and nothing is started.
-static void test_few_files(void **state)
+TEST(test_few_files)
 {
     static Run run;
     struct rlimit before, few;
@@ -428,21 +428,6 @@ static void test_few_files(void **state)
            "ulimit -n 288, or start fewer ranks\n");
     assert_int_equal(lines(run.err_text), 1);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_places),
-    cmocka_unit_test(test_ranks_connect),
-    cmocka_unit_test(test_two_jobs),
-    cmocka_unit_test(test_failing_rank),
-    cmocka_unit_test(test_leaving_early),
-    cmocka_unit_test(test_limit),
-    cmocka_unit_test(test_grandchildren_end),
-    cmocka_unit_test(test_signals_go_on),
-    cmocka_unit_test(test_killed_launcher_takes_its_ranks),
-    cmocka_unit_test(test_bad_use),
-    cmocka_unit_test(test_more_ranks_than_devices),
-    cmocka_unit_test(test_few_files),
-};
 
 // build/tests/launch/program knows build/bin/launch.
 static bool find_programs(void)
@@ -467,5 +452,5 @@ int main(int argc, char **argv)
     unsetenv("SHARE_GPU"); // each job here has a device for each of its ranks
     // The launcher's orphans come here, where the tests see that they have ended.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    return suite_main(argc, argv, "launch/program", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "launch/program");
 }

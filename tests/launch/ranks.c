@@ -45,7 +45,7 @@ static int note_place(const World *world, void *arg)
     return 0;
 }
 
-static void test_all_return(void **state)
+TEST(test_all_return)
 {
     for (int size = 1; size <= 8; size++) {
         World *seen = shared_alloc(8 * sizeof *seen);
@@ -78,7 +78,7 @@ static int end_in_many_ways(const World *world, void *arg)
     wait_for_ever();
 }
 
-static void test_ends_are_told(void **state)
+TEST(test_ends_are_told)
 {
     RankEnd ends[7];
 
@@ -119,7 +119,7 @@ static int print_and_return(const World *world, void *arg)
 
 void simgpu_quick_end(void) __attribute__((weak));
 
-static void test_a_rank_runs_its_own_handlers(void **state)
+TEST(test_a_rank_runs_its_own_handlers)
 {
     RankEnd ends[1];
     int text_pipe[2];
@@ -146,7 +146,7 @@ static int return_nothing(const World *world, void *arg)
     return 0;
 }
 
-static void test_bad_sizes(void **state)
+TEST(test_bad_sizes)
 {
     RankEnd ends[1];
 
@@ -172,7 +172,7 @@ static int outstay(const World *world, void *arg)
     wait_for_ever();
 }
 
-static void test_limit(void **state)
+TEST(test_limit)
 {
     RankEnd ends[4];
 
@@ -191,7 +191,7 @@ static int fail_and_leave_waiting(const World *world, void *arg)
 }
 
 // The limit is far away: it is the failure of rank 1 that ends the others.
-static void test_failure_stops_the_others(void **state)
+TEST(test_failure_stops_the_others)
 {
     RankEnd ends[3];
 
@@ -219,7 +219,7 @@ static int leave_a_child(const World *world, void *arg)
     wait_for_ever();
 }
 
-static void test_grandchildren_end(void **state)
+TEST(test_grandchildren_end)
 {
     pid_t *pids = shared_alloc(3 * sizeof *pids);
     RankEnd ends[3];
@@ -246,7 +246,7 @@ static int be_a_parent(const World *world, void *arg)
     return 1;
 }
 
-static void test_ranks_die_with_the_parent(void **state)
+TEST(test_ranks_die_with_the_parent)
 {
     pid_t *pids = shared_alloc(4 * sizeof *pids); // rank 0 and 1: they are the "children" of pids[]
     RankEnd ends[1];
@@ -277,7 +277,7 @@ static int meet(const World *world, void *arg)
     return 0;
 }
 
-static void test_ranks_meet(void **state)
+TEST(test_ranks_meet)
 {
     for (int size = 1; size <= 5 && ranks_fit(size); size++) {
         RankEnd ends[5];
@@ -296,7 +296,7 @@ static int stand_up(const World *world, void *arg)
     return world_connect(world, &comm) == ERR_NCCL ? 60 : 61;
 }
 
-static void test_nobody_to_meet(void **state)
+TEST(test_nobody_to_meet)
 {
     RankEnd ends[3];
 
@@ -321,7 +321,7 @@ static int open_descriptors(void)
     return n;
 }
 
-static void test_fifty_times(void **state)
+TEST(test_fifty_times)
 {
     int before = open_descriptors();
 
@@ -333,17 +333,4 @@ static void test_fifty_times(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_all_return),
-    cmocka_unit_test(test_ends_are_told),
-    cmocka_unit_test(test_a_rank_runs_its_own_handlers),
-    cmocka_unit_test(test_bad_sizes),
-    cmocka_unit_test(test_limit),
-    cmocka_unit_test(test_failure_stops_the_others),
-    cmocka_unit_test(test_grandchildren_end),
-    cmocka_unit_test(test_ranks_die_with_the_parent),
-    cmocka_unit_test(test_ranks_meet),
-    cmocka_unit_test(test_nobody_to_meet),
-    cmocka_unit_test(test_fifty_times),
-};
-SUITE_MAIN("launch/ranks", tests)
+SUITE_MAIN("launch/ranks")

@@ -48,7 +48,7 @@ static void ask(const Rank *r, void *arg)
           row->share, row->limit ? row->limit : "", check_last(), want);
 }
 
-static void test_values(void **state)
+TEST(test_values)
 {
     static const Row rows[] = {
         {"", NULL, "2 ranks on this host but 1 device: start fewer ranks, or set SHARE_GPU=1"},
@@ -114,7 +114,7 @@ static void uses_devices(const Rank *r, void *arg)
     sum_up(r);
 }
 
-static void test_devices(void **state)
+TEST(test_devices)
 {
     for (int devices = 1; devices <= 3; devices++)
         for (int world = 1; world <= 5; world++) {
@@ -134,7 +134,7 @@ static void keeps_what_is_set(const Rank *r, void *arg)
     sum_up(r);
 }
 
-static void test_user_has_the_last_word(void **state)
+TEST(test_user_has_the_last_word)
 {
     share("1", NULL);
     setenv("NCCL_SOCKET_IFNAME", "eth7", 1);
@@ -204,7 +204,7 @@ static void is_allowed(const Rank *r, void *arg)
     check(join(r) == ncclSuccess, "NCCL_MULTI_RANK_GPU_ENABLE=1 was not heeded");
 }
 
-static void test_one_device_for_two(void **state)
+TEST(test_one_device_for_two)
 {
     static char host[] = "the same for both";
     RankEnd ends[2];
@@ -234,7 +234,7 @@ static int hang(const World *world, void *arg)
     return 3;
 }
 
-static void test_limit(void **state)
+TEST(test_limit)
 {
     RankEnd ends[2];
 
@@ -256,7 +256,7 @@ static void waits(const Rank *r, void *arg)
     need_nccl(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, r->comm, r->stream));
 }
 
-static void test_limit_says_where(void **state)
+TEST(test_limit_says_where)
 {
     share("1", "1");
     char *message = run_ranks_message(2, 60, waits, NULL);
@@ -278,7 +278,7 @@ static int outlive(const World *world, void *arg)
     return 0;
 }
 
-static void test_limit_ends_with_the_communicator(void **state)
+TEST(test_limit_ends_with_the_communicator)
 {
     RankEnd ends[2];
 
@@ -345,7 +345,7 @@ static void find_programs(void)
 }
 
 // Three ranks on two devices are what is uneven; SHARE_ALL=1 has two ranks and four as well.
-static void test_training_is_the_same(void **state)
+TEST(test_training_is_the_same)
 {
     bool all = getenv("SHARE_ALL") != NULL;
     find_programs();
@@ -364,22 +364,10 @@ static void test_training_is_the_same(void **state)
         free(want);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_values),
-    cmocka_unit_test(test_devices),
-    cmocka_unit_test(test_user_has_the_last_word),
-    cmocka_unit_test(test_one_device_for_two),
-    cmocka_unit_test(test_limit),
-    cmocka_unit_test(test_limit_says_where),
-    cmocka_unit_test(test_limit_ends_with_the_communicator),
-    cmocka_unit_test(test_training_is_the_same),
-};
 #else
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
 }
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing)};
 #endif
 
-SUITE_MAIN("launch/share", tests)
+SUITE_MAIN("launch/share")

@@ -59,7 +59,7 @@ static void lose_a_peer(const Rank *r, void *arg)
     for (;;) pause();
 }
 
-static void test_an_error_ends_the_rank(void **state)
+TEST(test_an_error_ends_the_rank)
 {
     needs_ranks(2);
     comm_watch_ask = ask;
@@ -83,7 +83,7 @@ static int hang(const World *world, void *arg)
 }
 
 // Also where asking is refused. What the program had printed is not lost.
-static void test_the_status_is_not_zero(void **state)
+TEST(test_the_status_is_not_zero)
 {
     needs_ranks(2);
     RankEnd ends[2];
@@ -136,7 +136,7 @@ static int end_in_each_way(const World *world, void *arg)
     return world_disconnect(comm[0]) == OK ? 0 : 61;
 }
 
-static void test_each_end(void **state)
+TEST(test_each_end)
 {
     needs_ranks(2);
     RankEnd ends[2];
@@ -153,7 +153,7 @@ static void test_each_end(void **state)
 }
 
 // simgpu's own answers, while the ranks are busy.
-static void keep_busy(const Rank *r, void *arg)
+RANK_TEST(test_beside_collectives, 3)
 {
     float *x;
 
@@ -167,12 +167,7 @@ static void keep_busy(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-static void test_beside_collectives(void **state)
-{
-    run_ranks(3, keep_busy, NULL);
-}
-
-static void test_disconnect_without_a_communicator(void **state)
+TEST(test_disconnect_without_a_communicator)
 {
     assert_int_equal(world_disconnect(NULL), ERR_ARGUMENT);
     assert_non_null(strstr(check_last(), "world_disconnect without a communicator"));
@@ -212,7 +207,7 @@ static void forks(const Rank *r, void *arg)
     wait_for_questions(1);
 }
 
-static void test_signals_and_children(void **state)
+TEST(test_signals_and_children)
 {
     comm_watch_ask = ask;
     run_ranks(2, takes_a_signal, NULL);
@@ -222,7 +217,7 @@ static void test_signals_and_children(void **state)
 
 // ---- The line of an error ----
 
-static void test_lines_of_errors(void **state)
+TEST(test_lines_of_errors)
 {
     check_set_silent(true);
     assert_int_equal(check_nccl(ncclInternalError, "call(x)", "file.c", 7), ERR_NCCL);
@@ -234,13 +229,4 @@ static void test_lines_of_errors(void **state)
     check_set_silent(false);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_an_error_ends_the_rank),
-    cmocka_unit_test(test_the_status_is_not_zero),
-    cmocka_unit_test(test_each_end),
-    cmocka_unit_test(test_beside_collectives),
-    cmocka_unit_test(test_disconnect_without_a_communicator),
-    cmocka_unit_test(test_signals_and_children),
-    cmocka_unit_test(test_lines_of_errors),
-};
-SUITE_MAIN("launch/watch", tests)
+SUITE_MAIN("launch/watch")

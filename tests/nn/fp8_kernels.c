@@ -24,7 +24,7 @@ static void check_rounding(float x)
           e4m3_from_float(x), (double)got, fp8_round(x));
 }
 
-static void check_codes(const Rank *r, void *arg)
+RANK_TEST(test_codes, 1)
 {
     for (int code = 0; code < 256; code++) {
         double value = fp8_value((uint8_t)code);
@@ -50,11 +50,6 @@ static void check_codes(const Rank *r, void *arg)
     }
 }
 
-static void test_codes(void **state)
-{
-    run_ranks(1, check_codes, NULL);
-}
-
 static uint32_t bits_of(float x)
 {
     uint32_t bits;
@@ -62,7 +57,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-static void check_scales(const Rank *r, void *arg)
+RANK_TEST(test_scales, 1)
 {
     static const float most[] = {448.0f, 0x1.cp0f, 1.0f,      0.02f,    0x1p-126f,
                                  1e-45f, 1e-40f,   0x1p126f,  FLT_MAX,  0x1.8p9f,
@@ -78,11 +73,6 @@ static void check_scales(const Rank *r, void *arg)
                 (double)x, (double)got, fp8_scale(&x, 1));
         }
     check(isnan(e4m3_scale(bits_of(NAN))), "the scale of an amax that is NaN is a number");
-}
-
-static void test_scales(void **state)
-{
-    run_ranks(1, check_scales, NULL);
 }
 
 // ---- The kernels ----
@@ -112,7 +102,7 @@ static uint32_t amax_of(const float *device, size_t n, uint32_t begin, cudaStrea
     return got;
 }
 
-static void check_amax(const Rank *r, void *arg)
+RANK_TEST(test_amax, 1)
 {
     static const size_t sizes[] = {0, 1, 3, 1025};
     float x[MOST], *device;
@@ -136,11 +126,6 @@ static void check_amax(const Rank *r, void *arg)
                 check(got == want, "the amax of %zu numbers is %08x, want %08x", n, got, want);
         }
     need_cuda(cudaFree(device));
-}
-
-static void test_amax(void **state)
-{
-    run_ranks(1, check_amax, NULL);
 }
 
 // n numbers on the device as floats; free() them.
@@ -210,7 +195,7 @@ static void check_there_and_back(const Rank *r, DType type, size_t rows, size_t 
     need_cuda(cudaFree(amax));
 }
 
-static void check_kernels(const Rank *r, void *arg)
+RANK_TEST(test_kernels, 1)
 {
     static const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     static const size_t shapes[][3] = {{1, 1, 1},     {3, 5, 5},       {2, 7, 11},
@@ -223,14 +208,9 @@ static void check_kernels(const Rank *r, void *arg)
         }
 }
 
-static void test_kernels(void **state)
-{
-    run_ranks(1, check_kernels, NULL);
-}
-
 // ---- What is no number ----
 
-static void check_no_numbers(const Rank *r, void *arg)
+RANK_TEST(test_no_numbers, 1)
 {
     float x[3] = {1.0f, 0.0f, -2.0f}, *src, *dst;
     static const uint32_t most[] = {0x7f800000, 0x7fc00000, 0x7f800001};
@@ -259,13 +239,4 @@ static void check_no_numbers(const Rank *r, void *arg)
     need_cuda(cudaFree(amax));
 }
 
-static void test_no_numbers(void **state)
-{
-    run_ranks(1, check_no_numbers, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_codes),   cmocka_unit_test(test_scales),     cmocka_unit_test(test_amax),
-    cmocka_unit_test(test_kernels), cmocka_unit_test(test_no_numbers),
-};
-SUITE_MAIN("fp8_kernels", tests)
+SUITE_MAIN("fp8_kernels")

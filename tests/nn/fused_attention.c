@@ -78,7 +78,7 @@ static void check_close(const char *what, const Setting *s, const float *got, co
           what, s->B, s->T, s->C, s->heads, difference, most);
 }
 
-static void check_against_plain(const Rank *r, void *arg)
+RANK_TEST(test_near_the_plain_one, 1)
 {
     static const Setting settings[] = {{1, 2, 16, 1},  {2, 15, 32, 2},  {1, 16, 48, 3},
                                        {1, 17, 80, 2}, {2, 33, 128, 2}, {1, 131, 64, 1},
@@ -101,10 +101,6 @@ static void check_against_plain(const Rank *r, void *arg)
         free_pass(&fused);
         free(x);
     }
-}
-static void test_near_the_plain_one(void **state)
-{
-    run_ranks(1, check_against_plain, NULL);
 }
 
 // ---- The kernels alone ----
@@ -141,7 +137,7 @@ static void free_kernels(Kernels *k)
 }
 
 // Keys that are all alike are seen in equal parts: of 2, 4, 8 … whole values the mean is exact.
-static void check_exact(const Rank *r, void *arg)
+RANK_TEST(test_exact_sums, 1)
 {
     enum { T = 64, C = 32, HEADS = 2, HS = C / HEADS };
     static float qkv[T * 3 * C], dout[T * C], qkv_of_first[3 * C];
@@ -175,14 +171,10 @@ static void check_exact(const Rank *r, void *arg)
         check(fabsf(k.dqkv[c]) < 1e-6f, "one key: its score's gradient is %g", (double)k.dqkv[c]);
     free_kernels(&k);
 }
-static void test_exact_sums(void **state)
-{
-    run_ranks(1, check_exact, NULL);
-}
 
 // What comes after a query is not in its result, be it NaN; nor is how long the sequence is, or
 // which head and which sequence of the batch it is in.
-static void check_rows(const Rank *r, void *arg)
+RANK_TEST(test_rows_see_nothing_else, 1)
 {
     enum { T = 45, C = 24, HEADS = 2, CUT = 21 };
     uint64_t seed = 13;
@@ -216,16 +208,12 @@ static void check_rows(const Rank *r, void *arg)
     free(qkv);
     free(dout);
 }
-static void test_rows_see_nothing_else(void **state)
-{
-    run_ranks(1, check_rows, NULL);
-}
 
 // ---- Memory ----
 
 // What a pass holds between forward and backward: qkv (3C), y and the output (C each), and two
 // numbers per row and head.
-static void check_memory(const Rank *r, void *arg)
+RANK_TEST(test_memory_is_linear, 1)
 {
     uint64_t seed = 17;
     for (int T = 32; T <= 256; T *= 2) {
@@ -246,12 +234,8 @@ static void check_memory(const Rank *r, void *arg)
         free(x);
     }
 }
-static void test_memory_is_linear(void **state)
-{
-    run_ranks(1, check_memory, NULL);
-}
 
-static void check_sizes(const Rank *r, void *arg)
+RANK_TEST(test_bad_sizes, 1)
 {
     check(fused_attention_create("attn", 12, 5, 0.02f, 0.02f) == NULL &&
               strstr(check_last(), "do not divide") != NULL,
@@ -260,16 +244,5 @@ static void check_sizes(const Rank *r, void *arg)
               strstr(check_last(), "takes 128") != NULL,
           "a head of 129 columns: %s", check_last());
 }
-static void test_bad_sizes(void **state)
-{
-    run_ranks(1, check_sizes, NULL);
-}
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_near_the_plain_one),
-    cmocka_unit_test(test_exact_sums),
-    cmocka_unit_test(test_rows_see_nothing_else),
-    cmocka_unit_test(test_memory_is_linear),
-    cmocka_unit_test(test_bad_sizes),
-};
-SUITE_MAIN("fused attention", tests)
+SUITE_MAIN("fused attention")

@@ -34,20 +34,16 @@ static void set_gradients(Fixture *f, float value)
 
 // ---- Against the naive model ----
 
-static void check_gradients(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_gradients, 60, 1)
 {
     Fixture f;
     open_fixture(&f, r, 0.4);
     check_gradients_of(&f, r);
     close_fixture(&f);
 }
-static void test_gradients(void **state)
-{
-    run_ranks_limit(1, 60, check_gradients, NULL);
-}
 
 // The tied weight is one Param, and tokens that never come in still get the head's contribution.
-static void check_tied(const Rank *r, void *arg)
+RANK_TEST(test_tied, 1)
 {
     Fixture f;
     open_fixture(&f, r, 0.4);
@@ -62,13 +58,9 @@ static void check_tied(const Rank *r, void *arg)
     free(grad);
     close_fixture(&f);
 }
-static void test_tied(void **state)
-{
-    run_ranks(1, check_tied, NULL);
-}
 
 // With the small weights that training starts from, every token is about as likely.
-static void check_untrained(const Rank *r, void *arg)
+RANK_TEST(test_untrained, 1)
 {
     Fixture f;
     open_fixture(&f, r, 0.02);
@@ -77,14 +69,10 @@ static void check_untrained(const Rank *r, void *arg)
           "the loss of the untrained model is %g, not about ln 11", loss);
     close_fixture(&f);
 }
-static void test_untrained(void **state)
-{
-    run_ranks(1, check_untrained, NULL);
-}
 
 // ---- Names ----
 
-static void check_names(const Rank *r, void *arg)
+RANK_TEST(test_names, 1)
 {
     static const char *const want[] = {
         "embed.wte",           "embed.wpe",         "h.0.ln_1.weight",      "h.0.ln_1.bias",
@@ -109,14 +97,10 @@ static void check_names(const Rank *r, void *arg)
     check(params[6]->init_std == 0.02f / 2.0f, "proj's deviation is %g", params[6]->init_std);
     module_destroy(m);
 }
-static void test_names(void **state)
-{
-    run_ranks(1, check_names, NULL);
-}
 
 // ---- What a pass promises ----
 
-static void check_causality(const Rank *r, void *arg)
+RANK_TEST(test_causality, 1)
 {
     Fixture f;
     float *logits = NULL;
@@ -138,12 +122,8 @@ static void check_causality(const Rank *r, void *arg)
     free(after);
     close_fixture(&f);
 }
-static void test_causality(void **state)
-{
-    run_ranks(1, check_causality, NULL);
-}
 
-static void check_memory(const Rank *r, void *arg)
+RANK_TEST(test_memory, 1)
 {
     Fixture f;
     float *logits = NULL;
@@ -159,13 +139,9 @@ static void check_memory(const Rank *r, void *arg)
     need(module_discard(f.m, &f.run)); // with nothing to discard
     close_fixture(&f);
 }
-static void test_memory(void **state)
-{
-    run_ranks(1, check_memory, NULL);
-}
 
 // The gradient of two micro-batches is the sum of theirs, up to the order of additions.
-static void check_micro_batches(const Rank *r, void *arg)
+RANK_TEST(test_micro_batches, 1)
 {
     Fixture f;
     float *first[MAX_PARAMS], *second[MAX_PARAMS];
@@ -195,13 +171,9 @@ static void check_micro_batches(const Rank *r, void *arg)
     }
     close_fixture(&f);
 }
-static void test_micro_batches(void **state)
-{
-    run_ranks(1, check_micro_batches, NULL);
-}
 
 // Sixty steps on one batch learn it by heart.
-static void check_training(const Rank *r, void *arg)
+RANK_TEST(test_training, 1)
 {
     Fixture f;
     PlainAdamW *opt = NULL;
@@ -220,10 +192,6 @@ static void check_training(const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) == f.live, "the optimizer left memory allocated");
     close_fixture(&f);
 }
-static void test_training(void **state)
-{
-    run_ranks(1, check_training, NULL);
-}
 
 // How many operations called `name` the log holds from entry `from` on.
 static int count_operations(uint64_t from, const char *name)
@@ -236,7 +204,7 @@ static int count_operations(uint64_t from, const char *name)
 }
 
 // Biases, GELUs and residuals beside a layer norm have no pass over memory of their own.
-static void check_fused(const Rank *r, void *arg)
+RANK_TEST(test_fused, 1)
 {
     static const struct {
         const char *name;
@@ -259,10 +227,6 @@ static void check_fused(const Rank *r, void *arg)
               want[i].name, n, SMALL.layers);
     }
     close_fixture(&f);
-}
-static void test_fused(void **state)
-{
-    run_ranks(1, check_fused, NULL);
 }
 
 // ---- Hooks ----
@@ -295,7 +259,7 @@ static void hook_up(Module *m, Writer writers[4])
         check(module_add_hook(m, point, write_diary, &writers[point]) != NULL, "no hook");
 }
 
-static void check_hooks(const Rank *r, void *arg)
+RANK_TEST(test_hooks, 1)
 {
     Diary diary = {""};
     Writer writers[] = {
@@ -332,10 +296,6 @@ static void check_hooks(const Rank *r, void *arg)
     need(nn_run_destroy(&run));
     free(x);
 }
-static void test_hooks(void **state)
-{
-    run_ranks(1, check_hooks, NULL);
-}
 
 // The gradients of one pass that starts from zeros; free() each.
 static void fetch_gradients(Fixture *f, float *out[])
@@ -347,7 +307,7 @@ static void fetch_gradients(Fixture *f, float *out[])
 
 // A pass that a hook stopped in the midst of a block leaves no residual behind: the next is as
 // ever.
-static void check_stopped(const Rank *r, void *arg)
+RANK_TEST(test_stopped, 1)
 {
     Fixture f;
     float *want[MAX_PARAMS], *got[MAX_PARAMS], *logits = NULL, *dlogits = NULL;
@@ -379,13 +339,9 @@ static void check_stopped(const Rank *r, void *arg)
     for (int i = 0; i < f.n; i++) free(want[i]);
     close_fixture(&f);
 }
-static void test_stopped(void **state)
-{
-    run_ranks(1, check_stopped, NULL);
-}
 
 // The logits may become their gradient: the loss and all gradients are the same.
-static void check_in_place(const Rank *r, void *arg)
+RANK_TEST(test_in_place, 1)
 {
     Fixture f;
     float *want[MAX_PARAMS], *got[MAX_PARAMS], *logits = NULL, *dlogits = NULL, loss, other;
@@ -418,10 +374,6 @@ static void check_in_place(const Rank *r, void *arg)
     free(in_place);
     close_fixture(&f);
 }
-static void test_in_place(void **state)
-{
-    run_ranks(1, check_in_place, NULL);
-}
 
 // ---- Mistakes and failures ----
 
@@ -433,7 +385,7 @@ static void expect(Status got, Status status, const char *words)
           last_error(), words);
 }
 
-static void check_mistakes(const Rank *r, void *arg)
+RANK_TEST(test_mistakes, 1)
 {
     Fixture f;
     float *logits = NULL;
@@ -473,13 +425,9 @@ static void check_mistakes(const Rank *r, void *arg)
           "a backward without a gradient left memory allocated");
     close_fixture(&f);
 }
-static void test_mistakes(void **state)
-{
-    run_ranks(1, check_mistakes, NULL);
-}
 
 // TF32 in the environment, and the mode of the handle that comes of it.
-static void check_math_mode(const Rank *r, void *arg)
+RANK_TEST(test_math_mode, 1)
 {
     static const struct {
         const char *text;
@@ -510,12 +458,8 @@ static void check_math_mode(const Rank *r, void *arg)
         check(run.blas == NULL, "a run that was refused has a handle");
     }
 }
-static void test_math_mode(void **state)
-{
-    run_ranks(1, check_math_mode, NULL);
-}
 
-static void check_bad_sizes(const Rank *r, void *arg)
+RANK_TEST(test_bad_sizes, 1)
 {
     Gpt2Config bad = SMALL;
     bad.heads = 4;
@@ -533,10 +477,6 @@ static void check_bad_sizes(const Rank *r, void *arg)
     Module *parts[] = {linear_create("a", 3, 4, true, 1.0f), linear_create("b", 5, 2, true, 1.0f)};
     check(sequence_create("s", 2, parts) == NULL, "4 columns went into 5");
     module_destroy(NULL);
-}
-static void test_bad_sizes(void **state)
-{
-    run_ranks(1, check_bad_sizes, NULL);
 }
 
 #ifndef BACKEND_CUDA
@@ -564,7 +504,7 @@ static Status pass_within(Fixture *f, const Rank *r, size_t spare)
 
 // Memory that runs out at any point of the pass: an error, no leak, and the next pass is fine. (A
 // real GPU hands memory out in pieces far larger than this whole model.)
-static void check_out_of_memory(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_out_of_memory, 60, 1)
 {
     Fixture f;
     int failures = 0;
@@ -580,23 +520,6 @@ static void check_out_of_memory(const Rank *r, void *arg)
     pass(&f);
     close_fixture(&f);
 }
-static void test_out_of_memory(void **state)
-{
-    run_ranks_limit(1, 60, check_out_of_memory, NULL);
-}
 #endif
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_gradients),     cmocka_unit_test(test_tied),
-    cmocka_unit_test(test_untrained),     cmocka_unit_test(test_names),
-    cmocka_unit_test(test_causality),     cmocka_unit_test(test_memory),
-    cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_training),
-    cmocka_unit_test(test_fused),         cmocka_unit_test(test_hooks),
-    cmocka_unit_test(test_stopped),       cmocka_unit_test(test_mistakes),
-    cmocka_unit_test(test_in_place),      cmocka_unit_test(test_math_mode),
-    cmocka_unit_test(test_bad_sizes),
-#ifndef BACKEND_CUDA
-    cmocka_unit_test(test_out_of_memory),
-#endif
-};
-SUITE_MAIN("GPT-2", tests)
+SUITE_MAIN("GPT-2")

@@ -32,7 +32,7 @@ static size_t list_edges(DType type, float *x)
 }
 enum { MOST_EDGES = 4 * 0x10000 + 32 };
 
-static void check_conversions(const Rank *r, void *arg)
+RANK_TEST(test_conversions, 1)
 {
     float *x = malloc(MOST_EDGES * sizeof *x);
     for (size_t t = 0; t < 2; t++) {
@@ -50,10 +50,6 @@ static void check_conversions(const Rank *r, void *arg)
         }
     }
     free(x);
-}
-static void test_conversions(void **state)
-{
-    run_ranks(1, check_conversions, NULL);
 }
 
 // ---- Arrays ----
@@ -148,7 +144,7 @@ static void check_cast(const Rank *r, DType to, DType from, const float *x, size
     free_array(to, dst);
 }
 
-static void check_casts(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_casts, 30, 1)
 {
     static const DType all[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     float *x = malloc(MOST_EDGES * sizeof *x);
@@ -159,10 +155,6 @@ static void check_casts(const Rank *r, void *arg)
         check_cast(r, all[t / 3], all[t % 3], x + 1000, 1025);
     }
     free(x);
-}
-static void test_casts(void **state)
-{
-    run_ranks_limit(1, 30, check_casts, NULL);
 }
 
 static void check_found(const Rank *r, DType type, size_t n, size_t at, float value, int32_t want)
@@ -183,7 +175,7 @@ static void check_found(const Rank *r, DType type, size_t n, size_t at, float va
     free(x);
 }
 
-static void check_finite(const Rank *r, void *arg)
+RANK_TEST(test_finite, 1)
 {
     static const DType all[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     for (int t = 0; t < 3; t++) {
@@ -197,10 +189,6 @@ static void check_finite(const Rank *r, void *arg)
         }
         check_found(r, all[t], 2051, 2050, INFINITY, 1);
     }
-}
-static void test_finite(void **state)
-{
-    run_ranks(1, check_finite, NULL);
 }
 
 // ---- Kernels ----
@@ -759,16 +747,10 @@ static void check_kernels(const Rank *r, void *arg)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t t = 0; t < 2; t++) check_kernel(r, k, HALVES[t], &sizes[s]);
 }
-static void test_kernels(void **state)
+TEST(test_kernels)
 {
     for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
         run_ranks(1, check_kernels, (void *)(uintptr_t)&kernels[k]);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_conversions),
-    cmocka_unit_test(test_casts),
-    cmocka_unit_test(test_finite),
-    cmocka_unit_test(test_kernels),
-};
-SUITE_MAIN("nn half kernels", tests)
+SUITE_MAIN("nn half kernels")

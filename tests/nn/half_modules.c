@@ -383,7 +383,7 @@ static void check_gpt2(const Rank *r, void *arg)
     need_cuda(cudaFree(targets));
     need(nn_run_destroy(&run));
 }
-static void test_gpt2(void **state)
+TEST(test_gpt2)
 {
     for (size_t t = 0; t < 2; t++)
         run_ranks_limit(1, 30, check_gpt2, (void *)(uintptr_t)&HALVES[t]);
@@ -456,7 +456,7 @@ static void check_linear(const Rank *r, void *arg)
     module_destroy(m);
     need(nn_run_destroy(&run));
 }
-static void test_linear(void **state)
+TEST(test_linear)
 {
     for (size_t t = 0; t < 2; t++) run_ranks(1, check_linear, (void *)(uintptr_t)&HALVES[t]);
 }
@@ -561,7 +561,7 @@ static double train(const Rank *r, DType type, float scale)
     return last;
 }
 
-static void check_training(const Rank *r, void *arg)
+RANK_TEST_WITHIN(test_training, 60, 1)
 {
     double want = train(r, DTYPE_F32, 1.0f);
     check(want < 1.5, "the loss in float is still %g", want);
@@ -571,14 +571,10 @@ static void check_training(const Rank *r, void *arg)
               type_name(HALVES[t]), got, want);
     }
 }
-static void test_training(void **state)
-{
-    run_ranks_limit(1, 60, check_training, NULL);
-}
 
 // ---- What is refused ----
 
-static void check_refused(const Rank *r, void *arg)
+RANK_TEST(test_refused, 1)
 {
     Module *m = linear_create("fc", 3, 2, true, 0.1f);
     Param *params[2];
@@ -608,15 +604,5 @@ static void check_refused(const Rank *r, void *arg)
     module_destroy(m);
     need(nn_run_destroy(&run));
 }
-static void test_refused(void **state)
-{
-    run_ranks(1, check_refused, NULL);
-}
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_gpt2),
-    cmocka_unit_test(test_linear),
-    cmocka_unit_test(test_training),
-    cmocka_unit_test(test_refused),
-};
-SUITE_MAIN("nn half modules", tests)
+SUITE_MAIN("nn half modules")

@@ -329,7 +329,7 @@ static void run_kernels(const Rank *r, void *arg)
         }
 }
 
-static void test_bits_and_threads(void **state)
+TEST(test_bits_and_threads)
 {
 #ifdef EMULATED_CUDA
     enum { MOST_THREADS = 2 };
@@ -352,5 +352,4 @@ static void test_bits_and_threads(void **state)
     unsetenv("SIMGPU_THREADS");
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits_and_threads)};
-SUITE_MAIN("kernels and threads", tests)
+SUITE_MAIN("kernels and threads")

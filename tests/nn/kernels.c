@@ -76,7 +76,7 @@ static void check_exp_of(const Exponential *e)
     check(isnan(e->of(NAN)), "%s: e^NaN is %g", e->name, e->of(NAN));
 }
 
-static void check_exp(const Rank *r, void *arg)
+RANK_TEST(test_exp, 1)
 {
     check_exp_of(&(Exponential){"rounded once", vm_exp});
     check_exp_of(&(Exponential){"rounded twice", twice_exp});
@@ -84,15 +84,11 @@ static void check_exp(const Rank *r, void *arg)
     check(once == 0x1p-11f + 0x1p-24f && twice == 0x1p-11f,
           "(1 + 2^-12)^2 - 1 is %a rounded once, and %a rounded twice", once, twice);
 }
-static void test_exp(void **state)
-{
-    run_ranks(1, check_exp, NULL);
-}
 #endif
 
 // ---- Elementwise ----
 
-static void check_elementwise(const Rank *r, void *arg)
+RANK_TEST(test_elementwise, 1)
 {
     static const size_t sizes[] = {1, 7, 33, 1000};
     uint64_t seed = 1;
@@ -133,10 +129,6 @@ static void check_elementwise(const Rank *r, void *arg)
         free(b);
         free(want);
     }
-}
-static void test_elementwise(void **state)
-{
-    run_ranks(1, check_elementwise, NULL);
 }
 
 // One elementwise kernel on four arrays, of which it changes some.
@@ -229,7 +221,7 @@ static void check_places_of(const Rank *r, const char *name, Elementwise run)
     }
 }
 
-static void check_places(const Rank *r, void *arg)
+RANK_TEST(test_places, 1)
 {
     check_places_of(r, "adamw", run_adamw);
     check_places_of(r, "add_divided", run_add_divided);
@@ -242,14 +234,10 @@ static void check_places(const Rank *r, void *arg)
     check_places_of(r, "bias_gelu_backward", run_bias_gelu);
     check_places_of(r, "bias_gelu_backward in place", run_bias_gelu_in_place);
 }
-static void test_places(void **state)
-{
-    run_ranks(1, check_places, NULL);
-}
 
 // ---- Optimizers, several steps, against double precision ----
 
-static void check_adamw(const Rank *r, void *arg)
+RANK_TEST(test_adamw, 1)
 {
     enum { N = 77, STEPS = 5 };
     const double lr = 0.01f, b1 = 0.9f, b2 = 0.95f, eps = 1e-8f, wd = 0.1f;
@@ -286,12 +274,8 @@ static void check_adamw(const Rank *r, void *arg)
     free(got_m);
     free(got_v);
 }
-static void test_adamw(void **state)
-{
-    run_ranks(1, check_adamw, NULL);
-}
 
-static void check_sgd(const Rank *r, void *arg)
+RANK_TEST(test_sgd, 1)
 {
     enum { N = 35 };
     uint64_t seed = 3;
@@ -322,14 +306,10 @@ static void check_sgd(const Rank *r, void *arg)
     free(got);
     free(got_buf);
 }
-static void test_sgd(void **state)
-{
-    run_ranks(1, check_sgd, NULL);
-}
 
 // ---- Reductions ----
 
-static void check_reductions(const Rank *r, void *arg)
+RANK_TEST(test_reductions, 1)
 {
     static const size_t sizes[] = {1, 5, 8, 1003};
     uint64_t seed = 4;
@@ -358,12 +338,8 @@ static void check_reductions(const Rank *r, void *arg)
         free(got_mean);
     }
 }
-static void test_reductions(void **state)
-{
-    run_ranks(1, check_reductions, NULL);
-}
 
-static void check_rows(const Rank *r, void *arg)
+RANK_TEST(test_rows, 1)
 {
     static const int sizes[][2] = {{1, 1}, {3, 7}, {19, 300}, {64, 33}};
     uint64_t seed = 5;
@@ -391,10 +367,6 @@ static void check_rows(const Rank *r, void *arg)
         free(base);
     }
 }
-static void test_rows(void **state)
-{
-    run_ranks(1, check_rows, NULL);
-}
 
 // ---- Layers ----
 
@@ -405,7 +377,7 @@ static double gelu_slope(double x)
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * k * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
-static void check_gelu(const Rank *r, void *arg)
+RANK_TEST(test_gelu, 1)
 {
     enum { N = 2003 };
     uint64_t seed = 6;
@@ -432,10 +404,6 @@ static void check_gelu(const Rank *r, void *arg)
     free(dy);
     free(got);
     free(got_slope);
-}
-static void test_gelu(void **state)
-{
-    run_ranks(1, check_gelu, NULL);
 }
 
 static void check_bias_gelu_of(const Rank *r, int rows, int cols, uint64_t *seed)
@@ -481,16 +449,12 @@ static void check_bias_gelu_of(const Rank *r, int rows, int cols, uint64_t *seed
     free(db);
 }
 
-static void check_bias_gelu(const Rank *r, void *arg)
+RANK_TEST(test_bias_gelu, 1)
 {
     static const int sizes[][2] = {{1, 1}, {3, 7}, {19, 300}, {64, 33}, {2, 1025}, {3, 4096 + 37}};
     uint64_t seed = 11;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         check_bias_gelu_of(r, sizes[s][0], sizes[s][1], &seed);
-}
-static void test_bias_gelu(void **state)
-{
-    run_ranks(1, check_bias_gelu, NULL);
 }
 
 // What the layer norm and its backward make of x (rows, C), in double: out, dx (rows, C); dw and db
@@ -572,7 +536,7 @@ static void check_layernorm_of(const Rank *r, int C, bool residual, uint64_t *se
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) free(wide[i]);
 }
 
-static void check_layernorm(const Rank *r, void *arg)
+RANK_TEST(test_layernorm, 1)
 {
     static const int widths[] = {1, 3, 16, 33, 200, 1031};
     uint64_t seed = 7;
@@ -581,13 +545,9 @@ static void check_layernorm(const Rank *r, void *arg)
         check_layernorm_of(r, widths[s], true, &seed);
     }
 }
-static void test_layernorm(void **state)
-{
-    run_ranks(1, check_layernorm, NULL);
-}
 
 // A fused kernel does the arithmetic of the plain ones, in the same order: the same bits.
-static void check_fused(const Rank *r, void *arg)
+RANK_TEST(test_fused, 1)
 {
     enum { ROWS = 13, C = 301, N = ROWS * C };
     uint64_t seed = 12;
@@ -644,13 +604,9 @@ static void check_fused(const Rank *r, void *arg)
         free(data[i]);
     }
 }
-static void test_fused(void **state)
-{
-    run_ranks(1, check_fused, NULL);
-}
 
 // What stands behind the diagonal must not matter, so it is NaN here.
-static void check_softmax(const Rank *r, void *arg)
+RANK_TEST(test_softmax, 1)
 {
     static const int lengths[] = {1, 2, 17, 40};
     enum { N = 3 };
@@ -684,12 +640,8 @@ static void check_softmax(const Rank *r, void *arg)
         free(dx);
     }
 }
-static void test_softmax(void **state)
-{
-    run_ranks(1, check_softmax, NULL);
-}
 
-static void check_embedding(const Rank *r, void *arg)
+RANK_TEST(test_embedding, 1)
 {
     enum { SEQUENCES = 3, T = 5, C = 19, VOCAB = 7, ROWS = SEQUENCES * T };
     uint64_t seed = 9;
@@ -726,10 +678,6 @@ static void check_embedding(const Rank *r, void *arg)
     free(wpe);
     free(dy);
 }
-static void test_embedding(void **state)
-{
-    run_ranks(1, check_embedding, NULL);
-}
 
 #ifndef BACKEND_CUDA
 // What a failed kernel was to write to must be as before.
@@ -741,7 +689,7 @@ static void check_untouched(const char *what, const float *device, const float *
 }
 
 // A token or a target outside the vocabulary is an error, and nothing is written.
-static void check_outside(const Rank *r, void *arg)
+RANK_TEST(test_outside, 1)
 {
     enum { ROWS = 3, C = 5, VOCAB = 4 };
     static const int32_t bad[][ROWS] = {{0, 4, 1}, {-1, 2, 3}};
@@ -773,13 +721,9 @@ static void check_outside(const Rank *r, void *arg)
     need_cuda(cudaFree(losses));
     free(data);
 }
-static void test_outside(void **state)
-{
-    run_ranks(1, check_outside, NULL);
-}
 #endif
 
-static void check_cross_entropy(const Rank *r, void *arg)
+RANK_TEST(test_cross_entropy, 1)
 {
     static const int widths[] = {1, 2, 37, 300};
     enum { ROWS = 7 };
@@ -823,21 +767,5 @@ static void check_cross_entropy(const Rank *r, void *arg)
         free(dx);
     }
 }
-static void test_cross_entropy(void **state)
-{
-    run_ranks(1, check_cross_entropy, NULL);
-}
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_places),
-    cmocka_unit_test(test_adamw),         cmocka_unit_test(test_sgd),
-    cmocka_unit_test(test_reductions),    cmocka_unit_test(test_rows),
-    cmocka_unit_test(test_gelu),          cmocka_unit_test(test_bias_gelu),
-    cmocka_unit_test(test_layernorm),     cmocka_unit_test(test_fused),
-    cmocka_unit_test(test_softmax),       cmocka_unit_test(test_embedding),
-    cmocka_unit_test(test_cross_entropy),
-#ifndef BACKEND_CUDA
-    cmocka_unit_test(test_exp),           cmocka_unit_test(test_outside),
-#endif
-};
-SUITE_MAIN("kernels", tests)
+SUITE_MAIN("kernels")

@@ -313,7 +313,7 @@ static void run_words(const Case *c, double *out, const double *in, double *cons
 }
 
 #define LAYER_TEST(test, ...)                                                                      \
-    static void test(void **state)                                                                 \
+    TEST(test)                                                                                     \
     {                                                                                              \
         Case c = {__VA_ARGS__};                                                                    \
         run_ranks(1, check_case, &c);                                                              \
@@ -391,7 +391,7 @@ static size_t peak_of(const Rank *r, Module *m, NnRun *run, const float *in, con
 
 // The fused layer puts a gradient where its saved activations were: at its peak it holds one
 // (rows, hidden) less than the same layers one by one.
-static void check_peak(const Rank *r, void *arg)
+RANK_TEST(test_peak, 1)
 {
     enum { SEQUENCES = 4, T = 16, DIM = 32, HIDDEN = 128, ROWS = SEQUENCES * T };
     uint64_t seed = 5;
@@ -410,41 +410,5 @@ static void check_peak(const Rank *r, void *arg)
     need(nn_run_destroy(&run));
     free(x);
 }
-static void test_peak(void **state)
-{
-    run_ranks(1, check_peak, NULL);
-}
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_linear),
-    cmocka_unit_test(test_linear_wide),
-    cmocka_unit_test(test_linear_without_bias),
-    cmocka_unit_test(test_linear_gelu),
-    cmocka_unit_test(test_linear_gelu_wide),
-    cmocka_unit_test(test_layernorm),
-    cmocka_unit_test(test_layernorm_wide),
-    cmocka_unit_test(test_gelu),
-    cmocka_unit_test(test_attention),
-    cmocka_unit_test(test_attention_many_sequences),
-    cmocka_unit_test(test_attention_one_head),
-    cmocka_unit_test(test_attention_one_token),
-    cmocka_unit_test(test_fused_attention),
-    cmocka_unit_test(test_fused_attention_one_head),
-    cmocka_unit_test(test_fused_attention_wide),
-    cmocka_unit_test(test_fused_attention_one_token),
-    cmocka_unit_test(test_embedding),
-    cmocka_unit_test(test_ffn),
-    cmocka_unit_test(test_mlp),
-    cmocka_unit_test(test_rmsnorm),
-    cmocka_unit_test(test_rmsnorm_wide),
-    cmocka_unit_test(test_swiglu),
-    cmocka_unit_test(test_gated_ffn),
-    cmocka_unit_test(test_grouped_attention),
-    cmocka_unit_test(test_grouped_attention_one_key),
-    cmocka_unit_test(test_grouped_attention_all_keys),
-    cmocka_unit_test(test_grouped_attention_one_token),
-    cmocka_unit_test(test_scaled_attention),
-    cmocka_unit_test(test_words),
-    cmocka_unit_test(test_peak),
-};
-SUITE_MAIN("nn layers", tests)
+SUITE_MAIN("nn layers")

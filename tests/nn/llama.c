@@ -46,18 +46,18 @@ static void check_gradients(const Rank *r, void *arg)
     check_gradients_of(&f, r);
     close_fixture(&f);
 }
-static void test_gradients(void **state)
+TEST(test_gradients)
 {
     run_ranks_limit(1, 60, check_gradients, NULL);
 }
-static void test_gradients_tied(void **state)
+TEST(test_gradients_tied)
 {
     run_ranks_limit(1, 60, check_gradients, "tied");
 }
 
 // ---- Names and numbers ----
 
-static void check_names(const Rank *r, void *arg)
+RANK_TEST(test_names, 1)
 {
     static const struct {
         const char *name;
@@ -84,10 +84,6 @@ static void check_names(const Rank *r, void *arg)
         module_destroy(m);
     }
 }
-static void test_names(void **state)
-{
-    run_ranks(1, check_names, NULL);
-}
 
 // Elements of all parameters, by their shapes; a tied one counts once.
 static int64_t model_count(const Module *m, bool tied)
@@ -100,7 +96,7 @@ static int64_t model_count(const Module *m, bool tied)
 
 // Llama 3's shapes (Hugging Face's config.json of Meta-Llama-3-8B, Meta-Llama-3-70B and
 // Llama-3.1-405B), and how many parameters their models have.
-static void check_counts(const Rank *r, void *arg)
+RANK_TEST(test_counts, 1)
 {
     static const struct {
         LlamaConfig config;
@@ -125,14 +121,10 @@ static void check_counts(const Rank *r, void *arg)
         module_destroy(m);
     }
 }
-static void test_counts(void **state)
-{
-    run_ranks(1, check_counts, NULL);
-}
 
 // ---- What a pass promises ----
 
-static void check_causality(const Rank *r, void *arg)
+RANK_TEST(test_causality, 1)
 {
     Fixture f;
     float *logits = NULL;
@@ -156,14 +148,10 @@ static void check_causality(const Rank *r, void *arg)
     free(after);
     close_fixture(&f);
 }
-static void test_causality(void **state)
-{
-    run_ranks(1, check_causality, NULL);
-}
 
 // With as many heads of keys as of queries the grouped kernels are the others, bitwise; and with
 // keys that are copies, heads that share them have the results of heads that have their own.
-static void check_grouped(const Rank *r, void *arg)
+RANK_TEST(test_grouped, 1)
 {
     enum { B = 2, T = 21, C = 24, HEADS = 4, HS = C / HEADS, KV = 2, WIDTH = C + 2 * KV * HS };
     uint64_t seed = 9;
@@ -215,14 +203,10 @@ static void check_grouped(const Rank *r, void *arg)
     free(all);
     free(w);
 }
-static void test_grouped(void **state)
-{
-    run_ranks(1, check_grouped, NULL);
-}
 
 // A turn and the one back are no turn but for rounding, position 0 is not turned at all, and what
 // is not a head's stays.
-static void check_rotary(const Rank *r, void *arg)
+RANK_TEST(test_rotary, 1)
 {
     enum { B = 2, T = 70, HEADS = 3, HS = 10, WIDTH = HEADS * HS + 7, ALL = B * T * WIDTH };
     uint64_t seed = 11;
@@ -246,10 +230,6 @@ static void check_rotary(const Rank *r, void *arg)
     free(host);
     free(turned);
     free(back);
-}
-static void test_rotary(void **state)
-{
-    run_ranks(1, check_rotary, NULL);
 }
 
 // ---- Types ----
@@ -276,7 +256,7 @@ static void give_halves(Param *const *params, int n, DType type)
 
 // In bf16 and fp16 the logits are those of floats but for as much as rounding does in so few layers
 // (bf16 has 8 bits, fp16 11), and each parameter gets a gradient.
-static void check_halves(const Rank *r, void *arg)
+RANK_TEST(test_halves, 1)
 {
     static const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     static const double bound[] = {0.0, 0.04, 0.005};
@@ -327,10 +307,6 @@ static void check_halves(const Rank *r, void *arg)
     }
     free(want);
 }
-static void test_halves(void **state)
-{
-    run_ranks(1, check_halves, NULL);
-}
 
 // ---- Mistakes ----
 
@@ -341,7 +317,7 @@ static void refuse(LlamaConfig config, const char *words)
           last_error(), words);
 }
 
-static void check_mistakes(const Rank *r, void *arg)
+RANK_TEST(test_mistakes, 1)
 {
     LlamaConfig bad;
     float *logits = NULL;
@@ -381,16 +357,5 @@ static void check_mistakes(const Rank *r, void *arg)
     }
     close_fixture(&f);
 }
-static void test_mistakes(void **state)
-{
-    run_ranks(1, check_mistakes, NULL);
-}
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_gradients), cmocka_unit_test(test_gradients_tied),
-    cmocka_unit_test(test_names),     cmocka_unit_test(test_counts),
-    cmocka_unit_test(test_causality), cmocka_unit_test(test_grouped),
-    cmocka_unit_test(test_rotary),    cmocka_unit_test(test_halves),
-    cmocka_unit_test(test_mistakes),
-};
-SUITE_MAIN("llama", tests)
+SUITE_MAIN("llama")

@@ -16,7 +16,7 @@ static void read_sum(const int32_t *in, const int32_t *targets, int *a, int *b, 
     *sum = targets[5] + 10 * targets[6] + 100 * targets[7];
 }
 
-static void a_sum_is_written_units_first(void **state)
+TEST(a_sum_is_written_units_first)
 {
     int32_t in[SUMS_T], targets[SUMS_T];
     char text[SUMS_T + 1] = "", answer[SUMS_T + 1] = "";
@@ -29,7 +29,7 @@ static void a_sum_is_written_units_first(void **state)
     assert_string_equal(answer, "     180");
 }
 
-static void batches_are_right_and_hold_nothing_held_out(void **state)
+TEST(batches_are_right_and_hold_nothing_held_out)
 {
     static const uint64_t seeds[] = {0, 42, 0xffffffffffffffffu};
     static bool seen[100][100];
@@ -69,7 +69,7 @@ static void batches_are_right_and_hold_nothing_held_out(void **state)
 
 // Whoever makes which part of a batch, the batch is the same; another step or seed is another
 // batch.
-static void a_sequence_depends_on_seed_step_and_number(void **state)
+TEST(a_sequence_depends_on_seed_step_and_number)
 {
     int32_t in[B * SUMS_T], targets[B * SUMS_T], part[B * SUMS_T], part_targets[B * SUMS_T];
     sums_batch(42, 7, 0, B, in, targets);
@@ -83,13 +83,7 @@ static void a_sequence_depends_on_seed_step_and_number(void **state)
     assert_true(memcmp(in, part, sizeof in) != 0);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_sum_is_written_units_first),
-    cmocka_unit_test(batches_are_right_and_hold_nothing_held_out),
-    cmocka_unit_test(a_sequence_depends_on_seed_step_and_number),
-};
-
 int main(int argc, char **argv)
 {
-    return suite_main(argc, argv, "sums", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "sums");
 }

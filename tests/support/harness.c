@@ -173,6 +173,11 @@ static const char *last_words(char *output)
     return line ? line + 1 : output;
 }
 
+static void add_rule(Message *message)
+{
+    if (suite_rule()) add(message, "in rule %s: ", suite_rule());
+}
+
 static void tell_trouble(Message *message, Run *run, int world, int rank, char *output)
 {
     RankNote *note = &run->note[rank];
@@ -184,6 +189,7 @@ static void tell_trouble(Message *message, Run *run, int world, int rank, char *
         return;
     }
     trim(note->text);
+    add_rule(message);
     add(message, "rank %d of %d: %s", rank, world, note->text);
     if (note->place[0]) add(message, " at %s", note->place);
     if (kind == TROUBLE_EXIT) add(message, ": a function of a task must return to its caller");
@@ -198,6 +204,7 @@ static void tell_silent_end(Message *message, const Run *run, int world, int ran
                             const RankEnd *end)
 {
     message->status = "failed";
+    add_rule(message);
     add(message, "rank %d of %d: ", rank, world);
     if (end->how == RANK_SIGNALLED)
         add(message, "was killed by signal %d (%s)", end->code, strsignal(end->code));
@@ -214,6 +221,7 @@ static void tell_limit(Message *message, const Run *run, int world, const RankEn
     const char *between = "";
 
     message->status = "timeout";
+    add_rule(message);
     add(message, "the test's limit of %g s is over: ", run->whole);
     for (int i = 0; i < world; i++) {
         const char *at = run->note[i].at_limit;

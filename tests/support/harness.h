@@ -5,16 +5,16 @@
  * thing that goes wrong on any rank is what the test says; what follows from it on other ranks is
  * not shown.
  *
- *   static void body(const Rank *r, void *arg) {
+ *   RANK_TEST(has_memory, 3)
+ *   {
  *       float *x = NULL;
  *       need_cuda(cudaMalloc((void **)&x, 40));
- *       check(r->world > 0, "the world has %d ranks", r->world);
+ *       check(r->world == 3, "the world has %d ranks", r->world);
  *   }
- *   static void test_something(void **state) { run_ranks(3, body, NULL); }
+ *   SUITE_MAIN("example")
  *
- * Interface: run_ranks, run_ranks_limit, run_ranks_small, needs_ranks, ranks_fit; check, need,
- * need_cuda, need_nccl, check_leaks (inside a body); shared_alloc for what ranks hand back; fetch,
- * send_to; log_ordered; suite_main, tell_figures.
+ * A test whose ranks take an argument, or that looks at what they left, is a TEST that calls
+ * run_ranks.
  */
 #ifndef SHARDLAB_HARNESS_H
 #define SHARDLAB_HARNESS_H
@@ -30,6 +30,7 @@
 #undef fail_msg
 #define fail_msg(...)                                                                              \
     do {                                                                                           \
+        print_rule();                                                                              \
         print_error(__VA_ARGS__);                                                                  \
         print_error("\n");                                                                         \
         _fail(__FILE__, __LINE__);                                                                 \
@@ -145,20 +146,71 @@ void send_to_at(const char *file, int line, float *device, const float *host, si
 // gpulog_ordered, of operations that the log must have.
 bool log_ordered(uint64_t a, uint64_t b);
 
-// ---- A suite's main ----
+// ---- A suite and its tests ----
 
-// Runs the tests (cmocka's, or those named after --only), or prints their names for --list. With
+typedef struct Test {
+    struct CMUnitTest test;
+    const char *file;
+    int line;
+} Test;
+
+// TEST(adds_up) { … }: a test of the suite, which needs no list of them: it has those of all its
+// files, by file and line.
+#define TEST(name) TEST_BETWEEN(name, NULL, NULL)
+// The same between begin(state) and end(state), cmocka's setup and teardown.
+#define TEST_BETWEEN(name, begin, end)                                                             \
+    static void name(void **state);                                                                \
+    static const Test name##_test = {{#name, name, begin, end, NULL}, __FILE__, __LINE__};         \
+    __attribute__((section("suite_tests"), used)) static const Test *const name##_listed =         \
+        &name##_test;                                                                              \
+    static void name(void **state)
+// RANK_TEST(adds_up, 2, 3) { … }: a test whose body runs on two ranks, then on three; r is the Rank.
+#define RANK_TEST(name, ...) RANK_TEST_WITHIN(name, RANKS_LIMIT, __VA_ARGS__)
+// The same where each world may take so many seconds (run_ranks_limit).
+#define RANK_TEST_WITHIN(name, seconds, ...)                                                       \
+    static void name##_body(const Rank *r, void *arg);                                             \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        const int worlds[] = {__VA_ARGS__};                                                        \
+        for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++)                              \
+            run_ranks_limit(worlds[i], seconds, name##_body, NULL);                                \
+    }                                                                                              \
+    static void name##_body(const Rank *r, void *arg)
+
+// RULE(nothing_grows, …): calls rule_nothing_grows(…), a part of the test. What fails in it begins
+// with "in rule nothing_grows: ".
+#define RULE(name, ...)                                                                            \
+    do {                                                                                           \
+        begin_rule(#name);                                                                         \
+        rule_##name(__VA_ARGS__);                                                                  \
+        begin_rule(NULL);                                                                          \
+    } while (0)
+void begin_rule(const char *name); // NULL: it has ended
+void print_rule(void);             // the beginning of what cmocka prints of a failure
+
+// Runs the tests of the suite (or those named after --only), or prints their names for --list. With
 // SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
 //   {"nonce": …, "test": name, "status": "passed|failed|timeout|error", "message": …, "seconds": …}
 // (of a test that has drawn also "seed": number; draw.h; of one that told figures "figures": […])
 // and {"nonce": …, "end": count} at the end; the nonce is SHARDLAB_NONCE's.
-// Numbers that go along with the result of the test that runs, 16 at most; not in a body.
-void tell_figures(const int64_t *figures, int n);
-int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n);
-#define SUITE_MAIN(name, tests)                                                                    \
+int suite_main(int argc, char **argv, const char *name);
+// The same of a list: for a suite inside a suite.
+int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests,
+                  size_t n);
+#define SUITE_MAIN(...) SUITE_MAIN_BY(__VA_ARGS__, SUITE_MAIN_OF, SUITE_MAIN_HERE, )(__VA_ARGS__)
+#define SUITE_MAIN_BY(name, list, main, ...) main
+#define SUITE_MAIN_OF(name, tests)                                                                 \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
-        return suite_main(argc, argv, name, tests, sizeof tests / sizeof tests[0]);                \
+        return suite_main_of(argc, argv, name, tests, sizeof tests / sizeof tests[0]);             \
     }
+#define SUITE_MAIN_HERE(name)                                                                      \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        return suite_main(argc, argv, name);                                                       \
+    }
+
+// Numbers that go along with the result of the test that runs, 16 at most; not in a body.
+void tell_figures(const int64_t *figures, int n);
 
 #endif

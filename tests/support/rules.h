@@ -31,6 +31,7 @@ void rule_elements_depend_on_nothing_else(void);
 void rule_device_slice_of_any_length(void);
 void rule_host_buffer_has_fixed_size(void);
 void rule_release_frees_what_is_its_own(void);
+void rule_failed_materialize_keeps_nothing(void);
 
 // ---- Task 2: rules_flat.c ----
 void rule_layout_beyond_32_bits(void);
@@ -43,6 +44,8 @@ void rule_states_follow_each_other(void);
 
 // ---- Task 3: rules_forward.c ----
 void rule_unshard_is_one_gather_ahead(void);
+void rule_gathers_by_the_units_own_function(void);
+void rule_gathers_in_the_shards_own_type(void);
 void rule_unshards_within_its_group(void);
 void rule_refuses_before_it_queues(void);
 void rule_each_unit_has_its_own_option(void);

@@ -198,11 +198,19 @@ static void refused_body(const Rank *r, void *arg)
 
 void rule_unshard_is_one_gather_ahead(void)
 {
-    run_ranks(3, narrow_body, NULL);
     run_ranks(2, beside_body, NULL);
     run_ranks(3, beside_body, NULL);
+}
+
+void rule_gathers_by_the_units_own_function(void)
+{
     run_ranks(1, pointer_body, NULL);
     run_ranks(2, pointer_body, NULL);
+}
+
+void rule_gathers_in_the_shards_own_type(void)
+{
+    run_ranks(3, narrow_body, NULL);
 }
 
 void rule_unshards_within_its_group(void)

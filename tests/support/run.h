@@ -77,6 +77,8 @@ void exit_watch(void);
 // ---- suite.c ----
 // The test that runs now has failed: `status` and the whole message for the results.
 void suite_failed(const char *status, const char *message);
+// The rule of the test that runs now (harness.h's RULE); NULL: none does.
+const char *suite_rule(void);
 // It has run a world, or left one out that is too large for this machine. A test that left all of
 // them out is skipped, and not passed.
 void suite_ran(void);

@@ -65,6 +65,7 @@ static struct Results {
 } results = {.fd = -1, .captured = -1, .real_stderr = -1, .reports = -1};
 
 static Case *current;
+static const char *rule; // of it, that runs
 
 static double clock_now(void)
 {
@@ -325,6 +326,21 @@ void suite_failed(const char *status, const char *message)
     current->message = strdup(message);
 }
 
+void begin_rule(const char *name)
+{
+    rule = name;
+}
+
+const char *suite_rule(void)
+{
+    return rule;
+}
+
+void print_rule(void)
+{
+    if (rule) print_error("in rule %s: ", rule);
+}
+
 void tell_figures(const int64_t *figures, int n)
 {
     for (int i = 0; current && i < n && i < MOST_FIGURES; i++) current->figure[i] = figures[i];
@@ -376,6 +392,7 @@ static int begin_case(void **state)
 
     settle();
     current = c;
+    rule = NULL; // the test before may have failed in one
     draw_begin(c->test->name);
     c->began = clock_now();
     return c->test->setup_func ? c->test->setup_func(&c->state) : 0;
@@ -469,7 +486,7 @@ static bool choose_tests(int argc, char **argv, const struct CMUnitTest *tests, 
     return true;
 }
 
-int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
+int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
 {
     sanitize_linked();
     own_code(name);
@@ -503,5 +520,35 @@ int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest 
     free(chosen);
     free(cases);
     free(wrapped);
+    return status;
+}
+
+// ---- The tests that the suite's files have ----
+
+// The section that TEST fills; the linker makes the two names. Weak: a suite of a list has none.
+extern const Test *const __start_suite_tests[] __attribute__((weak));
+extern const Test *const __stop_suite_tests[] __attribute__((weak));
+
+static int by_file_and_line(const void *a, const void *b)
+{
+    const Test *one = *(const Test *const *)a, *other = *(const Test *const *)b;
+    int files = strcmp(one->file, other->file);
+
+    return files ? files : one->line - other->line;
+}
+
+int suite_main(int argc, char **argv, const char *name)
+{
+    size_t n = (size_t)(__stop_suite_tests - __start_suite_tests);
+    const Test **in_order = malloc(n * sizeof *in_order);
+    struct CMUnitTest *tests = malloc(n * sizeof *tests);
+
+    if (!in_order || !tests) abort();
+    memcpy(in_order, __start_suite_tests, n * sizeof *in_order);
+    qsort(in_order, n, sizeof *in_order, by_file_and_line);
+    for (size_t i = 0; i < n; i++) tests[i] = in_order[i]->test;
+    int status = suite_main_of(argc, argv, name, tests, n);
+    free(tests);
+    free(in_order);
     return status;
 }

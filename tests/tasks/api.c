@@ -78,7 +78,7 @@ static void nested_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void takes_what_no_inner_unit_took(void **state)
+TEST(takes_what_no_inner_unit_took)
 {
     run_ranks(1, nested_body, NULL);
     run_ranks(3, nested_body, NULL);
@@ -111,7 +111,7 @@ static void tied_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void tied_parameter_is_taken_once(void **state)
+TEST(tied_parameter_is_taken_once)
 {
     Spec spec = spec_gpt2(2);
     run_ranks(1, tied_body, &spec);
@@ -184,13 +184,13 @@ static void half_body(const Rank *r, void *arg)
     need(fsdp_context_destroy(&ctx));
 }
 
-static void refuses_misuse(void **state)
+TEST(refuses_misuse)
 {
     run_ranks(1, half_body, NULL);
     run_ranks(2, half_body, NULL);
     run_ranks(2, misuse_body, NULL);
-    rule_a_refused_module_is_as_it_was();
-    rule_refuses_each_time();
+    RULE(a_refused_module_is_as_it_was);
+    RULE(refuses_each_time);
 }
 
 // What fully_shard was told is what the unit does.
@@ -269,15 +269,16 @@ static void hooks_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void hooks_run_in_order(void **state)
+TEST(hooks_run_in_order)
 {
     run_ranks(1, hooks_body, NULL);
     run_ranks(3, hooks_body, NULL);
     Spec spec = spec_mlp(3);
     run_ranks(1, options_body, &spec);
     run_ranks(3, options_body, &spec);
-    rule_options_are_the_units_own();
-    rule_contexts_are_apart(APART_BACKWARD);
+    RULE(options_are_the_units_own);
+    RULE(layouts_are_the_options);
+    RULE(contexts_are_apart, APART_BACKWARD);
     spec = draw_mlp(6);
     run_ranks(drawn_world(&spec, 2, 8), options_body, &spec);
 }
@@ -316,13 +317,12 @@ static void list_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void lists_flat_parameters(void **state)
+TEST(lists_flat_parameters)
 {
     run_ranks(2, list_body, NULL);
-    rule_any_number_of_units();
-    rule_lists_no_more_than_its_places();
+    RULE(any_number_of_units);
+    RULE(lists_no_more_than_its_places);
     for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
-    rule_layouts_are_the_options();
 }
 
 // ---- The full state ----
@@ -456,17 +456,17 @@ static void kept_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void full_state_is_the_model(void **state)
+TEST(full_state_is_the_model)
 {
     run_ranks(2, kept_body, NULL);
     run_ranks(1, state_body, NULL);
     run_ranks(3, state_body, NULL);
     run_ranks(4, state_body, NULL);
-    rule_full_state_leaves_units_as_they_were();
-    rule_full_state_says_what_failed();
-    rule_full_state_is_shown_to_one();
-    rule_full_state_may_be_anothers();
-    rule_contexts_are_apart(APART_STATE);
+    RULE(full_state_leaves_units_as_they_were);
+    RULE(full_state_says_what_failed);
+    RULE(full_state_is_shown_to_one);
+    RULE(full_state_may_be_anothers);
+    RULE(contexts_are_apart, APART_STATE);
     for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }
 
@@ -515,22 +515,13 @@ static void unwrap_body(const Rank *r, void *arg)
           gpulog_live_bytes(r->device) - live);
 }
 
-static void unwrap_gives_everything_back(void **state)
+TEST(unwrap_gives_everything_back)
 {
     run_ranks(1, unwrap_body, NULL);
     run_ranks(3, unwrap_body, NULL);
-    rule_unwrap_leaves_what_is_not_its_own();
-    rule_unwraps_below_a_root();
+    RULE(unwrap_leaves_what_is_not_its_own);
+    RULE(unwraps_below_a_root);
     claim_drawn_unwrap(1, 8);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(takes_what_no_inner_unit_took),
-    cmocka_unit_test(tied_parameter_is_taken_once),
-    cmocka_unit_test(refuses_misuse),
-    cmocka_unit_test(hooks_run_in_order),
-    cmocka_unit_test(lists_flat_parameters),
-    cmocka_unit_test(full_state_is_the_model),
-    cmocka_unit_test(unwrap_gives_everything_back),
-};
-SUITE_MAIN("api", tests)
+SUITE_MAIN("api")

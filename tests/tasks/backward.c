@@ -223,13 +223,15 @@ static void own_shard_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void gradient_is_the_average(void **state)
+TEST(gradient_is_the_average)
 {
     known_gradients();
     Shape shape = known_shape(3);
     for (int world = 2; world <= 8; world++) run_ranks(world, average_body, &shape);
     run_ranks(3, own_shard_body, &shape);
     run_ranks(4, own_shard_body, &shape);
+    RULE(reduces_by_the_units_own_function);
+    RULE(shards_within_its_group);
     draw_gradients();
     for (int i = 0; i < 2; i++) {
         shape = draw_shape(5);
@@ -267,7 +269,7 @@ static void one_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void world_of_one_divides_nothing(void **state)
+TEST(world_of_one_divides_nothing)
 {
     known_gradients();
     Shape shape = known_shape(3);
@@ -298,19 +300,17 @@ static void micro_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void micro_batches_add_up(void **state)
+TEST(micro_batches_add_up)
 {
     known_gradients();
     Shape shape = known_shape(3);
     run_ranks(1, micro_body, &shape);
     run_ranks(2, micro_body, &shape);
     run_ranks(5, micro_body, &shape);
-    rule_reduces_by_the_units_own_function();
-    rule_shards_within_its_group();
     draw_gradients();
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), micro_body, &shape);
-    rule_micro_batches_with_kept_parameters();
+    RULE(micro_batches_with_kept_parameters);
 }
 
 static void padding_body(const Rank *r, void *arg)
@@ -340,7 +340,7 @@ static void padding_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void padding_gradient_is_zero(void **state)
+TEST(padding_gradient_is_zero)
 {
     known_gradients();
     Shape shape = known_shape(3); // 182 elements in the unit: padded in every world
@@ -390,7 +390,7 @@ static void begin_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void begin_grad_is_zero_with_padding(void **state)
+TEST(begin_grad_is_zero_with_padding)
 {
     Shape shape = known_shape(3);
     run_ranks(2, begin_body, &shape);
@@ -500,16 +500,15 @@ static void order_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void streams_are_ordered(void **state)
+TEST(streams_are_ordered)
 {
     Shape shape = known_shape(5);
     run_ranks(2, order_body, &shape);
     run_ranks(3, order_body, &shape);
-    rule_contexts_are_apart(APART_BACKWARD);
-    rule_nothing_grows(APART_BACKWARD);
+    RULE(contexts_are_apart, APART_BACKWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
-    rule_copies_in_before_the_reduction();
+    RULE(copies_in_before_the_reduction);
 }
 
 // How many collectives a step has. Their order is judged by what it hides: exposed.h.
@@ -545,12 +544,12 @@ static void ahead_body(const Rank *r, void *arg)
     }
 }
 
-static void gathers_again_before_backward(void **state)
+TEST(gathers_again_before_backward)
 {
     Shape shape = known_shape(5);
     run_ranks(2, ahead_body, &shape);
-    rule_backward_is_hidden();
-    rule_order_of_each_backward();
+    RULE(backward_is_hidden);
+    RULE(order_of_each_backward);
     shape = draw_shape(8);
     run_ranks(drawn_world(&shape.spec, 2, 8), ahead_body, &shape);
 }
@@ -650,7 +649,7 @@ static void slot_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void peak_does_not_grow_with_depth(void **state)
+TEST(peak_does_not_grow_with_depth)
 {
     Spec deep = spec_mlp(6), heavy_root = spec_mlp(4);
     heavy_root.vocab = 61; // the root's 854 elements are more than four units of 182
@@ -734,25 +733,15 @@ static void part_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void nothing_is_left_behind(void **state)
+TEST(nothing_is_left_behind)
 {
     Shape shape = known_shape(4);
     run_ranks(1, behind_body, &shape);
     run_ranks(3, behind_body, &shape);
     run_ranks(2, part_body, NULL);
+    RULE(nothing_grows, APART_BACKWARD);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 1, 8), behind_body, &shape);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(gradient_is_the_average),
-    cmocka_unit_test(world_of_one_divides_nothing),
-    cmocka_unit_test(micro_batches_add_up),
-    cmocka_unit_test(padding_gradient_is_zero),
-    cmocka_unit_test(begin_grad_is_zero_with_padding),
-    cmocka_unit_test(streams_are_ordered),
-    cmocka_unit_test(gathers_again_before_backward),
-    cmocka_unit_test(peak_does_not_grow_with_depth),
-    cmocka_unit_test(nothing_is_left_behind),
-};
-SUITE_MAIN("backward", tests)
+SUITE_MAIN("backward")

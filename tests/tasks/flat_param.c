@@ -177,11 +177,11 @@ static void layout_body(const Rank *r, void *arg)
     }
 }
 
-static void layout_pads_to_world(void **state)
+TEST(layout_pads_to_world)
 {
     Table table = KNOWN;
     run_ranks(1, layout_body, &table);
-    rule_layout_beyond_32_bits();
+    RULE(layout_beyond_32_bits);
     for (int i = 0; i < 2; i++) {
         table = draw_table(6, 1, 40);
         table.align = false;
@@ -189,7 +189,7 @@ static void layout_pads_to_world(void **state)
     }
 }
 
-static void layout_aligns_shards(void **state)
+TEST(layout_aligns_shards)
 {
     Table table = KNOWN;
     table.align = true;
@@ -202,7 +202,7 @@ static void layout_aligns_shards(void **state)
 }
 
 // The handout's example, written out.
-static void example_body(const Rank *r, void *arg)
+RANK_TEST(layout_worked_example, 1)
 {
     Set set;
     FlatLayout flat;
@@ -236,11 +236,6 @@ static void example_body(const Rank *r, void *arg)
     flat_layout_destroy(&flat);
 }
 
-static void layout_worked_example(void **state)
-{
-    run_ranks(1, example_body, NULL);
-}
-
 static void refuse_body(const Rank *r, void *arg)
 {
     Set set;
@@ -270,11 +265,11 @@ static void refuse_body(const Rank *r, void *arg)
     flat_layout_destroy(&flat);
 }
 
-static void layout_refuses_bad_input(void **state)
+TEST(layout_refuses_bad_input)
 {
     run_ranks(1, refuse_body, NULL);
-    rule_layout_reads_its_own_list();
-    rule_layouts_ask_their_rule();
+    RULE(layout_reads_its_own_list);
+    RULE(layouts_ask_their_rule);
 }
 
 // The two tests below count element by element who owns what, and compare.
@@ -301,7 +296,7 @@ static void real_body(const Rank *r, void *arg)
     }
 }
 
-static void real_and_padding_by_rank(void **state)
+TEST(real_and_padding_by_rank)
 {
     Table table = KNOWN;
     run_ranks(1, real_body, &table);
@@ -350,7 +345,7 @@ static void cover_body(const Rank *r, void *arg)
     }
 }
 
-static void slices_cover_every_element_once(void **state)
+TEST(slices_cover_every_element_once)
 {
     Table table = KNOWN;
     run_ranks(1, cover_body, &table);
@@ -411,7 +406,7 @@ static void whole_body(const Rank *r, void *arg)
     }
 }
 
-static void shards_make_the_whole_model(void **state)
+TEST(shards_make_the_whole_model)
 {
     Table table = KNOWN;
     for (int world = 1; world <= 8; world++) run_ranks(world, whole_body, &table);
@@ -475,11 +470,11 @@ static void birth_body(const Rank *r, void *arg)
     }
 }
 
-static void padding_is_zero_at_birth(void **state)
+TEST(padding_is_zero_at_birth)
 {
     Table table = KNOWN;
     for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, &table);
-    rule_padding_of_any_size_and_type();
+    RULE(padding_of_any_size_and_type);
     table = draw_table(4, 2, 8);
     run_ranks(table.low, birth_body, &table);
 }
@@ -529,14 +524,14 @@ static void memory_body(const Rank *r, void *arg)
           gpulog_live_bytes(r->device) - before);
 }
 
-static void memory_is_two_shards(void **state)
+TEST(memory_is_two_shards)
 {
     // A million elements, so that a copy of the model would show.
     Table table = {.set = {{3, {700001, 3, 300000}}}};
     run_ranks(1, memory_body, &table);
     run_ranks(4, memory_body, &table);
-    rule_failed_create_keeps_nothing();
-    rule_flat_keeps_within_its_places();
+    RULE(failed_create_keeps_nothing);
+    RULE(flat_keeps_within_its_places);
     int world = draw(2, 8);
     table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},
                     .align = draw_chance(50)};
@@ -594,26 +589,14 @@ static void attach_body(const Rank *r, void *arg)
     need_cuda(cudaFree(full));
 }
 
-static void attach_gives_views(void **state)
+TEST(attach_gives_views)
 {
     Table table = {.set = {{3, {3, 4, 3}}}};
     run_ranks(3, attach_body, &table);
-    rule_states_follow_each_other();
-    rule_views_have_their_buffers_type();
+    RULE(states_follow_each_other);
+    RULE(views_have_their_buffers_type);
     table = draw_table(1, 1, 8);
     run_ranks(table.low, attach_body, &table);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(layout_pads_to_world),
-    cmocka_unit_test(layout_worked_example),
-    cmocka_unit_test(layout_aligns_shards),
-    cmocka_unit_test(layout_refuses_bad_input),
-    cmocka_unit_test(real_and_padding_by_rank),
-    cmocka_unit_test(slices_cover_every_element_once),
-    cmocka_unit_test(shards_make_the_whole_model),
-    cmocka_unit_test(padding_is_zero_at_birth),
-    cmocka_unit_test(memory_is_two_shards),
-    cmocka_unit_test(attach_gives_views),
-};
-SUITE_MAIN("flat_param", tests)
+SUITE_MAIN("flat_param")

@@ -145,10 +145,12 @@ static void gather_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void unshard_gathers_the_whole(void **state)
+TEST(unshard_gathers_the_whole)
 {
     Shape shape = known_shape(3);
     for (int world = 1; world <= 8; world++) run_ranks(world, gather_body, &shape);
+    RULE(gathers_by_the_units_own_function);
+    RULE(gathers_in_the_shards_own_type);
     for (int i = 0; i < 2; i++) {
         shape = draw_shape(5);
         run_ranks(drawn_world(&shape.spec, 2, 8), gather_body, &shape);
@@ -179,14 +181,14 @@ static void alias_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void world_of_one_aliases(void **state)
+TEST(world_of_one_aliases)
 {
     Shape shape = known_shape(3);
     run_ranks(1, alias_body, &shape);
     shape = draw_shape(4);
     drawn_model(&shape.spec, 1);
     run_ranks(1, alias_body, &shape);
-    rule_unshards_within_its_group();
+    RULE(unshards_within_its_group);
 }
 
 // A kernel on the compute stream that reads the unsharded parameter, as a layer would.
@@ -232,17 +234,18 @@ static void order_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void wait_orders_compute_behind_gather(void **state)
+TEST(wait_orders_compute_behind_gather)
 {
     Shape shape = known_shape(3);
     run_ranks(2, order_body, &shape);
     run_ranks(5, order_body, &shape);
-    rule_unshard_is_one_gather_ahead();
+    RULE(unshard_is_one_gather_ahead);
+    RULE(copies_out_after_the_wait);
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
 
-static void free_body(const Rank *r, void *arg)
+RANK_TEST(reshard_frees_behind_compute, 2, 3)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -302,12 +305,6 @@ static void free_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void reshard_frees_behind_compute(void **state)
-{
-    run_ranks(2, free_body, NULL);
-    run_ranks(3, free_body, NULL);
-}
-
 static void states_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
@@ -345,12 +342,12 @@ static void states_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void states_move_in_order(void **state)
+TEST(states_move_in_order)
 {
     run_ranks(1, states_body, NULL);
     run_ranks(3, states_body, NULL);
-    rule_reshard_all_reaches_every_unit();
-    rule_refuses_before_it_queues();
+    RULE(reshard_all_reaches_every_unit);
+    RULE(refuses_before_it_queues);
 }
 
 static void keep_body(const Rank *r, void *arg)
@@ -392,11 +389,11 @@ static void keep_body(const Rank *r, void *arg)
     }
 }
 
-static void keeps_when_told_to(void **state)
+TEST(keeps_when_told_to)
 {
     Shape shape = known_shape(4);
     run_ranks(2, keep_body, &shape);
-    rule_each_unit_has_its_own_option();
+    RULE(each_unit_has_its_own_option);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 2, 8), keep_body, &shape);
 }
@@ -458,20 +455,19 @@ static void part_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void hooks_gather_in_order(void **state)
+TEST(hooks_gather_in_order)
 {
     Shape shape = known_shape(5);
     run_ranks(2, hooks_body, &shape);
     run_ranks(4, hooks_body, &shape);
-    rule_forward_is_hidden();
+    RULE(forward_is_hidden);
     run_ranks(2, part_body, NULL);
-    rule_order_is_of_this_iteration();
-    rule_contexts_are_apart(APART_FORWARD);
-    rule_nothing_grows(APART_FORWARD);
+    RULE(order_is_of_this_iteration);
+    RULE(contexts_are_apart, APART_FORWARD);
+    RULE(nothing_grows, APART_FORWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
-    rule_copies_out_after_the_wait();
-    rule_copied_out_goes_with_the_forward();
+    RULE(copied_out_goes_with_the_forward);
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.
@@ -503,7 +499,7 @@ static void one_at_a_time_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void peak_is_two_units(void **state)
+TEST(peak_is_two_units)
 {
     claim_forward_peak(spec_mlp(4), 2);
     claim_forward_peak(spec_mlp(12), 2);
@@ -514,14 +510,4 @@ static void peak_is_two_units(void **state)
     claim_forward_peak(spec, drawn_world(&spec, 2, 8));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(unshard_gathers_the_whole),
-    cmocka_unit_test(world_of_one_aliases),
-    cmocka_unit_test(wait_orders_compute_behind_gather),
-    cmocka_unit_test(reshard_frees_behind_compute),
-    cmocka_unit_test(states_move_in_order),
-    cmocka_unit_test(keeps_when_told_to),
-    cmocka_unit_test(hooks_gather_in_order),
-    cmocka_unit_test(peak_is_two_units),
-};
-SUITE_MAIN("forward", tests)
+SUITE_MAIN("forward")

@@ -70,10 +70,10 @@ static void count_body(const Rank *r, void *arg)
           "meta_count: counting a model on meta took device memory");
 }
 
-static void counts_elements(void **state)
+TEST(counts_elements)
 {
     run_ranks(1, count_body, NULL);
-    rule_counts_large_and_small_types();
+    RULE(counts_large_and_small_types);
     claim_drawn_counts();
 }
 
@@ -133,11 +133,11 @@ static void tree_body(const Rank *r, void *arg)
           "a part of the model has its own first uses: of module left the walk must give c a b e");
 }
 
-static void walks_each_parameter_once(void **state)
+TEST(walks_each_parameter_once)
 {
     run_ranks(1, walk_body, NULL);
     run_ranks(1, tree_body, NULL);
-    rule_walks_every_tie_once();
+    RULE(walks_every_tie_once);
     for (int i = 0; i < 3; i++) claim_drawn_walk();
 }
 
@@ -171,10 +171,10 @@ static void philox_body(const Rank *r, void *arg)
     }
 }
 
-static void philox_known_answers(void **state)
+TEST(philox_known_answers)
 {
     run_ranks(1, philox_body, NULL);
-    rule_philox_of_any_words();
+    RULE(philox_of_any_words);
 }
 
 // The values that a normal parameter would have by mistakes in what its words come from; values has
@@ -258,10 +258,10 @@ static void slices_body(const Rank *r, void *arg)
           "in meta_init_slice, and are both halves in normal_blocks' counter?");
 }
 
-static void slices_agree_with_whole(void **state)
+TEST(slices_agree_with_whole)
 {
     run_ranks(1, slices_body, NULL);
-    rule_elements_depend_on_nothing_else();
+    RULE(elements_depend_on_nothing_else);
     for (int i = 0; i < 3; i++) claim_drawn_slices(15);
 }
 
@@ -309,7 +309,7 @@ static void constants_body(const Rank *r, void *arg)
               (double)out[j]);
 }
 
-static void slice_of_nothing_and_constants(void **state)
+TEST(slice_of_nothing_and_constants)
 {
     run_ranks(1, constants_body, NULL);
     for (int i = 0; i < 3; i++) claim_drawn_constants();
@@ -353,7 +353,7 @@ static void moments_body(const Rank *r, void *arg)
     free(x);
 }
 
-static void normal_has_right_moments(void **state)
+TEST(normal_has_right_moments)
 {
     // Bounds of five standard errors: chance alone passes them once in a million seeds, and the
     // seed is fixed.
@@ -445,13 +445,13 @@ static void materialize_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void materialize_allocates_and_fills(void **state)
+TEST(materialize_allocates_and_fills)
 {
     Made made = {spec_gpt2(1), 42};
     run_ranks(1, materialize_body, &made);
-    rule_host_buffer_has_fixed_size();
-    rule_release_frees_what_is_its_own();
-    rule_device_slice_of_any_length();
+    RULE(host_buffer_has_fixed_size);
+    RULE(release_frees_what_is_its_own);
+    RULE(device_slice_of_any_length);
     made = (Made){draw_mlp(6), draw_word()};
     drawn_model(&made.spec, 1);
     run_ranks(1, materialize_body, &made);
@@ -494,19 +494,10 @@ static void failure_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static void materialize_frees_on_failure(void **state)
+TEST(materialize_frees_on_failure)
 {
     run_ranks_small(1, failure_body, NULL);
+    RULE(failed_materialize_keeps_nothing);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(counts_elements),
-    cmocka_unit_test(walks_each_parameter_once),
-    cmocka_unit_test(philox_known_answers),
-    cmocka_unit_test(slices_agree_with_whole),
-    cmocka_unit_test(slice_of_nothing_and_constants),
-    cmocka_unit_test(normal_has_right_moments),
-    cmocka_unit_test(materialize_allocates_and_fills),
-    cmocka_unit_test(materialize_frees_on_failure),
-};
-SUITE_MAIN("meta_init", tests)
+SUITE_MAIN("meta_init")

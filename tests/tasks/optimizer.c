@@ -158,13 +158,13 @@ static void formula_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void adamw_follows_the_formula(void **state)
+TEST(adamw_follows_the_formula)
 {
     known_given();
     Case in = known_case(3);
     run_ranks(1, formula_body, &in);
     run_ranks(3, formula_body, &in);
-    rule_each_optimizer_counts_its_steps();
+    RULE(each_optimizer_counts_its_steps);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), formula_body, &in);
@@ -195,14 +195,14 @@ static void moments_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void moments_are_shard_sized(void **state)
+TEST(moments_are_shard_sized)
 {
     known_given();
     Case in = known_case(4);
     run_ranks(1, moments_body, &in);
     run_ranks(4, moments_body, &in);
     run_ranks(7, moments_body, &in);
-    rule_failed_optimizer_keeps_nothing();
+    RULE(failed_optimizer_keeps_nothing);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), moments_body, &in);
@@ -246,7 +246,7 @@ static void padding_body(const Rank *r, void *arg)
     }
 }
 
-static void padding_stays_zero(void **state)
+TEST(padding_stays_zero)
 {
     known_given();
     Case in = known_case(3);
@@ -291,16 +291,16 @@ static void zero_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void zero_grad_zeroes(void **state)
+TEST(zero_grad_zeroes)
 {
     known_given();
     Case in = known_case(3);
     run_ranks(1, zero_body, &in);
     run_ranks(3, zero_body, &in);
-    rule_zero_grad_reaches_every_unit();
-    rule_shards_may_be_elsewhere(APART_ZERO_GRAD);
-    rule_contexts_are_apart(APART_ZERO_GRAD);
-    rule_nothing_grows(APART_ZERO_GRAD);
+    RULE(zero_grad_reaches_every_unit);
+    RULE(shards_may_be_elsewhere, APART_ZERO_GRAD);
+    RULE(contexts_are_apart, APART_ZERO_GRAD);
+    RULE(nothing_grows, APART_ZERO_GRAD);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), zero_body, &in);
@@ -326,14 +326,14 @@ static void norm_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void norm_is_over_all_ranks(void **state)
+TEST(norm_is_over_all_ranks)
 {
     known_given();
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
-    rule_norm_has_the_same_bits_everywhere();
-    rule_shards_may_be_elsewhere(APART_NORM);
-    rule_contexts_are_apart(APART_NORM);
+    RULE(norm_has_the_same_bits_everywhere);
+    RULE(shards_may_be_elsewhere, APART_NORM);
+    RULE(contexts_are_apart, APART_NORM);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), norm_body, &in);
@@ -375,16 +375,16 @@ static void clip_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void clip_scales_only_above(void **state)
+TEST(clip_scales_only_above)
 {
     known_given();
     Case in = known_case(3);
     run_ranks(1, clip_body, &in);
     run_ranks(3, clip_body, &in);
-    rule_clips_at_any_norm();
-    rule_shards_may_be_elsewhere(APART_CLIP);
-    rule_contexts_are_apart(APART_CLIP);
-    rule_nothing_grows(APART_CLIP);
+    RULE(clips_at_any_norm);
+    RULE(shards_may_be_elsewhere, APART_CLIP);
+    RULE(contexts_are_apart, APART_CLIP);
+    RULE(nothing_grows, APART_CLIP);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), clip_body, &in);
@@ -438,16 +438,16 @@ static void sgd_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void sgd_step_with_decay(void **state)
+TEST(sgd_step_with_decay)
 {
     known_given();
     Case in = known_case(3);
     run_ranks(1, sgd_body, &in);
     run_ranks(4, sgd_body, &in);
-    rule_sgd_steps_all_or_nothing();
-    rule_shards_may_be_elsewhere(APART_SGD);
-    rule_contexts_are_apart(APART_SGD);
-    rule_nothing_grows(APART_SGD);
+    RULE(sgd_steps_all_or_nothing);
+    RULE(shards_may_be_elsewhere, APART_SGD);
+    RULE(contexts_are_apart, APART_SGD);
+    RULE(nothing_grows, APART_SGD);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), sgd_body, &in);
@@ -498,25 +498,19 @@ static void every_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static void every_rank_steps_its_shard(void **state)
+TEST(every_rank_steps_its_shard)
 {
     known_given();
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
-    rule_adamw_steps_all_or_nothing();
-    rule_shards_may_be_elsewhere(APART_ADAMW);
-    rule_contexts_are_apart(APART_ADAMW);
-    rule_nothing_grows(APART_ADAMW);
+    RULE(adamw_steps_all_or_nothing);
+    RULE(shards_may_be_elsewhere, APART_ADAMW);
+    RULE(contexts_are_apart, APART_ADAMW);
+    RULE(nothing_grows, APART_ADAMW);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
-    rule_a_step_may_be_anothers();
+    RULE(a_step_may_be_anothers);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(adamw_follows_the_formula), cmocka_unit_test(moments_are_shard_sized),
-    cmocka_unit_test(padding_stays_zero),        cmocka_unit_test(zero_grad_zeroes),
-    cmocka_unit_test(norm_is_over_all_ranks),    cmocka_unit_test(clip_scales_only_above),
-    cmocka_unit_test(sgd_step_with_decay),       cmocka_unit_test(every_rank_steps_its_shard),
-};
-SUITE_MAIN("optimizer", tests)
+SUITE_MAIN("optimizer")

@@ -3,7 +3,7 @@
 #include "claims.h"
 #include "draw_model.h"
 
-static void equals_training_without_fsdp(void **state)
+TEST(equals_training_without_fsdp)
 {
     claim_same_data(spec_mlp(3), 1, 20, 0.0f);
     claim_same_data(spec_gpt2(2), 1, 20, 0.0f);
@@ -21,7 +21,7 @@ static void equals_training_without_fsdp(void **state)
     claim_same_data(spec, world, 3, 0.0f);
 }
 
-static void averages_over_ranks(void **state)
+TEST(averages_over_ranks)
 {
     // Bitwise where W is a power of two: then dividing by W rounds nothing, wherever a program
     // does it.
@@ -40,7 +40,7 @@ static void averages_over_ranks(void **state)
     claim_first_gradient(spec, drawn_world(&spec, 2, 5));
 }
 
-static void padding_zero_through_training(void **state)
+TEST(padding_zero_through_training)
 {
     claim_padding(spec_mlp(3), 1);
     claim_padding(spec_gpt2(1), 5);
@@ -50,7 +50,7 @@ static void padding_zero_through_training(void **state)
     claim_padding(spec, drawn_world(&spec, 2, 8));
 }
 
-static void memory_is_one_share(void **state)
+TEST(memory_is_one_share)
 {
     claim_live_bytes(spec_gpt2(2), 1);
     claim_live_bytes(spec_gpt2(2), 4);
@@ -65,10 +65,4 @@ static void memory_is_one_share(void **state)
     claim_traffic(spec, drawn_world(&spec, 1, 8));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(equals_training_without_fsdp),
-    cmocka_unit_test(averages_over_ranks),
-    cmocka_unit_test(padding_zero_through_training),
-    cmocka_unit_test(memory_is_one_share),
-};
-SUITE_MAIN("together", tests)
+SUITE_MAIN("together")

@@ -93,7 +93,7 @@ static const char *find_slowest(const Run *runs, Schedule *slowest)
     return wrong;
 }
 
-static void cost(void **state)
+TEST(cost)
 {
     Run *runs = shared_alloc(WORLD * sizeof *runs);
     Schedule s;
@@ -109,5 +109,4 @@ static void cost(void **state)
                  6);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(cost)};
-SUITE_MAIN("cost", tests)
+SUITE_MAIN("cost")

@@ -498,17 +498,15 @@ static void trace_steps(void)
     free(times);
 }
 
-static void steps(void **state)
+TEST(steps)
 {
     trace_steps();
 }
 
-static void steps_without_prefetch(void **state)
+TEST(steps_without_prefetch)
 {
     no_prefetch = true;
     trace_steps();
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(steps),
-                                          cmocka_unit_test(steps_without_prefetch)};
-SUITE_MAIN("trace", tests)
+SUITE_MAIN("trace")

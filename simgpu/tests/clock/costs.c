@@ -38,7 +38,7 @@ static void equal(const char *what, SimPs got, SimPs want)
                  (unsigned long long)want);
 }
 
-static void test_kernels_and_copies_by_hand(void **state)
+TEST(test_kernels_and_copies_by_hand)
 {
     const SimMachine *m = round_machine();
     equal("an empty kernel", sim_cost_kernel(m, 0, 0, SIM_F32), 2000000);
@@ -57,7 +57,7 @@ static void test_kernels_and_copies_by_hand(void **state)
 }
 
 // Of an A100's 312 TFLOP/s 61.5 % is 191.88; 2 TB/s are 2 MB per microsecond.
-static void test_fused_kernels_by_hand(void **state)
+TEST(test_fused_kernels_by_hand)
 {
     const SimMachine *m = machine("a100x8");
     SimPs start = sim_cost_kernel(m, 0, 0, SIM_BF16);
@@ -68,7 +68,7 @@ static void test_fused_kernels_by_hand(void **state)
     equal("312 GFLOP", sim_cost_kernel(m, 0, 312000000000, SIM_BF16), start + 1000000000);
 }
 
-static void test_collectives_by_hand(void **state)
+TEST(test_collectives_by_hand)
 {
     const SimMachine *m = round_machine();
     static const struct {
@@ -96,7 +96,7 @@ static void test_collectives_by_hand(void **state)
 }
 
 // A laptop has no network: any number of ranks is on one node, and PCIe is between them.
-static void test_without_a_network(void **state)
+TEST(test_without_a_network)
 {
     SimCollectiveCost c = sim_cost_collective(machine("laptop"), GPU_ALL_REDUCE, 8, 4, 1 << 20);
     assert_int_equal(c.link, SIM_PCIE);
@@ -291,7 +291,7 @@ static void compare(const char *name, const SimMachine *m, const World *w, GpuOp
                  c.algorithm, c.protocol, want);
 }
 
-static void test_the_model_of_nccl(void **state)
+TEST(test_the_model_of_nccl)
 {
     static const GpuOp ops[] = {GPU_ALL_GATHER, GPU_REDUCE_SCATTER, GPU_ALL_REDUCE, GPU_BROADCAST,
                                 GPU_REDUCE};
@@ -310,7 +310,7 @@ static void test_the_model_of_nccl(void **state)
 }
 
 // Figures of the description: a sweep's largest all-reduce, and the latency of long rings.
-static void test_known_figures(void **state)
+TEST(test_known_figures)
 {
     const SimMachine *h200 = machine("h200x8"), *h100 = machine("h100x8");
     uint64_t bytes = (uint64_t)16 << 30;
@@ -336,7 +336,7 @@ static void test_known_figures(void **state)
 }
 
 // Published sweeps of 8 GPUs, to which the constants were fitted: 10 % on average.
-static void test_sweeps(void **state)
+TEST(test_sweeps)
 {
     static const char *const names[] = {"a100x8", "h200x8"};
     for (int i = 0; i < 2; i++) {
@@ -363,7 +363,7 @@ static void test_sweeps(void **state)
 
 // ---- What grows ----
 
-static void test_collectives_grow_with_bytes(void **state)
+TEST(test_collectives_grow_with_bytes)
 {
     static const GpuOp ops[] = {GPU_ALL_GATHER, GPU_REDUCE_SCATTER, GPU_BROADCAST, GPU_SEND};
     for (const char *const *name = sim_machine_names(); *name; name++)
@@ -385,7 +385,7 @@ static void test_collectives_grow_with_bytes(void **state)
             }
 }
 
-static void test_products_grow(void **state)
+TEST(test_products_grow)
 {
     static const SimType types[] = {SIM_F64, SIM_F32, SIM_TF32, SIM_BF16, SIM_FP8};
     for (const char *const *name = sim_machine_names(); *name; name++)
@@ -404,7 +404,7 @@ static void test_products_grow(void **state)
 
 // A large product runs at about the best rate that was measured, a small one far below; a row more
 // than fills the last wave costs a wave.
-static void test_products_have_tiles_and_waves(void **state)
+TEST(test_products_have_tiles_and_waves)
 {
     const SimMachine *m = machine("a100x8");
     double n = 16384, large = (double)sim_cost_gemm(m, 16384, 16384, 16384, 1, SIM_BF16);
@@ -426,7 +426,7 @@ static void test_products_have_tiles_and_waves(void **state)
 
 // ---- The same bits ----
 
-static void test_every_compiler_gives_the_same(void **state)
+TEST(test_every_compiler_gives_the_same)
 {
     static const char *const script =
         "set -e; t=$(mktemp -d); trap 'rm -rf $t' EXIT; cat >$t/want\n"
@@ -448,21 +448,7 @@ static void test_every_compiler_gives_the_same(void **state)
     assert_int_equal(pclose(pipe), 0);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_kernels_and_copies_by_hand),
-    cmocka_unit_test(test_fused_kernels_by_hand),
-    cmocka_unit_test(test_collectives_by_hand),
-    cmocka_unit_test(test_without_a_network),
-    cmocka_unit_test(test_the_model_of_nccl),
-    cmocka_unit_test(test_known_figures),
-    cmocka_unit_test(test_sweeps),
-    cmocka_unit_test(test_collectives_grow_with_bytes),
-    cmocka_unit_test(test_products_grow),
-    cmocka_unit_test(test_products_have_tiles_and_waves),
-    cmocka_unit_test(test_every_compiler_gives_the_same),
-};
-
 int main(int argc, char **argv)
 {
-    return suite_main(argc, argv, "clock/costs", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "clock/costs");
 }

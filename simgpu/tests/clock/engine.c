@@ -126,7 +126,7 @@ static void has_not_ended(SimEngine *e, SimItem of)
 
 // ---- One device ----
 
-static void test_compute_is_one_at_a_time(void **state)
+TEST(test_compute_is_one_at_a_time)
 {
     SimEngine *e = sim_engine_new(&machine, NULL);
     SimItem h1 = host(e, 10, 0), h2 = host(e, 10, h1), h3 = host(e, 10, h2);
@@ -144,7 +144,7 @@ static void test_compute_is_one_at_a_time(void **state)
     sim_engine_free(e);
 }
 
-static void test_ties(void **state)
+TEST(test_ties)
 {
     SimEngine *e = sim_engine_new(&machine, NULL);
     SimItem h = host(e, 10, 0);
@@ -158,7 +158,7 @@ static void test_ties(void **state)
     sim_engine_free(e);
 }
 
-static void test_copy_engines(void **state)
+TEST(test_copy_engines)
 {
     SimEngine *e = sim_engine_new(&machine, NULL);
     SimItem in = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0),
@@ -177,7 +177,7 @@ static void test_copy_engines(void **state)
 
 // ---- Sharing and slowing ----
 
-static void test_compute_and_a_transfer_slow_each_other(void **state)
+TEST(test_compute_and_a_transfer_slow_each_other)
 {
     Board board = {0};
     Seat seat = {&board, 0, 1};
@@ -191,7 +191,7 @@ static void test_compute_and_a_transfer_slow_each_other(void **state)
     sim_engine_free(e);
 }
 
-static void test_rates_are_rounded_as_said(void **state)
+TEST(test_rates_are_rounded_as_said)
 {
     Board board = {0};
     Seat seat = {&board, 0, 1};
@@ -215,7 +215,7 @@ static void test_rates_are_rounded_as_said(void **state)
     sim_engine_free(e);
 }
 
-static void test_links_are_shared(void **state)
+TEST(test_links_are_shared)
 {
     Board board = {0};
     Seat seat = {&board, 0, 1};
@@ -230,7 +230,7 @@ static void test_links_are_shared(void **state)
     sim_engine_free(e);
 }
 
-static void test_copies_and_transfers_share_pcie(void **state)
+TEST(test_copies_and_transfers_share_pcie)
 {
     Board board = {0};
     Seat seat = {&board, 0, 1};
@@ -248,7 +248,7 @@ static void test_copies_and_transfers_share_pcie(void **state)
 
 // ---- How far it can go ----
 
-static void test_stands_at_a_threads_clock(void **state)
+TEST(test_stands_at_a_threads_clock)
 {
     SimEngine *e = sim_engine_new(&machine, NULL);
     sim_engine_thread(e, 0, 0);
@@ -274,7 +274,7 @@ static void test_stands_at_a_threads_clock(void **state)
     sim_engine_free(e);
 }
 
-static void test_forgets(void **state)
+TEST(test_forgets)
 {
     SimEngine *e = sim_engine_new(&machine, NULL);
     SimItem last = 0;
@@ -293,7 +293,7 @@ static void test_forgets(void **state)
 
 // ---- Two engines ----
 
-static void test_ranks_start_together(void **state)
+TEST(test_ranks_start_together)
 {
     Board board = {0};
     Seat a = {&board, 0, 2}, b = {&board, 1, 2};
@@ -321,7 +321,7 @@ static void test_ranks_start_together(void **state)
 
 // Two ranks that wait for a third, which stands at its clock: nobody passes it by more than the
 // latency, and they go on in turns.
-static void test_none_passes_the_others(void **state)
+TEST(test_none_passes_the_others)
 {
     Board board = {0};
     Seat seat[RANKS];
@@ -348,7 +348,7 @@ static void test_none_passes_the_others(void **state)
 
 // Hosts that have met go on, although another thread of one of them may still queue something then:
 // else nobody could say that they have, as long as that thread sleeps.
-static void test_a_meeting_ends_where_a_thread_stands(void **state)
+TEST(test_a_meeting_ends_where_a_thread_stands)
 {
     Board board = {0};
     Seat seat = {&board, 0, 2};
@@ -377,7 +377,7 @@ static void test_a_meeting_ends_where_a_thread_stands(void **state)
 
 // What begins at the instant at which others may still arrive has begun at none: it waits to be told
 // that they do not. An engine that has it is not stuck, whatever its ranks have arrived at.
-static void test_is_stuck_only_where_nothing_begins(void **state)
+TEST(test_is_stuck_only_where_nothing_begins)
 {
     Board board = {0};
     Seat seat = {&board, 0, 2};
@@ -415,7 +415,7 @@ static void test_is_stuck_only_where_nothing_begins(void **state)
 
 // One call holds the engine back at an instant, and another's ranks have come meanwhile: it starts as
 // soon as the first lets the engine go on.
-static void test_is_not_stuck_where_ranks_have_come(void **state)
+TEST(test_is_not_stuck_where_ranks_have_come)
 {
     Board board = {0};
     Seat seat = {&board, 0, 2};
@@ -441,7 +441,7 @@ static void test_is_not_stuck_where_ranks_have_come(void **state)
 }
 
 // A meeting takes no resource, and ends for all when the last has come.
-static void test_hosts_meet(void **state)
+TEST(test_hosts_meet)
 {
     Board board = {0};
     Seat a = {&board, 0, 2}, b = {&board, 1, 2};
@@ -459,25 +459,7 @@ static void test_hosts_meet(void **state)
     sim_engine_free(two);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_compute_is_one_at_a_time),
-    cmocka_unit_test(test_ties),
-    cmocka_unit_test(test_copy_engines),
-    cmocka_unit_test(test_compute_and_a_transfer_slow_each_other),
-    cmocka_unit_test(test_rates_are_rounded_as_said),
-    cmocka_unit_test(test_links_are_shared),
-    cmocka_unit_test(test_copies_and_transfers_share_pcie),
-    cmocka_unit_test(test_stands_at_a_threads_clock),
-    cmocka_unit_test(test_forgets),
-    cmocka_unit_test(test_ranks_start_together),
-    cmocka_unit_test(test_none_passes_the_others),
-    cmocka_unit_test(test_a_meeting_ends_where_a_thread_stands),
-    cmocka_unit_test(test_is_stuck_only_where_nothing_begins),
-    cmocka_unit_test(test_is_not_stuck_where_ranks_have_come),
-    cmocka_unit_test(test_hosts_meet),
-};
-
 int main(int argc, char **argv)
 {
-    return suite_main(argc, argv, "clock/engine", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "clock/engine");
 }

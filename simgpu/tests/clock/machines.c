@@ -73,7 +73,7 @@ static void refused(const char *text, const char *const *words)
 }
 #define REFUSED(text, ...) refused((text), (const char *const[]){"my.machine", __VA_ARGS__, NULL})
 
-static void test_reads_figures(void **state)
+TEST(test_reads_figures)
 {
     read_good();
     Draft *d = read_text(good);
@@ -92,7 +92,7 @@ static void test_reads_figures(void **state)
     assert_true(d->read && d->figures.kernel == 1);
 }
 
-static void test_takes_the_rest_from_a_base(void **state)
+TEST(test_takes_the_rest_from_a_base)
 {
     read_good();
     Draft *d = read_text("# mine\nbase round\nhbm 2 TB/s\n");
@@ -107,7 +107,7 @@ static void test_takes_the_rest_from_a_base(void **state)
 }
 
 // Each key of the file, missing, negative, doubled and of a wrong type.
-static void test_refuses_each_key(void **state)
+TEST(test_refuses_each_key)
 {
     read_good();
     char copy[BYTES], line[64], key[32], text[BYTES + 64];
@@ -136,7 +136,7 @@ static void test_refuses_each_key(void **state)
     REFUSED("", "missing", "gpus_per_node");
 }
 
-static void test_names_the_line(void **state)
+TEST(test_names_the_line)
 {
     REFUSED("\n# here\n\nhbm two TB/s\n", "line 4", "hbm", "two TB/s", "TB/s");
     char text[1024] = "\n";
@@ -145,7 +145,7 @@ static void test_names_the_line(void **state)
 }
 
 // Anything is taken or refused in one line, and nothing else happens.
-static void test_survives_nonsense(void **state)
+TEST(test_survives_nonsense)
 {
     read_good();
     char text[BYTES];
@@ -184,7 +184,7 @@ static void unknown(const char *name, const char *const *words)
 }
 #define UNKNOWN(name, ...) unknown((name), (const char *const[]){__VA_ARGS__, NULL})
 
-static void test_finds_machines_by_name(void **state)
+TEST(test_finds_machines_by_name)
 {
     static const char *const wanted[] = {"a100x8", "b200x8", "h100x8",
                                          "h200x8", "laptop", "one-nic"};
@@ -206,7 +206,7 @@ static void test_finds_machines_by_name(void **state)
     UNKNOWN("", "there is no machine");
 }
 
-static void test_finds_machines_by_file(void **state)
+TEST(test_finds_machines_by_file)
 {
     char path[] = "/tmp/machineXXXXXX", error[300];
     int fd = mkstemp(path);
@@ -251,7 +251,7 @@ static void ends_the_program(const char *variable, const char *value, const char
     if (strchr(text, '\n') != strrchr(text, '\n')) fail_msg("more than a line: %s", text);
 }
 
-static void test_ends_the_program(void **state)
+TEST(test_ends_the_program)
 {
     char path[] = "/tmp/machineXXXXXX";
     int fd = mkstemp(path);
@@ -278,18 +278,7 @@ static void test_ends_the_program(void **state)
     unsetenv("SIMGPU_MACHINE");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_reads_figures),
-    cmocka_unit_test(test_takes_the_rest_from_a_base),
-    cmocka_unit_test(test_refuses_each_key),
-    cmocka_unit_test(test_names_the_line),
-    cmocka_unit_test(test_survives_nonsense),
-    cmocka_unit_test(test_finds_machines_by_name),
-    cmocka_unit_test(test_finds_machines_by_file),
-    cmocka_unit_test(test_ends_the_program),
-};
-
 int main(int argc, char **argv)
 {
-    return suite_main(argc, argv, "clock/machines", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "clock/machines");
 }

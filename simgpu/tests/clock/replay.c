@@ -92,7 +92,7 @@ static void want(const World *w, int log, int i, SimPs ready, SimPs start, SimPs
 }
 
 // The late rank decides when both transfer.
-static void test_a_late_rank(void **state)
+TEST(test_a_late_rank)
 {
     World w = {0};
     kernel(&w, 0, 1, 1000000);              // 3 us
@@ -108,7 +108,7 @@ static void test_a_late_rank(void **state)
 
 // A kernel during the transfer: each slows the other, on its rank alone. Rank 0: the call at 2 us,
 // the transfer from 12 us on; the kernel is queued at 3 us, alone until 12 us, then at 2/3.
-static void test_overlap(void **state)
+TEST(test_overlap)
 {
     World w = {0};
     all_gather(&w, 0, 1, 1000000, 1, 0, 2);
@@ -122,7 +122,7 @@ static void test_overlap(void **state)
 }
 
 // Three ranks, of which two are one process's: one log.
-static void test_two_devices_of_a_process(void **state)
+TEST(test_two_devices_of_a_process)
 {
     World w = {0};
     all_gather(&w, 0, 1, 3000000, 1, 0, 3);
@@ -140,7 +140,7 @@ static void test_two_devices_of_a_process(void **state)
     want(&w, 1, 0, 2 * US, 14 * US, 34 * US);
 }
 
-static void test_logs_that_do_not_fit(void **state)
+TEST(test_logs_that_do_not_fit)
 {
     World w = {0};
     all_gather(&w, 0, 1, 1000, 1, 0, 2);
@@ -160,7 +160,7 @@ static void test_logs_that_do_not_fit(void **state)
 }
 
 // A rank of two alone: the other one arrives with it.
-static void test_phantoms_arrive_with_the_last(void **state)
+TEST(test_phantoms_arrive_with_the_last)
 {
     World w = {0};
     kernel(&w, 0, 1, 1000000);
@@ -170,7 +170,7 @@ static void test_phantoms_arrive_with_the_last(void **state)
 }
 
 // Of nine ranks two have logs: the later of them decides. (1 MB · 8/9 at 100 GB/s)
-static void test_the_last_of_those_with_logs(void **state)
+TEST(test_the_last_of_those_with_logs)
 {
     World w = {0};
     all_gather(&w, 0, 1, 900000, 1, 8, 9);
@@ -182,7 +182,7 @@ static void test_the_last_of_those_with_logs(void **state)
 }
 
 // A message to a rank without a log.
-static void test_a_message_to_a_phantom(void **state)
+TEST(test_a_message_to_a_phantom)
 {
     World w = {0};
     all_gather(&w, 0, 1, 1000000, 1, 0, 9);
@@ -194,7 +194,7 @@ static void test_a_message_to_a_phantom(void **state)
 
 // On an A100 (312 TFLOP/s in bf16, 19.5 in float): a kernel in bf16 reaches 61.5 % of the peak, one
 // in float and a call of cuBLAS all of theirs.
-static void test_kernels_on_tensor_cores(void **state)
+TEST(test_kernels_on_tensor_cores)
 {
     const struct {
         GpuOp op;
@@ -221,21 +221,10 @@ static void test_kernels_on_tensor_cores(void **state)
     }
 }
 
-static void test_no_logs(void **state)
+TEST(test_no_logs)
 {
     World w = {0};
     assert_null(replay(&w));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_a_late_rank),
-    cmocka_unit_test(test_overlap),
-    cmocka_unit_test(test_two_devices_of_a_process),
-    cmocka_unit_test(test_logs_that_do_not_fit),
-    cmocka_unit_test(test_phantoms_arrive_with_the_last),
-    cmocka_unit_test(test_the_last_of_those_with_logs),
-    cmocka_unit_test(test_a_message_to_a_phantom),
-    cmocka_unit_test(test_kernels_on_tensor_cores),
-    cmocka_unit_test(test_no_logs),
-};
-SUITE_MAIN("replay", tests)
+SUITE_MAIN("replay")

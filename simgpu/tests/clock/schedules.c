@@ -176,7 +176,7 @@ static double by_hand(const Schedule *s)
     return later(comm, at);
 }
 
-static void test_schedules_cost_what_the_hand_says(void **state)
+TEST(test_schedules_cost_what_the_hand_says)
 {
     float *ms = shared_alloc(2 * sizeof *ms);
     double right = 0;
@@ -198,7 +198,4 @@ static void test_schedules_cost_what_the_hand_says(void **state)
     unsetenv("SIMGPU_MACHINE");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_schedules_cost_what_the_hand_says),
-};
-SUITE_MAIN("clock/schedules", tests)
+SUITE_MAIN("clock/schedules")

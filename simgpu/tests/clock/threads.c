@@ -99,7 +99,7 @@ static pthread_t begin(void *(*body)(void *), void *arg)
     return thread;
 }
 
-static void nobody_is_released_while_one_runs(const Rank *r, void *arg)
+RANK_TEST(test_nobody_is_released_while_one_runs, 1)
 {
     Scene s = {.asked = r->stream};
     Place place[RING];
@@ -127,10 +127,6 @@ static void nobody_is_released_while_one_runs(const Rank *r, void *arg)
     check(ms == 500e-6F, "a thread's first call: %.9g ms after the first thread's, not 500 ns",
           (double)ms);
 }
-static void test_nobody_is_released_while_one_runs(void **state)
-{
-    run_ranks(1, nobody_is_released_while_one_runs, NULL);
-}
 
 // ---- A thread that only asks ----
 
@@ -152,7 +148,7 @@ static void *ask_once(void *arg)
 // The first thread neither runs nor sleeps for a while, as on a machine that has no time for it: its
 // parent waits like that for a child of vfork. Its clock is 200 ns before the kernel's end, which
 // is when a query of a new thread asks: so the answer is "ready", however long that takes.
-static void an_answer_takes_its_time(const Rank *r, void *arg)
+RANK_TEST(test_an_answer_takes_its_time, 1)
 {
     unsigned char *p;
     cudaEvent_t more;
@@ -177,11 +173,6 @@ static void an_answer_takes_its_time(const Rank *r, void *arg)
           cudaGetErrorName(asker.answer));
 }
 
-static void test_an_answer_takes_its_time(void **state)
-{
-    run_ranks(1, an_answer_takes_its_time, NULL);
-}
-
 // ---- A first call that really waits ----
 
 #define US UINT64_C(1000000) // picoseconds
@@ -204,7 +195,7 @@ static void hear_until(void *arg, SimPs when, SimPs request)
 
 // The second thread's first call is to be queued after a message, and awaits its receiver; the
 // first thread sleeps. The engine must stand at the second one's clock: its call is still to come.
-static void test_a_first_call_that_waits_holds_the_engine(void **state)
+TEST(test_a_first_call_that_waits_holds_the_engine)
 {
     static const SimBoard board = {hear_nothing, has_received, hear_until, NULL, NULL};
     char error[256];
@@ -292,7 +283,7 @@ static ncclComm_t comm_without(const Rank *r, int rank)
 // The first thread of rank 0 sleeps in a join until the second one has met rank 1, which is late in
 // fact and not on the clock; the third one asks for a later time, and so does rank 2, which waits
 // for rank 0. The first thread's next call begins when the hosts have met, not a picosecond later.
-static void a_late_rank_moves_no_clock(const Rank *r, void *arg)
+RANK_TEST(test_a_late_rank_moves_no_clock, RANKS)
 {
     Meeting m = meeting_of(r);
     ncclComm_t without_2 = comm_without(r, 2), without_1 = comm_without(r, 1);
@@ -322,15 +313,10 @@ static void a_late_rank_moves_no_clock(const Rank *r, void *arg)
     if (without_2) need_nccl(ncclCommDestroy(without_2));
 }
 
-static void test_a_late_rank_moves_no_clock(void **state)
-{
-    run_ranks(RANKS, a_late_rank_moves_no_clock, NULL);
-}
-
 // The first threads of two ranks sleep until the third ones have an answer; the second threads wait
 // for the calls that the other rank's first thread makes then. All are as far as the others: one
 // has to let its first thread go on, or nobody ever does.
-static void sleepers_let_each_other_go(const Rank *r, void *arg)
+RANK_TEST(test_sleepers_let_each_other_go, 2)
 {
     Meeting m = meeting_of(r);
     ncclComm_t more;
@@ -347,11 +333,6 @@ static void sleepers_let_each_other_go(const Rank *r, void *arg)
     pthread_join(asks, NULL);
     end_meeting(&m);
     need_nccl(ncclCommDestroy(more));
-}
-
-static void test_sleepers_let_each_other_go(void **state)
-{
-    run_ranks(2, sleepers_let_each_other_go, NULL);
 }
 
 // ---- Threads that come and go ----
@@ -406,21 +387,12 @@ static void leaves_nothing(const Rank *r, void *arg)
     need_cuda(cudaFree(c.x));
 }
 
-static void test_a_thread_that_ended_leaves_nothing(void **state)
+TEST(test_a_thread_that_ended_leaves_nothing)
 {
     setenv("SIMGPU_LOG", "100", 1); // it grows until it is full
     run_ranks(1, leaves_nothing, NULL);
     unsetenv("SIMGPU_LOG");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_a_thread_that_ended_leaves_nothing),
-    cmocka_unit_test(test_a_first_call_that_waits_holds_the_engine),
-    cmocka_unit_test(test_nobody_is_released_while_one_runs),
-    cmocka_unit_test(test_an_answer_takes_its_time),
-    cmocka_unit_test(test_a_late_rank_moves_no_clock),
-    cmocka_unit_test(test_sleepers_let_each_other_go),
-};
 
 int main(int argc, char **argv)
 {
@@ -429,5 +401,5 @@ int main(int argc, char **argv)
         snprintf(path, sizeof path, "%s/" ROUND, here);
         if (access(path, R_OK) == 0) setenv("SIMGPU_MACHINE", path, 1);
     }
-    return suite_main(argc, argv, "clock/threads", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "clock/threads");
 }

@@ -40,7 +40,7 @@ static cudaEvent_t event_here(cudaStream_t stream)
               (double)ms_, (ns) / 1e6);                                                            \
     } while (0)
 
-static void one_kernel(const Rank *r, void *arg)
+RANK_TEST(test_one_kernel, 1)
 {
     unsigned char *p;
     need_cuda(cudaMalloc((void **)&p, 4 * MB));
@@ -68,12 +68,8 @@ static void one_kernel(const Rank *r, void *arg)
     check(asked == 13, "asked %d times", asked);
     cudaGetLastError();
 }
-static void test_one_kernel(void **state)
-{
-    run_ranks(1, one_kernel, NULL);
-}
 
-static void two_streams(const Rank *r, void *arg)
+RANK_TEST(test_two_streams, 1)
 {
     unsigned char *p, *q, *host;
     cudaStream_t copies;
@@ -106,10 +102,6 @@ static void two_streams(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     took(begin, null, 2000.0 + 6000.0);
 }
-static void test_two_streams(void **state)
-{
-    run_ranks(1, two_streams, NULL);
-}
 
 static void queries(const Rank *r, void *arg)
 {
@@ -130,7 +122,7 @@ static void queries(const Rank *r, void *arg)
     check(asked == 15, "asked %d times for the stream", asked); // 3 us after the launch
     cudaGetLastError();
 }
-static void test_queries(void **state)
+TEST(test_queries)
 {
     run_ranks(1, queries, NULL);
     setenv("SIMGPU_CHECK", "off", 1);
@@ -141,7 +133,7 @@ static void test_queries(void **state)
 // ---- Collectives ----
 
 // An all-reduce of 1 MB on four ranks: 10 us of latency, 15 us of work on NVLink.
-static void one_collective(const Rank *r, void *arg)
+RANK_TEST(test_one_collective, 4)
 {
     unsigned char *p;
     float *x;
@@ -162,14 +154,10 @@ static void one_collective(const Rank *r, void *arg)
     if (r->rank == 0) took(begin, end, 44000.0);
     if (r->rank == 0) took(begin, here, 500.0);
 }
-static void test_one_collective(void **state)
-{
-    run_ranks(4, one_collective, NULL);
-}
 
 // Two ranks: 10 us of latency, 10 us of work. Rank 0 alone asks for times; the other goes on, and waits
 // for it in its next collective.
-static void only_one_asks(const Rank *r, void *arg)
+RANK_TEST(test_only_one_asks, 2)
 {
     unsigned char *p;
     float *x;
@@ -191,25 +179,17 @@ static void only_one_asks(const Rank *r, void *arg)
     }
     need_cuda(cudaDeviceSynchronize());
 }
-static void test_only_one_asks(void **state)
-{
-    run_ranks(2, only_one_asks, NULL);
-}
 
 // ---- What is forgotten ----
 
 // What is over is forgotten where a question about it has been answered, and not before.
-static void questions(const Rank *r, void *arg)
+RANK_TEST(test_questions_are_answered, 1)
 {
     cudaEvent_t begin = event_here(r->stream), event;
     need_cuda(cudaEventCreate(&event));
     for (int i = 0; i < 12000; i++) need_cuda(cudaEventRecord(event, r->stream));
     need_cuda(cudaEventQuery(event));
     took(begin, event, 12000 * 500.0);
-}
-static void test_questions_are_answered(void **state)
-{
-    run_ranks(1, questions, NULL);
 }
 
 enum { KERNELS = 8, RECORDS = 12000 };
@@ -241,7 +221,7 @@ static void long_kernels(const Rank *r, void *arg)
     for (int i = 0; i < RECORDS; i++) need_cuda(cudaEventRecord(event, other));
     need_cuda(cudaDeviceSynchronize());
 }
-static void test_all_spans_are_told(void **state)
+TEST(test_all_spans_are_told)
 {
     Told *told = shared_alloc(sizeof *told);
     run_ranks(1, long_kernels, told);
@@ -250,16 +230,6 @@ static void test_all_spans_are_told(void **state)
     assert_int_equal(told->records, RECORDS);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_kernel),
-    cmocka_unit_test(test_two_streams),
-    cmocka_unit_test(test_queries),
-    cmocka_unit_test(test_one_collective),
-    cmocka_unit_test(test_only_one_asks),
-    cmocka_unit_test(test_questions_are_answered),
-    cmocka_unit_test(test_all_spans_are_told),
-};
-
 int main(int argc, char **argv)
 {
     char here[4096], path[4200];
@@ -267,5 +237,5 @@ int main(int argc, char **argv)
         snprintf(path, sizeof path, "%s/" ROUND, here);
         if (access(path, R_OK) == 0) setenv("SIMGPU_MACHINE", path, 1);
     }
-    return suite_main(argc, argv, "clock/times", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "clock/times");
 }

@@ -172,7 +172,7 @@ static int count_of(const TraceRead *t, int type, const char *name)
     return n;
 }
 
-static void test_one_file_of_all_ranks(void **state)
+TEST(test_one_file_of_all_ranks)
 {
     name_file("step.perfetto");
     *meeting = 0;
@@ -200,7 +200,7 @@ static void test_one_file_of_all_ranks(void **state)
     remove_file();
 }
 
-static void test_memory_by_category(void **state)
+TEST(test_memory_by_category)
 {
     name_file("step.perfetto");
     *meeting = 0;
@@ -250,7 +250,7 @@ static void a_group(int rank, int ranks)
     sim_trace_span(NULL, NULL);
 }
 
-static void test_what_overlaps_has_a_track_more(void **state)
+TEST(test_what_overlaps_has_a_track_more)
 {
     name_file("group.perfetto");
     *meeting = 0;
@@ -277,7 +277,7 @@ static void dies(int rank, int ranks)
     sim_trace_span(NULL, NULL);
 }
 
-static void test_a_rank_that_dies(void **state)
+TEST(test_a_rank_that_dies)
 {
     name_file("dead.perfetto");
     *meeting = 0;
@@ -301,7 +301,7 @@ static void dies_last(int rank, int ranks)
     sim_trace_span(NULL, NULL);
 }
 
-static void test_the_last_one_dies(void **state)
+TEST(test_the_last_one_dies)
 {
     name_file("dead.perfetto");
     *meeting = 0;
@@ -402,7 +402,7 @@ static void equals_the_log(const TraceRead *t, int rank, const Logged *logged)
     assert_int_equal(unsharded, 6);
 }
 
-static void test_of_a_program(void **state)
+TEST(test_of_a_program)
 {
     Logged *logged = shared_alloc(3 * sizeof *logged);
     name_file("program.perfetto");
@@ -417,7 +417,7 @@ static void test_of_a_program(void **state)
 
 // ---- JSON ----
 
-static void test_json(void **state)
+TEST(test_json)
 {
     char command[512];
     name_file("step.json");
@@ -462,7 +462,7 @@ static void refused(const char *path, const char *words)
     if (strchr(text, '\n') != strrchr(text, '\n')) fail_msg("more than a line: %s", text);
 }
 
-static void test_refuses_what_cannot_be_written(void **state)
+TEST(test_refuses_what_cannot_be_written)
 {
     refused("/no/such/folder/x.perfetto", "SIMGPU_TRACE is \"/no/such/folder/x.perfetto\"");
     refused("/tmp", "Is a directory");
@@ -473,19 +473,8 @@ static void test_refuses_what_cannot_be_written(void **state)
     refused(path, "too long");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_file_of_all_ranks),
-    cmocka_unit_test(test_memory_by_category),
-    cmocka_unit_test(test_what_overlaps_has_a_track_more),
-    cmocka_unit_test(test_a_rank_that_dies),
-    cmocka_unit_test(test_the_last_one_dies),
-    cmocka_unit_test(test_of_a_program),
-    cmocka_unit_test(test_json),
-    cmocka_unit_test(test_refuses_what_cannot_be_written),
-};
-
 int main(int argc, char **argv)
 {
     meeting = shared_alloc(sizeof *meeting);
-    return suite_main(argc, argv, "clock/trace", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "clock/trace");
 }
