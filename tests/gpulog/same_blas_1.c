@@ -1,10 +1,10 @@
-/* same_blas_1.c: the interposer logs cuBLAS's calls of level 1 as simgpu does: its suite once more,
+/* same_blas_1.c: the interposer logs cuBLAS's calls on vectors as simgpu does: its suite once more,
  * where both keep a log, which the end of every rank compares. Scalars are on the host: on the
  * device the interposer cannot look at them, and simgpu can.
  */
 #ifdef EMULATED_CUDA
 #define SCALARS_ON_HOST
-#include "../simgpu/blas_level1.c"
+#include "../simgpu/blas_vectors.c"
 #else
 #include "harness.h"
 static void test_nothing(void **state)

@@ -8,8 +8,6 @@
  * order for another number of threads.
  *
  * The loops in double add an element's products in the order of k, one by one.
- *
- * Interface: simblas_sgemm; simblas_planes, simblas_free_planes, simblas_multiply, simblas_product.
  */
 #include <limits.h>
 #include <stdatomic.h>
