@@ -1,6 +1,7 @@
 /* blas.h: what the files of the interposer share for cuBLAS. Its calls are in the tables of
- * simgpu_cublas/calls.h; what each kind of them touches says a function touch_KIND with the arguments
- * of the call, in the order in which simgpu says it, and how many bytes that is gpulog/log/operands.c.
+ * simgpu_cublas/calls.h; what each kind of them touches is said by a function touch_KIND with the
+ * arguments of the call, in the order in which simgpu says it, and how many bytes that is by
+ * gpulog/log/operands.c.
  *
  *   blas.c           handles, vectors, matrices
  *   blas_products.c  products, batches of matrices in factors, copies between host and device

@@ -1,4 +1,4 @@
-/* same_blas_1.c: the interposer logs cuBLAS's calls on vectors as simgpu does: its suite once more,
+/* same_blas_1.c: the interposer logs cuBLAS's calls on vectors as simgpu does: their suite once more,
  * where both keep a log, which the end of every rank compares. Scalars are on the host: on the
  * device the interposer cannot look at them, and simgpu can.
  */

@@ -1,5 +1,5 @@
-/* same_blas_2.c: the interposer logs cuBLAS's calls on matrices as simgpu does: its suite once more,
- * where both keep a log, which the end of every rank compares. Scalars are on the host: on the
+/* same_blas_2.c: the interposer logs cuBLAS's calls on matrices as simgpu does: their suite once
+ * more, where both keep a log, which the end of every rank compares. Scalars are on the host: on the
  * device the interposer cannot look at them, and simgpu can.
  */
 #ifdef EMULATED_CUDA

@@ -375,6 +375,10 @@ HELPER void session_body(const Rank *r, void *arg)
         need_blas(cublasCreate(&s.h));
         need_blas(cublasSetPointerMode(s.h, mode ? CUBLAS_POINTER_MODE_DEVICE
                                                  : CUBLAS_POINTER_MODE_HOST));
+        cublasPointerMode_t is = (cublasPointerMode_t)2;
+        need_blas(cublasGetPointerMode(s.h, &is));
+        check(is == (mode ? CUBLAS_POINTER_MODE_DEVICE : CUBLAS_POINTER_MODE_HOST), "mode %d",
+              (int)is);
         need_cuda(cudaMalloc((void **)&s.room, SCALARS * 2 * sizeof(double)));
         body(&s);
         need_blas(cublasDestroy(s.h));

@@ -1,6 +1,6 @@
 /* blas_halves.c: products of half precision and bfloat16 with sums in single precision, bitwise:
- * the product of the widened matrices as cublasSgemm makes it, plus beta·C, rounded once. Numbers are
- * drawn, so that sums are not exact; rounding is by the definition of the formats.
+ * the product of the widened matrices as cublasSgemm makes it, plus beta·C, rounded once. Numbers
+ * are drawn, so that sums are not exact; rounding is by the definition of the formats.
  */
 #include "blas_exact.h"
 

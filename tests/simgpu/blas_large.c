@@ -1,6 +1,6 @@
 /* blas_large.c: sizes and strides at the end of what they can say: matrices more than 2³¹ elements
- * apart (of which only the elements themselves are touched), and operands that no memory holds, which
- * are reported and not cut off.
+ * apart (of which only the elements themselves are touched), and operands that no memory holds,
+ * which are reported and not cut off.
  */
 #include <limits.h>
 

@@ -1,6 +1,6 @@
-/* blas_products.c: products one by one, in batches and at strides, of every combination of types that
- * cuBLAS has, by calls of one type's name and by those that name their types (…Ex); against loops in
- * long double (blas_exact.h).
+/* blas_products.c: products one by one, in batches and at strides, of every combination of types
+ * that cuBLAS has, by calls of one type's name and by those that name their types (…Ex); against
+ * loops in long double (blas_exact.h).
  */
 #include "blas_exact.h"
 

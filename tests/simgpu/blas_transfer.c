@@ -2,16 +2,8 @@
  * waiting and not: every gap and size; what is in flight stays in flight; mistakes are told with
  * the call's name and line.
  */
+#include "blas_exact.h"
 #include "heard.h"
-
-#include <cublas_v2.h>
-
-#define need_blas(call)                                                                            \
-    do {                                                                                           \
-        cublasStatus_t need_ = (call);                                                             \
-        if (need_ != CUBLAS_STATUS_SUCCESS)                                                        \
-            rank_fails(__FILE__, __LINE__, "%s: %s", #call, cublasGetStatusName(need_));           \
-    } while (0)
 
 enum { ROOM = 4096, UNTOUCHED = 0xa5 };
 

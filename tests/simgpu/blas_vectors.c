@@ -111,6 +111,19 @@ static void test_bits(void **state)
     run_session(bits);
 }
 
+// A vector copied to where it is stays as it is.
+static void onto_itself(Session *s)
+{
+    Vec x = vec_make('S', 3, 2);
+    operand_send(&x.o);
+    need_blas(cublasScopy(s->h, 3, x.o.device, 2, x.o.device, 2));
+    vec_equal(&x, "a copy onto itself");
+}
+static void test_onto_itself(void **state)
+{
+    run_session(onto_itself);
+}
+
 // A real factor scales both parts by themselves: infinity in one is no NaN in the other.
 static void infinite_parts(Session *s)
 {
@@ -255,7 +268,9 @@ static void test_places(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_moves),          cmocka_unit_test(test_bits),
-    cmocka_unit_test(test_infinite_parts), cmocka_unit_test(test_sums),
-    cmocka_unit_test(test_extreme_norms),  cmocka_unit_test(test_places)};
+    cmocka_unit_test(test_moves),       cmocka_unit_test(test_bits),
+    cmocka_unit_test(test_onto_itself), cmocka_unit_test(test_infinite_parts),
+    cmocka_unit_test(test_sums),        cmocka_unit_test(test_extreme_norms),
+    cmocka_unit_test(test_places),
+};
 SUITE_MAIN("cuBLAS, vectors", tests)

@@ -1,5 +1,5 @@
-/* types_cublas.h: the type of cuBLAS's functions that are in no table of simgpu_cublas/calls.h, and the
- * values of constants. headers.c includes it once for the functions (CHECK), and once for the
+/* types_cublas.h: the type of cuBLAS's functions that are in no table of simgpu_cublas/calls.h, and
+ * the values of constants. headers.c includes it once for the functions (CHECK), and once for the
  * constants (VALUE): the same list must hold with simgpu's headers and with NVIDIA's.
  */
 #ifdef CHECK

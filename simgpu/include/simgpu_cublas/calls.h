@@ -2,9 +2,10 @@
  * table takes the name of a macro, and calls it once for each call:
  *
  *   CALL(name, end, KIND, T, TF, TR, (parameters), (arguments))
- *       name##end is the symbol, as programs know it by `name` (cublas_v2.h). KIND is what it does,
- *       T the type of its numbers, TF that of its factors (or c), TR that of its result (or s): char
- *       where arguments say it, or where there is none. The arguments are the parameters' names.
+ *       name##end is the symbol, which programs know as `name` (cublas_v2.h). KIND is what it does,
+ *       T the type of its numbers, TF that of its factors (or c), TR that of its result (or s);
+ *       char where arguments say it, or where there is none. The arguments are the parameters'
+ *       names.
  *   TRANSFER(name, shape, WAY, async, width, height, ldfrom, ldto, stream, (parameters),
  *            (arguments))
  *       a copy between host and device of `height` columns of `width` elements

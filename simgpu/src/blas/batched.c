@@ -1,4 +1,4 @@
-/* batched.c: many products in one call, whose matrices' addresses are in arrays in device memory. */
+/* batched.c: many products in one call, of matrices whose addresses are in device memory. */
 #include "blas.h"
 
 static cublasStatus_t multiply(SimgpuOp *op, const Gemm *p, const void *const *A,

@@ -13,7 +13,7 @@
  *   matrices.c  a matrix and vectors; sums, scaled rows, and triangular systems of matrices
  *   factor.c    batches of matrices in factors: L·U, systems, inverses
  *
- * The calls are in tables (simgpu_cublas/calls.h): each kind of them is one function here, run_KIND,
+ * The calls are in tables (simgpu_cublas/calls.h): each kind of them is one function, run_KIND,
  * which takes the arguments of all types, and SIMBLAS_DEFINE makes the calls of it.
  *
  * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes
