@@ -9,7 +9,7 @@
  *   copy.c     cudaMemcpy and cudaMemset
  *   stream.c   streams, and the host's waits for them and for a device
  *   event.c    events
- *   blas.c     cuBLAS
+ *   blas*.c    cuBLAS
  *   comm.c     communicators
  *   nccl.c     collectives, messages, groups
  *

@@ -151,14 +151,13 @@ typedef struct SimLogProduct {
 // The operands A, B and C.
 void sim_log_product(const SimLogProduct *p, GpuRange operand[3]);
 
-// A matrix of which not all elements are stored: those of one triangle, without its diagonal where
-// that is `unit`; of a band, with as many diagonals above and below the main one; packed, column
-// after column.
+// A matrix of which all elements are stored, or those of one triangle, without its diagonal where that
+// is `unit`.
 typedef struct SimLogStored {
     const void *ptr;
-    int64_t rows, cols, ld, above, below;
+    int64_t rows, cols, ld;
     size_t element; // bytes
-    bool upper, lower, unit, band, packed;
+    bool upper, lower, unit;
 } SimLogStored;
 // From the first stored element to the last.
 GpuRange sim_log_stored(const SimLogStored *m, GpuAccess access);

@@ -2,15 +2,12 @@
  *
  * A matrix whose columns lie apart (leading dimension larger than its rows) counts from its first
  * to its last element, with the gaps: one range an operand is what the log has room for.
- *
- * Interface: sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
- * sim_log_stored.
  */
 #include <stdlib.h>
 
 #include "log_writer.h"
 
-// More elements than any memory has: sizes of 64 bits can ask for more than a size_t can count.
+// More elements than any memory has: sizes and strides can ask for more than a size_t can count.
 #define MOST ((int64_t)1 << 56)
 
 static int64_t times(int64_t a, int64_t b)
@@ -69,17 +66,13 @@ static void stored(const SimLogStored *m, int64_t col, int64_t *first, int64_t *
 {
     *first = m->lower ? col + m->unit : 0;
     *last = m->upper && m->rows > col + !m->unit ? col + !m->unit : m->rows;
-    if (m->band && *first < col - m->above) *first = col - m->above;
-    if (m->band && *last > col + m->below + 1) *last = col + m->below + 1;
     if (*last < *first) *last = *first;
 }
 
-// Where a stored element is, in elements.
+// Where an element is, in elements.
 static int64_t place(const SimLogStored *m, int64_t row, int64_t col)
 {
-    if (m->band) return times(col, m->ld) + m->above + row - col;
-    if (!m->packed) return times(col, m->ld) + row;
-    return m->upper ? times(col, col + 1) / 2 + row : times(col, 2 * m->rows - col - 1) / 2 + row;
+    return times(col, m->ld) + row;
 }
 
 GpuRange sim_log_stored(const SimLogStored *m, GpuAccess access)

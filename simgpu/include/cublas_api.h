@@ -2,7 +2,7 @@
  * does: types here, the calls in simgpu_cublas/. Programs include cublas_v2.h.
  *
  * Matrices are column-major, as in Fortran; scalars are on the host unless cublasSetPointerMode
- * says otherwise. cublas.h has the calls without a handle.
+ * says otherwise.
  *
  * Source: cuBLAS 13 documentation and headers (names, values and types).
  */
@@ -147,28 +147,23 @@ typedef enum {
 
 typedef cudaDataType cublasDataType_t;
 
-typedef enum {
-    CUBLAS_EMULATION_STRATEGY_DEFAULT = 0,
-    CUBLAS_EMULATION_STRATEGY_PERFORMANT = 1,
-    CUBLAS_EMULATION_STRATEGY_EAGER = 2
-} cublasEmulationStrategy_t;
-
 struct cublasContext;
 typedef struct cublasContext *cublasHandle_t;
 typedef void (*cublasLogCallback)(const char *msg);
 
+#include "simgpu_cublas/calls.h"
 #include "simgpu_cublas/handle.h"
-#include "simgpu_cublas/transfer.h"
 
-#include "simgpu_cublas/level1.h"
-#include "simgpu_cublas/level2.h"
-#include "simgpu_cublas/level3.h"
-
-#include "simgpu_cublas/extra.h"
-#include "simgpu_cublas/factor.h"
-#include "simgpu_cublas/large.h"
+#define SIMGPU_DECLARE(name, end, KIND, T, TF, TR, parameters, arguments)                          \
+    cublasStatus_t CUBLASWINAPI name##end parameters;
+#define SIMGPU_DECLARE_TRANSFER(name, shape, WAY, async, width, height, ldfrom, ldto, stream,      \
+                                parameters, arguments)                                             \
+    cublasStatus_t CUBLASWINAPI name parameters;
+SIMGPU_CUBLAS_CALLS(SIMGPU_DECLARE)
+SIMGPU_CUBLAS_TRANSFERS(SIMGPU_DECLARE_TRANSFER)
 #ifdef __cplusplus
-#include "simgpu_cublas/half.h"
+SIMGPU_CUBLAS_HALF_PRODUCTS(SIMGPU_DECLARE)
+SIMGPU_CUBLAS_HALF_BATCHES(SIMGPU_DECLARE)
 #endif
 
 #ifdef __cplusplus

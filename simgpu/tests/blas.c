@@ -3,21 +3,8 @@
  *
  * Matrices hold small whole numbers, so that every sum is exact in float and must be equal.
  */
-#include <cublas_v2.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "harness.h"
+#include "blas_exact.h"
 #include "simgpu.h"
-
-#define need_blas(call)                                                                            \
-    do {                                                                                           \
-        cublasStatus_t need_ = (call);                                                             \
-        if (need_ != CUBLAS_STATUS_SUCCESS)                                                        \
-            rank_fails(__FILE__, __LINE__, "%s: %s", #call, cublasGetStatusName(need_));           \
-    } while (0)
 
 static const float ZERO = 0.0f, ONE = 1.0f;
 
@@ -141,7 +128,7 @@ static size_t code_written(void)
 }
 
 // Of whatever form and size: a rank has what it multiplies with from the process that forked it.
-static void check_products(const Rank *r, void *arg)
+RANK_TEST(test_products, 1)
 {
     static const int sizes[][3] = {{1, 1, 1},
                                    {1, 7, 3},
@@ -176,13 +163,8 @@ static void check_products(const Rank *r, void *arg)
     check(code_written() == code, "%zu bytes of code were written", code_written() - code);
     need_blas(cublasDestroy(handle));
 }
-static void test_products(void **state)
-{
-    run_ranks(1, check_products, NULL);
-}
-
 // With k = 0 only C's scaling is left; with m or n 0 there is nothing to do, and NULL is fine.
-static void check_empty(const Rank *r, void *arg)
+RANK_TEST(test_empty, 1)
 {
     cublasHandle_t handle = open_handle(r);
     const float host[4] = {1, 2, 3, 4}, twice[4] = {2, 4, 6, 8}, nothing[4] = {0};
@@ -203,11 +185,6 @@ static void check_empty(const Rank *r, void *arg)
     need_cuda(cudaFree(C));
     need_blas(cublasDestroy(handle));
 }
-static void test_empty(void **state)
-{
-    run_ranks(1, check_empty, NULL);
-}
-
 // The same real-valued product must have the same bits at every offset of each operand.
 static void check_bits_of(const Rank *r, int M, int N, int K)
 {
@@ -251,18 +228,13 @@ static void check_bits_of(const Rank *r, int M, int N, int K)
     free(B);
     free(first);
 }
-static void check_bits(const Rank *r, void *arg)
+RANK_TEST(test_bits, 1)
 {
     check_bits_of(r, 37, 29, 53);
     check_bits_of(r, 37, 16, 300);
 }
-static void test_bits(void **state)
-{
-    run_ranks(1, check_bits, NULL);
-}
-
 // A batch equals its products one by one, also where the matrices lie between each other's columns.
-static void check_batch(const Rank *r, void *arg)
+RANK_TEST(test_batch, 1)
 {
     enum { M = 5, N = 7, K = 3, COUNT = 4, LDA = M * COUNT, LDC = M * COUNT };
     cublasHandle_t handle = open_handle(r);
@@ -288,12 +260,7 @@ static void check_batch(const Rank *r, void *arg)
     free(C);
     free(got);
 }
-static void test_batch(void **state)
-{
-    run_ranks(1, check_batch, NULL);
-}
-
-static void check_gemm_ex(const Rank *r, void *arg)
+RANK_TEST(test_gemm_ex, 1)
 {
     cublasHandle_t handle = open_handle(r);
     const float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8}, want[4] = {23, 34, 31, 46};
@@ -315,51 +282,8 @@ static void check_gemm_ex(const Rank *r, void *arg)
     need_blas(cublasDestroy(handle));
     free(got);
 }
-static void test_gemm_ex(void **state)
-{
-    run_ranks(1, check_gemm_ex, NULL);
-}
-
-// ---- Vectors ----
-
-static void check_vectors(const Rank *r, void *arg)
-{
-    cublasHandle_t handle = open_handle(r);
-    const float a[6] = {1, -2, 3, -4, 5, -6}, b[6] = {10, 20, 30, 40, 50, 60}, two = 2.0f;
-    const float axpy[6] = {12, 20, 36, 40, 60, 60}, back[6] = {5, -2, 3, -4, 1, -6};
-    float *x = on_device(a, 6), *y = on_device(b, 6), result = 0.0f;
-    need_blas(cublasSdot(handle, 6, x, 1, y, 1, &result));
-    check(result == -210.0f, "the dot product is %g", result);
-    need_blas(cublasSdot(handle, 3, x, 2, y, -2, &result)); // 1·50 + 3·30 + 5·10
-    check(result == 190.0f, "the dot product against a reversed vector is %g", result);
-    need_blas(cublasSasum(handle, 6, x, 1, &result));
-    check(result == 21.0f, "the sum of magnitudes is %g", result);
-    need_blas(cublasSnrm2(handle, 2, x + 2, 1, &result));
-    check(result == 5.0f, "the norm of (3, -4) is %g", result);
-    need_blas(cublasSaxpy(handle, 3, &two, x, 2, y, 2));
-    float *got = fetch(y, 6);
-    check_equal("y + 2x, every second", got, axpy, 6);
-    free(got);
-    need_blas(cublasScopy(handle, 3, x, 2, x, 2));
-    need_blas(cublasScopy(handle, 6, x, 1, y, 1));
-    need_blas(cublasScopy(handle, 3, x, 2, y, -2));
-    got = fetch(y, 6);
-    check_equal("a copy that turns every second element around", got, back, 6);
-    free(got);
-    need_blas(cublasSscal(handle, 6, &two, x, 1));
-    need_blas(cublasSasum(handle, 6, x, 1, &result));
-    check(result == 42.0f, "the sum after scaling by 2 is %g", result);
-    need_cuda(cudaFree(x));
-    need_cuda(cudaFree(y));
-    need_blas(cublasDestroy(handle));
-}
-static void test_vectors(void **state)
-{
-    run_ranks(1, check_vectors, NULL);
-}
-
 // y stays as it is, and x is not read: nobody has written it.
-static void check_axpy_by_zero(const Rank *r, void *arg)
+RANK_TEST(test_axpy_by_zero, 1)
 {
     cublasHandle_t handle = open_handle(r);
     const float host[6] = {10, 20, 30, 40, 50, 60};
@@ -376,91 +300,9 @@ static void check_axpy_by_zero(const Rank *r, void *arg)
     need_cuda(cudaFree(zero));
     need_blas(cublasDestroy(handle));
 }
-static void test_axpy_by_zero(void **state)
-{
-    run_ranks(1, check_axpy_by_zero, NULL);
-}
-
-static void check_gemv(const Rank *r, void *arg)
-{
-    enum { M = 5, N = 3, LD = 7 };
-    cublasHandle_t handle = open_handle(r);
-    float *A = whole_numbers(LD * N, 11), *x = whole_numbers(2 * M, 12), *dA = on_device(A, LD * N);
-    for (int turn = 0; turn < 2; turn++) {
-        int rows = turn ? N : M, cols = turn ? M : N;
-        float want[M], start[M], *dx = on_device(x, 2 * M);
-        for (int i = 0; i < rows; i++) {
-            want[i] = 0.0f;
-            start[i] = NAN;
-            for (int j = 0; j < cols; j++)
-                want[i] += (turn ? A[i * LD + j] : A[j * LD + i]) * x[2 * j];
-        }
-        float *dy = on_device(start, rows);
-        need_blas(cublasSgemv(handle, turn ? CUBLAS_OP_T : CUBLAS_OP_N, M, N, &ONE, dA, LD, dx, 2,
-                              &ZERO, dy, 1));
-        float *got = fetch(dy, rows);
-        check_equal(turn ? "Aᵀ·x" : "A·x", got, want, rows);
-        free(got);
-        need_cuda(cudaFree(dx));
-        need_cuda(cudaFree(dy));
-    }
-    need_cuda(cudaFree(dA));
-    need_blas(cublasDestroy(handle));
-    free(A);
-    free(x);
-}
-static void test_gemv(void **state)
-{
-    run_ranks(1, check_gemv, NULL);
-}
-
-// Scalars and results in device memory.
-static void check_device_scalars(const Rank *r, void *arg)
-{
-    cublasHandle_t handle = open_handle(r);
-    const float host[3] = {3, 4, 12}, two = 2.0f, want[3] = {6, 8, 24};
-    float *x = on_device(host, 3), *scalar = on_device(&two, 1);
-    cublasPointerMode_t mode = CUBLAS_POINTER_MODE_HOST;
-    need_blas(cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_DEVICE));
-    need_blas(cublasGetPointerMode(handle, &mode));
-    check(mode == CUBLAS_POINTER_MODE_DEVICE, "the mode is %d", (int)mode);
-    need_blas(cublasSscal(handle, 3, scalar, x, 1));
-    float *got = fetch(x, 3);
-    check_equal("2·x", got, want, 3);
-    free(got);
-    need_blas(cublasSnrm2(handle, 3, x, 1, scalar));
-    got = fetch(scalar, 1);
-    check(got[0] == 26.0f, "the norm is %g", got[0]);
-    free(got);
-    need_cuda(cudaFree(x));
-    need_cuda(cudaFree(scalar));
-    need_blas(cublasDestroy(handle));
-}
-static void test_device_scalars(void **state)
-{
-    run_ranks(1, check_device_scalars, NULL);
-}
-
-static void check_copies(const Rank *r, void *arg)
-{
-    const float a[8] = {1, 2, 3, 4, 5, 6, 7, 8}, zeros[8] = {0}, want[8] = {1, 2, 0, 0, 5, 6, 0, 0};
-    float *x = on_device(zeros, 8), back[2] = {0};
-    need_blas(cublasSetMatrix(2, 2, sizeof(float), a, 4, x, 4));
-    float *got = fetch(x, 8);
-    check_equal("two columns", got, want, 8);
-    free(got);
-    need_blas(cublasGetVector(2, sizeof(float), x + 1, 4, back, 1));
-    check(back[0] == 2.0f && back[1] == 6.0f, "a row came back as %g, %g", back[0], back[1]);
-    need_cuda(cudaFree(x));
-}
-static void test_copies(void **state)
-{
-    run_ranks(1, check_copies, NULL);
-}
-
 // ---- Mistakes ----
 
-static void check_mistakes(const Rank *r, void *arg)
+RANK_TEST(test_mistakes, 1)
 {
     const cublasStatus_t invalid = CUBLAS_STATUS_INVALID_VALUE;
     const cublasOperation_t as_is = CUBLAS_OP_N, turned = CUBLAS_OP_T;
@@ -494,11 +336,6 @@ static void check_mistakes(const Rank *r, void *arg)
     simgpu_on_report(NULL, NULL);
     need_cuda(cudaFree(x));
 }
-static void test_mistakes(void **state)
-{
-    run_ranks(1, check_mistakes, NULL);
-}
-
 // A product that runs past its matrix is found, and told with the call's name and place.
 static void run_past_the_end(const Rank *r, void *arg)
 {
@@ -506,7 +343,7 @@ static void run_past_the_end(const Rank *r, void *arg)
     float host[16] = {0}, *x = on_device(host, 16), *y = on_device(host, 15);
     need_blas(cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &ONE, x, 4, x, 4, &ZERO, y, 4));
 }
-static void test_out_of_bounds(void **state)
+TEST(test_out_of_bounds)
 {
     char *message = run_ranks_message(1, 20.0, run_past_the_end, NULL);
     assert_non_null(message);
@@ -519,7 +356,7 @@ static void test_out_of_bounds(void **state)
 // ---- The log ----
 
 // One log entry a call, on the handle's stream, with the bytes of each operand from first to last.
-static void check_log(const Rank *r, void *arg)
+RANK_TEST(test_log, 1)
 {
     cublasHandle_t h = open_handle(r);
     float host[64] = {0}, *A = on_device(host, 64), *B = on_device(host, 64),
@@ -548,18 +385,4 @@ static void check_log(const Rank *r, void *arg)
     need_cuda(cudaFree(C));
     need_blas(cublasDestroy(h));
 }
-static void test_log(void **state)
-{
-    run_ranks(1, check_log, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_products),      cmocka_unit_test(test_empty),
-    cmocka_unit_test(test_bits),          cmocka_unit_test(test_batch),
-    cmocka_unit_test(test_gemm_ex),       cmocka_unit_test(test_vectors),
-    cmocka_unit_test(test_gemv),          cmocka_unit_test(test_device_scalars),
-    cmocka_unit_test(test_copies),        cmocka_unit_test(test_mistakes),
-    cmocka_unit_test(test_axpy_by_zero),  cmocka_unit_test(test_log),
-    cmocka_unit_test(test_out_of_bounds),
-};
-SUITE_MAIN("cuBLAS", tests)
+SUITE_MAIN("cuBLAS")

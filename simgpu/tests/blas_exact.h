@@ -3,8 +3,8 @@
  *
  * Right answers are computed by the definition, in long double, from matrices written out in full.
  * Numbers are small and whole, so every result is exact and must be equal. Whatever a call must not
- * read is NaN: gaps between columns, the other triangle, the corners of a band, a C whose beta is
- * 0. Afterwards each operand is compared from its first byte to its last, so what must not be
+ * read is NaN: gaps between columns, the other triangle, a C whose beta is 0.
+ * Afterwards each operand is compared from its first byte to its last, so what must not be
  * written must still be NaN.
  *
  * A type of numbers is a letter: S D C Z as in cuBLAS; H half, T bfloat16, I int, B signed char,
@@ -33,29 +33,12 @@
             rank_fails(__FILE__, __LINE__, "%s: %s", #call, cublasGetStatusName(need_));           \
     } while (0)
 
-// A call that has a form with sizes of 64 bits: blas_…_64.c compiles the suite for those.
-#ifdef SIZES_64
-#define BLAS(name) name##_64
-typedef int64_t Size;
-#else
-#define BLAS(name) name
-typedef int Size;
-#endif
-
-// The call of type t: EACH(t, gemv, handle, …) is cublasSgemv(handle, …) for 'S'. EACH_ONE: of a
-// call that has no sizes, or only those of 32 bits.
-#define REALS(t, name, ...)                                                                        \
-    ((t) == 'S' ? BLAS(cublasS##name)(__VA_ARGS__) : BLAS(cublasD##name)(__VA_ARGS__))
+// The call of type t: EACH(t, gemv, handle, …) is cublasSgemv(handle, …) for 'S'.
+#define REALS(t, name, ...) ((t) == 'S' ? cublasS##name(__VA_ARGS__) : cublasD##name(__VA_ARGS__))
 #define COMPLEXES(t, name, ...)                                                                    \
-    ((t) == 'C' ? BLAS(cublasC##name)(__VA_ARGS__) : BLAS(cublasZ##name)(__VA_ARGS__))
+    ((t) == 'C' ? cublasC##name(__VA_ARGS__) : cublasZ##name(__VA_ARGS__))
 #define EACH(t, name, ...)                                                                         \
     (is_complex(t) ? COMPLEXES(t, name, __VA_ARGS__) : REALS(t, name, __VA_ARGS__))
-#define REALS_ONE(t, name, ...)                                                                    \
-    ((t) == 'S' ? cublasS##name(__VA_ARGS__) : cublasD##name(__VA_ARGS__))
-#define EACH_ONE(t, name, ...)                                                                     \
-    ((t) == 'C'   ? cublasC##name(__VA_ARGS__)                                                     \
-     : (t) == 'Z' ? cublasZ##name(__VA_ARGS__)                                                     \
-                  : REALS_ONE(t, name, __VA_ARGS__))
 
 #define HELPER __attribute__((unused)) static
 
@@ -198,15 +181,12 @@ HELPER void operand_equal(Operand *o, const char *what)
 
 // ---- Matrices ----
 
-enum { GENERAL, SYMMETRIC, HERMITIAN, TRIANGLE };
-enum { FULL, BAND, PACKED };
-
+// All of it is stored, or one triangle.
 typedef struct Mat {
     char type;
-    int rows, cols, ld, kind, layout;
-    bool upper, unit;
-    int below, above; // diagonals of a band
-    Exact *x;         // written out in full
+    int rows, cols, ld;
+    bool triangle, upper, unit;
+    Exact *x; // written out in full
     Operand o;
 } Mat;
 
@@ -222,13 +202,8 @@ HELPER cublasDiagType_t diagonal(const Mat *m)
 // Where an element is stored, or -1.
 HELPER long mat_place(const Mat *m, int i, int j)
 {
-    long before = 0;
-    if (m->kind != GENERAL && (m->upper ? i > j : i < j)) return -1;
-    if (m->layout == FULL) return (long)j * m->ld + i;
-    if (m->layout == BAND)
-        return i - j > m->below || j - i > m->above ? -1 : (long)j * m->ld + m->above + i - j;
-    for (int c = 0; c < j; c++) before += m->upper ? c + 1 : m->rows - c;
-    return before + (m->upper ? i : i - j);
+    if (m->triangle && (m->upper ? i > j : i < j)) return -1;
+    return (long)j * m->ld + i;
 }
 
 HELPER Exact *mat_ref(const Mat *m, int i, int j)
@@ -236,8 +211,8 @@ HELPER Exact *mat_ref(const Mat *m, int i, int j)
     return &m->x[(size_t)j * (size_t)m->rows + (size_t)i];
 }
 
-// Numbers for the elements that are stored, and what follows for the others. A diagonal of a
-// triangle has only numbers whose quotients are exact.
+// Numbers for the elements that are stored; the others are 0. A diagonal of a triangle has only
+// numbers whose quotients are exact.
 HELPER void mat_fill(Mat *m)
 {
     static const int diagonals[] = {2, -1, 1, -2};
@@ -245,32 +220,22 @@ HELPER void mat_fill(Mat *m)
     for (int j = 0; j < m->cols; j++)
         for (int i = 0; i < m->rows; i++) {
             long at = mat_place(m, i, j);
-            Exact x = small(m->type), stored;
+            bool one = i == j && m->unit;
+            Exact x = small(m->type);
             if (at < 0) continue;
-            if (i == j && m->kind == HERMITIAN) x = creall(x);
-            if (i == j && m->kind == TRIANGLE)
+            if (i == j && m->triangle)
                 x = fit(m->type,
                         i % 3 == 1 && is_complex(m->type) ? CMPLXL(0, 2) : diagonals[i % 4]);
-            stored = i == j && m->kind == HERMITIAN ? CMPLXL(creall(x), NAN) : x;
-            if (i == j && m->unit) {
-                x = 1.0L;
-                stored = CMPLXL(NAN, NAN);
-            }
-            blas_put(m->type, m->o.host, (size_t)at, stored);
-            *mat_ref(m, i, j) = x;
-            if (m->kind == SYMMETRIC) *mat_ref(m, j, i) = x;
-            if (m->kind == HERMITIAN) *mat_ref(m, j, i) = i == j ? x : conjl(x);
+            blas_put(m->type, m->o.host, (size_t)at, one ? CMPLXL(NAN, NAN) : x);
+            *mat_ref(m, i, j) = one ? 1.0L : x;
         }
 }
 
 // `gap` more than the least leading dimension; the last column has no gap after it.
 HELPER Mat mat_make(Mat m, int gap)
 {
-    int used = m.layout == BAND ? m.below + m.above + 1 : m.rows;
-    m.ld = (used > 1 ? used : 1) + gap;
-    size_t n = m.cols ? (size_t)(m.cols - 1) * (size_t)m.ld + (size_t)used : 0;
-    if (m.layout == PACKED) n = (size_t)(m.rows * (m.rows + 1) / 2);
-    m.o = operand(m.type, n);
+    m.ld = (m.rows > 1 ? m.rows : 1) + gap;
+    m.o = operand(m.type, m.cols ? (size_t)(m.cols - 1) * (size_t)m.ld + (size_t)m.rows : 0);
     mat_fill(&m);
     return m;
 }
@@ -278,10 +243,9 @@ HELPER Mat mat_general(char t, int rows, int cols, int gap)
 {
     return mat_make((Mat){.type = t, .rows = rows, .cols = cols}, gap);
 }
-// A square matrix of which a triangle is stored.
-HELPER Mat mat_square(char t, int kind, int n, bool upper, bool unit, int gap)
+HELPER Mat mat_triangle(char t, int n, bool upper, bool unit, int gap)
 {
-    Mat m = {.type = t, .rows = n, .cols = n, .kind = kind, .upper = upper, .unit = unit};
+    Mat m = {.type = t, .rows = n, .cols = n, .triangle = true, .upper = upper, .unit = unit};
     return mat_make(m, gap);
 }
 HELPER Exact mat_at(const Mat *m, cublasOperation_t op, int i, int j)
@@ -291,7 +255,6 @@ HELPER Exact mat_at(const Mat *m, cublasOperation_t op, int i, int j)
 }
 HELPER void mat_want(Mat *m, int i, int j, Exact x)
 {
-    if (m->kind == HERMITIAN && i == j) x = creall(x);
     long at = mat_place(m, i, j);
     if (at >= 0) blas_put(m->type, m->o.host, (size_t)at, x);
 }
@@ -412,6 +375,10 @@ HELPER void session_body(const Rank *r, void *arg)
         need_blas(cublasCreate(&s.h));
         need_blas(cublasSetPointerMode(s.h, mode ? CUBLAS_POINTER_MODE_DEVICE
                                                  : CUBLAS_POINTER_MODE_HOST));
+        cublasPointerMode_t is = (cublasPointerMode_t)2;
+        need_blas(cublasGetPointerMode(s.h, &is));
+        check(is == (mode ? CUBLAS_POINTER_MODE_DEVICE : CUBLAS_POINTER_MODE_HOST), "mode %d",
+              (int)is);
         need_cuda(cudaMalloc((void **)&s.room, SCALARS * 2 * sizeof(double)));
         body(&s);
         need_blas(cublasDestroy(s.h));

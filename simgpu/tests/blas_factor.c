@@ -1,7 +1,6 @@
-/* blas_factor.c: batches of matrices in factors: L·U, systems and inverses with it, Q·R, and least
- * squares. Whether a result is right is computed in long double from its definition: P·A = L·U,
- * op(A)·X = B, A·A⁻¹ = 1, A = Q·R with QᴴQ = 1, and Aᴴ·(b - A·x) = 0. Gaps between columns are
- * NaN, and must be afterwards.
+/* blas_factor.c: batches of matrices in factors: L·U, systems and inverses with it. Whether a result
+ * is right is computed in long double from its definition: P·A = L·U, op(A)·X = B, A·A⁻¹ = 1. Gaps
+ * between columns are NaN, and must be afterwards.
  */
 #include <float.h>
 
@@ -168,7 +167,7 @@ static void check_lu(const Case *c, const Box *A, int k, const int *pivots)
 static void getrf(Session *s, const Case *c, Box *A, int *P, int *info)
 {
     int host[COUNT];
-    need_blas(EACH_ONE(c->t, getrfBatched, s->h, c->n, A->list, A->ld, P, info, COUNT));
+    need_blas(EACH(c->t, getrfBatched, s->h, c->n, A->list, A->ld, P, info, COUNT));
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaMemcpy(host, info, sizeof host, cudaMemcpyDeviceToHost));
     for (int k = 0; k < COUNT; k++) check(host[k] == 0, "%s: info %d is %d", c->name, k, host[k]);
@@ -229,13 +228,12 @@ static void factors(Session *s)
             box_send(&A, k);
         }
         getrf(s, &c, &A, P, info);
-        need_blas(
-            EACH_ONE(c.t, getriBatched, s->h, c.n, A.list, A.ld, P, C.list, C.ld, info, COUNT));
+        need_blas(EACH(c.t, getriBatched, s->h, c.n, A.list, A.ld, P, C.list, C.ld, info, COUNT));
         for (int op = 0; op < 3; op++) {
             Box X = box_make(c.t, c.n, 2, 1, false);
             int host_info = 77;
-            need_blas(EACH_ONE(c.t, getrsBatched, s->h, OPS[op], c.n, 2, A.list, A.ld, P, X.list,
-                               X.ld, &host_info, COUNT));
+            need_blas(EACH(c.t, getrsBatched, s->h, OPS[op], c.n, 2, A.list, A.ld, P, X.list, X.ld,
+                           &host_info, COUNT));
             check(host_info == 0, "%s: info of getrs is %d", c.name, host_info);
             box_fetch(&X, c.name);
             for (int k = 0; k < COUNT; k++) check_system(&c, &A, &X, k, OPS[op]);
@@ -251,7 +249,7 @@ static void factors(Session *s)
         box_free(&C);
     }
 }
-static void test_factors(void **state)
+TEST(test_factors)
 {
     run_session(factors);
 }
@@ -262,7 +260,7 @@ static void inverses(Session *s)
         Case c = choose(number);
         int *info = ints_make(COUNT), host[COUNT];
         Box A = box_make(c.t, c.n, c.n, c.gap, true), C = box_make(c.t, c.n, c.n, 1, false);
-        need_blas(EACH_ONE(c.t, matinvBatched, s->h, c.n, A.list, A.ld, C.list, C.ld, info, COUNT));
+        need_blas(EACH(c.t, matinvBatched, s->h, c.n, A.list, A.ld, C.list, C.ld, info, COUNT));
         box_fetch(&A, c.name);
         box_fetch(&C, c.name);
         ints_fetch(host, info, COUNT);
@@ -277,7 +275,7 @@ static void inverses(Session *s)
         box_free(&C);
     }
 }
-static void test_inverses(void **state)
+TEST(test_inverses)
 {
     run_session(inverses);
 }
@@ -292,13 +290,13 @@ static void singular(Session *s)
         for (int i = 0; i < c.n; i++) A.was[1][3 * c.n + i] = 0.0L;
         for (int i = 0; i < c.n * c.n; i++) A.was[2][i] = 0.0L;
         for (int k = 1; k < COUNT; k++) box_send(&A, k);
-        need_blas(EACH_ONE(c.t, matinvBatched, s->h, c.n, A.list, A.ld, C.list, C.ld, info, COUNT));
+        need_blas(EACH(c.t, matinvBatched, s->h, c.n, A.list, A.ld, C.list, C.ld, info, COUNT));
         for (int call = 0; call < 3; call++) {
             if (call == 1)
-                need_blas(EACH_ONE(c.t, getrfBatched, s->h, c.n, A.list, A.ld, P, info, COUNT));
+                need_blas(EACH(c.t, getrfBatched, s->h, c.n, A.list, A.ld, P, info, COUNT));
             if (call == 2)
-                need_blas(EACH_ONE(c.t, getriBatched, s->h, c.n, A.list, A.ld, P, C.list, C.ld,
-                                   info, COUNT));
+                need_blas(
+                    EACH(c.t, getriBatched, s->h, c.n, A.list, A.ld, P, C.list, C.ld, info, COUNT));
             need_cuda(cudaDeviceSynchronize());
             need_cuda(cudaMemcpy(host, info, sizeof host, cudaMemcpyDeviceToHost));
             check(host[0] == 0 && host[1] == 4 && host[2] == 1, "%c, call %d: info %d, %d, %d", c.t,
@@ -310,137 +308,14 @@ static void singular(Session *s)
         box_free(&C);
     }
 }
-static void test_singular(void **state)
+TEST(test_singular)
 {
     run_session(singular);
 }
 
-// ---- Q·R and least squares ----
-
-// A column times H = I - tau·v·vᴴ of column k.
-static void reflect(const Box *A, int which, int k, Exact tau, Exact *x)
-{
-    Exact sum = x[k];
-    for (int i = k + 1; i < A->rows; i++) sum += conjl(box_get(A, which, i, k)) * x[i];
-    x[k] -= tau * sum;
-    for (int i = k + 1; i < A->rows; i++) x[i] -= tau * sum * box_get(A, which, i, k);
-}
-
-// A = H(1)…H(k)·R, and each H keeps lengths: |tau|²·vᴴv = 2·Re(tau).
-static void check_qr(const char *name, char t, const Box *A, const Box *tau, int which)
-{
-    int least = A->rows < A->cols ? A->rows : A->cols;
-    for (int k = 0; k < least; k++) {
-        Exact h = box_get(tau, which, k, 0);
-        long double v = 1.0L;
-        for (int i = k + 1; i < A->rows; i++) {
-            long double x = cabsl(box_get(A, which, i, k));
-            v += x * x;
-        }
-        near_zero(cabsl(h) * cabsl(h) * v - 2.0L * creall(h), bound(t, A->rows, 4.0L),
-                  "%s: reflection %d changes lengths", name, k);
-        near_zero(cimagl(box_get(A, which, k, k)), 0.0L, "%s: R(%d, %d) is not real", name, k, k);
-    }
-    for (int j = 0; j < A->cols; j++) {
-        Exact x[LARGEST] = {0};
-        long double size = 0.0L;
-        for (int i = 0; i <= j && i < A->rows; i++) x[i] = box_get(A, which, i, j);
-        for (int k = least; k-- > 0;) reflect(A, which, k, box_get(tau, which, k, 0), x);
-        for (int i = 0; i < A->rows; i++) size += cabsl(box_was(A, which, i, j));
-        for (int i = 0; i < A->rows; i++)
-            near_zero(x[i] - box_was(A, which, i, j), bound(t, A->rows, size),
-                      "%s: Q·R at (%d, %d) is not A's", name, i, j);
-    }
-}
-
-static const int SHAPES[][2] = {{1, 1}, {2, 2}, {5, 3}, {3, 5}, {13, 8}, {40, 7}, {9, 9}};
-enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
-
-static void orthogonal(Session *s)
-{
-    for (int shape = 0; shape < N_SHAPES; shape++)
-        for (int t = 0; t < 4; t++) {
-            char type = "SDCZ"[t], name[80];
-            int m = SHAPES[shape][0], n = SHAPES[shape][1], info = 77;
-            Box A = box_make(type, m, n, t, false),
-                tau = box_make(type, m < n ? m : n, 1, 0, false);
-            for (int i = 0; i < m && n > 2; i++) A.was[1][2 * m + i] = 0.0L; // a column of zeros
-            box_send(&A, 1);
-            snprintf(name, sizeof name, "%c, %d x %d", type, m, n);
-            need_blas(
-                EACH_ONE(type, geqrfBatched, s->h, m, n, A.list, A.ld, tau.list, &info, COUNT));
-            check(info == 0, "%s: info is %d", name, info);
-            box_fetch(&A, name);
-            box_fetch(&tau, name);
-            for (int k = 0; k < COUNT; k++) check_qr(name, type, &A, &tau, k);
-            box_free(&A);
-            box_free(&tau);
-        }
-}
-static void test_orthogonal(void **state)
-{
-    run_session(orthogonal);
-}
-
-// Aᴴ·(b - A·x) = 0, and what is left has the length of the rows below x.
-static void check_squares(const char *name, char t, const Box *A, const Box *C, int which)
-{
-    int m = A->rows, n = A->cols;
-    for (int col = 0; col < C->cols; col++) {
-        Exact rest[LARGEST];
-        long double size = 0.0L, left = 0.0L, told = 0.0L;
-        for (int i = 0; i < m; i++) {
-            rest[i] = box_was(C, which, i, col);
-            for (int j = 0; j < n; j++) {
-                rest[i] -= box_was(A, which, i, j) * box_get(C, which, j, col);
-                size += cabsl(box_was(A, which, i, j)) * cabsl(box_get(C, which, j, col));
-            }
-            left += cabsl(rest[i]) * cabsl(rest[i]);
-        }
-        for (int j = 0; j < n; j++) {
-            Exact sum = 0.0L;
-            for (int i = 0; i < m; i++) sum += conjl(box_was(A, which, i, j)) * rest[i];
-            near_zero(sum, bound(t, m, 40.0L * size), "%s: Aᴴ·(b - A·x) is %Lg at %d", name,
-                      cabsl(sum), j);
-        }
-        for (int i = n; i < m; i++) told += powl(cabsl(box_get(C, which, i, col)), 2.0L);
-        near_zero(sqrtl(told) - sqrtl(left), bound(t, m, size), "%s: %Lg is left, not %Lg", name,
-                  sqrtl(told), sqrtl(left));
-    }
-}
-
-static void squares(Session *s)
-{
-    for (int shape = 0; shape < N_SHAPES; shape++)
-        for (int t = 0; t < 4; t++) {
-            char type = "SDCZ"[t], name[80];
-            int m = SHAPES[shape][0], n = SHAPES[shape][1], info = 77, host[COUNT];
-            int *each = t % 2 ? ints_make(COUNT) : NULL;
-            if (m < n) continue;
-            Box A = box_make(type, m, n, 1, true), C = box_make(type, m, 2, t, false);
-            snprintf(name, sizeof name, "%c, %d x %d", type, m, n);
-            need_blas(EACH_ONE(type, gelsBatched, s->h, CUBLAS_OP_N, m, n, 2, A.list, A.ld, C.list,
-                               C.ld, &info, each, COUNT));
-            check(info == 0, "%s: info is %d", name, info);
-            box_fetch(&A, name);
-            box_fetch(&C, name);
-            if (each != NULL) ints_fetch(host, each, COUNT);
-            for (int k = 0; k < COUNT; k++) {
-                check(each == NULL || host[k] == 0, "%s: info %d is %d", name, k, host[k]);
-                check_squares(name, type, &A, &C, k);
-            }
-            box_free(&A);
-            box_free(&C);
-        }
-}
-static void test_squares(void **state)
-{
-    run_session(squares);
-}
-
 // ---- Refused ----
 
-static void refused(const Rank *r, void *arg)
+RANK_TEST(test_refused, 1)
 {
     static Heard heard;
     cublasHandle_t h = NULL;
@@ -485,27 +360,9 @@ static void refused(const Rank *r, void *arg)
             cublasDgetrsBatched(h, N, 2, 1, in, 2, d, list, 1, &info, 1));
     REFUSED(EXECUTION_FAILED, 0, "pivot 1 of matrix 0 is 0",
             cublasDgetrsBatched(h, N, 2, 1, in, 2, d, list, 2, &info, 1));
-    REFUSED(INVALID_VALUE, -1, "m is -1", cublasDgeqrfBatched(h, -1, 2, list, 2, list, &info, 1));
-    REFUSED(INVALID_VALUE, -4, "lda is 2", cublasDgeqrfBatched(h, 3, 2, list, 2, list, &info, 1));
-    REFUSED(NOT_SUPPORTED, -1, "trans is 1",
-            cublasDgelsBatched(h, CUBLAS_OP_T, 3, 2, 1, list, 3, list, 3, &info, d, 1));
-    REFUSED(NOT_SUPPORTED, -3, "m is 2 and n is 3",
-            cublasDgelsBatched(h, N, 2, 3, 1, list, 2, list, 3, &info, d, 1));
-    REFUSED(INVALID_VALUE, -8, "ldc is 2",
-            cublasDgelsBatched(h, N, 3, 2, 1, list, 3, list, 2, &info, d, 1));
     simgpu_on_report(NULL, NULL);
     need_blas(cublasDestroy(h));
     need_cuda(cudaFree(d));
     need_cuda(cudaFree(p));
 }
-static void test_refused(void **state)
-{
-    run_ranks(1, refused, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_factors),  cmocka_unit_test(test_inverses),
-    cmocka_unit_test(test_singular), cmocka_unit_test(test_orthogonal),
-    cmocka_unit_test(test_squares),  cmocka_unit_test(test_refused),
-};
-SUITE_MAIN("cuBLAS, matrices in factors", tests)
+SUITE_MAIN("cuBLAS, matrices in factors")

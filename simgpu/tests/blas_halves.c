@@ -1,6 +1,6 @@
 /* blas_halves.c: products of half precision and bfloat16 with sums in single precision, bitwise:
- * the product of the widened matrices as cublasSgemm makes it, plus beta·C, rounded once. Numbers are
- * drawn, so that sums are not exact; rounding is by the definition of the formats.
+ * the product of the widened matrices as cublasSgemm makes it, plus beta·C, rounded once. Numbers
+ * are drawn, so that sums are not exact; rounding is by the definition of the formats.
  */
 #include "blas_exact.h"
 
@@ -155,7 +155,7 @@ static void check_product(cublasHandle_t handle, const Half *h, const Product *p
     free_batch(&C);
 }
 
-static void check_products(const Rank *r, void *arg)
+RANK_TEST(test_products, 1)
 {
     static const cublasOperation_t N = CUBLAS_OP_N, T = CUBLAS_OP_T;
     const Product products[] = {
@@ -179,12 +179,4 @@ static void check_products(const Rank *r, void *arg)
     }
     need_blas(cublasDestroy(handle));
 }
-static void test_products(void **state)
-{
-    run_ranks(1, check_products, NULL);
-}
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_products),
-};
-SUITE_MAIN("simgpu blas halves", tests)
+SUITE_MAIN("simgpu blas halves")

@@ -31,7 +31,7 @@ void *calloc(size_t n, size_t size)
 }
 #endif
 
-enum { N = 96, LONG = 8192 };
+enum { N = 96 };
 static const double ONE = 1.0, ZERO = 0.0;
 static const float ONE_S = 1.0f, ZERO_S = 0.0f;
 
@@ -48,14 +48,9 @@ static const float ONE_S = 1.0f, ZERO_S = 0.0f;
                    CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT))                                       \
     X(cublasDgemmBatched(h, NN, N, N, N, &ONE, (void *)list, N, (void *)list, N, &ZERO, list + 1,  \
                          N, 1))                                                                    \
-    X(cublasDsymm(h, LEFT, U, N, N, &ONE, a, N, b, N, &ZERO, c, N))                                \
-    X(cublasDsyrk(h, U, CUBLAS_OP_N, N, N, &ONE, a, N, &ZERO, c, N))                               \
-    X(cublasDsyr2k(h, U, CUBLAS_OP_N, N, N, &ONE, a, N, b, N, &ZERO, c, N))                        \
-    X(cublasDtrmm(h, LEFT, U, CUBLAS_OP_N, PLAIN, N, N, &ONE, a, N, b, N, c, N))                   \
     X(cublasDtrsm(h, LEFT, U, CUBLAS_OP_N, PLAIN, N, N, &ONE, a, N, c, N))                         \
     X(cublasDtrsmBatched(h, LEFT, U, CUBLAS_OP_N, PLAIN, N, N, &ONE, (void *)list, N,              \
-                         (void *)(list + 1), N, 1))                                                \
-    X(cublasDtbsv(h, U, CUBLAS_OP_N, PLAIN, LONG, 0, a, 1, c, 1))
+                         (void *)(list + 1), N, 1))
 #define COUNT_ONE(call) +1
 enum { N_CALLS = 0 CALLS(COUNT_ONE) };
 
@@ -137,11 +132,10 @@ static void check_calls(const Rank *r, void *arg)
     need_cuda(cudaFree(s.c));
     need_cuda(cudaFree(s.list));
 }
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
     if (!OWN_MEMORY) skip();
     run_ranks(1, check_calls, NULL);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_memory)};
-SUITE_MAIN("cuBLAS without memory", tests)
+SUITE_MAIN("cuBLAS without memory")

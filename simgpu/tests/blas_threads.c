@@ -1,23 +1,11 @@
-/* blas_threads.c: a product has the same bits whatever the number of threads (SIMGPU_THREADS), as on
- * a machine of 16 processors, for which it is cut into most blocks, and of two (SIMGPU_CORES).
+/* blas_threads.c: a product has the same bits whatever the number of threads (SIMGPU_THREADS), as
+ * on a machine of 16 processors, for which it is cut into most blocks, and of two (SIMGPU_CORES).
  *
  * Every case runs in a world of one rank per number of threads (BLAS_THREADS_ALL=1: each from 1 to
- * 16); what comes back is a checksum of the bits, which must be equal. Small outputs with a long sum
- * are among them: there a BLAS splits k.
+ * 16); what comes back is a checksum of the bits, which must be equal. Small outputs with a long
+ * sum are among them: there a BLAS splits k.
  */
-#include <cublas_v2.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "harness.h"
-
-#define need_blas(call)                                                                            \
-    do {                                                                                           \
-        cublasStatus_t need_ = (call);                                                             \
-        if (need_ != CUBLAS_STATUS_SUCCESS)                                                        \
-            rank_fails(__FILE__, __LINE__, "%s: %s", #call, cublasGetStatusName(need_));           \
-    } while (0)
+#include "blas_exact.h"
 
 typedef struct Case {
     int m, n, k;
@@ -171,12 +159,11 @@ static void compare_threads(const char *cores, int some)
     unsetenv("SIMGPU_CORES");
 }
 
-static void test_bits_and_threads(void **state)
+TEST(test_bits_and_threads)
 {
     make_numbers();
     compare_threads("16", 7);
     compare_threads("2", 2);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits_and_threads)};
-SUITE_MAIN("cuBLAS and threads", tests)
+SUITE_MAIN("cuBLAS and threads")

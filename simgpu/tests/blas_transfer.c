@@ -2,16 +2,8 @@
  * waiting and not: every gap and size; what is in flight stays in flight; mistakes are told with
  * the call's name and line.
  */
+#include "blas_exact.h"
 #include "heard.h"
-
-#include <cublas_v2.h>
-
-#define need_blas(call)                                                                            \
-    do {                                                                                           \
-        cublasStatus_t need_ = (call);                                                             \
-        if (need_ != CUBLAS_STATUS_SUCCESS)                                                        \
-            rank_fails(__FILE__, __LINE__, "%s: %s", #call, cublasGetStatusName(need_));           \
-    } while (0)
 
 enum { ROOM = 4096, UNTOUCHED = 0xa5 };
 
@@ -65,7 +57,7 @@ static void check_way(const Rank *r, bool async, bool vector, int rows, int cols
     need_cuda(cudaFree(device));
 }
 
-static void check_ways(const Rank *r, void *arg)
+RANK_TEST(test_ways, 1)
 {
     static const int shapes[][2] = {{1, 1}, {5, 3}, {3, 0}, {0, 3}, {2, 11}};
     static const int sizes[] = {1, 2, 4, 8, 16, 12};
@@ -75,11 +67,6 @@ static void check_ways(const Rank *r, void *arg)
                 if (shapes[i][0] > 0 || form < 2)
                     check_way(r, form & 1, form & 2, shapes[i][0], shapes[i][1], sizes[z]);
 }
-static void test_ways(void **state)
-{
-    run_ranks(1, check_ways, NULL);
-}
-
 // What an Async call brings is not there before somebody waits, and to look is a race.
 static void look_too_early(const Rank *r, void *arg)
 {
@@ -109,7 +96,7 @@ static void wrong_way(const Rank *r, void *arg)
     need_blas(cublasSetVector(16, 4, device, 1, host, 1));
 }
 
-static void test_mistakes(void **state)
+TEST(test_mistakes)
 {
     static const struct {
         RankBody body;
@@ -128,6 +115,4 @@ static void test_mistakes(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways),
-                                          cmocka_unit_test(test_mistakes)};
-SUITE_MAIN("cuBLAS, transfers", tests)
+SUITE_MAIN("cuBLAS, transfers")

@@ -1,31 +1,29 @@
-/* types_cublas.h: the type of every cuBLAS call, and the values of constants, that simgpu declares.
- *
- * headers.c includes it once for the functions (CHECK), once for those with sizes of 64 bits
- * (CHECK_64, where int means int64_t), and once for the constants (VALUE): the same list must hold
- * with simgpu's headers and with NVIDIA's. CHECK_ONE lists a function that has no form of 64 bits.
+/* types_cublas.h: the type of cuBLAS's functions that are in no table of simgpu_cublas/calls.h, and
+ * the values of constants. headers.c includes it once for the functions (CHECK), and once for the
+ * constants (VALUE): the same list must hold with simgpu's headers and with NVIDIA's.
  */
 #ifdef CHECK
-#define CHECK_ONE CHECK
-#include "types_cublas_handle.h"
-#include "types_cublas_transfer.h"
-#include "types_cublas_level1.h"
-#include "types_cublas_level2.h"
-#include "types_cublas_level3.h"
-#include "types_cublas_extra.h"
-#include "types_cublas_factor.h"
-#undef CHECK_ONE
-#endif
-
-#ifdef CHECK_64
-#define CHECK CHECK_64
-#define CHECK_ONE(...)
-#include "types_cublas_extra.h"
-#include "types_cublas_level1.h"
-#include "types_cublas_level2.h"
-#include "types_cublas_level3.h"
-#include "types_cublas_transfer.h"
-#undef CHECK
-#undef CHECK_ONE
+CHECK(cublasCreate_v2, cublasStatus_t (*)(cublasHandle_t *))
+CHECK(cublasDestroy_v2, cublasStatus_t (*)(cublasHandle_t))
+CHECK(cublasGetVersion_v2, cublasStatus_t (*)(cublasHandle_t, int *))
+CHECK(cublasGetProperty, cublasStatus_t (*)(libraryPropertyType, int *))
+CHECK(cublasGetCudartVersion, size_t (*)(void))
+CHECK(cublasSetWorkspace_v2, cublasStatus_t (*)(cublasHandle_t, void *, size_t))
+CHECK(cublasSetStream_v2, cublasStatus_t (*)(cublasHandle_t, cudaStream_t))
+CHECK(cublasGetStream_v2, cublasStatus_t (*)(cublasHandle_t, cudaStream_t *))
+CHECK(cublasGetPointerMode_v2, cublasStatus_t (*)(cublasHandle_t, cublasPointerMode_t *))
+CHECK(cublasSetPointerMode_v2, cublasStatus_t (*)(cublasHandle_t, cublasPointerMode_t))
+CHECK(cublasGetAtomicsMode, cublasStatus_t (*)(cublasHandle_t, cublasAtomicsMode_t *))
+CHECK(cublasSetAtomicsMode, cublasStatus_t (*)(cublasHandle_t, cublasAtomicsMode_t))
+CHECK(cublasGetMathMode, cublasStatus_t (*)(cublasHandle_t, cublasMath_t *))
+CHECK(cublasSetMathMode, cublasStatus_t (*)(cublasHandle_t, cublasMath_t))
+CHECK(cublasGetSmCountTarget, cublasStatus_t (*)(cublasHandle_t, int *))
+CHECK(cublasSetSmCountTarget, cublasStatus_t (*)(cublasHandle_t, int))
+CHECK(cublasGetStatusName, const char *(*)(cublasStatus_t))
+CHECK(cublasGetStatusString, const char *(*)(cublasStatus_t))
+CHECK(cublasLoggerConfigure, cublasStatus_t (*)(int, int, int, const char *))
+CHECK(cublasSetLoggerCallback, cublasStatus_t (*)(cublasLogCallback))
+CHECK(cublasGetLoggerCallback, cublasStatus_t (*)(cublasLogCallback *))
 #endif
 
 #ifdef VALUE
@@ -96,9 +94,6 @@ VALUE(CUBLAS_DIAG_NON_UNIT, 0)
 VALUE(CUBLAS_DIAG_UNIT, 1)
 VALUE(CUBLAS_SIDE_LEFT, 0)
 VALUE(CUBLAS_SIDE_RIGHT, 1)
-VALUE(CUBLAS_EMULATION_STRATEGY_DEFAULT, 0)
-VALUE(CUBLAS_EMULATION_STRATEGY_PERFORMANT, 1)
-VALUE(CUBLAS_EMULATION_STRATEGY_EAGER, 2)
 VALUE(CUBLAS_GEMM_ALGO1, 1)
 VALUE(CUBLAS_GEMM_ALGO2, 2)
 VALUE(CUBLAS_GEMM_ALGO3, 3)
@@ -138,15 +133,6 @@ VALUE(CUBLAS_GEMM_ALGO12_TENSOR_OP, 112)
 VALUE(CUBLAS_GEMM_ALGO13_TENSOR_OP, 113)
 VALUE(CUBLAS_GEMM_ALGO14_TENSOR_OP, 114)
 VALUE(CUBLAS_GEMM_ALGO15_TENSOR_OP, 115)
-VALUE(CUDA_EMULATION_STRATEGY_DEFAULT, 0)
-VALUE(CUDA_EMULATION_STRATEGY_PERFORMANT, 1)
-VALUE(CUDA_EMULATION_STRATEGY_EAGER, 2)
-VALUE(CUDA_EMULATION_MANTISSA_CONTROL_DYNAMIC, 0)
-VALUE(CUDA_EMULATION_MANTISSA_CONTROL_FIXED, 1)
-VALUE(CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_DEFAULT, 65535)
-VALUE(CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_NONE, 0)
-VALUE(CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_INFINITY, 1)
-VALUE(CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_NAN, 2)
 VALUE(MAJOR_VERSION, 0)
 VALUE(MINOR_VERSION, 1)
 VALUE(PATCH_LEVEL, 2)

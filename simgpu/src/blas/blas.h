@@ -1,17 +1,20 @@
 /* blas.h: what the files of simgpu's cuBLAS share.
  *
  *   check.c     what is wrong with a call, in words; the names of the states
- *   handle.c    handles, and what they remember;  legacy.c: the calls of cublas.h, by a hidden one
+ *   handle.c    handles, and what they remember
  *   transfer.c  cublasSetVector … cublasGetMatrixAsync
  *   number.c    the formats of numbers, from 8 bits to double complex
- *   operand.c   vectors and matrices as they lie in device memory: full, banded, packed, triangular
+ *   operand.c   vectors and matrices as they lie in device memory
  *   multiply.c  the products themselves: the CPU's BLAS for floats, plain loops for the rest
  *   halves.c    half precision and bfloat16, to floats and back
- *   gemm.c      cublasSgemm … cublasGemmEx;  batched.c: many of them in one call
- *   level1.c    vectors;  rotate.c: rotations of vectors
- *   level2.c    a matrix and vectors;  level3.c: matrices with a structure
- *   extra.c     what cuBLAS has beyond BLAS: geam, dgmm, packed to full
- *   factor.c    batches of matrices in factors: L·U, systems, inverses;  least_squares.c: Q·R
+ *   types.c     which formats cuBLAS multiplies with each other
+ *   gemm.c      cublasSgemm … cublasGemmEx;  batched.c: those that take arrays of addresses
+ *   vectors.c   vectors: axpy … rot, and sums
+ *   matrices.c  a matrix and vectors; sums, scaled rows, and triangular systems of matrices
+ *   factor.c    batches of matrices in factors: L·U, systems, inverses
+ *
+ * The calls are in tables (simgpu_cublas/calls.h): each kind of them is one function, run_KIND,
+ * which takes the arguments of all types, and SIMBLAS_DEFINE makes the calls of it.
  *
  * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes
  * that it reads and writes like any other operation on a stream, and then computes. Where nothing
@@ -28,72 +31,6 @@
 #include "report/report.h"
 #include "streams/streams.h"
 
-// The headers have these types, and the calls that take them, for C++ alone.
-typedef struct __half {
-    unsigned short bits;
-} __half;
-typedef struct __nv_bfloat16 {
-    unsigned short bits;
-} __nv_bfloat16;
-#include "simgpu_cublas/half.h"
-
-#define SITE (simblas_caller ? simblas_caller : SIM_SITE)
-
-// ---- check.c ----
-
-// A call in progress: what it is called and where from.
-typedef struct Call {
-    const char *name;
-    const void *site;
-} Call;
-
-// Reports what is wrong with the call; returns the status.
-cublasStatus_t simblas_refuse(Call call, cublasStatus_t status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-cublasStatus_t simblas_check_handle(Call call, cublasHandle_t handle);
-cublasStatus_t simblas_check_pointer(Call call, const char *argument, const void *ptr);
-cublasStatus_t simblas_check_size(Call call, const char *argument, long long n);
-cublasStatus_t simblas_check_increment(Call call, const char *argument, int64_t inc);
-cublasStatus_t simblas_check_turn(Call call, const char *argument, cublasOperation_t turn);
-cublasStatus_t simblas_check_fill(Call call, cublasFillMode_t uplo);
-cublasStatus_t simblas_check_diagonal(Call call, cublasDiagType_t diag);
-cublasStatus_t simblas_check_side(Call call, cublasSideMode_t side);
-// `rows` is what the matrix has as it lies in memory; `rows_are` says which argument that is.
-cublasStatus_t simblas_check_leading(Call call, const char *argument, int64_t ld, int64_t rows,
-                                     const char *rows_are);
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        cublasStatus_t check_status_ = (call);                                                     \
-        if (check_status_ != CUBLAS_STATUS_SUCCESS) return check_status_;                          \
-    } while (0)
-
-// ---- handle.c ----
-
-// The call site of a call without a handle, while it runs; NULL: this thread is in none.
-extern _Thread_local const void *simblas_caller;
-
-struct cublasContext {
-    bool alive;
-    const void *site;      // cublasCreate's
-    const void *destroyed; // cublasDestroy's
-    int device;            // current when it was created; cuBLAS keeps to it
-    cudaStream_t stream;
-    cublasPointerMode_t pointers;
-    // Remembered, and otherwise without effect.
-    cublasMath_t math;
-    cublasAtomicsMode_t atomics;
-    int multiprocessors;
-    cublasEmulationStrategy_t emulation;
-    cudaEmulationSpecialValuesSupport special_values;
-    cudaEmulationMantissaControl mantissa_control;
-    int mantissa_bits, mantissa_offset;
-    int *mantissa_used;
-};
-bool simblas_is_handle(const struct cublasContext *handle);
-// Where it was destroyed; NULL: it was not, or is no handle.
-const void *simblas_destroyed_at(const struct cublasContext *handle);
-
 // ---- number.c ----
 
 // The imaginary part of a real number is 0, and no operation below makes it NaN.
@@ -109,7 +46,7 @@ typedef struct Format {
     Number (*get)(const void *from, size_t i);
     void (*put)(void *to, size_t i, Number x);
 } Format;
-extern const Format simblas_S, simblas_D, simblas_C, simblas_Z, simblas_H, simblas_T, simblas_I;
+extern const Format simblas_S, simblas_D, simblas_C, simblas_Z, simblas_H, simblas_T;
 // NULL: simgpu has no such format.
 const Format *simblas_format(cudaDataType type);
 // The real format of a complex one's parts; another format itself.
@@ -144,6 +81,55 @@ static inline Number times(Number a, Number b)
 }
 Number simblas_divide(Number a, Number b);
 
+// ---- check.c ----
+
+// A call in progress: what it is called, where from, and the formats that the table has for it.
+typedef struct Call {
+    const char *name;
+    const void *site;
+    const Format *element, *factor, *result; // NULL: none, or arguments name it
+} Call;
+#define SIMBLAS_CALL(name_) ((Call){.name = (name_), .site = SIM_SITE})
+
+// Reports what is wrong with the call; returns the status.
+cublasStatus_t simblas_refuse(Call call, cublasStatus_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+cublasStatus_t simblas_check_handle(Call call, cublasHandle_t handle);
+cublasStatus_t simblas_check_pointer(Call call, const char *argument, const void *ptr);
+cublasStatus_t simblas_check_size(Call call, const char *argument, long long n);
+cublasStatus_t simblas_check_increment(Call call, const char *argument, int64_t inc);
+cublasStatus_t simblas_check_turn(Call call, const char *argument, cublasOperation_t turn);
+cublasStatus_t simblas_check_fill(Call call, cublasFillMode_t uplo);
+cublasStatus_t simblas_check_diagonal(Call call, cublasDiagType_t diag);
+cublasStatus_t simblas_check_side(Call call, cublasSideMode_t side);
+// `rows` is what the matrix has as it lies in memory; `rows_are` says which argument that is.
+cublasStatus_t simblas_check_leading(Call call, const char *argument, int64_t ld, int64_t rows,
+                                     const char *rows_are);
+
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        cublasStatus_t check_status_ = (call);                                                     \
+        if (check_status_ != CUBLAS_STATUS_SUCCESS) return check_status_;                          \
+    } while (0)
+
+// ---- handle.c ----
+
+struct cublasContext {
+    bool alive;
+    const void *site;      // cublasCreate's
+    const void *destroyed; // cublasDestroy's
+    int device;            // current when it was created; cuBLAS keeps to it
+    cudaStream_t stream;
+    cublasPointerMode_t pointers;
+    // Remembered, and otherwise without effect.
+    cublasMath_t math;
+    cublasAtomicsMode_t atomics;
+    int multiprocessors;
+};
+bool simblas_is_handle(const struct cublasContext *handle);
+// Where it was destroyed; NULL: it was not, or is no handle.
+const void *simblas_destroyed_at(const struct cublasContext *handle);
+
 // ---- operand.c ----
 
 // Begins the operation on the handle's stream, and ends it.
@@ -168,6 +154,10 @@ typedef struct Vector {
     int64_t n, inc;
     char *at; // where the elements are to be had: simblas_touch_vector
 } Vector;
+static inline Vector simblas_vector(const Format *format, const void *x, int64_t n, int64_t inc)
+{
+    return (Vector){x, format, n, inc, NULL};
+}
 // Declares what is done to the vector. Where elements lie apart, a plain write is an update of the
 // whole for the log, if `gaps_stay`.
 void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay);
@@ -175,28 +165,23 @@ Number simblas_get(const Vector *v, int64_t i);
 void simblas_put(const Vector *v, int64_t i, Number x);
 void *simblas_place(const Vector *v, int64_t i); // of the element, in memory
 
-typedef enum Layout { LAYOUT_FULL, LAYOUT_BAND, LAYOUT_PACKED } Layout;
 typedef enum Part { PART_ALL, PART_UPPER, PART_LOWER } Part;
-// What the elements are that are not stored.
-typedef enum Others { OTHERS_ZERO, OTHERS_MIRRORED, OTHERS_CONJUGATED } Others;
 
-// A column-major matrix: which elements are stored, and where. A banded one has `below` diagonals
-// below the main one, and `above` above.
+// A column-major matrix, of which a part is stored; the other elements are 0.
 typedef struct Matrix {
     const void *ptr;
     const Format *format;
     int64_t rows, cols, ld;
-    Layout layout;
     Part part;
-    Others others;
-    int64_t below, above;
     bool unit; // the diagonal is ones, and not stored
     char *at;  // where the elements are to be had: simblas_touch_matrix
 } Matrix;
-Part simblas_part(cublasFillMode_t uplo);
+static inline Matrix simblas_matrix(const Format *format, const void *ptr, int64_t rows,
+                                    int64_t cols, int64_t ld)
+{
+    return (Matrix){.ptr = ptr, .format = format, .rows = rows, .cols = cols, .ld = ld};
+}
 void simblas_touch_matrix(SimgpuOp *op, Matrix *m, GpuAccess access);
-// The rows of a column that are stored: from *first to before *last.
-void simblas_stored(const Matrix *m, int64_t col, int64_t *first, int64_t *last);
 Number simblas_element(const Matrix *m, cublasOperation_t turn, int64_t row,
                        int64_t col);                                     // of op(m)
 Number simblas_load(const Matrix *m, int64_t row, int64_t col);          // a stored element
@@ -233,12 +218,14 @@ typedef struct Sgemm {
 } Sgemm;
 cublasStatus_t simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
 
-// ---- gemm.c ----
+// ---- halves.c ----
 
 // n numbers of half precision or bfloat16, without gaps, to floats, and rounded back; false: of
 // another format, and nothing is done.
 bool simblas_widen(const Format *format, float *to, const void *from, size_t n);
 bool simblas_narrow(const Format *format, void *to, const float *from, size_t n);
+
+// ---- gemm.c ----
 
 // The arguments of one product, as cublasGemmEx names them; pointers are not among them.
 typedef struct Gemm {
@@ -248,65 +235,46 @@ typedef struct Gemm {
     bool single;                     // computed in single precision
     Number alpha, beta;
 } Gemm;
+// Of a call whose matrices are all of its own format.
+Gemm simblas_gemm(Call call, cublasOperation_t turn_a, cublasOperation_t turn_b, int m, int n,
+                  int k, int lda, int ldb, int ldc);
 cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *p,
                                   const void *alpha, const void *beta);
-// The formats of a product by the types that cublasGemmEx takes; refuses what cuBLAS does not do.
-cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cudaDataType c,
-                                  cublasComputeType_t compute, Gemm *p);
-// The matrices of a batch: each `stride` elements after the one before.
-typedef struct Batch {
-    const void *A, *B;
-    void *C;
-    long long stride_a, stride_b, stride_c;
-    int64_t count;
-} Batch;
-cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
-                                const void *beta, const Batch *batch);
 // Notes what is multiplied, for whoever wants to know how long a GPU takes for it (time/).
 void simblas_note_product(SimgpuOp *op, cublasHandle_t handle, const Gemm *p, int64_t count);
 // The product, where A, B and C are. A and B are NULL where there is no product to add.
 cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
 
-// ---- factor.c ----
+// ---- types.c ----
 
-// A matrix in double, to be worked on: (rows, cols), column by column.
-typedef struct Work {
-    int64_t rows, cols;
-    Number *x;
-} Work;
-// False: there is no memory.
-bool simblas_take(Work *w, const Matrix *m);
-void simblas_give(const Work *w, const Matrix *m);
-static inline Number *in_work(const Work *w, int64_t row, int64_t col)
-{
-    return &w->x[col * w->rows + row];
-}
-// Solves T·x = b into b, of a triangle of w's first n rows and columns; its diagonal counts as ones
-// where `unit`.
-void simblas_solve_triangle(const Work *w, int64_t n, bool upper, bool unit, Number *b);
+// The formats of a product by the types that cublasGemmEx takes; refuses what cuBLAS does not do.
+cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cudaDataType c,
+                                  cublasComputeType_t compute, Gemm *p);
 
-// ---- level2.c ----
+// ---- Calls, from their tables ----
 
-// y = alpha·op(A)·x + beta·y
-void simblas_matrix_vector(const Matrix *A, cublasOperation_t turn, Number alpha, const Vector *x,
-                           Number beta, const Vector *y);
+// The headers have it, and the calls that take it, for C++ alone.
+typedef struct __half {
+    unsigned short bits;
+} __half;
+SIMGPU_CUBLAS_HALF_PRODUCTS(SIMGPU_DECLARE)
+SIMGPU_CUBLAS_HALF_BATCHES(SIMGPU_DECLARE)
 
-// ---- level3.c ----
-
-// Solves op(A)·X = alpha·B, or X·op(A) = alpha·B, into B. False: there is no memory.
-bool simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
-                   const Matrix *B);
-
-// ---- Families of calls: a macro of a family takes a format's letter and type ----
-
-#define EACH_REAL(MACRO) MACRO(S, float) MACRO(D, double)
-#define EACH_FORMAT(MACRO) EACH_REAL(MACRO) MACRO(C, cuComplex) MACRO(Z, cuDoubleComplex)
-
-// A call with sizes comes twice: of 32 bits, and of 64 bits by a name that ends in _64. The macro
-// of such a family takes the type of its sizes and the end of the name first.
-#define FOR_SIZES(MACRO, ...) MACRO(int, , ##__VA_ARGS__) MACRO(int64_t, _64, ##__VA_ARGS__)
-#define FOR_REAL(MACRO) FOR_SIZES(MACRO, S, float) FOR_SIZES(MACRO, D, double)
-#define FOR_COMPLEX(MACRO) FOR_SIZES(MACRO, C, cuComplex) FOR_SIZES(MACRO, Z, cuDoubleComplex)
-#define FOR_EACH(MACRO) FOR_REAL(MACRO) FOR_COMPLEX(MACRO)
+#define SIMBLAS_FORMAT(T)                                                                          \
+    _Generic((T *)NULL, float *                                                                    \
+             : &simblas_S, double *                                                                \
+             : &simblas_D, cuComplex *                                                             \
+             : &simblas_C, cuDoubleComplex *                                                       \
+             : &simblas_Z, __half *                                                                \
+             : &simblas_H, default                                                                 \
+             : (const Format *)NULL)
+#define SIMBLAS_OPEN(...) __VA_ARGS__
+#define SIMBLAS_DEFINE(name_, end, KIND, T, TF, TR, parameters, arguments)                         \
+    cublasStatus_t name_##end parameters                                                           \
+    {                                                                                              \
+        const Call call = {#name_, SIM_SITE, SIMBLAS_FORMAT(T), SIMBLAS_FORMAT(TF),                \
+                           SIMBLAS_FORMAT(TR)};                                                    \
+        return run_##KIND(call, SIMBLAS_OPEN arguments);                                           \
+    }
 
 #endif

@@ -1,6 +1,4 @@
 /* check.c: what is wrong with a cuBLAS call, in words, and the names of the states.
- *
- * Interface: simblas_refuse, simblas_check_…; cublasGetStatusName, cublasGetStatusString.
  */
 #include <stdarg.h>
 #include <stdio.h>

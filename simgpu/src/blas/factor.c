@@ -4,23 +4,27 @@
  * A wrong argument's place among the arguments, counted without the handle, is what `info` on the
  * host says, as a negative number; `info` in device memory has for each matrix the first column
  * whose pivot is 0, counted from 1, or 0.
- *
- * Interface: cublas?getrfBatched, cublas?getrsBatched, cublas?getriBatched, cublas?matinvBatched;
- * simblas_take, simblas_give, simblas_solve_triangle.
  */
 #include <math.h>
 #include <string.h>
 
 #include "blas.h"
 
-static Matrix general(const void *A, const Format *f, int64_t rows, int64_t cols, int64_t ld)
-{
-    return (Matrix){.ptr = A, .format = f, .rows = rows, .cols = cols, .ld = ld};
-}
-
 // ---- Matrices to work on ----
 
-bool simblas_take(Work *w, const Matrix *m)
+// A matrix in double, to be worked on: (rows, cols), column by column.
+typedef struct Work {
+    int64_t rows, cols;
+    Number *x;
+} Work;
+
+static inline Number *in_work(const Work *w, int64_t row, int64_t col)
+{
+    return &w->x[col * w->rows + row];
+}
+
+// False: there is no memory.
+static bool take(Work *w, const Matrix *m)
 {
     *w = (Work){m->rows, m->cols, calloc((size_t)m->rows * (size_t)m->cols + 1, sizeof(Number))};
     for (int64_t j = 0; j < m->cols && w->x != NULL; j++)
@@ -28,14 +32,16 @@ bool simblas_take(Work *w, const Matrix *m)
     return w->x != NULL;
 }
 
-void simblas_give(const Work *w, const Matrix *m)
+static void give(const Work *w, const Matrix *m)
 {
     for (int64_t j = 0; j < m->cols; j++)
         for (int64_t i = 0; i < m->rows; i++) simblas_store(m, i, j, *in_work(w, i, j));
 }
 
-void simblas_solve_triangle(const Work *w, int64_t n, bool upper, bool unit, Number *b)
+// Solves T·x = b into b, of a triangle of w; its diagonal counts as ones where `unit`.
+static void solve_triangle(const Work *w, bool upper, bool unit, Number *b)
 {
+    int64_t n = w->rows;
     for (int64_t step = 0; step < n; step++) {
         int64_t j = upper ? n - 1 - step : step;
         if (!unit) b[j] = simblas_divide(b[j], *in_work(w, j, j));
@@ -122,8 +128,8 @@ static int invert(const Work *w, const int *pivots, const Work *out)
         Number *column = in_work(out, 0, j);
         for (int64_t i = 0; i < w->rows; i++) column[i] = number(i == j ? 1.0 : 0.0);
         exchange(pivots, w->rows, false, column);
-        simblas_solve_triangle(w, w->rows, false, true, column);
-        simblas_solve_triangle(w, w->rows, true, false, column);
+        solve_triangle(w, false, true, column);
+        solve_triangle(w, true, false, column);
     }
     return singular;
 }
@@ -134,7 +140,6 @@ static int invert(const Work *w, const int *pivots, const Work *out)
 // lie in device memory.
 typedef struct Factors {
     Call call;
-    const Format *format;
     int n, columns, lda, ldb, count; // columns of B
     const void *A, *B;
     int *pivots, *info;
@@ -148,9 +153,9 @@ typedef struct Factors {
 static bool factor_one(const Factors *f, const Matrix *A, const Matrix *B, int *pivots, int *info)
 {
     Work w;
-    if (!simblas_take(&w, A)) return false;
+    if (!take(&w, A)) return false;
     *info = factor(&w, pivots);
-    simblas_give(&w, A);
+    give(&w, A);
     free(w.x);
     return true;
 }
@@ -159,14 +164,14 @@ static bool invert_one(const Factors *f, const Matrix *A, const Matrix *B, int *
 {
     Work w, out = {A->rows, A->cols, calloc((size_t)(A->rows * A->cols) + 1, sizeof(Number))};
     int *own = NULL;
-    bool done = simblas_take(&w, A) && out.x != NULL;
+    bool done = take(&w, A) && out.x != NULL;
     if (done && !f->in_factors) {
         own = pivots = calloc((size_t)A->rows + 1, sizeof *own);
         done = own != NULL;
         if (done) factor(&w, own);
     }
     if (done) *info = invert(&w, pivots, &out);
-    if (done && *info == 0) simblas_give(&out, B);
+    if (done && *info == 0) give(&out, B);
     free(own);
     free(w.x);
     free(out.x);
@@ -176,21 +181,21 @@ static bool invert_one(const Factors *f, const Matrix *A, const Matrix *B, int *
 static bool solve_one(const Factors *f, const Matrix *A, const Matrix *B, int *pivots, int *info)
 {
     Work w, right = {0};
-    bool done = simblas_take(&w, A) && simblas_take(&right, B), as_is = f->turn == CUBLAS_OP_N;
+    bool done = take(&w, A) && take(&right, B), as_is = f->turn == CUBLAS_OP_N;
     bool conjugated = f->turn == CUBLAS_OP_C;
     for (int64_t j = 0; j < B->cols && done; j++) {
         Number *x = in_work(&right, 0, j);
         if (as_is) {
             exchange(pivots, A->rows, false, x);
-            simblas_solve_triangle(&w, A->rows, false, true, x);
-            simblas_solve_triangle(&w, A->rows, true, false, x);
+            solve_triangle(&w, false, true, x);
+            solve_triangle(&w, true, false, x);
         } else {
             solve_transposed(&w, true, false, conjugated, x);
             solve_transposed(&w, false, true, conjugated, x);
             exchange(pivots, A->rows, true, x);
         }
     }
-    if (done) simblas_give(&right, B);
+    if (done) give(&right, B);
     free(w.x);
     free(right.x);
     return done;
@@ -231,8 +236,8 @@ static cublasStatus_t run_batch(cublasHandle_t handle, const Factors *f)
     bool known = A && B; // a dry run may not know them
     for (size_t i = 0; i < count && known && done == CUBLAS_STATUS_SUCCESS && !op.error; i++) {
         int own_info = 0;
-        Matrix a = general(A[i], f->format, f->n, f->n, f->lda);
-        Matrix b = general(B[i], f->format, f->n, f->columns, f->ldb);
+        Matrix a = simblas_matrix(f->call.element, A[i], f->n, f->n, f->lda);
+        Matrix b = simblas_matrix(f->call.element, B[i], f->n, f->columns, f->ldb);
         simblas_touch_matrix(&op, &a, f->a_access);
         if (f->B) simblas_touch_matrix(&op, &b, f->b_access);
         if (!simgpu_ready(&op)) continue;
@@ -254,43 +259,56 @@ static cublasStatus_t check_order(const Factors *f, cublasHandle_t handle, const
     return simblas_check_size(f->call, "batchSize", f->count);
 }
 
-static cublasStatus_t run_getrf(cublasHandle_t handle, Factors f)
+static cublasStatus_t run_getrf(Call call, cublasHandle_t handle, int n, const void *A, int lda,
+                                int *P, int *info, int count)
 {
-    CHECK(check_order(&f, handle, "lda", NULL));
-    CHECK(simblas_check_pointer(f.call, "info", f.info));
-    f.columns = f.n;
+    Factors f = {.call = call, .n = n, .columns = n, .lda = lda, .count = count};
+    f.A = A;
+    f.pivots = P;
+    f.info = info;
     f.work = factor_one;
     f.a_access = GPU_UPDATE;
     f.pivot_access = GPU_WRITE;
+    CHECK(check_order(&f, handle, "lda", NULL));
+    CHECK(simblas_check_pointer(call, "info", info));
     return run_batch(handle, &f);
 }
 
-static cublasStatus_t run_getri(cublasHandle_t handle, Factors f)
+static cublasStatus_t run_getri(Call call, cublasHandle_t handle, int n, const void *A, int lda,
+                                const int *P, const void *C, int ldc, int *info, int count)
 {
-    CHECK(check_order(&f, handle, "lda", "ldc"));
-    CHECK(simblas_check_pointer(f.call, "info", f.info));
-    f.columns = f.n;
+    Factors f = {.call = call, .n = n, .columns = n, .lda = lda, .ldb = ldc, .count = count};
+    f.A = A;
+    f.B = C;
+    f.pivots = (int *)P;
+    f.info = info;
     f.in_factors = true;
     f.work = invert_one;
     f.a_access = f.pivot_access = GPU_READ;
     f.b_access = GPU_WRITE;
+    CHECK(check_order(&f, handle, "lda", "ldc"));
+    CHECK(simblas_check_pointer(call, "info", info));
     return run_batch(handle, &f);
 }
 
 enum { MOST_TO_INVERT = 32 };
-static cublasStatus_t run_matinv(cublasHandle_t handle, Factors f)
+static cublasStatus_t run_matinv(Call call, cublasHandle_t handle, int n, const void *A, int lda,
+                                 const void *inverse, int lda_inv, int *info, int count)
 {
-    CHECK(check_order(&f, handle, "lda", "lda_inv"));
-    CHECK(simblas_check_pointer(f.call, "info", f.info));
-    if (f.n > MOST_TO_INVERT)
-        return simblas_refuse(f.call, CUBLAS_STATUS_INVALID_VALUE,
-                              "n is %d, more than %d: larger matrices are inverted by getrfBatched "
-                              "and getriBatched.",
-                              f.n, MOST_TO_INVERT);
-    f.columns = f.n;
+    Factors f = {.call = call, .n = n, .columns = n, .lda = lda, .ldb = lda_inv, .count = count};
+    f.A = A;
+    f.B = inverse;
+    f.info = info;
     f.work = invert_one;
     f.a_access = GPU_READ;
     f.b_access = GPU_WRITE;
+    CHECK(check_order(&f, handle, "lda", "lda_inv"));
+    CHECK(simblas_check_pointer(call, "info", info));
+    if (n > MOST_TO_INVERT)
+        return simblas_refuse(call, CUBLAS_STATUS_INVALID_VALUE,
+                              "n is %d, more than %d: larger matrices are inverted by getrfBatched "
+                              "and getriBatched.",
+                              n, MOST_TO_INVERT);
     return run_batch(handle, &f);
 }
 
@@ -306,80 +324,25 @@ static int wrong_in_getrs(const Factors *f)
     return f->count < 0 ? 10 : 0;
 }
 
-static cublasStatus_t run_getrs(cublasHandle_t handle, Factors f, int *info)
+static cublasStatus_t run_getrs(Call call, cublasHandle_t handle, cublasOperation_t trans, int n,
+                                int nrhs, const void *A, int lda, const int *P, const void *B,
+                                int ldb, int *info, int count)
 {
-    CHECK(simblas_check_handle(f.call, handle));
-    CHECK(simblas_check_pointer(f.call, "info", info));
-    *info = -wrong_in_getrs(&f);
-    CHECK(simblas_check_turn(f.call, "trans", f.turn));
-    CHECK(simblas_check_size(f.call, "nrhs", f.columns));
-    CHECK(check_order(&f, handle, "lda", "ldb"));
+    Factors f = {.call = call, .n = n, .columns = nrhs, .lda = lda, .ldb = ldb, .count = count};
+    f.A = A;
+    f.B = B;
+    f.pivots = (int *)P;
+    f.turn = trans;
     f.work = solve_one;
     f.a_access = f.pivot_access = GPU_READ;
     f.b_access = GPU_UPDATE;
+    CHECK(simblas_check_handle(call, handle));
+    CHECK(simblas_check_pointer(call, "info", info));
+    *info = -wrong_in_getrs(&f);
+    CHECK(simblas_check_turn(call, "trans", trans));
+    CHECK(simblas_check_size(call, "nrhs", nrhs));
+    CHECK(check_order(&f, handle, "lda", "ldb"));
     return run_batch(handle, &f);
 }
 
-#define FACTOR(L, T)                                                                               \
-    cublasStatus_t cublas##L##getrfBatched(cublasHandle_t handle, int n, T *const A[], int lda,    \
-                                           int *P, int *info, int batchSize)                       \
-    {                                                                                              \
-        Factors f = {.call = {"cublas" #L "getrfBatched", SITE},                                   \
-                     .format = &simblas_##L,                                                       \
-                     .n = n,                                                                       \
-                     .lda = lda,                                                                   \
-                     .count = batchSize,                                                           \
-                     .A = A,                                                                       \
-                     .pivots = P,                                                                  \
-                     .info = info};                                                                \
-        return run_getrf(handle, f);                                                               \
-    }                                                                                              \
-    cublasStatus_t cublas##L##getriBatched(cublasHandle_t handle, int n, const T *const A[],       \
-                                           int lda, const int *P, T *const C[], int ldc,           \
-                                           int *info, int batchSize)                               \
-    {                                                                                              \
-        Factors f = {.call = {"cublas" #L "getriBatched", SITE},                                   \
-                     .format = &simblas_##L,                                                       \
-                     .n = n,                                                                       \
-                     .lda = lda,                                                                   \
-                     .ldb = ldc,                                                                   \
-                     .count = batchSize,                                                           \
-                     .A = A,                                                                       \
-                     .B = C,                                                                       \
-                     .pivots = (int *)P,                                                           \
-                     .info = info};                                                                \
-        return run_getri(handle, f);                                                               \
-    }                                                                                              \
-    cublasStatus_t cublas##L##matinvBatched(cublasHandle_t handle, int n, const T *const A[],      \
-                                            int lda, T *const Ainv[], int lda_inv, int *info,      \
-                                            int batchSize)                                         \
-    {                                                                                              \
-        Factors f = {.call = {"cublas" #L "matinvBatched", SITE},                                  \
-                     .format = &simblas_##L,                                                       \
-                     .n = n,                                                                       \
-                     .lda = lda,                                                                   \
-                     .ldb = lda_inv,                                                               \
-                     .count = batchSize,                                                           \
-                     .A = A,                                                                       \
-                     .B = Ainv,                                                                    \
-                     .info = info};                                                                \
-        return run_matinv(handle, f);                                                              \
-    }                                                                                              \
-    cublasStatus_t cublas##L##getrsBatched(                                                        \
-        cublasHandle_t handle, cublasOperation_t trans, int n, int nrhs, const T *const Aarray[],  \
-        int lda, const int *devIpiv, T *const Barray[], int ldb, int *info, int batchSize)         \
-    {                                                                                              \
-        Factors f = {.call = {"cublas" #L "getrsBatched", SITE},                                   \
-                     .format = &simblas_##L,                                                       \
-                     .n = n,                                                                       \
-                     .columns = nrhs,                                                              \
-                     .lda = lda,                                                                   \
-                     .ldb = ldb,                                                                   \
-                     .count = batchSize,                                                           \
-                     .A = Aarray,                                                                  \
-                     .B = Barray,                                                                  \
-                     .pivots = (int *)devIpiv,                                                     \
-                     .turn = trans};                                                               \
-        return run_getrs(handle, f, info);                                                         \
-    }
-EACH_FORMAT(FACTOR)
+SIMGPU_CUBLAS_FACTORS(SIMBLAS_DEFINE)

@@ -3,16 +3,20 @@
  * Floats and narrower formats are multiplied in single precision by the CPU's BLAS (multiply.c),
  * everything else in double by loops. Where beta is 0, C is not read; where alpha or k is 0, A and
  * B are not.
- *
- * Interface: cublas?gemm, cublas?gemmStridedBatched, cublasCgemm3m, cublasZgemm3m, cublasGemmEx,
- * cublasGemmStridedBatchedEx, cublasSgemmEx, cublasCgemmEx, cublasCgemm3mEx; simblas_check_gemm,
- * simblas_gemm_types, simblas_run_gemm, simblas_compute_gemm.
  */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "blas.h"
 #include "memory/memory.h"
+
+Gemm simblas_gemm(Call call, cublasOperation_t turn_a, cublasOperation_t turn_b, int m, int n,
+                  int k, int lda, int ldb, int ldc)
+{
+    const Format *f = call.element;
+    bool single = f == &simblas_S || f == &simblas_H;
+    return (Gemm){turn_a, turn_b, m, n, k, lda, ldb, ldc, f, f, f, f, single, {0, 0}, {0, 0}};
+}
 
 cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *p,
                                   const void *alpha, const void *beta)
@@ -32,85 +36,6 @@ cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *
     CHECK(simblas_check_pointer(call, "alpha", alpha));
     CHECK(simblas_check_pointer(call, "beta", beta));
     return CUBLAS_STATUS_SUCCESS;
-}
-
-// ---- Which formats go together ----
-
-// What cuBLAS computes as which compute type (its table for cublasGemmEx): the formats of A and B,
-// of C, and of the scalars.
-typedef struct Combination {
-    cudaDataType a, c, scale;
-    cublasComputeType_t compute;
-} Combination;
-static const Combination combinations[] = {
-    {CUDA_R_16F, CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_16F},
-    {CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I},
-    {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-    {CUDA_R_16BF, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-    {CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-    {CUDA_R_16F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-    {CUDA_R_8I, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-    {CUDA_C_8I, CUDA_C_32F, CUDA_C_32F, CUBLAS_COMPUTE_32F},
-    {CUDA_C_32F, CUDA_C_32F, CUDA_C_32F, CUBLAS_COMPUTE_32F},
-    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32},
-    {CUDA_C_32F, CUDA_C_32F, CUDA_C_32F, CUBLAS_COMPUTE_32F_FAST_TF32},
-    {CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F},
-    {CUDA_C_64F, CUDA_C_64F, CUDA_C_64F, CUBLAS_COMPUTE_64F},
-};
-
-// Types of the same precision count as one: simgpu always computes with all bits.
-static cublasComputeType_t family(cublasComputeType_t compute)
-{
-    switch (compute) {
-    case CUBLAS_COMPUTE_16F_PEDANTIC: return CUBLAS_COMPUTE_16F;
-    case CUBLAS_COMPUTE_32I_PEDANTIC: return CUBLAS_COMPUTE_32I;
-    case CUBLAS_COMPUTE_32F_PEDANTIC: return CUBLAS_COMPUTE_32F;
-    case CUBLAS_COMPUTE_32F_FAST_16F:
-    case CUBLAS_COMPUTE_32F_FAST_16BF:
-    case CUBLAS_COMPUTE_32F_EMULATED_16BFX9: return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case CUBLAS_COMPUTE_64F_PEDANTIC:
-    case CUBLAS_COMPUTE_64F_EMULATED_FIXEDPOINT: return CUBLAS_COMPUTE_64F;
-    default: return compute;
-    }
-}
-
-static const char *type_name(cudaDataType type)
-{
-    const Format *format = simblas_format(type);
-    return format ? format->name : "an unknown type";
-}
-
-// Floating point of 8 bits.
-static bool is_fp8(cudaDataType type)
-{
-    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
-}
-
-cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cudaDataType c,
-                                  cublasComputeType_t compute, Gemm *p)
-{
-    for (size_t i = 0; i < sizeof combinations / sizeof *combinations; i++) {
-        const Combination *known = &combinations[i];
-        if (known->a != a || a != b || known->c != c || known->compute != family(compute)) continue;
-        p->a = simblas_format(a);
-        p->b = simblas_format(b);
-        p->c = simblas_format(c);
-        p->scale = simblas_format(known->scale);
-        p->single = !p->a->complex && known->compute != CUBLAS_COMPUTE_64F &&
-                    known->compute != CUBLAS_COMPUTE_32I;
-        return CUBLAS_STATUS_SUCCESS;
-    }
-    return simblas_refuse(
-        call, CUBLAS_STATUS_NOT_SUPPORTED,
-        "A of %s (%d), B of %s (%d), C of %s (%d), computed as type %d:\n"
-        "cuBLAS has no such product. %s",
-        type_name(a), (int)a, type_name(b), (int)b, type_name(c), (int)c, (int)compute,
-        is_fp8(a) || is_fp8(b) || is_fp8(c)
-            ? "Products of floating point of 8 bits are cublasLtMatmul's alone (cuBLASLt,\n"
-              "which simgpu does not have): convert to CUDA_R_16BF or CUDA_R_16F first."
-            : "CUBLAS_COMPUTE_32F, for instance, goes with CUDA_R_32F,\n"
-              "CUDA_R_16F or CUDA_R_16BF in A and B, and the same or CUDA_R_32F in C.");
 }
 
 // ---- One product ----
@@ -235,6 +160,14 @@ cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B,
 #define BATCH_WORK 6e5
 #define BATCH_PIECE 9e4
 enum { BATCH_LEAST = 4 }; // products of which threads take one each
+
+// The matrices of a batch: each `stride` elements after the one before.
+typedef struct Batch {
+    const void *A, *B;
+    void *C;
+    long long stride_a, stride_b, stride_c;
+    int64_t count;
+} Batch;
 
 static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
 {
@@ -366,8 +299,8 @@ static cublasStatus_t compute_batch(BatchJob *job)
     return (cublasStatus_t)atomic_load(&job->failed);
 }
 
-cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
-                                const void *beta, const Batch *batch)
+static cublasStatus_t run(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
+                          const void *beta, const Batch *batch)
 {
     if (p->m == 0 || p->n == 0 || batch->count == 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = simblas_begin(call, handle);
@@ -423,103 +356,68 @@ static cublasStatus_t check_batch(Call call, const Gemm *p, const Batch *batch)
                           (long long)batch->count);
 }
 
-// ---- The calls of one format ----
+// ---- The calls ----
 
-#define GEMM(I, E, name, symbol, T, F, is_single)                                                  \
-    cublasStatus_t symbol##E(cublasHandle_t handle, cublasOperation_t transa,                      \
-                             cublasOperation_t transb, I m, I n, I k, const T *alpha, const T *A,  \
-                             I lda, const T *B, I ldb, const T *beta, T *C, I ldc)                 \
-    {                                                                                              \
-        Call call = {name #E, SITE};                                                               \
-        Gemm p = {transa, transb, m,  n,  k,         lda,    ldb,   ldc,                           \
-                  &F,     &F,     &F, &F, is_single, {0, 0}, {0, 0}};                              \
-        Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
-        CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
-        return simblas_run_gemm(call, handle, &p, alpha, beta, &one);                              \
-    }
-FOR_SIZES(GEMM, "cublasSgemm", cublasSgemm_v2, float, simblas_S, true)
-FOR_SIZES(GEMM, "cublasDgemm", cublasDgemm_v2, double, simblas_D, false)
-FOR_SIZES(GEMM, "cublasCgemm", cublasCgemm_v2, cuComplex, simblas_C, false)
-FOR_SIZES(GEMM, "cublasZgemm", cublasZgemm_v2, cuDoubleComplex, simblas_Z, false)
-FOR_SIZES(GEMM, "cublasHgemm", cublasHgemm, __half, simblas_H, true)
-FOR_SIZES(GEMM, "cublasCgemm3m", cublasCgemm3m, cuComplex, simblas_C, false)
-FOR_SIZES(GEMM, "cublasZgemm3m", cublasZgemm3m, cuDoubleComplex, simblas_Z, false)
-
-#define STRIDED(I, E, name, T, F, is_single)                                                       \
-    cublasStatus_t name##E(cublasHandle_t handle, cublasOperation_t transa,                        \
-                           cublasOperation_t transb, I m, I n, I k, const T *alpha, const T *A,    \
-                           I lda, long long int strideA, const T *B, I ldb, long long int strideB, \
-                           const T *beta, T *C, I ldc, long long int strideC, I batchCount)        \
-    {                                                                                              \
-        Call call = {#name #E, SITE};                                                              \
-        Gemm p = {transa, transb, m,  n,  k,         lda,    ldb,   ldc,                           \
-                  &F,     &F,     &F, &F, is_single, {0, 0}, {0, 0}};                              \
-        Batch batch = {A, B, C, strideA, strideB, strideC, batchCount};                            \
-        CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
-        CHECK(check_batch(call, &p, &batch));                                                      \
-        return simblas_run_gemm(call, handle, &p, alpha, beta, &batch);                            \
-    }
-FOR_SIZES(STRIDED, cublasSgemmStridedBatched, float, simblas_S, true)
-FOR_SIZES(STRIDED, cublasDgemmStridedBatched, double, simblas_D, false)
-FOR_SIZES(STRIDED, cublasCgemmStridedBatched, cuComplex, simblas_C, false)
-FOR_SIZES(STRIDED, cublasZgemmStridedBatched, cuDoubleComplex, simblas_Z, false)
-FOR_SIZES(STRIDED, cublasHgemmStridedBatched, __half, simblas_H, true)
-FOR_SIZES(STRIDED, cublasCgemm3mStridedBatched, cuComplex, simblas_C, false)
-
-// ---- The calls that name their formats ----
-
-#define STRIDED_EX(I, E)                                                                           \
-    cublasStatus_t cublasGemmStridedBatchedEx##E(                                                  \
-        cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, I m, I n, I k,  \
-        const void *alpha, const void *A, cudaDataType Atype, I lda, long long int strideA,        \
-        const void *B, cudaDataType Btype, I ldb, long long int strideB, const void *beta,         \
-        void *C, cudaDataType Ctype, I ldc, long long int strideC, I batchCount,                   \
-        cublasComputeType_t computeType, cublasGemmAlgo_t algo)                                    \
-    {                                                                                              \
-        Call call = {"cublasGemmStridedBatchedEx" #E, SITE};                                       \
-        Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};                     \
-        Batch batch = {A, B, C, strideA, strideB, strideC, batchCount};                            \
-        CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
-        CHECK(check_batch(call, &p, &batch));                                                      \
-        CHECK(simblas_gemm_types(call, Atype, Btype, Ctype, computeType, &p));                     \
-        return simblas_run_gemm(call, handle, &p, alpha, beta, &batch);                            \
-    }
-FOR_SIZES(STRIDED_EX)
-
-static cublasStatus_t run_ex(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
-                             const void *beta, const Batch *one, cudaDataType a, cudaDataType b,
-                             cudaDataType c, cublasComputeType_t compute)
+static cublasStatus_t run_gemm(Call call, cublasHandle_t handle, cublasOperation_t transa,
+                               cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                               const void *A, int lda, const void *B, int ldb, const void *beta,
+                               void *C, int ldc)
 {
-    CHECK(simblas_check_gemm(call, handle, p, alpha, beta));
-    CHECK(simblas_gemm_types(call, a, b, c, compute, p));
-    return simblas_run_gemm(call, handle, p, alpha, beta, one);
+    Gemm p = simblas_gemm(call, transa, transb, m, n, k, lda, ldb, ldc);
+    Batch one = {A, B, C, 0, 0, 0, 1};
+    CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));
+    return run(call, handle, &p, alpha, beta, &one);
 }
 
-#define GEMM_EX(I, E)                                                                              \
-    cublasStatus_t cublasGemmEx##E(                                                                \
-        cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, I m, I n, I k,  \
-        const void *alpha, const void *A, cudaDataType Atype, I lda, const void *B,                \
-        cudaDataType Btype, I ldb, const void *beta, void *C, cudaDataType Ctype, I ldc,           \
-        cublasComputeType_t computeType, cublasGemmAlgo_t algo)                                    \
-    {                                                                                              \
-        Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};                     \
-        Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
-        return run_ex((Call){"cublasGemmEx" #E, SITE}, handle, &p, alpha, beta, &one, Atype,       \
-                      Btype, Ctype, computeType);                                                  \
-    }
-FOR_SIZES(GEMM_EX)
+static cublasStatus_t run_strided(Call call, cublasHandle_t handle, cublasOperation_t transa,
+                                  cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                                  const void *A, int lda, long long stride_a, const void *B,
+                                  int ldb, long long stride_b, const void *beta, void *C, int ldc,
+                                  long long stride_c, int count)
+{
+    Gemm p = simblas_gemm(call, transa, transb, m, n, k, lda, ldb, ldc);
+    Batch batch = {A, B, C, stride_a, stride_b, stride_c, count};
+    CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));
+    CHECK(check_batch(call, &p, &batch));
+    return run(call, handle, &p, alpha, beta, &batch);
+}
 
-#define TYPED(I, E, name, T)                                                                       \
-    cublasStatus_t name##E(cublasHandle_t handle, cublasOperation_t transa,                        \
-                           cublasOperation_t transb, I m, I n, I k, const T *alpha, const void *A, \
-                           cudaDataType Atype, I lda, const void *B, cudaDataType Btype, I ldb,    \
-                           const T *beta, void *C, cudaDataType Ctype, I ldc)                      \
-    {                                                                                              \
-        Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};                     \
-        Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
-        return run_ex((Call){#name #E, SITE}, handle, &p, alpha, beta, &one, Atype, Btype, Ctype,  \
-                      CUBLAS_COMPUTE_32F);                                                         \
-    }
-FOR_SIZES(TYPED, cublasSgemmEx, float)
-FOR_SIZES(TYPED, cublasCgemmEx, cuComplex)
-FOR_SIZES(TYPED, cublasCgemm3mEx, cuComplex)
+static cublasStatus_t run_strided_ex(Call call, cublasHandle_t handle, cublasOperation_t transa,
+                                     cublasOperation_t transb, int m, int n, int k,
+                                     const void *alpha, const void *A, cudaDataType a, int lda,
+                                     long long stride_a, const void *B, cudaDataType b, int ldb,
+                                     long long stride_b, const void *beta, void *C, cudaDataType c,
+                                     int ldc, long long stride_c, int count,
+                                     cublasComputeType_t compute, cublasGemmAlgo_t algo)
+{
+    Gemm p = simblas_gemm(call, transa, transb, m, n, k, lda, ldb, ldc);
+    Batch batch = {A, B, C, stride_a, stride_b, stride_c, count};
+    CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));
+    CHECK(check_batch(call, &p, &batch));
+    CHECK(simblas_gemm_types(call, a, b, c, compute, &p));
+    return run(call, handle, &p, alpha, beta, &batch);
+}
+
+static cublasStatus_t run_gemm_ex(Call call, cublasHandle_t handle, cublasOperation_t transa,
+                                  cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                                  const void *A, cudaDataType a, int lda, const void *B,
+                                  cudaDataType b, int ldb, const void *beta, void *C,
+                                  cudaDataType c, int ldc, cublasComputeType_t compute,
+                                  cublasGemmAlgo_t algo)
+{
+    return run_strided_ex(call, handle, transa, transb, m, n, k, alpha, A, a, lda, 0, B, b, ldb, 0,
+                          beta, C, c, ldc, 0, 1, compute, algo);
+}
+
+static cublasStatus_t run_typed(Call call, cublasHandle_t handle, cublasOperation_t transa,
+                                cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                                const void *A, cudaDataType a, int lda, const void *B,
+                                cudaDataType b, int ldb, const void *beta, void *C, cudaDataType c,
+                                int ldc)
+{
+    return run_gemm_ex(call, handle, transa, transb, m, n, k, alpha, A, a, lda, B, b, ldb, beta, C,
+                       c, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+SIMGPU_CUBLAS_PRODUCTS(SIMBLAS_DEFINE)
+SIMGPU_CUBLAS_HALF_PRODUCTS(SIMBLAS_DEFINE)

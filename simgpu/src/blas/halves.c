@@ -3,8 +3,6 @@
  *
  * The same conversions as number.c's, which go element by element and serve all formats: a NaN
  * becomes 0x7fff.
- *
- * Interface: simblas_widen, simblas_narrow.
  */
 #include <math.h>
 

@@ -2,14 +2,8 @@
  *
  * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
  * look at what it points to.
- *
- * Interface: cublasCreate … cublasXerbla; simblas_is_handle, simblas_destroyed_at, simblas_caller.
  */
-#include <stdio.h>
-
 #include "blas.h"
-
-_Thread_local const void *simblas_caller;
 
 #define MAX_HANDLES 4096
 static struct cublasContext handles[MAX_HANDLES];
@@ -39,7 +33,7 @@ static void visit_handles(SimLeaks *leaks)
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
-    Call call = {"cublasCreate", SITE};
+    const Call call = SIMBLAS_CALL("cublasCreate");
     static SimHooks hooks = {.visit = visit_handles};
     CHECK(simblas_check_pointer(call, "handle", handle));
     *handle = NULL;
@@ -51,7 +45,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
         int i = next++ % MAX_HANDLES;
         if (handles[i].alive) continue;
         handles[i] =
-            (struct cublasContext){.alive = true, .site = SITE, .device = sim_current_device()};
+            (struct cublasContext){.alive = true, .site = SIM_SITE, .device = sim_current_device()};
         *handle = &handles[i];
         if (used <= i) used = i + 1;
     }
@@ -64,17 +58,17 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
 {
-    CHECK(simblas_check_handle((Call){"cublasDestroy", SITE}, handle));
+    CHECK(simblas_check_handle(SIMBLAS_CALL("cublasDestroy"), handle));
     pthread_mutex_lock(&handles_lock);
     handle->alive = false;
-    handle->destroyed = SITE;
+    handle->destroyed = SIM_SITE;
     pthread_mutex_unlock(&handles_lock);
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
 {
-    Call call = {"cublasGetVersion", SITE};
+    const Call call = SIMBLAS_CALL("cublasGetVersion");
     CHECK(simblas_check_pointer(call, "version", version));
     *version = CUBLAS_VERSION;
     return CUBLAS_STATUS_SUCCESS;
@@ -84,7 +78,7 @@ cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace,
                                      size_t workspaceSizeInBytes)
 {
-    Call call = {"cublasSetWorkspace", SITE};
+    const Call call = SIMBLAS_CALL("cublasSetWorkspace");
     size_t offset;
     CHECK(simblas_check_handle(call, handle));
     if (workspaceSizeInBytes == 0 || sim_device_of(workspace, &offset) != NULL)
@@ -95,14 +89,14 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace,
 
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t streamId)
 {
-    CHECK(simblas_check_handle((Call){"cublasSetStream", SITE}, handle));
+    CHECK(simblas_check_handle(SIMBLAS_CALL("cublasSetStream"), handle));
     handle->stream = streamId;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t *streamId)
 {
-    Call call = {"cublasGetStream", SITE};
+    const Call call = SIMBLAS_CALL("cublasGetStream");
     CHECK(simblas_check_handle(call, handle));
     CHECK(simblas_check_pointer(call, "streamId", streamId));
     *streamId = handle->stream;
@@ -111,7 +105,7 @@ cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t *streamId)
 
 cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t *mode)
 {
-    Call call = {"cublasGetPointerMode", SITE};
+    const Call call = SIMBLAS_CALL("cublasGetPointerMode");
     CHECK(simblas_check_handle(call, handle));
     CHECK(simblas_check_pointer(call, "mode", mode));
     *mode = handle->pointers;
@@ -120,7 +114,7 @@ cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
 
 cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t mode)
 {
-    Call call = {"cublasSetPointerMode", SITE};
+    const Call call = SIMBLAS_CALL("cublasSetPointerMode");
     CHECK(simblas_check_handle(call, handle));
     if (mode != CUBLAS_POINTER_MODE_HOST && mode != CUBLAS_POINTER_MODE_DEVICE)
         return simblas_refuse(call, CUBLAS_STATUS_INVALID_VALUE, "mode %d does not exist.",
@@ -134,7 +128,7 @@ cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
 #define REMEMBERED(Name, T, field, argument)                                                       \
     cublasStatus_t cublasGet##Name(cublasHandle_t handle, T *argument)                             \
     {                                                                                              \
-        Call call = {"cublasGet" #Name, SITE};                                                     \
+        const Call call = SIMBLAS_CALL("cublasGet" #Name);                                         \
         CHECK(simblas_check_handle(call, handle));                                                 \
         CHECK(simblas_check_pointer(call, #argument, argument));                                   \
         *argument = handle->field;                                                                 \
@@ -142,7 +136,7 @@ cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
     }                                                                                              \
     cublasStatus_t cublasSet##Name(cublasHandle_t handle, T argument)                              \
     {                                                                                              \
-        CHECK(simblas_check_handle((Call){"cublasSet" #Name, SITE}, handle));                      \
+        CHECK(simblas_check_handle(SIMBLAS_CALL("cublasSet" #Name), handle));                      \
         handle->field = argument;                                                                  \
         return CUBLAS_STATUS_SUCCESS;                                                              \
     }
@@ -150,19 +144,12 @@ cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
 REMEMBERED(AtomicsMode, cublasAtomicsMode_t, atomics, mode)
 REMEMBERED(MathMode, cublasMath_t, math, mode)
 REMEMBERED(SmCountTarget, int, multiprocessors, smCountTarget)
-REMEMBERED(EmulationStrategy, cublasEmulationStrategy_t, emulation, emulationStrategy)
-REMEMBERED(EmulationSpecialValuesSupport, cudaEmulationSpecialValuesSupport, special_values, mask)
-REMEMBERED(FixedPointEmulationMantissaControl, cudaEmulationMantissaControl, mantissa_control,
-           mantissaControl)
-REMEMBERED(FixedPointEmulationMaxMantissaBitCount, int, mantissa_bits, maxMantissaBitCount)
-REMEMBERED(FixedPointEmulationMantissaBitOffset, int, mantissa_offset, mantissaBitOffset)
-REMEMBERED(FixedPointEmulationMantissaBitCountPointer, int *, mantissa_used, mantissaBitCount)
 
 // ---- The library ----
 
 cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value)
 {
-    Call call = {"cublasGetProperty", SITE};
+    const Call call = SIMBLAS_CALL("cublasGetProperty");
     static const int version[] = {CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH};
     CHECK(simblas_check_pointer(call, "value", value));
     if (type != MAJOR_VERSION && type != MINOR_VERSION && type != PATCH_LEVEL)
@@ -193,13 +180,8 @@ cublasStatus_t cublasSetLoggerCallback(cublasLogCallback userCallback)
 
 cublasStatus_t cublasGetLoggerCallback(cublasLogCallback *userCallback)
 {
-    CHECK(simblas_check_pointer((Call){"cublasGetLoggerCallback", SITE}, "userCallback",
+    CHECK(simblas_check_pointer(SIMBLAS_CALL("cublasGetLoggerCallback"), "userCallback",
                                 userCallback));
     *userCallback = log_callback;
     return CUBLAS_STATUS_SUCCESS;
-}
-
-void cublasXerbla(const char *srName, int info)
-{
-    fprintf(stderr, "On entry to %s parameter number %d had an illegal value\n", srName, info);
 }

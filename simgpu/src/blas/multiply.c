@@ -1,15 +1,13 @@
 /* multiply.c: products of matrices: the CPU's BLAS for floats, plain loops in double for the rest.
  *
- * [Note: blocks] A product is cut into blocks of its output, by its shape and by the processors that
- * the machine has (SIMGPU_CORES), and the BLAS makes each block with one thread. Threads share the
- * blocks (simgpu_parallel), so a result does not depend on how many threads or ranks there are. A
+ * [Note: blocks] A product is cut into blocks of its output, by its shape and by the processors
+ * that the machine has (SIMGPU_CORES), and the BLAS makes each block with one thread. Threads share
+ * the blocks (simgpu_parallel), so a result does not depend on how many threads or ranks there are. A
  * block's bits are not those of the same elements in a larger product: a BLAS has other loops for
  * other shapes. One with threads of its own may also split the sum over k, and then adds in another
  * order for another number of threads.
  *
  * The loops in double add an element's products in the order of k, one by one.
- *
- * Interface: simblas_sgemm; simblas_planes, simblas_free_planes, simblas_multiply, simblas_product.
  */
 #include <limits.h>
 #include <stdatomic.h>
@@ -32,9 +30,9 @@
 // worth a thread, too.
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 64, LEAST_HALF = 32 };
 // What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
-// it. And how much may be packed once more because of the blocks, times the processors that can share
-// them: for each column (A) or row (B) of the sum a number for so many of the output. For 750 that
-// costs about a fiftieth of the product's time, for 75 a fifth: the more processors would have
+// it. And how much may be packed once more because of the blocks, times the processors that can
+// share them: for each column (A) or row (B) of the sum a number for so many of the output. For 750
+// that costs about a fiftieth of the product's time, for 75 a fifth: the more processors would have
 // nothing to do, the more it is worth. Halves are always worth it.
 enum { TRANSPOSED = 2, PACKED_AGAIN = 600 };
 
@@ -90,8 +88,8 @@ static Blocks cut(const Sgemm *p)
 // ---- Single precision ----
 
 #ifdef SIMGPU_DNNL
-// [Note: few columns] oneDNN packs a transposed A, and for few columns of B that takes as long as to
-// multiply: by one core of an AMD EPYC 231 µs, where m = 256, n = 16 and k = 1024. The same as
+// [Note: few columns] oneDNN packs a transposed A, and for few columns of B that takes as long as
+// to multiply: by one core of an AMD EPYC 231 µs, where m = 256, n = 16 and k = 1024. The same as
 // Cᵀ = Bᵀ·A, with B and C transposed here, which are small, packs nothing and takes 113. So it does
 // where the sum is longer than C is high, and at full 16 columns; with fewer columns oneDNN has a
 // way without packing, with more it is as quick (bench/results/2026-11-26.md).
@@ -104,8 +102,8 @@ static bool has_few_columns(const Sgemm *p)
     return full || (p->k > p->m && p->n > COLUMNS && p->n <= MOST_COLUMNS);
 }
 
-// to (cols,rows) = the transpose of from (rows,cols) + beta·to, column-major; `to` is not read where
-// beta is 0.
+// to (cols,rows) = the transpose of from (rows,cols) + beta·to, column-major; `to` is not read
+// where beta is 0.
 static void transpose(float *to, int64_t ldto, float beta, const float *from, int64_t ldfrom,
                       int64_t rows, int64_t cols)
 {
@@ -159,10 +157,10 @@ static void use_one_thread(void)
 }
 
 // [Note: forks] oneDNN writes its kernels as machine code at a process's first product, which takes
-// some 30 ms of processor time, and more at the first one with a factor transposed. Ranks are forked,
-// many from one process: it has the kernels written before its first fork, and its children inherit
-// them. A dry run multiplies nothing; its variable is read here, as the settings (sim_config) are
-// the children's, and may still change.
+// some 30 ms of processor time, and more at the first one with a factor transposed. Ranks are
+// forked, many from one process: it has the kernels written before its first fork, and its children
+// inherit them. A dry run multiplies nothing; its variable is read here, as the settings
+// (sim_config) are the children's, and may still change.
 static void write_kernels_now(void)
 {
     static const float factor[4];

@@ -1,13 +1,9 @@
 /* operand.c: scalars, vectors and matrices as operands: which bytes of device memory a call reads
  * and writes, and the elements in them.
  *
- * What a matrix does not store (the other triangle, gaps between columns, the corners of a band) is
- * neither read nor written, and the checker is told of exactly what is. The log gets one range an
- * operand, from the first byte to the last.
- *
- * Interface: simblas_begin, simblas_end, simblas_finish, simblas_scalar, simblas_result,
- * simblas_pointers; simblas_touch_vector, simblas_get, simblas_put, simblas_place;
- * simblas_touch_matrix, simblas_stored, simblas_element, simblas_load, simblas_store.
+ * What a matrix does not store (the other triangle, gaps between columns) is neither read nor
+ * written, and the checker is told of exactly what is. The log gets one range an operand, from the
+ * first byte to the last.
  */
 #include "blas.h"
 
@@ -75,21 +71,20 @@ const void *const *simblas_pointers(SimgpuOp *op, const void *array, int64_t cou
     return there && sim_dry() ? sim_dry_addresses(array, bytes) : there;
 }
 
-// ---- Vectors ----
-
-// More elements than any memory has: sizes of 64 bits can ask for more than a size_t can count.
-#define MOST ((size_t)1 << 56)
-
-static size_t at_most(double exact, size_t counted)
+// Elements, or more than any memory has: their bytes are to be counted by a size_t.
+static size_t at_most(size_t elements)
 {
-    return exact < (double)MOST ? counted : MOST;
+    const size_t most = (size_t)1 << 56;
+    return elements < most ? elements : most;
 }
+
+// ---- Vectors ----
 
 void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay)
 {
     size_t count = v->n > 0 ? (size_t)v->n : 0, one = v->format->bytes;
     size_t apart = (size_t)llabs(v->inc);
-    size_t reach = count ? at_most((double)count * (double)apart, (count - 1) * apart) + 1 : 0;
+    size_t reach = count ? at_most((count - 1) * apart + 1) : 0;
     size_t bytes = reach * one;
     SimShape shape = sim_shape(one, count, apart * one, 1, 0);
     GpuAccess logged = gaps_stay && apart > 1 ? GPU_UPDATE : access;
@@ -119,54 +114,43 @@ void simblas_put(const Vector *v, int64_t i, Number x)
 
 // ---- Matrices ----
 
-Part simblas_part(cublasFillMode_t uplo)
-{
-    return uplo == CUBLAS_FILL_MODE_UPPER ? PART_UPPER : PART_LOWER;
-}
-
-void simblas_stored(const Matrix *m, int64_t col, int64_t *first, int64_t *last)
+// The rows of a column that are stored: from *first to before *last.
+static void stored(const Matrix *m, int64_t col, int64_t *first, int64_t *last)
 {
     *first = 0;
     *last = m->rows;
     if (m->part == PART_UPPER && *last > col + !m->unit) *last = col + !m->unit;
     if (m->part == PART_LOWER) *first = col + m->unit;
-    if (m->layout == LAYOUT_BAND) {
-        if (*first < col - m->above) *first = col - m->above;
-        if (*last > col + m->below + 1) *last = col + m->below + 1;
-    }
     if (*last < *first) *last = *first;
 }
 
-// Where a stored element is, in elements. A packed column of a triangle follows the one before.
+// Where an element is, in elements.
 static size_t place(const Matrix *m, int64_t row, int64_t col)
 {
-    size_t i = (size_t)row, j = (size_t)col, ld = (size_t)m->ld, n = (size_t)m->rows;
-    if (m->layout == LAYOUT_BAND) return j * ld + (size_t)m->above + i - j;
-    if (m->layout == LAYOUT_FULL) return j * ld + i;
-    return m->part == PART_UPPER ? j * (j + 1) / 2 + i : j * (2 * n - j - 1) / 2 + i;
+    return (size_t)col * (size_t)m->ld + (size_t)row;
 }
 
 // The elements from the first stored one to behind the last; false: there is none.
 static bool span(const Matrix *m, size_t *from, size_t *to)
 {
-    int64_t first = 0, last = 0, col = 0, most = m->ld > m->rows ? m->ld : m->rows;
-    while (first == last && col < m->cols) simblas_stored(m, col++, &first, &last);
+    int64_t first = 0, last = 0, col = 0;
+    while (first == last && col < m->cols) stored(m, col++, &first, &last);
     if (first == last) return false;
     *from = place(m, first, col - 1);
     col = m->cols;
-    do simblas_stored(m, --col, &first, &last);
+    do stored(m, --col, &first, &last);
     while (first == last);
-    *to = at_most((double)m->cols * (double)most, place(m, last - 1, col) + 1);
+    *to = at_most(place(m, last - 1, col) + 1);
     return true;
 }
 
-// The columns of a triangle or a band, one by one; the first is declared by the caller.
+// The columns of a triangle, one by one; the first is declared by the caller.
 static void touch_columns(SimgpuOp *op, const Matrix *m, int64_t begin, GpuAccess access)
 {
     if (!simgpu_ready(op) || sim_config()->check != CHECK_FULL) return;
     for (int64_t j = begin; j < m->cols; j++) {
         int64_t first, last;
-        simblas_stored(m, j, &first, &last);
+        stored(m, j, &first, &last);
         if (first == last) continue;
         size_t bytes = (size_t)(last - first) * m->format->bytes;
         SimShape shape = sim_plain_shape(bytes);
@@ -181,8 +165,8 @@ void simblas_touch_matrix(SimgpuOp *op, Matrix *m, GpuAccess access)
     int64_t col = 0, first, last;
     if (!span(m, &from, &to)) return;
     if (!sim_check_aligned(op, m->ptr, (to - from) * one, m->format->align)) return;
-    bool even = m->layout == LAYOUT_FULL && m->part == PART_ALL;
-    do simblas_stored(m, col++, &first, &last);
+    bool even = m->part == PART_ALL;
+    do stored(m, col++, &first, &last);
     while (first == last);
     SimShape shape =
         even ? sim_shape((size_t)m->rows * one, (size_t)m->cols, (size_t)m->ld * one, 1, 0)
@@ -203,24 +187,12 @@ void simblas_store(const Matrix *m, int64_t row, int64_t col, Number x)
     m->format->put(m->at, place(m, row, col), x);
 }
 
-static bool is_stored(const Matrix *m, int64_t row, int64_t col)
-{
-    int64_t first, last;
-    simblas_stored(m, col, &first, &last);
-    return row >= first && row < last;
-}
-
-// The diagonal of a Hermitian matrix is real, whatever is stored there.
 static Number element(const Matrix *m, int64_t row, int64_t col)
 {
+    int64_t first, last;
     if (m->unit && row == col) return number(1.0);
-    if (is_stored(m, row, col)) {
-        Number x = simblas_load(m, row, col);
-        return m->others == OTHERS_CONJUGATED && row == col ? number(x.re) : x;
-    }
-    if (m->others == OTHERS_ZERO || !is_stored(m, col, row)) return number(0.0);
-    Number x = simblas_load(m, col, row);
-    return m->others == OTHERS_CONJUGATED ? conjugate(x) : x;
+    stored(m, col, &first, &last);
+    return row >= first && row < last ? simblas_load(m, row, col) : number(0.0);
 }
 
 Number simblas_element(const Matrix *m, cublasOperation_t turn, int64_t row, int64_t col)

@@ -1,3 +1,0 @@
-/* blas_level2_64.c: blas_level2.c once more, for the calls with sizes of 64 bits (…_64). */
-#define SIZES_64
-#include "blas_level2.c"
