@@ -39,9 +39,9 @@ static GpuCollective facts_of(const Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
     int peer = call->signature.root;
-    uint64_t *number = !is_message(call)                      ? &comm->logged.collectives
+    uint64_t *number = !is_message(call)                   ? &comm->logged.collectives
                        : call->signature.kind == CALL_SEND ? &comm->logged.sends[peer]
-                                                              : &comm->logged.recvs[peer];
+                                                           : &comm->logged.recvs[peer];
     return (GpuCollective){.comm = comm->shared->nonce,
                            .call = ++*number,
                            .group = group,
@@ -63,7 +63,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     call->desc.send = call->desc.recv = -1;
     call->start = (SimClock){0, NULL};
     if (call->signature.kind == CALL_SPLIT)
-        return comm->phantoms ? ncclSuccess : sim_rendezvous_offer(&call->desc.id);
+        return comm->phantoms ? ncclSuccess : sim_comm_id_offer(&call->desc.id);
 
     int device = sim_current_device();
     if (device != comm->device) cudaSetDevice(comm->device);

@@ -95,8 +95,8 @@ static void forget_all(void)
     named = false;
     sim_sends_forked();
     sim_wait_forked();
-    sim_watch_forked();
-    sim_world_forked();
+    sim_peer_end_forked();
+    sim_launched_forked();
 }
 
 // May run in a signal handler that interrupted a holder of the lock: it does without, then.
@@ -184,7 +184,7 @@ static void fill_slot(RankSlot *slot, const SharedMap *map, const SimDevice *dev
     slot->shared_fd = map->fd;
     sim_wait_table(&slot->wait_table_fd);
     sim_lock();
-    atomic_store(&slot->world_rank, sim_world_self(&slot->world));
+    atomic_store(&slot->world_rank, sim_launched_self(&slot->world));
     sim_unlock();
     atomic_store(&slot->thread, sim_thread());
     sim_listen(slot, true); // until it has connected
@@ -246,7 +246,7 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
     if (sim_phantoms()) return sim_phantom_join(init, out);
     if (size > 1 && !init->parent) {
         sim_lock();
-        sim_world_open();
+        sim_launched_open();
         sim_unlock();
     }
     *out = NULL;
@@ -261,7 +261,7 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
                               .parent = init->parent,
                               .mates = init->mates};
     bool counts = sim_comm_count_calls(comm);
-    ncclResult_t result = counts ? sim_rendezvous_find(&init->id, comm) : ncclSystemError;
+    ncclResult_t result = counts ? sim_comm_id_find(&init->id, comm) : ncclSystemError;
     if (result != ncclSuccess) {
         free(comm->logged.sends);
         free(comm);
@@ -281,7 +281,7 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
             "On real GPUs this hangs, or fails with an internal error.\n"
             "Does every process pass its own rank? Is the id used for a second communicator?",
             rank, size, where, getpid(), comm->self->pid);
-        sim_rendezvous_release(comm->map, false);
+        sim_shared_release(comm->map, false);
         free(comm->logged.sends);
         free(comm);
         return ncclInvalidUsage;
@@ -312,10 +312,10 @@ static Peer *use_peer(int pid, int wait_table_fd)
     *peer = (Peer){.next = sim_peers,
                    .pid = pid,
                    .wait_table = table,
-                   .pidfd = sim_watch_open(pid),
+                   .pidfd = sim_open_pidfd(pid),
                    .refs = 1};
     sim_peers = peer;
-    sim_watch_changed();
+    sim_peers_changed();
     return peer;
 }
 
@@ -327,7 +327,7 @@ void sim_peer_drop(Peer *peer)
             *link = peer->next;
             break;
         }
-    sim_watch_changed();
+    sim_peers_changed();
     munmap(peer->wait_table, sizeof *peer->wait_table);
     if (peer->pidfd >= 0) close(peer->pidfd);
     free(peer);
@@ -381,7 +381,7 @@ static int connect_joined(ncclComm_t comm, int *failed)
             comm->peer[r] = use_peer(slot->pid, slot->wait_table_fd);
             comm->peer_arena[r] = comm->peer[r] ? use_arena(slot) : NULL;
             // It may have ended when this communicator was not there to be told.
-            if (comm->peer[r] && comm->peer[r]->ended) sim_watch_mark(comm->peer[r]);
+            if (comm->peer[r] && comm->peer[r]->ended) sim_mark_ended(comm->peer[r]);
             sim_unlock();
             if (!comm->peer_arena[r]) {
                 *failed = r;
@@ -458,7 +458,7 @@ static bool try_connect(ncclComm_t comm)
     if (n < 0) {
         int reason = errno;
         uint32_t not_gone = GONE_NOT; // or it has said how it ended
-        if (sim_watch_is_dead(shared->slot[failed].pid))
+        if (sim_is_dead(shared->slot[failed].pid))
             atomic_compare_exchange_strong(&shared->slot[failed].gone, &not_gone, GONE_DIED);
         sim_diagnose_missing(comm, failed, NULL, comm->site, NULL);
         sim_fatal(SIMGPU_SYSTEM, "ncclCommInitRank: a peer cannot be reached",
@@ -517,10 +517,10 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < n; i++) {
         sim_listen(comms[i]->self, false);
-        sim_rendezvous_served(comms[i]->server);
+        sim_comm_id_served(comms[i]->server);
         comms[i]->server = NULL;
         comms[i]->parent = NULL;
-        sim_rendezvous_release(comms[i]->map, true); // nobody will ask for the id again
+        sim_shared_release(comms[i]->map, true); // nobody will ask for the id again
         ncclResult_t devices = check_devices(comms[i]);
         if (devices != ncclSuccess) result = devices;
         sim_board_join(comms[i]);
@@ -578,7 +578,7 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
     }
     sim_unlock();
     sim_sends_forget(comm);
-    sim_rendezvous_release(comm->map, false);
+    sim_shared_release(comm->map, false);
     free(comm->redop);
     free(comm->logged.sends);
     free(comm);

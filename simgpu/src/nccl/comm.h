@@ -9,12 +9,12 @@
  *   lent.c        one copy of what an all-gather gives, for all of its ranks
  *   reduce.c      the arithmetic of reductions, by type, in a fixed tree order
  *   comm.c        communicators: joining, connecting to the peers, leaving
- *   rendezvous.c  ids: how the ranks of a communicator find the memory that they share
+ *   comm_id.c  ids: how the ranks of a communicator find the memory that they share
  *   wait.c        sleeping in a wait slot
  *   cycle.c      threads that wait for each other
  *   notice.c      what ranks that wait say now and then
- *   watch.c       peers that ended, and how
- *   world.c       the processes of a world, as its launcher says
+ *   peer_end.c       peers that ended, and how
+ *   launched.c       the processes of a world, as its launcher says
  *   board.c       when the ranks arrived, on the virtual clock
  *   phantom.c     dry runs among peers that nobody runs
  *   history.c     from where the ranks made their last collectives
@@ -39,7 +39,7 @@
 
 #define SIM_MAX_RANKS 256
 #define SIM_MAX_PHANTOMS 65536 // ranks of a communicator, where all but this one are phantoms
-#define SIM_MAX_THREADS 320 // of one process, waiting at the same time
+#define SIM_MAX_THREADS 320    // of one process, waiting at the same time
 #define SIM_MAX_REFS 32
 #define SIM_MAX_WORKERS 256
 #define SIM_PRE_MUL_SUM ncclNumOps // every handle of ncclRedOpCreatePreMulSum, in signatures
@@ -63,16 +63,16 @@ typedef struct CallSignature {
     uint64_t count;
 } CallSignature;
 
-// ---- rendezvous.c ----
+// ---- comm_id.c ----
 
 // What ncclUniqueId holds.
-typedef struct RendezvousId {
+typedef struct CommId {
     char magic[8];
     int32_t by_text; // NCCL_COMM_ID: `text` names the place; else pid and fd do
     int32_t pid, fd;
     uint64_t nonce;
     char text[96];
-} RendezvousId;
+} CommId;
 
 // ---- The shared memory ----
 
@@ -90,7 +90,7 @@ typedef struct CallDesc {
     uint64_t scalar;    // premulsum: this rank's, in the type of the call
     int32_t place;      // all-gather, of rank 0: where its bytes are lent (lent.c), -1: nowhere
     int32_t color, key; // split
-    RendezvousId id;    // split: shared memory that this rank offers
+    CommId id;          // split: shared memory that this rank offers
 } CallDesc;
 
 // Where a collective came from: history.c.
@@ -114,21 +114,22 @@ typedef enum Gone {
 typedef struct ClockTime {
     _Atomic uint64_t number, when;
 } ClockTime;
-#define SIM_CLOCK_CALLS 64     // arrivals: nobody is more than a call ahead of the others
+#define SIM_CLOCK_CALLS 64      // arrivals: nobody is more than a call ahead of the others
 #define SIM_CLOCK_MEETINGS 1024 // … but for the requests of one group
 #define SIM_CLOCK_MESSAGES 128
 
 typedef struct RankSlot {
     _Atomic uint32_t state;
     _Atomic uint32_t gone;
-    _Atomic uint32_t exit_told; // 1 + what wait() says of the process's end; 0: not known
+    _Atomic uint32_t exit_told;  // 1 + what wait() says of the process's end; 0: not known
     _Atomic int32_t files_limit; // ulimit -n, where its end is that no descriptor was left; else 0
     int32_t pid, device, device_fd, shared_fd, wait_table_fd;
-    _Atomic int32_t world_rank; // of the process in its launcher's world (world.c); -1: not known
+    _Atomic int32_t
+        world_rank; // of the process in its launcher's world (launched.c); -1: not known
     uint64_t world; // which world
-    int32_t gpu;        // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
-    uint64_t arena;     // bytes of the device's memfd
-    uint64_t host; // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
+    int32_t gpu;    // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
+    uint64_t arena; // bytes of the device's memfd
+    uint64_t host;  // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
     _Atomic int32_t thread;                           // wait slot of the thread that called last
     _Atomic uint64_t listeners[SIM_MAX_THREADS / 64]; // wait slots of those to wake, as bits
@@ -243,7 +244,7 @@ typedef struct Peer { // another process
     int pidfd; // -1: none, or dead
     int refs;
     atomic_bool ended; // written by the watch thread, read by the clock's too
-    int status; // of the end, as wait() has it; -1: not known
+    int status;        // of the end, as wait() has it; -1: not known
 } Peer;
 
 typedef struct PeerArena {
@@ -270,10 +271,10 @@ struct ncclComm {
     int rank, size, device;
     uint64_t number;                                     // collectives begun
     uint64_t sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS]; // messages begun, by peer
-    struct { // that the log has
-        uint64_t collectives, *sends, *recvs; // (size) by peer; one allocation, at sends
+    struct {                                             // that the log has
+        uint64_t collectives, *sends, *recvs;            // (size) by peer; one allocation, at sends
     } logged;
-    struct Phantoms *phantoms; // the other ranks are phantoms (phantom.c); NULL: they are real
+    struct Phantoms *phantoms;  // the other ranks are phantoms (phantom.c); NULL: they are real
     char *arena[SIM_MAX_RANKS]; // every rank's device memory, as this process may touch it
     ProcessWaitTable *wait_table[SIM_MAX_RANKS]; // NULL until connected
     Peer *peer[SIM_MAX_RANKS];                   // NULL for ranks of this process
@@ -284,7 +285,7 @@ struct ncclComm {
     bool connected;    // to all ranks
     ncclComm_t parent; // while a split makes this one: what is split,
     const int *mates;  // and the ranks of it (size) that come here
-    struct RendezvousServer
+    struct IdServer
         *server;        // rank 0 with NCCL_COMM_ID: tells the others where the shared memory is
     char meets_at[128]; // what its id is, in words
     const void *site;
@@ -305,12 +306,12 @@ typedef struct Call {
     struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
     CallDesc desc;
-    char *lent; // what it gathers, where all ranks may read it; NULL: nowhere
+    char *lent;              // what it gathers, where all ranks may read it; NULL: nowhere
     _Atomic uint32_t *users; // of `lent`, one of which it is
-    bool borrows; // what it receives is read there, and not copied
-    int stream_slot; // of its stream
-    SimClock start;  // what is ordered before it, until it is posted; where races are looked for
-    RendezvousId new_id; // split: of the new communicator; its size (0: not in one), my rank
+    bool borrows;            // what it receives is read there, and not copied
+    int stream_slot;         // of its stream
+    SimClock start; // what is ordered before it, until it is posted; where races are looked for
+    CommId new_id;  // split: of the new communicator; its size (0: not in one), my rank
     int new_size, new_rank;
     int mates[SIM_MAX_RANKS]; // split: the ranks of `comm` that come to it, in no order
     int *phantom_mates; // … among phantoms: by their new ranks, then the split's number; else NULL
@@ -341,7 +342,7 @@ bool sim_comm_gone(ncclComm_t comm, int rank);
 typedef struct Init {
     ncclComm_t *out;
     int size, rank, device;
-    RendezvousId id;
+    CommId id;
     const void *site;
     ncclComm_t parent; // of a split, else NULL
     const int *mates;  // the ranks of `parent` that come (size)
@@ -372,16 +373,16 @@ void sim_peer_drop(Peer *peer); // one reference less; called with the lock held
 // A descriptor of another process; -1: it is gone or not ours to open.
 int sim_open_fd(int pid, int fd);
 
-// ---- rendezvous.c ----
-ncclResult_t sim_rendezvous_offer(RendezvousId *id);
+// ---- comm_id.c ----
+ncclResult_t sim_comm_id_offer(CommId *id);
 // Finds the shared memory of an id for comm, whose rank and size are set: fills in its map and
 // server.
-ncclResult_t sim_rendezvous_find(const RendezvousId *id, ncclComm_t comm);
-ncclResult_t sim_rendezvous_served(struct RendezvousServer *server);
+ncclResult_t sim_comm_id_find(const CommId *id, ncclComm_t comm);
+ncclResult_t sim_comm_id_served(struct IdServer *server);
 // Unmaps shared memory with its last user; `offered`: takes back the offer of it, if this process
 // made one.
-void sim_rendezvous_release(SharedMap *map, bool offered);
-void sim_rendezvous_withdraw(const RendezvousId *id);
+void sim_shared_release(SharedMap *map, bool offered);
+void sim_comm_id_withdraw(const CommId *id);
 
 // ---- notice.c ----
 typedef struct Notice { // of one wait
@@ -421,33 +422,33 @@ void sim_cycle_notice(int thread, const Notice *notice);
 // The ranks for which ref waits; -1: it does not wait any more.
 int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks);
 
-// ---- watch.c ----
-int sim_watch_open(int pid); // a pidfd; -1: the kernel has none, or there is no such process
+// ---- peer_end.c ----
+int sim_open_pidfd(int pid); // a pidfd; -1: the kernel has none, or there is no such process
 // The wait status of an ended process; -1 where the kernel does not say.
-int sim_watch_ended_how(int pid, int pidfd);
-bool sim_watch_is_dead(int pid);
-void sim_watch_changed(void); // sim_peers is another list now
+int sim_ended_how(int pid, int pidfd);
+bool sim_is_dead(int pid);
+void sim_peers_changed(void); // sim_peers is another list now
 // Writes into all shared memory of this process that a peer has ended. Called with the lock held.
-void sim_watch_mark(const Peer *peer);
-void sim_watch_forked(void);
+void sim_mark_ended(const Peer *peer);
+void sim_peer_end_forked(void);
 
-// ---- world.c ----
+// ---- launched.c ----
 // Reads SIMGPU_WORLD, once. Called with the lock held, as the next four.
-void sim_world_open(void);
-bool sim_world_known(void);
+void sim_launched_open(void);
+bool sim_launched_known(void);
 // This process's rank in the world of its launcher, and which world that is; -1: not known.
-int sim_world_self(uint64_t *id);
+int sim_launched_self(uint64_t *id);
 // The descriptors to poll for ends, one a rank, -1 where there is nothing to ask; *look: some have
 // none, or are not known. Returns how many those are.
-int sim_world_poll(struct pollfd *fds, bool *look);
-bool sim_world_look(void); // for ends and news from the launcher; true: there may be some
-void sim_world_forked(void);
+int sim_launched_poll(struct pollfd *fds, bool *look);
+bool sim_launched_news(void); // for ends and news from the launcher; true: there may be some
+void sim_launched_forked(void);
 // Whether a launched process has ended that was to bring a rank to the communicator (shared: NULL
 // where that is not known yet); then *rank is its number.
-typedef enum SimWorldLoss { LOSS_NONE, LOSS_POSSIBLE, LOSS_CERTAIN } SimWorldLoss;
-SimWorldLoss sim_world_lost(ncclComm_t comm, CommShared *shared, int *rank);
+typedef enum SimLaunchedLoss { LOSS_NONE, LOSS_POSSIBLE, LOSS_CERTAIN } SimLaunchedLoss;
+SimLaunchedLoss sim_launched_lost(ncclComm_t comm, CommShared *shared, int *rank);
 // How a launched rank has ended; false: it has not, or nothing is known of it.
-bool sim_world_end_of(int rank, int *pid, int *status);
+bool sim_launched_end_of(int rank, int *pid, int *status);
 
 // ---- call.c ----
 // Posts and works off all calls; the order matters only where they are of one lane.
@@ -512,7 +513,7 @@ void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, i
 // A communicator is ready; the host waits for all its calls, on the clock; it is about to be freed.
 void sim_board_join(ncclComm_t comm);
 void sim_board_wait(ncclComm_t comm);
-void sim_board_resolve(ncclComm_t comm);                         // what it waited for, if that is soon
+void sim_board_resolve(ncclComm_t comm); // what it waited for, if that is soon
 void sim_board_leave(ncclComm_t comm);
 // On how many nodes its ranks are; peer >= 0: those two ranks.
 int sim_board_nodes(ncclComm_t comm, int peer);

@@ -288,10 +288,10 @@ static void list_absent(const CommShared *shared, int size, char *text, size_t r
 bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared)
 {
     int rank = 0, pid = 0, status = -1;
-    SimWorldLoss loss = sim_world_lost(comm, shared, &rank);
+    SimLaunchedLoss loss = sim_launched_lost(comm, shared, &rank);
     if (loss != LOSS_CERTAIN) return loss == LOSS_POSSIBLE;
     char end[LINE / 2], where[LINE], absent[LINE] = "0";
-    sim_world_end_of(rank, &pid, &status);
+    sim_launched_end_of(rank, &pid, &status);
     if (status == SIMGPU_FATAL_EXIT << 8) {
         snprintf(where, sizeof where, "rank %d ended: see its report", rank);
         sim_fatal(SIMGPU_DEADLOCK, where, "%s", "");

@@ -243,8 +243,7 @@ static ncclResult_t check_reduction(Call *call)
         return ncclSuccess;
     }
     int own = op - ncclNumOps;
-    if (is_destroyed(call->comm, own))
-        return refuse_destroyed(call->comm, own, name, call->site);
+    if (is_destroyed(call->comm, own)) return refuse_destroyed(call->comm, own, name, call->site);
     if (own < 0 || own >= call->comm->n_redops || !call->comm->redop[own].used)
         return complain(SIMGPU_CALL, ncclInvalidArgument, name, call->site, "an invalid reduction",
                         "%d is no ncclRedOp_t of this communicator.\n"
@@ -307,10 +306,8 @@ static __thread struct {
 
 static void check_end(void);
 static void check_wait(const char *name, cudaStream_t stream, const void *site);
-static SimHooks hooks = {.visit = sim_comm_visit,
-                         .end = check_end,
-                         .idle_wait = check_wait,
-                         .fatal = sim_comm_goodbye};
+static SimHooks hooks = {
+    .visit = sim_comm_visit, .end = check_end, .idle_wait = check_wait, .fatal = sim_comm_goodbye};
 
 // Room for one more; false where there is none.
 static bool grow(void **items, int n, int *max, size_t size)
@@ -365,7 +362,7 @@ static ncclResult_t finish_splits(Call *calls, int n)
         *call->new_comm = NULL;
         bool offered = !call->comm->phantoms;
         if (offered && (!call->new_size || call->new_rank != 0))
-            sim_rendezvous_withdraw(&call->desc.id);
+            sim_comm_id_withdraw(&call->desc.id);
         if (!call->new_size) continue;
         if (!grow((void **)&init, n_inits, &max, sizeof *init)) return ncclSystemError;
         init[n_inits++] = (Init){.out = call->new_comm,
@@ -596,12 +593,12 @@ ncclResult_t ncclGetVersion(int *version)
     return result;
 }
 
-static ncclResult_t make_id(RendezvousId *id)
+static ncclResult_t make_id(CommId *id)
 {
     const char *place = getenv("NCCL_COMM_ID");
-    *id = (RendezvousId){.magic = "SIMGPU", .by_text = 1};
+    *id = (CommId){.magic = "SIMGPU", .by_text = 1};
     if (sim_phantoms()) return ncclSuccess; // nobody asks for it
-    if (!place || !*place) return sim_rendezvous_offer(id);
+    if (!place || !*place) return sim_comm_id_offer(id);
     if (strlen(place) >= sizeof id->text || !strchr(place, ':'))
         return complain(SIMGPU_CALL, ncclInvalidArgument, "ncclGetUniqueId", HERE,
                         "NCCL_COMM_ID is not host:port", "It is \"%s\".", place);
@@ -611,7 +608,7 @@ static ncclResult_t make_id(RendezvousId *id)
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 {
-    RendezvousId id;
+    CommId id;
     _Static_assert(sizeof id <= sizeof *uniqueId, "an id fits");
     ncclResult_t result = check_not_null(uniqueId, "uniqueId", "ncclGetUniqueId", HERE);
     if (result == ncclSuccess) result = make_id(&id);
@@ -693,7 +690,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
         return complain(SIMGPU_CALL, ncclInvalidArgument, name, HERE,
                         "an invalid number of devices", "ndev is %d.", ndev);
     Init init[SIM_MAX_RANKS];
-    RendezvousId id;
+    CommId id;
     for (int i = 0; i < ndev; i++) {
         int device = devlist ? devlist[i] : i;
         if (device < 0 || device >= devices)
@@ -707,8 +704,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
                                 j, i, device);
         init[i] = (Init){.out = &comm[i], .size = ndev, .rank = i, .device = device, .site = HERE};
     }
-    id = (RendezvousId){.magic = "SIMGPU"};
-    if (!sim_phantoms()) result = sim_rendezvous_offer(&id);
+    id = (CommId){.magic = "SIMGPU"};
+    if (!sim_phantoms()) result = sim_comm_id_offer(&id);
     if (result != ncclSuccess) return result;
     for (int i = 0; i < ndev; i++) init[i].id = id;
     return run_inits(init, ndev);
@@ -949,9 +946,9 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
     int i = (int)op - ncclNumOps;
     if (is_destroyed(comm, i)) return refuse_destroyed(comm, i, "ncclRedOpDestroy", HERE);
     if (i < 0 || i >= comm->n_redops)
-        return complain(
-            SIMGPU_CALL, ncclInvalidArgument, "ncclRedOpDestroy", HERE, "an invalid reduction",
-            "%d was not made by ncclRedOpCreatePreMulSum.", (int)op);
+        return complain(SIMGPU_CALL, ncclInvalidArgument, "ncclRedOpDestroy", HERE,
+                        "an invalid reduction", "%d was not made by ncclRedOpCreatePreMulSum.",
+                        (int)op);
     comm->redop[i].used = false;
     comm->redop[i].destroyed = HERE;
     return ncclSuccess;

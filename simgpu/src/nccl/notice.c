@@ -65,7 +65,7 @@ static void append_ended(const CommShared *shared, int size, char *text, size_t 
     int pid, status;
     for (int r = 0; r < size; r++) {
         if (shared && atomic_load(&shared->slot[r].state) >= RANK_JOINED) continue;
-        if (!sim_world_end_of(r, &pid, &status)) continue;
+        if (!sim_launched_end_of(r, &pid, &status)) continue;
         sim_append(text, room, "  Rank %d of the launcher's world (process %d) ", r, pid);
         sim_describe_status(status, text + strlen(text), room - strlen(text));
         sim_append(text, room, ".\n");

@@ -74,8 +74,7 @@ static void fetch_next(const Job *job, int which)
     {                                                                                              \
         size_t len = job->len;                                                                     \
         switch (job->type) {                                                                       \
-            FIRST SECOND THIRD                                                                     \
-        default: break; /* of another arithmetic */                                                \
+            FIRST SECOND THIRD default : break; /* of another arithmetic */                        \
         }                                                                                          \
     }
 
