@@ -7,12 +7,11 @@
  *
  * A rank that posts a call leaves the clock of its stream here; those that need its data take it
  * along when their own part has ended, and the last one throws it away.
- *
- * Interface: sim_arrive, sim_learn_arrivals.
  */
 #include <stdlib.h>
 
-#include "nccl/comm.h"
+#include "nccl/arrive.h"
+#include "nccl/call.h"
 #include "streams/streams.h"
 
 typedef struct Arrival {

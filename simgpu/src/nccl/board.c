@@ -10,8 +10,6 @@
  *
  * A rank whose process has ended without telling when it arrived counts as if it had arrived before
  * all others.
- *
- * Interface: sim_board_join, sim_board_wait, sim_board_resolve, sim_board_leave, sim_board_nodes.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -22,8 +20,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "nccl/board.h"
 #include "nccl/comm.h"
+#include "nccl/phantom.h"
+#include "streams/streams.h"
 #include "time/clock.h"
+#include "time/recorder.h"
+#include "time/time.h"
 
 static const SimPatience PATIENCE = {.seconds = 0.2, .most = 0.2};
 #define FEW 16 // communicators that are left and not over, before others are asked to go on

@@ -9,16 +9,25 @@
  * would read may not be there yet; nobody returns before all have worked (finished), since its
  * buffers are read and written by others until then. Both count over all ranks and calls, so they
  * need no reset. A receive waits for its send; a send leaves its bytes behind (sends.c).
- *
- * Interface: sim_run_calls.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "memory/memory.h"
-#include "nccl/comm.h"
+#include "nccl/arrive.h"
+#include "nccl/board.h"
+#include "nccl/call.h"
+#include "nccl/collective.h"
+#include "nccl/comm_id.h"
+#include "nccl/describe.h"
+#include "nccl/diagnose.h"
+#include "nccl/history.h"
+#include "nccl/lent.h"
+#include "nccl/phantom.h"
+#include "nccl/sends.h"
 #include "streams/streams.h"
+#include "time/time.h"
 
 // ---- Posting ----
 

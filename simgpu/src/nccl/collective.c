@@ -13,9 +13,6 @@
  *
  * In place, a slice of a receive buffer is the same slice of a send buffer, which only that
  * rank reads, block by block before it writes: safe.
- *
- * Interface: sim_do_work, sim_send_bytes, sim_recv_bytes, sim_count_traffic, sim_call_facts,
- * sim_type_size; how many bytes a call moves is gpulog/log/traffic.c's to say.
  */
 #include <stdint.h>
 #include <string.h>
@@ -23,8 +20,14 @@
 #include <emmintrin.h>
 #endif
 
-#include "nccl/comm.h"
+#include "nccl/call.h"
+#include "nccl/collective.h"
+#include "nccl/group.h"
+#include "nccl/lent.h"
+#include "nccl/reduce.h"
+#include "streams/streams.h"
 
+#define HERE SIM_SITE
 // Bytes of a result that is copied on to other ranks while it is in the cache.
 #define BLOCK_BYTES ((size_t)64 << 10)
 // Where all ranks together receive more than so many bytes, they do not stay in a cache until they
@@ -174,4 +177,83 @@ void sim_do_work(Call *call)
         break;
     default: break;
     }
+}
+
+// ---- The calls ----
+
+ncclResult_t sim_call_collective(CallKind kind, const void *send, void *recv, size_t count,
+                                 ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+                                 cudaStream_t stream, const void *site)
+{
+    Call call;
+    memset(&call, 0, sizeof call); // padding too: signatures are compared as bytes
+    call.comm = comm;
+    call.signature.kind = kind;
+    call.signature.type = (int32_t)type;
+    call.signature.root = root;
+    call.signature.count = count;
+    call.send = send;
+    call.recv = recv;
+    call.handle = op;
+    call.stream = stream;
+    call.site = site;
+    return sim_submit(&call);
+}
+
+ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
+                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    return sim_call_collective(CALL_ALL_GATHER, sendbuff, recvbuff, sendcount, datatype, ncclSum, 0,
+                               comm, stream, HERE);
+}
+
+ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
+                               ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream)
+{
+    return sim_call_collective(CALL_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0,
+                               comm, stream, HERE);
+}
+
+ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return sim_call_collective(CALL_ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0, comm,
+                               stream, HERE);
+}
+
+ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    return sim_call_collective(CALL_REDUCE, sendbuff, recvbuff, count, datatype, op, root, comm,
+                               stream, HERE);
+}
+
+ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    return sim_call_collective(CALL_BROADCAST, sendbuff, recvbuff, count, datatype, ncclSum, root,
+                               comm, stream, HERE);
+}
+
+ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                       cudaStream_t stream)
+{
+    return sim_call_collective(CALL_BROADCAST, buff, buff, count, datatype, ncclSum, root, comm,
+                               stream, HERE);
+}
+
+ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    return sim_call_collective(CALL_SEND, sendbuff, NULL, count, datatype, ncclSum, peer, comm,
+                               stream, HERE);
+}
+
+ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    return sim_call_collective(CALL_RECV, NULL, recvbuff, count, datatype, ncclSum, peer, comm,
+                               stream, HERE);
 }

@@ -11,10 +11,6 @@
  * thread of rank 0, the *server*, gives the memory's descriptor to every peer that connects, and
  * the socket closes when all came. Peers that come first try again, at growing
  * intervals, for as long as it takes: a rank may have much to do before it comes (notice.c).
- *
- * Interface: sim_comm_id_offer makes shared memory and its id, sim_comm_id_find finds that of
- * an id, sim_comm_id_served waits for the server's end, sim_shared_release unmaps it with
- * its last user, sim_comm_id_withdraw takes an offer back.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,14 +29,18 @@
 #include <unistd.h>
 
 #include "nccl/comm.h"
+#include "nccl/comm_id.h"
+#include "nccl/connect.h"
+#include "nccl/diagnose.h"
+#include "nccl/launched.h"
+#include "nccl/lent.h"
 #include "report/report.h"
+#include "streams/streams.h"
 
 struct IdServer {
     pthread_t thread;
     int listener, shared_fd, peers;
 };
-
-SharedMap *sim_shared_maps;
 
 // Takes the descriptor over. The memory may be mapped already, by another thread's rank.
 static SharedMap *keep_shared(int fd, uint64_t nonce)

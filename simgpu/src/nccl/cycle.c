@@ -13,8 +13,6 @@
  * What others wrote may be old by the time it is read. Therefore what they wait for is looked up
  * anew, and the set counts only if a second look finds the same threads in it, none having woken in
  * between: then all slept at the time in the middle, when the threads were counted.
- *
- * Interface: sim_cycle_check, sim_cycle_notice, sim_missing.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -24,7 +22,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "nccl/comm.h"
+#include "nccl/cycle.h"
+#include "nccl/diagnose.h"
+#include "nccl/peers.h"
 
 #define MAX_PROCESSES SIM_MAX_RANKS
 #define MAX_WAITERS 512

@@ -3,18 +3,19 @@
  * A call site is an address in its own process. Ranks usually run the same program, so a peer's
  * address less the place where its program is loaded, plus where ours is, has our debug
  * information.
- *
- * Interface: sim_append; sim_type_name, sim_op_name; sim_site_here, sim_describe_site;
- * sim_describe_desc, sim_note_desc, sim_describe_host_call, sim_note_host_call,
- * sim_describe_waiting, sim_describe_status.
  */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#include "nccl/comm.h"
+#include "memory/memory.h"
+#include "nccl/call.h"
+#include "nccl/collective.h"
+#include "nccl/describe.h"
+#include "nccl/reduce.h"
 #include "report/report.h"
+#include "streams/streams.h"
 
 #define LINE 512
 
@@ -32,6 +33,14 @@ const char *sim_op_name(int op)
     static const char *const name[] = {"ncclSum", "ncclProd", "ncclMax",
                                        "ncclMin", "ncclAvg",  "a premultiplied sum"};
     return op >= 0 && op <= SIM_PRE_MUL_SUM ? name[op] : "an unknown operation";
+}
+
+void sim_describe_buffer(const void *ptr, char *text, size_t size)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    snprintf(text, size, "%p", ptr);
+    if (device) sim_describe(device, offset, text, size);
 }
 
 void sim_append(char *text, size_t size, const char *format, ...)

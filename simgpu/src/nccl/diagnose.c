@@ -4,14 +4,17 @@
  * will never come, since it ended or destroyed the communicator. Cycle: threads wait for each
  * other. All of them end the process; on real GPUs they are silent hangs. Every rank
  * concerned reports what it sees; a rank whose peer ended by such a report says only that.
- *
- * Interface: sim_signatures_differ, sim_diagnose_*, sim_say_cycle.
  */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "nccl/collective.h"
 #include "nccl/comm.h"
+#include "nccl/describe.h"
+#include "nccl/diagnose.h"
+#include "nccl/history.h"
+#include "nccl/launched.h"
 #include "report/report.h"
 
 #define REPORT 4096

@@ -4,10 +4,9 @@
  * count. The mistake then shows many calls later, and far from its place. So every rank keeps where
  * its last collectives came from, for the report: the first one that ranks made from different
  * places is where they diverge.
- *
- * Interface: sim_remember_call; sim_find_parting.
  */
-#include "nccl/comm.h"
+#include "nccl/history.h"
+#include "nccl/call.h"
 
 extern char __executable_start[] __attribute__((weak)), etext[] __attribute__((weak));
 

@@ -22,9 +22,6 @@
  * it is lost when all processes that live have come and have no thread left to come with.
  *
  * Without SIMGPU_WORLD nothing is known of others, and ranks wait (notice.c).
- *
- * Interface: sim_launched_open, sim_launched_known, sim_launched_self; sim_launched_poll, sim_launched_news for
- * the watcher; sim_launched_lost, sim_launched_end_of, sim_launched_forked.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,6 +36,9 @@
 #include <unistd.h>
 
 #include "nccl/comm.h"
+#include "nccl/launched.h"
+#include "nccl/peer_end.h"
+#include "streams/streams.h"
 
 #define MAX_ANCESTORS 64
 

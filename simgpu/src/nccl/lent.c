@@ -11,16 +11,17 @@
  * each rank is a user from then on, and ends that itself. A rank copies where no place is free,
  * where the host may read its buffer (managed memory), and where its call is one of several in a
  * group, the others of which may use the buffer before the group's end.
- *
- * Interface: sim_lent_take, sim_lent_begin, sim_lent_end, sim_lent_return, sim_lent_unmap.
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "memory/memory.h"
-#include "nccl/comm.h"
+#include "nccl/call.h"
+#include "nccl/collective.h"
+#include "nccl/lent.h"
 #include "report/report.h"
+#include "streams/streams.h"
 
 // Fewer bytes are copied: to keep account of them would cost as much.
 #define LEAST ((size_t)256 << 10)

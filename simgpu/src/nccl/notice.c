@@ -6,8 +6,7 @@
  * SIMGPU_NOTICE_SECONDS (10) it says so on stderr, after six times that once more, and then every
  * thirty times that. Nothing ends by it; no report is made.
  *
- * Interface: sim_notice_begin, sim_notice_left, sim_notice_due; sim_say_absent, sim_say_taken,
- * sim_say. What is said of a cycle is in diagnose.c.
+ * What is said of a cycle is in diagnose.c.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +15,10 @@
 #include <unistd.h>
 
 #include "nccl/comm.h"
+#include "nccl/describe.h"
+#include "nccl/launched.h"
+#include "nccl/notice.h"
+#include "streams/streams.h"
 
 #define LINE 512
 

@@ -11,9 +11,6 @@
  * forbids it, or the process has just ended), the watcher looks at /proc ten times a second.
  *
  * It does the same for the processes of the launcher's world that have not joined (launched.c).
- *
- * Interface: sim_open_pidfd, sim_peers_changed, sim_mark_ended, sim_is_dead,
- * sim_ended_how.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,6 +25,9 @@
 #include <unistd.h>
 
 #include "nccl/comm.h"
+#include "nccl/launched.h"
+#include "nccl/peer_end.h"
+#include "streams/streams.h"
 
 #define MAX_WATCHED SIM_MAX_RANKS
 #define LOOK_MILLISECONDS 100 // between two looks at processes without a pidfd

@@ -10,17 +10,18 @@
  * splits once as each of the ranks, on communicators that only remember. Where a part is split
  * again, it is asked once more, as each rank of that part: now the way there is known, so that it
  * gets parts with their ranks and sizes.
- *
- * Interface: sim_phantoms, sim_phantom_join, sim_phantom_free, sim_phantom_run, sim_phantom_nodes;
- * simgpu_phantom_splits.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "nccl/comm.h"
+#include "nccl/call.h"
+#include "nccl/phantom.h"
+#include "nccl/refuse.h"
 #include "report/report.h"
 #include "simgpu_nccl.h"
+#include "streams/streams.h"
+#include "time/time.h"
 
 typedef struct Split { // what a rank passes to a split
     int color, key;

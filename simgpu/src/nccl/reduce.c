@@ -14,13 +14,13 @@
  * ncclAvg of floating-point types multiplies every input by 1/W before the sum, as NCCL does; of
  * integers it divides the sum by W, as NCCL does too (ncclDevPreMulSum and ncclDevSumPostDiv in its
  * sources). Integer sums and products wrap around.
- *
- * Interface: sim_reduce for the collectives, simgpu_tree_sum for tests.
  */
 #include <string.h>
 
 #include "halves.h"
-#include "nccl/comm.h"
+#include "nccl/collective.h"
+#include "nccl/reduce.h"
+#include "nccl/shared.h"
 #include "report/report.h"
 
 // Elements worked on at once: a level of the tree needs a buffer of so many, all in the first

@@ -12,9 +12,6 @@
  *
  * The copies of a device's sends lie behind its arena, in its *outbox*, where the other ranks have
  * them mapped too. What does not fit into it waits in its call.
- *
- * Interface: sim_send_keep, sim_send_drop, sim_send_posted, sim_sends_wait_comm, sim_sends_forget,
- * sim_sends_wait_all, sim_sends_forked.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,7 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nccl/comm.h"
+#include "nccl/call.h"
+#include "nccl/diagnose.h"
+#include "nccl/sends.h"
+#include "streams/streams.h"
+#include "time/time.h"
 
 #define ALIGNMENT 64
 #define STAYS ((size_t)8 << 20) // an empty outbox keeps so much memory for the next sends
