@@ -3,14 +3,6 @@
  * simgpu keeps it for itself; on real GPUs an interposer keeps the same log, so that one test
  * suite asserts the same figures on both. Everything here is about the calling process alone. The
  * interposer's settings (GPULOG_MEMORY and others) are listed in gpulog/interpose/config.c.
- *
- * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
- * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,
- * gpulog_get: the operations in program order; gpulog_where: a call site as file:line (function);
- * gpulog_source: the text of that line; gpulog_own_code: whose lines reports name; gpulog_name,
- * gpulog_name_stream, gpulog_name_elements: what reports call an allocation, a stream, and the
- * bytes of an allocation; gpulog_category, gpulog_category_of, gpulog_category_name,
- * gpulog_categories: what memory is for; gpulog_activity: what the process does now.
  */
 #ifndef GPULOG_H
 #define GPULOG_H
@@ -31,13 +23,13 @@ typedef enum GpuOp {
     GPU_MEMSET,         // cudaMemset*: range 0 written
     GPU_KERNEL,         // a kernel
     GPU_BLAS,           // a cuBLAS call
-    GPU_ALL_GATHER,     // range 0 read (send), range 1 written (receive), also for those below
-    GPU_REDUCE_SCATTER,
+    GPU_ALL_GATHER,     // this and those below, calls of NCCL (gpulog_is_collective): range 0 read
+    GPU_REDUCE_SCATTER, // (send), range 1 written (receive)
     GPU_ALL_REDUCE,
     GPU_BROADCAST,
     GPU_REDUCE,
     GPU_SEND,
-    GPU_RECV,
+    GPU_RECV,           // the last of them
     GPU_EVENT_RECORD,   // cudaEventRecord(event, stream)
     GPU_STREAM_WAIT,    // cudaStreamWaitEvent(stream, event)
     GPU_STREAM_SYNC,    // the host waited for a stream
@@ -122,6 +114,7 @@ typedef struct GpuLogEntry {
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;
 
+// Device memory as requested, before any rounding.
 size_t gpulog_live_bytes(int device);
 size_t gpulog_peak_bytes(int device);
 void gpulog_reset_peak(int device); // the peak is the live bytes from here on
@@ -201,6 +194,8 @@ void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int 
 
 // The words for an operation kind: "all-gather".
 const char *gpulog_op_name(GpuOp op);
+// Whether it is a collective or a message: a call of NCCL that moves data.
+bool gpulog_is_collective(GpuOp op);
 
 #ifdef __cplusplus
 }

@@ -2,10 +2,6 @@
  *
  * The log is a ring. Its memory is reserved as a whole on first use and costs only the pages that
  * have been written, so that a short program pays for its own operations alone.
- *
- * Interface: log_writer.h to write; gpulog_length, gpulog_get, gpulog_traffic,
- * gpulog_reset_traffic, gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak, gpulog_op_name to
- * read.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -15,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "collectives.h"
 #include "log_writer.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,19 +24,13 @@ static struct {
 } held[SIM_LOG_DEVICES];
 
 static const char *const names[GPU_OP_KINDS] = {
+    // but those of collectives.h
     [GPU_ALLOC] = "allocation",
     [GPU_FREE] = "free",
     [GPU_COPY] = "copy",
     [GPU_MEMSET] = "memset",
     [GPU_KERNEL] = "kernel",
     [GPU_BLAS] = "BLAS call",
-    [GPU_ALL_GATHER] = "all-gather",
-    [GPU_REDUCE_SCATTER] = "reduce-scatter",
-    [GPU_ALL_REDUCE] = "all-reduce",
-    [GPU_BROADCAST] = "broadcast",
-    [GPU_REDUCE] = "reduce",
-    [GPU_SEND] = "send",
-    [GPU_RECV] = "receive",
     [GPU_EVENT_RECORD] = "event record",
     [GPU_STREAM_WAIT] = "stream wait",
     [GPU_STREAM_SYNC] = "stream synchronisation",
@@ -49,12 +40,9 @@ static const char *const names[GPU_OP_KINDS] = {
 
 const char *gpulog_op_name(GpuOp op)
 {
+    const SimLogKind *kind = sim_log_kind(op);
+    if (kind) return kind->words;
     return (unsigned)op < GPU_OP_KINDS ? names[op] : "unknown operation";
-}
-
-static bool is_collective(GpuOp op)
-{
-    return op >= GPU_ALL_GATHER && op <= GPU_RECV;
 }
 
 void sim_log_reserve(size_t entries)
@@ -91,7 +79,7 @@ int sim_log_thread(void)
 uint64_t sim_log_write(const GpuLogEntry *entry)
 {
     int thread = sim_log_thread();
-    if (is_collective(entry->op)) sim_log_look_at_operands(entry);
+    if (gpulog_is_collective(entry->op)) sim_log_look_at_operands(entry);
     pthread_mutex_lock(&lock);
     if (ring || make_ring()) {
         GpuLogEntry *place = &ring[length % capacity];
@@ -100,7 +88,7 @@ uint64_t sim_log_write(const GpuLogEntry *entry)
         place->thread = thread;
     }
     uint64_t index = length++;
-    if (is_collective(entry->op)) {
+    if (gpulog_is_collective(entry->op)) {
         traffic[entry->op].calls++;
         traffic[entry->op].bytes += entry->bytes;
         traffic[entry->op].sent += entry->sent;

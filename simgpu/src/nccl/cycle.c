@@ -7,14 +7,12 @@
  * one of them that never comes suffices.) The largest set of such processes is found by taking all
  * whose threads sleep, and leaving out, again and again, those with a thread that waits for nobody
  * in the set. Who closes a cycle in the set knows: it is a deadlock, exactly and at once. A
- * process of which more threads live than sleep is never in it; there a notice says, after a while, who
- * waits for whom, and may be wrong.
+ * process of which more threads live than sleep is never in it; there a notice says, after a while,
+ * who waits for whom, and may be wrong.
  *
  * What others wrote may be old by the time it is read. Therefore what they wait for is looked up
  * anew, and the set counts only if a second look finds the same threads in it, none having woken in
  * between: then all slept at the time in the middle, when the threads were counted.
- *
- * Interface: sim_cycle_check, sim_cycle_notice, sim_missing.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -24,7 +22,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "nccl/comm.h"
+#include "nccl/cycle.h"
+#include "nccl/diagnose.h"
+#include "nccl/kind.h"
+#include "nccl/peers.h"
 
 #define MAX_PROCESSES SIM_MAX_RANKS
 #define MAX_WAITERS 512
@@ -73,8 +74,8 @@ int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
 {
     int n = 0, size = atomic_load(&shared->world);
     if (ref->working) return -1; // it ends as soon as the others have done what they are doing
-    if (ref->kind == CALL_SEND || ref->kind == CALL_RECV) {
-        bool sends = ref->kind == CALL_SEND;
+    if (sim_is_message(ref->kind)) {
+        bool sends = ref->kind == GPU_SEND;
         const Channel *channel =
             sends ? &shared->channel[ref->rank][ref->peer] : &shared->channel[ref->peer][ref->rank];
         if (atomic_load(sends ? &channel->recvs : &channel->sends) >= ref->seq) return -1;
@@ -186,7 +187,7 @@ static bool add_waiter(Search *s, int p, int thread)
 }
 
 // All that sleep, from this process on to those for whose ranks they wait.
-static void look(Search *s, int pid, ProcessWaitTable *table)
+static void find_sleepers(Search *s, int pid, ProcessWaitTable *table)
 {
     s->n_waiters = s->n_refs = 0;
     s->process[0] = (Process){.pid = pid, .table = table};
@@ -378,9 +379,9 @@ static int find_cycle(Search *s, int thread, bool likely)
 static int look_for_cycle(int thread)
 {
     ProcessWaitTable *table = sim_wait_table(NULL);
-    look(&first_look, getpid(), table);
+    find_sleepers(&first_look, getpid(), table);
     if (!is_hopeless(&first_look)) return 0;
-    look(&second_look, getpid(), table);
+    find_sleepers(&second_look, getpid(), table);
     if (!is_unchanged(&first_look, &second_look)) return 0;
     int n = find_cycle(&first_look, thread, true);
     return n > 0 ? n : find_cycle(&first_look, thread, false);
@@ -408,7 +409,7 @@ void sim_cycle_notice(int thread, const Notice *notice)
         sim_unlock();
         return;
     }
-    look(s, getpid(), sim_wait_table(NULL));
+    find_sleepers(s, getpid(), sim_wait_table(NULL));
     for (int p = 0; p < s->n_processes; p++) s->process[p].helps_none = s->process[p].asleep > 0;
     reduce_set(s, false);
     if (find_cycle(s, thread, false)) {

@@ -4,10 +4,8 @@
  * count. The mistake then shows many calls later, and far from its place. So every rank keeps where
  * its last collectives came from, for the report: the first one that ranks made from different
  * places is where they diverge.
- *
- * Interface: sim_remember_call; sim_find_parting.
  */
-#include "nccl/comm.h"
+#include "nccl/history.h"
 
 extern char __executable_start[] __attribute__((weak)), etext[] __attribute__((weak));
 
@@ -39,7 +37,7 @@ static bool same_place(const RankSlot *a, const SharedSite *x, const RankSlot *b
 
 // The first rank whose call number `seq` came from another place than rank 0's; 0: none; -1: it is
 // not known of all of them.
-static int stray(const CommShared *shared, int size, uint64_t seq, uint64_t own_base)
+static int first_stray(const CommShared *shared, int size, uint64_t seq, uint64_t own_base)
 {
     const PastCall *first = &shared->slot[0].past[seq % SIM_HISTORY];
     int found = 0;
@@ -61,7 +59,7 @@ bool sim_find_parting(const CommShared *shared, int size, uint64_t before, uint6
     sim_note_program(&own);
     if (!__executable_start || own.program_inode != shared->slot[0].program_inode) return false;
     for (*seq = before > SIM_HISTORY ? before - SIM_HISTORY : 1; *seq < before; ++*seq) {
-        *rank = stray(shared, size, *seq, own.program_base);
+        *rank = first_stray(shared, size, *seq, own.program_base);
         if (*rank > 0) return agreed;
         if (*rank < 0) return false;
         agreed = true;

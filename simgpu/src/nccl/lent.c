@@ -11,15 +11,14 @@
  * each rank is a user from then on, and ends that itself. A rank copies where no place is free,
  * where the host may read its buffer (managed memory), and where its call is one of several in a
  * group, the others of which may use the buffer before the group's end.
- *
- * Interface: sim_lent_take, sim_lent_begin, sim_lent_end, sim_lent_return, sim_lent_unmap.
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "memory/memory.h"
-#include "nccl/comm.h"
+#include "nccl/collective.h"
+#include "nccl/lent.h"
 #include "report/report.h"
 
 // Fewer bytes are copied: to keep account of them would cost as much.
@@ -27,7 +26,7 @@
 #define ALIGNMENT ((size_t)4 << 10) // of places
 
 // Takes a place for `bytes` bytes; -1: none. Rank 0 alone calls it, one call at a time.
-static int take(CommShared *shared, size_t bytes, int users)
+static int take_place(CommShared *shared, size_t bytes, int users)
 {
     int unused = -1;
     uint64_t at = 0;
@@ -53,11 +52,11 @@ static int take(CommShared *shared, size_t bytes, int users)
 void sim_lent_take(Call *call)
 {
     ncclComm_t comm = call->comm;
-    size_t bytes = sim_recv_bytes(call);
     call->desc.place = -1;
-    if (call->signature.kind != CALL_ALL_GATHER || comm->rank != 0 || comm->size == 1) return;
+    if (call->signature.kind != GPU_ALL_GATHER || comm->rank != 0 || comm->size == 1) return;
+    size_t bytes = sim_recv_bytes(call);
     if (!call->alone || bytes < LEAST || sim_dry()) return;
-    call->desc.place = take(comm->shared, bytes, comm->size);
+    call->desc.place = take_place(comm->shared, bytes, comm->size);
 }
 
 static char *map_places(SharedMap *map)
@@ -90,8 +89,8 @@ char *sim_lent_begin(Call *call)
 
 void sim_lent_end(Call *call)
 {
-    size_t bytes = sim_recv_bytes(call);
     if (!call->lent) return;
+    size_t bytes = sim_recv_bytes(call);
     if (call->borrows && sim_borrow(call->recv, bytes, call->lent, call->users)) return;
     if (call->borrows)
         memcpy(call->comm->arena[call->comm->rank] + call->desc.recv, call->lent, bytes);

@@ -6,8 +6,7 @@
  * SIMGPU_NOTICE_SECONDS (10) it says so on stderr, after six times that once more, and then every
  * thirty times that. Nothing ends by it; no report is made.
  *
- * Interface: sim_notice_begin, sim_notice_left, sim_notice_due; sim_say_absent, sim_say_taken,
- * sim_say. What is said of a cycle is in diagnose.c.
+ * What is said of a cycle is in diagnose.c.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +15,10 @@
 #include <unistd.h>
 
 #include "nccl/comm.h"
+#include "nccl/describe.h"
+#include "nccl/launched.h"
+#include "nccl/notice.h"
+#include "streams/streams.h"
 
 #define LINE 512
 
@@ -65,7 +68,7 @@ static void append_ended(const CommShared *shared, int size, char *text, size_t 
     int pid, status;
     for (int r = 0; r < size; r++) {
         if (shared && atomic_load(&shared->slot[r].state) >= RANK_JOINED) continue;
-        if (!sim_world_end_of(r, &pid, &status)) continue;
+        if (!sim_launched_end_of(r, &pid, &status)) continue;
         sim_append(text, room, "  Rank %d of the launcher's world (process %d) ", r, pid);
         sim_describe_status(status, text + strlen(text), room - strlen(text));
         sim_append(text, room, ".\n");

@@ -14,13 +14,13 @@
  * ncclAvg of floating-point types multiplies every input by 1/W before the sum, as NCCL does; of
  * integers it divides the sum by W, as NCCL does too (ncclDevPreMulSum and ncclDevSumPostDiv in its
  * sources). Integer sums and products wrap around.
- *
- * Interface: sim_reduce for the collectives, simgpu_tree_sum for tests.
  */
 #include <string.h>
 
+#include "collectives.h"
 #include "halves.h"
-#include "nccl/comm.h"
+#include "nccl/reduce.h"
+#include "nccl/shared.h"
 #include "report/report.h"
 
 // Elements worked on at once: a level of the tree needs a buffer of so many, all in the first
@@ -74,8 +74,7 @@ static void fetch_next(const Job *job, int which)
     {                                                                                              \
         size_t len = job->len;                                                                     \
         switch (job->type) {                                                                       \
-            FIRST SECOND THIRD                                                                     \
-        default: break; /* of another arithmetic */                                                \
+            FIRST SECOND THIRD default : break; /* of another arithmetic */                        \
         }                                                                                          \
     }
 
@@ -90,8 +89,8 @@ DEFINE_LOAD(unsigned, uint64_t, WIDEN(ncclUint8, uint8_t, SAME), WIDEN(ncclUint3
 // ---- A tree for each arithmetic ----
 //
 // ACC is the type of the arithmetic, WRAP an ACC in which overflow is defined, PLAIN the type in
-// memory that is the same as ACC. tree_NAME returns where the result of inputs [first, first + n) of
-// the block is: `room` (BLOCK elements), or the input itself where there is nothing to do to it.
+// memory that is the same as ACC. tree_NAME returns where the result of inputs [first, first + n)
+// of the block is: `room` (BLOCK elements), or the input itself where there is nothing to do to it.
 #define DEFINE_TREE(NAME, ACC, WRAP, PLAIN)                                                        \
     static const ACC *leaf_##NAME(ACC *room, const Job *job, int which)                            \
     {                                                                                              \
@@ -134,9 +133,9 @@ DEFINE_TREE(unsigned, uint64_t, uint64_t, ncclUint64)
 
 // ---- Every type ----
 
-// The result of n inputs, `count` elements, at `out` (T). It is written when every input of its block
-// has been read: `out` may be one. NARROW makes a T of the arithmetic's ACC; scale: n ACC, or NULL;
-// an integer result is divided by `divide`, once it is a T.
+// The result of n inputs, `count` elements, at `out` (T). It is written when every input of its
+// block has been read: `out` may be one. NARROW makes a T of the arithmetic's ACC; scale: n ACC, or
+// NULL; an integer result is divided by `divide`, once it is a T.
 #define REDUCE(TYPE, NAME, T, ACC, NARROW, LOAD, FLOATING)                                         \
     case TYPE: {                                                                                   \
         ACC factor[SIM_MAX_RANKS], room[BLOCK];                                                    \
@@ -160,7 +159,8 @@ DEFINE_TREE(unsigned, uint64_t, uint64_t, ncclUint64)
 void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, int n, size_t count,
                 ncclDataType_t type, int op)
 {
-    Job job = {.in = inputs, .type = type, .op = op, .count = count, .width = sim_type_size(type)};
+    Job job = {
+        .in = inputs, .type = type, .op = op, .count = count, .width = sim_log_element_size(type)};
     bool average = op == ncclAvg;
     switch (type) {
         REDUCE(ncclInt8, signed, int8_t, int64_t, SAME, SAME, false)

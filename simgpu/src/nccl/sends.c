@@ -12,9 +12,6 @@
  *
  * The copies of a device's sends lie behind its arena, in its *outbox*, where the other ranks have
  * them mapped too. What does not fit into it waits in its call.
- *
- * Interface: sim_send_keep, sim_send_drop, sim_send_posted, sim_sends_wait_comm, sim_sends_forget,
- * sim_sends_wait_all, sim_sends_forked.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nccl/comm.h"
+#include "nccl/diagnose.h"
+#include "nccl/sends.h"
+#include "time/time.h"
 
 #define ALIGNMENT 64
 #define STAYS ((size_t)8 << 20) // an empty outbox keeps so much memory for the next sends
@@ -159,8 +158,8 @@ static bool is_one(const KeptSend *send, const Which *which)
     return !clock || (send->slot < clock->n && clock->t[send->slot] >= send->time);
 }
 
-// Takes out those that have been received; copies up to SIM_MAX_REFS of the others into `open`, whose
-// communicators stay until let_them_go. Returns how many there are.
+// Takes out those that have been received; copies up to SIM_MAX_REFS of the others into `open`,
+// whose communicators stay until let_them_go. Returns how many there are.
 static int find_open(const Which *which, KeptSend *open)
 {
     int n = 0;
@@ -197,7 +196,7 @@ static WaitRef ref_of(const KeptSend *send)
     return (WaitRef){.nonce = send->comm->shared->nonce,
                      .pid = send->comm->self->pid,
                      .shared_fd = send->comm->map->fd,
-                     .kind = CALL_SEND,
+                     .kind = GPU_SEND,
                      .rank = send->comm->rank,
                      .peer = send->peer,
                      .seq = send->seq};

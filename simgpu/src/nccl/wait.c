@@ -7,10 +7,8 @@
  * wakes a rank cannot know which of its threads that is.
  *
  * Before it sleeps, a thread writes into its slot what it waits for: cycle.c looks whether that
- * can still come. Threads end and begin without anybody saying so; hence it looks again a little later.
- *
- * Interface: sim_ticket, sim_sleep, sim_wait, sim_nap, sim_wake, sim_wake_listeners, sim_wake_own,
- * sim_listen, sim_thread, sim_wait_table, sim_read_host_call.
+ * can still come. Threads end and begin without anybody saying so; hence it looks again a little
+ * later.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,8 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "nccl/comm.h"
+#include "nccl/cycle.h"
+#include "nccl/wait.h"
 #include "report/report.h"
+#include "streams/streams.h"
 
 // Milliseconds until a thread that sleeps looks again whether that is hopeless; then ten times …
 #define FIRST_LOOK 100

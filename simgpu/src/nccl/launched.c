@@ -1,9 +1,9 @@
-/* world.c: the processes of a world, as its launcher says.
+/* launched.c: the processes of a world, as its launcher says.
  *
- * A rank that ends after it joined a communicator is seen by the watcher of every other (watch.c).
- * One that ends before has said nothing to anybody, and only whoever started it knows that it is
- * gone. So a launcher may say which process is which rank, in a file that SIMGPU_WORLD names
- * (README.md, "For launchers"):
+ * A rank that ends after it joined a communicator is seen by the watcher of every other
+ * (peer_end.c). One that ends before has said nothing to anybody, and only whoever started it knows
+ * that it is gone. So a launcher may say which process is which rank, in a file that SIMGPU_WORLD
+ * names (README.md, "For launchers"):
  *
  *     simgpu-world 1 4        the format, and how many ranks there are
  *     0 7301                  rank 0 is process 7301; a line for each rank, in any order
@@ -22,9 +22,6 @@
  * it is lost when all processes that live have come and have no thread left to come with.
  *
  * Without SIMGPU_WORLD nothing is known of others, and ranks wait (notice.c).
- *
- * Interface: sim_world_open, sim_world_known, sim_world_self; sim_world_poll, sim_world_look for
- * the watcher; sim_world_lost, sim_world_end_of, sim_world_forked.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -38,7 +35,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "nccl/comm.h"
+#include "nccl/launched.h"
+#include "nccl/peer_end.h"
+#include "streams/streams.h"
 
 #define MAX_ANCESTORS 64
 
@@ -49,7 +48,7 @@ typedef struct Launched {
     int status; // as wait() has it; -1: not known
 } Launched;
 
-// Under the lock of comm.c, as all functions below but sim_world_lost and sim_world_end_of.
+// Under the lock of comm.c, as all functions below but sim_launched_lost and sim_launched_end_of.
 static struct {
     bool opened; // SIMGPU_WORLD has been looked at
     int fd;      // of the file; only with a size
@@ -60,7 +59,7 @@ static struct {
     Launched rank[SIM_MAX_RANKS];
 } world = {.fd = -1};
 
-void sim_world_forked(void)
+void sim_launched_forked(void)
 {
     for (int r = 0; r < world.size; r++)
         if (world.rank[r].pidfd >= 0) close(world.rank[r].pidfd);
@@ -161,7 +160,7 @@ static void read_on(void)
     for (int r = 0; r < world.size; r++) {
         Launched *rank = &world.rank[r];
         if (!rank->pid || rank->ended || rank->pidfd >= 0 || rank->pid == world.pid) continue;
-        rank->pidfd = sim_watch_open(rank->pid);
+        rank->pidfd = sim_open_pidfd(rank->pid);
         fresh[r] = rank->pidfd >= 0;
     }
     for (int r = 0; r < world.size; r++)
@@ -172,7 +171,7 @@ static void read_on(void)
     if (world.self < 0) world.self = find_self();
 }
 
-void sim_world_open(void)
+void sim_launched_open(void)
 {
     struct stat st;
     char head[64];
@@ -198,15 +197,15 @@ void sim_world_open(void)
     world.self = -1;
     for (int r = 0; r < size; r++) world.rank[r] = (Launched){.pidfd = -1, .status = -1};
     read_on();
-    sim_watch_changed();
+    sim_peers_changed();
 }
 
-bool sim_world_known(void)
+bool sim_launched_known(void)
 {
     return world.size > 0;
 }
 
-int sim_world_self(uint64_t *id)
+int sim_launched_self(uint64_t *id)
 {
     *id = world.id;
     return world.size ? world.self : -1;
@@ -221,7 +220,7 @@ static bool is_watched(const Launched *rank)
 }
 
 // poll leaves out descriptors of -1.
-int sim_world_poll(struct pollfd *fds, bool *look)
+int sim_launched_poll(struct pollfd *fds, bool *look)
 {
     if (world.size && !is_complete()) *look = true;
     for (int r = 0; r < world.size; r++) {
@@ -238,18 +237,18 @@ static void find_ended(bool ended[SIM_MAX_RANKS])
 {
     struct pollfd fds[SIM_MAX_RANKS];
     bool look = false;
-    int n = sim_world_poll(fds, &look);
+    int n = sim_launched_poll(fds, &look);
     bool any = poll(fds, (nfds_t)n, 0) > 0;
     for (int r = 0; r < n; r++) {
         const Launched *rank = &world.rank[r];
         if (rank->pidfd >= 0)
             ended[r] = any && fds[r].revents;
         else
-            ended[r] = rank->pid && is_watched(rank) && sim_watch_is_dead(rank->pid);
+            ended[r] = rank->pid && is_watched(rank) && sim_is_dead(rank->pid);
     }
 }
 
-bool sim_world_look(void)
+bool sim_launched_news(void)
 {
     bool news = false, ended[SIM_MAX_RANKS];
     if (world.size && !is_complete()) {
@@ -260,7 +259,7 @@ bool sim_world_look(void)
     for (int r = 0; r < world.size; r++) {
         Launched *rank = &world.rank[r];
         if (!ended[r]) continue;
-        note_ended(rank, sim_watch_ended_how(rank->pid, rank->pidfd));
+        note_ended(rank, sim_ended_how(rank->pid, rank->pidfd));
         news = true;
     }
     return news;
@@ -357,11 +356,11 @@ static bool is_loss(ncclComm_t comm, const CommShared *shared, int r, bool world
 }
 
 // Of several, one that no report ended is the cause.
-SimWorldLoss sim_world_lost(ncclComm_t comm, CommShared *shared, int *rank)
+SimLaunchedLoss sim_launched_lost(ncclComm_t comm, CommShared *shared, int *rank)
 {
-    SimWorldLoss loss = LOSS_NONE;
+    SimLaunchedLoss loss = LOSS_NONE;
     sim_lock();
-    sim_world_look();
+    sim_launched_news();
     tell_self(shared, comm->size);
     bool worlds = is_worlds(comm, shared), reported = true;
     for (int r = 0; r < world.size && world.self >= 0 && reported; r++) {
@@ -376,7 +375,7 @@ SimWorldLoss sim_world_lost(ncclComm_t comm, CommShared *shared, int *rank)
     return loss;
 }
 
-bool sim_world_end_of(int rank, int *pid, int *status)
+bool sim_launched_end_of(int rank, int *pid, int *status)
 {
     sim_lock();
     bool ended = rank < world.size && world.rank[rank].ended;

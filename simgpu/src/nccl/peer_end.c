@@ -1,19 +1,16 @@
-/* watch.c: the watcher notices that a peer's process has ended, and how.
+/* peer_end.c: the watcher notices that a peer's process has ended, and how.
  *
  * One thread a process sleeps in poll() on the pidfds of all processes with which it shares a
  * communicator. When one ends, the watcher writes into all memory shared with it how it ended, and
- * wakes this process's threads; whoever waits for the dead rank finds it there. Each process does so
- * for itself, so nothing depends on the dead one having said anything.
+ * wakes this process's threads; whoever waits for the dead rank finds it there. Each process does
+ * so for itself, so nothing depends on the dead one having said anything.
  *
  * How a process ended that is not a child is told by /proc/PID/stat while it is a zombie, and after
  * that by the ioctl PIDFD_GET_INFO on kernels that have it (6.15); otherwise the report says that
  * it is not known. Where there is no pidfd (the kernel is older than 5.3, a filter of system calls
  * forbids it, or the process has just ended), the watcher looks at /proc ten times a second.
  *
- * It does the same for the processes of the launcher's world that have not joined (world.c).
- *
- * Interface: sim_watch_open, sim_watch_changed, sim_watch_mark, sim_watch_is_dead,
- * sim_watch_ended_how.
+ * It does the same for the processes of the launcher's world that have not joined (launched.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,6 +25,9 @@
 #include <unistd.h>
 
 #include "nccl/comm.h"
+#include "nccl/launched.h"
+#include "nccl/peer_end.h"
+#include "streams/streams.h"
 
 #define MAX_WATCHED SIM_MAX_RANKS
 #define LOOK_MILLISECONDS 100 // between two looks at processes without a pidfd
@@ -35,14 +35,14 @@
 static int kick = -1; // an eventfd: the list has changed
 static bool started;
 
-void sim_watch_forked(void)
+void sim_peer_end_forked(void)
 {
     if (kick >= 0) close(kick);
     kick = -1;
     started = false;
 }
 
-int sim_watch_open(int pid)
+int sim_open_pidfd(int pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
@@ -74,14 +74,14 @@ static char state_of(int pid, int *status)
     return name_end[2];
 }
 
-bool sim_watch_is_dead(int pid)
+bool sim_is_dead(int pid)
 {
     int status;
     char state = state_of(pid, &status);
     return state == 0 || state == 'Z' || state == 'X';
 }
 
-int sim_watch_ended_how(int pid, int pidfd)
+int sim_ended_how(int pid, int pidfd)
 {
     int status;
     if (state_of(pid, &status) == 'Z') return status;
@@ -92,7 +92,7 @@ int sim_watch_ended_how(int pid, int pidfd)
     return -1;
 }
 
-void sim_watch_mark(const Peer *peer)
+void sim_mark_ended(const Peer *peer)
 {
     int pid = peer->pid, status = peer->status;
     for (ncclComm_t comm = sim_comms; comm; comm = comm->next)
@@ -111,8 +111,8 @@ void sim_watch_mark(const Peer *peer)
 static void note_end(Peer *peer)
 {
     peer->ended = true;
-    peer->status = sim_watch_ended_how(peer->pid, peer->pidfd);
-    sim_watch_mark(peer);
+    peer->status = sim_ended_how(peer->pid, peer->pidfd);
+    sim_mark_ended(peer);
     if (peer->pidfd >= 0) close(peer->pidfd);
     peer->pidfd = -1;
 }
@@ -122,7 +122,7 @@ static bool look_at_the_others(void)
 {
     bool ended = false;
     for (Peer *peer = sim_peers; peer; peer = peer->next) {
-        if (peer->pidfd >= 0 || peer->ended || !sim_watch_is_dead(peer->pid)) continue;
+        if (peer->pidfd >= 0 || peer->ended || !sim_is_dead(peer->pid)) continue;
         note_end(peer);
         ended = true;
     }
@@ -144,7 +144,7 @@ static void *watch(void *arg)
             fds[n++] = (struct pollfd){peer->pidfd, POLLIN, 0};
         }
         bool look = false;
-        int launched = sim_world_poll(&fds[n], &look);
+        int launched = sim_launched_poll(&fds[n], &look);
         if (look) patience = LOOK_MILLISECONDS;
         sim_unlock();
         if (poll(fds, (nfds_t)(n + launched), patience) < 0) continue;
@@ -161,18 +161,18 @@ static void *watch(void *arg)
             for (Peer *peer = sim_peers; peer; peer = peer->next)
                 if (peer->pid == pids[i] && peer->pidfd == fds[i].fd) note_end(peer);
         }
-        ended |= look_at_the_others() | sim_world_look();
+        ended |= look_at_the_others() | sim_launched_news();
         sim_unlock();
         if (ended) sim_wake_own();
     }
 }
 
 // Called with the lock held.
-void sim_watch_changed(void)
+void sim_peers_changed(void)
 {
     uint64_t one = 1;
     if (started && write(kick, &one, sizeof one) < 0) return;
-    if (started || (!sim_peers && !sim_world_known())) return;
+    if (started || (!sim_peers && !sim_launched_known())) return;
     kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (kick < 0 && errno == EMFILE) sim_no_files_left();
     sigset_t all, before;

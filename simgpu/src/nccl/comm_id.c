@@ -1,4 +1,4 @@
-/* rendezvous.c: how the ranks of a communicator find the memory that they share.
+/* comm_id.c: how the ranks of a communicator find the memory that they share.
  *
  * It is a memfd: it has no name in any file system, and is gone with its last user, however
  * that one ends. ncclGetUniqueId makes one, and the id says where: process, descriptor, and a
@@ -11,10 +11,6 @@
  * thread of rank 0, the *server*, gives the memory's descriptor to every peer that connects, and
  * the socket closes when all came. Peers that come first try again, at growing
  * intervals, for as long as it takes: a rank may have much to do before it comes (notice.c).
- *
- * Interface: sim_rendezvous_offer makes shared memory and its id, sim_rendezvous_find finds that of
- * an id, sim_rendezvous_served waits for the server's end, sim_rendezvous_release unmaps it with
- * its last user, sim_rendezvous_withdraw takes an offer back.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,15 +28,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "nccl/comm.h"
+#include "nccl/comm_id.h"
+#include "nccl/connect.h"
+#include "nccl/diagnose.h"
+#include "nccl/launched.h"
+#include "nccl/lent.h"
 #include "report/report.h"
+#include "streams/streams.h"
 
-struct RendezvousServer {
+struct IdServer {
     pthread_t thread;
     int listener, shared_fd, peers;
 };
-
-SharedMap *sim_shared_maps;
 
 // Takes the descriptor over. The memory may be mapped already, by another thread's rank.
 static SharedMap *keep_shared(int fd, uint64_t nonce)
@@ -94,7 +93,7 @@ static SharedMap *find_known(uint64_t nonce)
     return found;
 }
 
-void sim_rendezvous_release(SharedMap *map, bool offered)
+void sim_shared_release(SharedMap *map, bool offered)
 {
     sim_lock();
     if (offered && !map->offered) {
@@ -116,12 +115,12 @@ void sim_rendezvous_release(SharedMap *map, bool offered)
     free(map);
 }
 
-void sim_rendezvous_withdraw(const RendezvousId *id)
+void sim_comm_id_withdraw(const CommId *id)
 {
     SharedMap *map = find_known(id->nonce);
     if (!map) return;
-    sim_rendezvous_release(map, true);
-    sim_rendezvous_release(map, false);
+    sim_shared_release(map, true);
+    sim_shared_release(map, false);
 }
 
 static SharedMap *make_shared(void)
@@ -136,7 +135,7 @@ static SharedMap *make_shared(void)
     return keep_shared(fd, 0);
 }
 
-ncclResult_t sim_rendezvous_offer(RendezvousId *id)
+ncclResult_t sim_comm_id_offer(CommId *id)
 {
     SharedMap *map = make_shared();
     if (!map) {
@@ -146,8 +145,7 @@ ncclResult_t sim_rendezvous_offer(RendezvousId *id)
         return ncclSystemError;
     }
     map->offered = true;
-    *id = (RendezvousId){
-        .magic = "SIMGPU", .pid = getpid(), .fd = map->fd, .nonce = map->shared->nonce};
+    *id = (CommId){.magic = "SIMGPU", .pid = getpid(), .fd = map->fd, .nonce = map->shared->nonce};
     return ncclSuccess;
 }
 
@@ -219,7 +217,7 @@ static bool same_user(int socket)
 
 static void *serve(void *arg)
 {
-    struct RendezvousServer *server = arg;
+    struct IdServer *server = arg;
     double interval = 0.001;
     int served = 0;
     while (served < server->peers) {
@@ -236,11 +234,11 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static struct RendezvousServer *start_server(const char *text, SharedMap *map, int peers)
+static struct IdServer *start_server(const char *text, SharedMap *map, int peers)
 {
-    struct RendezvousServer *server = calloc(1, sizeof *server);
+    struct IdServer *server = calloc(1, sizeof *server);
     if (!server) return NULL;
-    *server = (struct RendezvousServer){.shared_fd = map->fd, .peers = peers};
+    *server = (struct IdServer){.shared_fd = map->fd, .peers = peers};
     server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (server->listener < 0 && errno == EMFILE) sim_no_files_left();
     struct sockaddr_un name;
@@ -275,7 +273,7 @@ static struct RendezvousServer *start_server(const char *text, SharedMap *map, i
     return NULL;
 }
 
-ncclResult_t sim_rendezvous_served(struct RendezvousServer *server)
+ncclResult_t sim_comm_id_served(struct IdServer *server)
 {
     if (!server) return ncclSuccess;
     pthread_join(server->thread, NULL);
@@ -307,7 +305,7 @@ static int fetch_shared(const char *text, ncclComm_t comm)
 
 // ---- Either way ----
 
-static ncclResult_t rendezvous_by_text(const RendezvousId *id, ncclComm_t comm)
+static ncclResult_t find_by_text(const CommId *id, ncclComm_t comm)
 {
     if (comm->rank != 0) {
         int fd = fetch_shared(id->text, comm);
@@ -319,7 +317,7 @@ static ncclResult_t rendezvous_by_text(const RendezvousId *id, ncclComm_t comm)
     if (comm->size == 1) return ncclSuccess;
     comm->server = start_server(id->text, comm->map, comm->size - 1);
     if (comm->server) return ncclSuccess;
-    sim_rendezvous_release(comm->map, false);
+    sim_shared_release(comm->map, false);
     return ncclSystemError;
 }
 
@@ -328,7 +326,7 @@ static ncclResult_t rendezvous_by_text(const RendezvousId *id, ncclComm_t comm)
 static void await_loss(ncclComm_t comm)
 {
     sim_lock();
-    bool known = sim_world_known();
+    bool known = sim_launched_known();
     sim_unlock();
     sim_diagnose_never_joined(comm, NULL);
     for (int naps = 0; known && naps < 50; naps++) {
@@ -337,11 +335,11 @@ static void await_loss(ncclComm_t comm)
     }
 }
 
-ncclResult_t sim_rendezvous_find(const RendezvousId *id, ncclComm_t comm)
+ncclResult_t sim_comm_id_find(const CommId *id, ncclComm_t comm)
 {
     if (id->by_text) {
         snprintf(comm->meets_at, sizeof comm->meets_at, "NCCL_COMM_ID=%s", id->text);
-        return rendezvous_by_text(id, comm);
+        return find_by_text(id, comm);
     }
     snprintf(comm->meets_at, sizeof comm->meets_at, "the id that process %d made", id->pid);
     comm->map = find_known(id->nonce);

@@ -1,0 +1,12 @@
+/* arguments.h: the checks of a call's arguments, and of a group's messages. */
+#ifndef SIMGPU_NCCL_ARGUMENTS_H
+#define SIMGPU_NCCL_ARGUMENTS_H
+
+#include "nccl/call.h"
+
+// Refuses a call that is wrong; fills in the reduction of its signature.
+ncclResult_t sim_check_call(Call *call);
+// Reports two messages of a group whose buffers overlap.
+void sim_check_messages(const Call *call, int n);
+
+#endif

@@ -1,0 +1,36 @@
+/* call.h: one call, from the NCCL function to the end of its work. */
+#ifndef SIMGPU_NCCL_CALL_H
+#define SIMGPU_NCCL_CALL_H
+
+#include "nccl/comm.h"
+#include "streams/streams.h"
+
+typedef struct Call {
+    ncclComm_t comm;
+    CallSignature signature;
+    const void *send;
+    void *recv;
+    cudaStream_t stream;
+    const void *site;
+    ncclRedOp_t handle;    // the operation as the program gave it
+    ncclComm_t *new_comm;  // split
+    bool alone;            // the only call of its group
+    bool may_stay;         // a send that nothing in its group comes after
+    struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)
+    enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
+    CallDesc desc;
+    char *lent;              // what it gathers, where all ranks may read it; NULL: nowhere
+    _Atomic uint32_t *users; // of `lent`, one of which it is
+    bool borrows;            // what it receives is read there, and not copied
+    int stream_slot;         // of its stream
+    SimClock start; // what is ordered before it, until it is posted; where races are looked for
+    CommId new_id;  // split: of the new communicator; its size (0: not in one), my rank
+    int new_size, new_rank;
+    int mates[SIM_MAX_RANKS]; // split: the ranks of `comm` that come to it, in no order
+    int *phantom_mates; // … among phantoms: by their new ranks, then the split's number; else NULL
+} Call;
+
+// Posts and works off all calls; the order matters only where they are of one lane.
+ncclResult_t sim_run_calls(Call *calls, int n);
+
+#endif

@@ -1,0 +1,17 @@
+/* comm_id.h: how the ranks of a communicator find the memory that they share, by its id. */
+#ifndef SIMGPU_NCCL_COMM_ID_H
+#define SIMGPU_NCCL_COMM_ID_H
+
+#include "nccl/comm.h"
+
+ncclResult_t sim_comm_id_offer(CommId *id);
+// Finds the shared memory of an id for comm, whose rank and size are set: fills in its map and
+// server.
+ncclResult_t sim_comm_id_find(const CommId *id, ncclComm_t comm);
+ncclResult_t sim_comm_id_served(struct IdServer *server);
+// Unmaps shared memory with its last user; `offered`: takes back the offer of it, if this process
+// made one.
+void sim_shared_release(SharedMap *map, bool offered);
+void sim_comm_id_withdraw(const CommId *id);
+
+#endif

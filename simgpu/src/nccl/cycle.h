@@ -1,0 +1,14 @@
+/* cycle.h: threads that wait for each other. */
+#ifndef SIMGPU_NCCL_CYCLE_H
+#define SIMGPU_NCCL_CYCLE_H
+
+#include "nccl/wait.h"
+
+// The thread (its wait slot) sleeps: ends the process if that is hopeless; says
+// who waits for whom if it may be.
+void sim_cycle_check(int thread);
+void sim_cycle_notice(int thread, const Notice *notice);
+// The ranks for which ref waits; -1: it does not wait any more.
+int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks);
+
+#endif

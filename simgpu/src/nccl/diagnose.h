@@ -1,0 +1,30 @@
+/* diagnose.h: the reports: disagreement, missing ranks, deadlock. */
+#ifndef SIMGPU_NCCL_DIAGNOSE_H
+#define SIMGPU_NCCL_DIAGNOSE_H
+
+#include "nccl/comm.h"
+
+// Whether two ranks' calls disagree; then all is lost.
+bool sim_signatures_differ(const CallSignature *a, const CallSignature *b);
+_Noreturn void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq);
+_Noreturn void sim_diagnose_message(ncclComm_t comm, int from, int to);
+// Ends the process where rank `missing`, for which `waiter` waits, will never come; else returns.
+// `in`: as in sim_wait.
+void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
+                          const HostCall *in);
+// The same for ranks that never joined, whose shared memory may not be known yet (NULL). True:
+// one may be lost, and whether it is can change without anybody saying so.
+bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared);
+_Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
+// A thread that waits, in a cycle of such: what it waits in and for whom.
+typedef struct CycleStep {
+    const CommShared *shared;
+    WaitRef ref;
+    int waits_for;
+    HostCall in; // as in sim_wait
+} CycleStep;
+_Noreturn void sim_diagnose_cycle(const CycleStep *step, int n);
+// The same as a notice: they may wait for each other.
+void sim_say_cycle(const CycleStep *step, int n, const Notice *notice);
+
+#endif

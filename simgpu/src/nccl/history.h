@@ -1,0 +1,14 @@
+/* history.h: from where the ranks made their last collectives. */
+#ifndef SIMGPU_NCCL_HISTORY_H
+#define SIMGPU_NCCL_HISTORY_H
+
+#include "nccl/call.h"
+
+// Notes where this rank's collective comes from, before it is posted.
+void sim_remember_call(const Call *call);
+// The first call before number `before` that rank 0 and another one, *rank, made from different
+// places; false: there is none, or it is not known.
+bool sim_find_parting(const CommShared *shared, int size, uint64_t before, uint64_t *seq,
+                      int *rank);
+
+#endif

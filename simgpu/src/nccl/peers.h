@@ -1,0 +1,56 @@
+/* peers.h: what a process has mapped of others: the memory of its communicators, and, of each
+ * process with which it shares one, its wait table and its devices' memory. Mappings of a peer
+ * serve all communicators with it.
+ */
+#ifndef SIMGPU_NCCL_PEERS_H
+#define SIMGPU_NCCL_PEERS_H
+
+#include "nccl/wait.h"
+
+// Protects the lists of all files of nccl/ but sends.c and arrive.c.
+void sim_lock(void);
+bool sim_lock_within(int seconds); // false: somebody has it; 0: it may run in a signal handler
+void sim_unlock(void);
+
+// Shared memory as this process has it mapped; threads of one process share the mapping.
+typedef struct SharedMap {
+    struct SharedMap *next;
+    CommShared *shared;
+    char *lent; // SIM_LENT_BYTES of places; NULL: not mapped yet
+    int fd;
+    int refs;
+    bool offered; // one of the refs is ncclGetUniqueId's
+} SharedMap;
+
+typedef struct Peer { // another process
+    struct Peer *next;
+    int pid;
+    ProcessWaitTable *wait_table;
+    int pidfd; // -1: none, or dead
+    int refs;
+    atomic_bool ended; // written by the watch thread, read by the clock's too
+    int status;        // of the end, as wait() has it; -1: not known
+} Peer;
+
+typedef struct PeerArena {
+    struct PeerArena *next;
+    int pid, device;
+    char *base;
+    size_t bytes;
+    int refs;
+} PeerArena;
+
+extern SharedMap *sim_shared_maps; // under the lock, as all that follow
+extern Peer *sim_peers;
+// What is mapped of the process with that number and of its device; NULL: it cannot be. Each use
+// is a reference, which is dropped in the end.
+Peer *sim_peer_use(int pid, int wait_table_fd);
+void sim_peer_drop(Peer *peer);
+PeerArena *sim_arena_use(const RankSlot *slot);
+void sim_arena_drop(PeerArena *arena);
+void sim_peers_forked(void); // also frees the lock
+
+// A descriptor of another process; -1: it is gone or not ours to open.
+int sim_open_fd(int pid, int fd);
+
+#endif

@@ -1,0 +1,10 @@
+/* redop.h: reductions of a program's own: ncclRedOpCreatePreMulSum. */
+#ifndef SIMGPU_NCCL_REDOP_H
+#define SIMGPU_NCCL_REDOP_H
+
+#include "nccl/call.h"
+
+// Refuses a call whose reduction is none; fills in that of its signature.
+ncclResult_t sim_check_redop(Call *call);
+
+#endif

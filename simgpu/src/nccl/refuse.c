@@ -1,0 +1,117 @@
+/* refuse.c: what is said of a call that is wrong.
+ *
+ * Mistakes are reported with the call site, and returned as NCCL returns them.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "nccl/comm.h"
+#include "nccl/refuse.h"
+
+static __thread char last_error[512] = "";
+
+void sim_nccl_error(const char *text)
+{
+    snprintf(last_error, sizeof last_error, "%s", text);
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    return last_error;
+}
+
+// "NAME, called at file:line (function), …"
+ncclResult_t sim_refuse_of(SimgpuClass kind, ncclResult_t result, const char *name,
+                           const void *site, const char *other, const void *there,
+                           const char *title, const char *format, ...)
+{
+    char where[256], text[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    gpulog_where(site, where, sizeof where);
+    snprintf(last_error, sizeof last_error, "%s at %s: %s", name, where, title);
+    sim_facts_call(name, site, SIM_NO_STREAM);
+    if (other) sim_facts_call(other, there, SIM_NO_STREAM);
+    sim_report(kind, title, "%s, called at %s,\nreturns \"%s\".\n%s", name, where,
+               ncclGetErrorString(result), text);
+    return result;
+}
+
+// Communicators that were destroyed, and where: the last ones.
+#define GONE_COMMS 64
+static struct {
+    const void *comm, *site;
+} gone[GONE_COMMS];
+static unsigned n_gone; // under sim_lock
+
+void sim_note_gone(ncclComm_t comm, const void *site)
+{
+    sim_lock();
+    gone[n_gone % GONE_COMMS].comm = comm;
+    gone[n_gone++ % GONE_COMMS].site = site;
+    sim_unlock();
+}
+
+static const void *gone_at(ncclComm_t comm)
+{
+    const void *site = NULL;
+    sim_lock();
+    for (unsigned back = 1; back <= n_gone && back <= GONE_COMMS && !site; back++)
+        if (gone[(n_gone - back) % GONE_COMMS].comm == comm)
+            site = gone[(n_gone - back) % GONE_COMMS].site;
+    sim_unlock();
+    return site;
+}
+
+static ncclResult_t refuse_gone(const char *name, const void *site, const void *destroyed)
+{
+    char where[256];
+    gpulog_where(destroyed, where, sizeof where);
+    return sim_refuse_of(SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "the destruction",
+                         destroyed, "not a communicator",
+                         "It was destroyed at %s.\n"
+                         "On real GPUs this is a crash, or a hang.\n"
+                         "Is there a call behind its ncclCommDestroy?",
+                         where);
+}
+
+ncclResult_t sim_check_comm(ncclComm_t comm, const char *name, const void *site)
+{
+    if (sim_comm_lives(comm)) return ncclSuccess;
+    const void *destroyed = comm ? gone_at(comm) : NULL;
+    if (destroyed) return refuse_gone(name, site, destroyed);
+    return sim_refuse(
+        SIMGPU_LIFETIME, ncclInvalidArgument, name, site,
+        comm ? "not a communicator" : "the communicator is NULL", "%s",
+        comm ? "It was destroyed before, or was made by a process that forked this one.\n"
+               "On real GPUs this is a crash, or a hang.\n"
+               "Is there a call after its ncclCommDestroy?"
+             : "On real GPUs it returns \"invalid argument\", as now.\n"
+               "Did ncclCommInitRank fail, or did it never run?");
+}
+
+ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *name,
+                                const void *site)
+{
+    if (ptr) return ncclSuccess;
+    return sim_refuse(SIMGPU_POINTER, ncclInvalidArgument, name, site, "a null pointer",
+                      "%s is NULL.\n"
+                      "On real GPUs it returns \"invalid argument\", as now.\n"
+                      "Is it the address of a variable that is due there?",
+                      what);
+}
+
+ncclResult_t sim_check_root(ncclComm_t comm, int root, bool is_peer, const char *name,
+                            const void *site)
+{
+    if (root >= 0 && root < comm->size) return ncclSuccess;
+    return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, site,
+                      is_peer ? "a peer outside the communicator"
+                              : "a root outside the communicator",
+                      "%d is none of its ranks 0 to %d.\n"
+                      "On real GPUs it returns \"invalid argument\", as now.\n"
+                      "Is it a rank of the whole world, in a communicator of a part of it?",
+                      root, comm->size - 1);
+}

@@ -1,0 +1,29 @@
+/* refuse.h: what is said of a call that is wrong: a report with its site, and an ncclResult_t. */
+#ifndef SIMGPU_NCCL_REFUSE_H
+#define SIMGPU_NCCL_REFUSE_H
+
+#include <nccl.h>
+
+#include "report/report.h"
+
+void sim_nccl_error(const char *text); // what ncclGetLastError gives on this thread
+
+// Reports that `name`, called at `site`, returns `result`, and returns it. `other`: a second call
+// that it is about, at `there`; NULL: there is none.
+ncclResult_t sim_refuse_of(SimgpuClass kind, ncclResult_t result, const char *name,
+                           const void *site, const char *other, const void *there,
+                           const char *title, const char *format, ...)
+    __attribute__((format(printf, 8, 9)));
+#define sim_refuse(kind, result, name, site, ...)                                                  \
+    sim_refuse_of(kind, result, name, site, NULL, NULL, __VA_ARGS__)
+
+// Refuse what is no living communicator, and a null pointer, which is `what`.
+ncclResult_t sim_check_comm(ncclComm_t comm, const char *name, const void *site);
+ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *name,
+                                const void *site);
+// Refuses a root, or a peer, that is no rank of the communicator.
+ncclResult_t sim_check_root(ncclComm_t comm, int root, bool is_peer, const char *name,
+                            const void *site);
+void sim_note_gone(ncclComm_t comm, const void *site); // destroyed there
+
+#endif

@@ -1,0 +1,84 @@
+/* wait.h: sleeping, and who waits for whom.
+ *
+ * Each thread sleeps in a slot of its own (WaitSlot, a futex) of its process's table of them
+ * (ProcessWaitTable), which other processes map; a thread waits for all its communicators in one
+ * slot.
+ */
+#ifndef SIMGPU_NCCL_WAIT_H
+#define SIMGPU_NCCL_WAIT_H
+
+#include "nccl/notice.h"
+#include "nccl/shared.h"
+
+#define SIM_MAX_REFS 32
+#define SIM_MAX_WORKERS 256
+
+// What a thread waits for, so that others can see cycles.
+typedef struct WaitRef {
+    uint64_t nonce; // of the CommShared
+    int32_t pid, shared_fd;
+    int32_t kind;
+    int32_t rank, peer;
+    uint64_t seq;
+    int32_t working; // posted by all: waits for others to do their part
+} WaitRef;
+
+// The call in which the host waits for a message that it has sent in another call. A call without
+// a name: there is none; without a site: the program's end.
+typedef struct HostCall {
+    char name[48];
+    SharedSite site;
+} HostCall;
+
+#define SIM_REF_WORDS (sizeof(WaitRef) / sizeof(uint64_t))
+#define SIM_HOST_CALL_WORDS (sizeof(HostCall) / sizeof(uint64_t))
+_Static_assert(sizeof(WaitRef) % sizeof(uint64_t) == 0, "a WaitRef is whole words");
+_Static_assert(sizeof(HostCall) % sizeof(uint64_t) == 0, "a HostCall is whole words");
+
+typedef struct WaitSlot {
+    _Atomic uint32_t value; // the futex
+    _Atomic uint32_t sleeping;
+    _Atomic uint32_t stamp; // grows when a wait begins and ends
+    _Atomic uint32_t taken;
+    _Atomic uint32_t n_refs;
+    _Atomic uint32_t all_refs; // not so many that some are left out
+    // Written by the thread and read by others at any time: word by word, and checked by the stamp.
+    _Atomic uint64_t ref[SIM_MAX_REFS][SIM_REF_WORDS];
+    _Atomic uint64_t host_call[SIM_HOST_CALL_WORDS];
+} WaitSlot;
+
+typedef struct ProcessWaitTable {
+    _Atomic uint64_t asleep[SIM_MAX_THREADS / 64]; // who sleeps in sim_wait, as bits
+    // The process's virtual clock (board.c): a futex that is rung when there is news; whether
+    // somebody here waits for that; until when the process arrives at nothing that it has not told,
+    // and makes no request; how far others want that to be.
+    _Atomic uint32_t clock_bell, clock_waits;
+    _Atomic uint64_t clock_until, clock_request, clock_wanted;
+    // How many arrivals it has told; one more than it had seen of the others' when it last ran,
+    // where it could then do nothing but wait for more, else 0. Both in one word: who read one
+    // after the other could find the one from before and the other from after a run.
+    _Atomic uint64_t clock_told, clock_stuck;
+    _Atomic uint32_t helpers; // threads of the process that never call NCCL, such as the watcher
+    _Atomic uint32_t n_workers;
+    _Atomic int32_t worker[SIM_MAX_WORKERS]; // the BLAS's threads, which do not either
+    WaitSlot wait_slot[SIM_MAX_THREADS];
+} ProcessWaitTable;
+
+ProcessWaitTable *sim_wait_table(int *fd); // this process's
+int sim_thread(void);                      // the calling thread's wait slot
+uint32_t sim_ticket(void);
+void sim_sleep(uint32_t ticket); // until somebody wakes the thread, unless that has happened since
+void sim_nap(uint32_t ticket, int milliseconds); // the same, for a while at most
+// The same for the calls that refs name; ends the process where they can never come, and says now
+// and then for whom it waits. `in`: another call, in which the thread waits; NULL: in that of refs.
+void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, const HostCall *in,
+              Notice *notice);
+void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in); // where it sleeps
+// From here on the thread is woken with its rank, or no longer is.
+void sim_listen(RankSlot *slot, bool listens);
+void sim_wake_listeners(ProcessWaitTable *table, const RankSlot *slot);
+void sim_wake(ProcessWaitTable *table, int thread);
+void sim_wake_own(void); // every thread of this process
+void sim_wait_forked(void);
+
+#endif
