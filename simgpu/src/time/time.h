@@ -1,6 +1,5 @@
 /* time/: the virtual clock (simgpu/pages/time.md is the contract).
  *
- *   machine.c, cost_*.c   the modelled machine, and what things cost on it (machine.h)
  *   engine*.c   from operations with costs and dependencies to times (engine.h)
  *   recorder*.c   from the log to operations: what a program called, in its order (recorder.h)
  *   clock.c, clock_feed.c, clock_threads.c   the clock of this process, what it is fed, and the
@@ -20,14 +19,7 @@
 #include <stdint.h>
 
 #include "gpulog.h"
-#include "time/machine.h"
-
-// SIMGPU_SLOW, SIMGPU_JITTER: parts of the work; num 0: none.
-typedef struct SimSpread {
-    int slow_rank;
-    SimRatio slow, jitter;
-    uint64_t seed;
-} SimSpread;
+#include "machine/machine.h"
 
 // Whether there is a clock: SIMGPU_MACHINE is not "none". The machine; NULL: there is no clock.
 bool sim_clock_on(void);

@@ -18,7 +18,7 @@
 #include "log_writer.h"
 #include "report/report.h"
 #include "streams/streams.h"
-#include "time/figures.h"
+#include "machine/figures.h"
 #include "time/trace_file.h"
 #include "time/trace_memory.h"
 

@@ -1,4 +1,4 @@
-/* time/cost_nccl.c: what a collective costs.
+/* machine/cost_nccl.c: what a collective costs.
  *
  * `model nccl` is NCCL's own: it gives every algorithm and protocol a latency and a bandwidth, and
  * the call takes the pair that is fastest for its bytes (NVIDIA/nccl 2.30.7, src/graph/tuning.cc,
@@ -10,7 +10,7 @@
  */
 #include <math.h>
 
-#include "time/figures.h"
+#include "machine/figures.h"
 
 typedef enum Algorithm { TREE, RING, NVLS, NVLS_TREE, PAT, ALGORITHMS } Algorithm;
 typedef enum Protocol { LL, LL128, SIMPLE, PROTOCOLS } Protocol;

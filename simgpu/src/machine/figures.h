@@ -1,4 +1,4 @@
-/* time/figures.h: what the costs of a machine are computed from; machine.c reads it, cost_*.c use
+/* machine/figures.h: what the costs of a machine are computed from; machine.c reads it, cost_*.c use
  * it.
  *
  * Times are in picoseconds, bandwidths in bytes/s. A cost is one expression of IEEE doubles in + -
@@ -7,7 +7,7 @@
 #ifndef SIMGPU_FIGURES_H
 #define SIMGPU_FIGURES_H
 
-#include "time/machine.h"
+#include "machine/machine.h"
 
 typedef enum SimModel { SIM_MODEL_NCCL, SIM_MODEL_PLAIN } SimModel;
 typedef enum SimGemmModel { SIM_GEMM_TILES, SIM_GEMM_PLAIN } SimGemmModel;

@@ -1,4 +1,4 @@
-/* time/machine_file.c: reads the text of a machine; which keys there are, and what each may hold.
+/* machine/machine_file.c: reads the text of a machine; which keys there are, and what each may hold.
  *
  * Numbers are read here and not by strtod, so that a program's locale changes nothing.
  *
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "time/machine_file.h"
+#include "machine/machine_file.h"
 
 typedef enum Kind {
     COUNT,    // uint64_t

@@ -1,8 +1,8 @@
-/* time/machine_file.h: the text of a machine: what machine.c and machine_file.c share. */
+/* machine/machine_file.h: the text of a machine: what machine.c and machine_file.c share. */
 #ifndef SIMGPU_MACHINE_FILE_H
 #define SIMGPU_MACHINE_FILE_H
 
-#include "time/figures.h"
+#include "machine/figures.h"
 
 #define SIM_MACHINE_KEYS 64
 

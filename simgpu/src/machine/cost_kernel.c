@@ -1,4 +1,4 @@
-/* time/cost_kernel.c: what a kernel costs: the bytes that it moves or the operations that it
+/* machine/cost_kernel.c: what a kernel costs: the bytes that it moves or the operations that it
  * computes, whichever takes longer, after a fixed start.
  *
  * A kernel that multiplies on tensor cores keeps them busy for a part of the time alone: it has
@@ -6,7 +6,7 @@
  *
  * Interface: sim_cost_kernel, sim_cost_fused (machine.h).
  */
-#include "time/figures.h"
+#include "machine/figures.h"
 
 static SimPs at_rate(const SimFigures *f, uint64_t bytes, uint64_t flops, double rate)
 {

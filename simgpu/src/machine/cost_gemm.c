@@ -1,4 +1,4 @@
-/* time/cost_gemm.c: what a product of matrices costs, by its shape and the type of its elements.
+/* machine/cost_gemm.c: what a product of matrices costs, by its shape and the type of its elements.
  *
  * C (rows, cols) = A (rows, inner) · B (inner, cols), `batch` times. The library cuts C into tiles,
  * and where those are too few for the multiprocessors the inner dimension into parts, whose sums a
@@ -13,7 +13,7 @@
  *
  * Interface: sim_cost_gemm (machine.h).
  */
-#include "time/figures.h"
+#include "machine/figures.h"
 
 typedef struct Tile {
     uint64_t rows, cols;

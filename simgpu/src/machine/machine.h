@@ -1,4 +1,4 @@
-/* time/machine.h: the modelled machine, and what things cost on it.
+/* machine/machine.h: the modelled machine, and what things cost on it.
  *
  * The contract is simgpu/pages/time.md. A machine is a small text file (simgpu/machines/), each
  * figure with its source; the ones that come with simgpu are compiled into the library. Costs are
@@ -30,6 +30,13 @@ typedef enum SimType {
 typedef struct SimRatio { // num/den >= 1
     uint64_t num, den;
 } SimRatio;
+
+// SIMGPU_SLOW, SIMGPU_JITTER: parts of the work; num 0: none.
+typedef struct SimSpread {
+    int slow_rank;
+    SimRatio slow, jitter;
+    uint64_t seed;
+} SimSpread;
 
 // What a call costs the host, and what the host needs to go on after a wait: pages/time.md, § 1.
 typedef struct SimHostCosts {

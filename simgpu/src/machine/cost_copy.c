@@ -1,8 +1,8 @@
-/* time/cost_copy.c: what a copy over a link costs.
+/* machine/cost_copy.c: what a copy over a link costs.
  *
  * Interface: sim_cost_copy (machine.h).
  */
-#include "time/figures.h"
+#include "machine/figures.h"
 
 SimPs sim_cost_copy(const SimMachine *m, SimCopy kind, uint64_t bytes)
 {

@@ -1,4 +1,4 @@
-/* time/machine.c: machines by name, from the texts of simgpu/machines or a file of the program's
+/* machine/machine.c: machines by name, from the texts of simgpu/machines or a file of the program's
  * user.
  *
  * A line is `key value unit`, and # begins a comment. Every figure that the machine's models need
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "time/machine_file.h"
+#include "machine/machine_file.h"
 
 #define FILE_BYTES 65536
 
