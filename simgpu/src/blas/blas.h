@@ -23,7 +23,7 @@
 #include <stdlib.h>
 
 #include "check/check.h"
-#include "check/shadow.h"
+#include "memory/shadow.h"
 #include "cublas_api.h"
 #include "report/report.h"
 #include "streams/streams.h"

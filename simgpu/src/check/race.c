@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "check/shadow.h"
+#include "memory/shadow.h"
 #include "memory/heap.h"
 #include "memory/memory.h"
 #include "report/report.h"

@@ -8,7 +8,7 @@
  * sim_heap_first.
  */
 #include "memory/heap.h"
-#include "memory/tree.h"
+#include "core/tree.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

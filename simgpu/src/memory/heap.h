@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "memory/tree.h"
+#include "core/tree.h"
 
 struct SimOwed;   // memory/owed.h
 struct SimShadow; // check/shadow.h

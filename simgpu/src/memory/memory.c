@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "check/check.h"
-#include "check/shadow.h"
+#include "memory/shadow.h"
 #include "memory/heap.h"
 #include "memory/memory.h"
 #include "memory/owed.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "check/check.h"
-#include "check/shadow.h"
+#include "memory/shadow.h"
 #include "memory/pinned.h"
 #include "report/report.h"
 

@@ -30,7 +30,7 @@
 #define SIMGPU_PINNED_H
 
 #include "memory/memory.h"
-#include "memory/tree.h"
+#include "core/tree.h"
 
 #define PINNED_WHERE 256 // characters of a call site in a report
 

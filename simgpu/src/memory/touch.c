@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "check/check.h"
-#include "check/shadow.h"
+#include "memory/shadow.h"
 #include "memory/pinned.h"
 #include "report/report.h"
 

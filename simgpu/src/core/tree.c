@@ -2,7 +2,7 @@
  *
  * Interface: sim_tree_insert, sim_tree_remove, sim_tree_floor, sim_tree_ceiling.
  */
-#include "memory/tree.h"
+#include "core/tree.h"
 
 #include <stdbool.h>
 

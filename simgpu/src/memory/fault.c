@@ -19,7 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "check/aarch64.h"
+#include "memory/aarch64.h"
 #include "check/check.h"
 #include "memory/memory.h"
 #include "report/report.h"

@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check/shadow.h"
-#include "memory/tree.h"
+#include "memory/shadow.h"
+#include "core/tree.h"
 
 // Of a piece, at most. Beyond it the oldest is forgotten: something may be missed.
 #define MOST_MARKS 64

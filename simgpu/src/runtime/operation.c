@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "check/check.h"
-#include "check/shadow.h"
+#include "memory/shadow.h"
 #include "memory/memory.h"
 #include "report/report.h"
 #include "streams/streams.h"

@@ -14,7 +14,7 @@
  */
 #include <string.h>
 
-#include "check/shadow.h"
+#include "memory/shadow.h"
 #include "memory/memory.h"
 #include "report/report.h"
 #include "streams/streams.h"
