@@ -22,11 +22,9 @@
 
 #include <stdlib.h>
 
-#include "check/check.h"
-#include "memory/shadow.h"
 #include "cublas_api.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 // The headers have these types, and the calls that take them, for C++ alone.
 typedef struct __half {

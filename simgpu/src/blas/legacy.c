@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "blas.h"
-#include "memory/memory.h"
 #include "simgpu_cublas/legacy.h"
 
 // ---- The hidden handles, one a device, and the last error ----

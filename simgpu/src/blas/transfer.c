@@ -4,7 +4,6 @@
  * Interface: cublasSetVector, cublasGetVector, cublasSetMatrix, cublasGetMatrix, and Async of each.
  */
 #include "blas.h"
-#include "memory/memory.h"
 
 // From where to where, and on which stream.
 typedef struct Way {

@@ -6,9 +6,9 @@
  * next allocation, as CUDA's memory pools do.
  *
  * Interface: cudaMalloc, cudaFree, cudaMallocAsync, cudaFreeAsync, cudaMallocFromPoolAsync,
- * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_check_range,
+ * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_use_bytes,
  * sim_overwritten, sim_promised, sim_zeros_overwritten, sim_fill_later, sim_borrow,
- * sim_return_lent, sim_describe, sim_memory_reset.
+ * sim_borrow_no_more, sim_describe, sim_memory_reset.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -258,7 +258,7 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
                what, advice);
 }
 
-void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUse use,
+void *sim_use_bytes(const void *ptr, size_t bytes, GpuAccess access, SimUse use,
                       const char *name, const void *site)
 {
     size_t offset;
@@ -272,8 +272,8 @@ void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUs
     if (!good) place = look(device, offset);
     const char *lent = NULL;
     size_t from = good ? offset - block->offset : 0;
-    if (good && use == OWED_LENT) lent = sim_owed_lent(block, from, from + bytes);
-    if (good && use != OWED_STAY && !lent)
+    if (good && use == USE_READ) lent = sim_owed_lent(block, from, from + bytes);
+    if (good && use != USE_OVERWRITE && !lent)
         sim_owed_pay(block, device->alias + block->offset, from, from + bytes);
     pthread_mutex_unlock(&device->lock);
     if (lent) return (char *)lent;
@@ -364,7 +364,7 @@ bool sim_borrow(const void *ptr, size_t bytes, const char *lent, _Atomic uint32_
     return borrows;
 }
 
-void sim_return_lent(SimDevice *device)
+void sim_borrow_no_more(SimDevice *device)
 {
     pthread_mutex_lock(&device->lock);
     for (SimBlock *b = sim_heap_first(device->heap); b; b = b->next)

@@ -26,13 +26,13 @@ struct SimShadow; // check/shadow.h
 // ---- memory.c ---- The usable address of `bytes` bytes of device memory at ptr, which lies in
 // some device's program range; NULL, and a report, where they are not inside one live allocation.
 // `name` and `site` are the operation's. `use`: what becomes of what the range owes (owed.h).
-typedef enum SimOwedUse {
-    OWED_PAY,  // it is paid: the operation may read the range, or write it in part
-    OWED_STAY, // the caller says before it writes: sim_overwritten, sim_promised …
-    OWED_LENT, // the operation only reads, all of it before it returns: where the range is
+typedef enum SimUse {
+    USE_ANY,  // it is paid: the operation may read the range, or write it in part
+    USE_OVERWRITE, // the caller says before it writes: sim_overwritten, sim_promised …
+    USE_READ, // the operation only reads, all of it before it returns: where the range is
                // borrowed, the address is that of the lent bytes; else it is paid
-} SimOwedUse;
-void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUse use,
+} SimUse;
+void *sim_use_bytes(const void *ptr, size_t bytes, GpuAccess access, SimUse use,
                       const char *name, const void *site);
 // A range of live device memory is about to be overwritten, all of it; elsewhere nothing happens.
 void sim_overwritten(const void *ptr, size_t bytes);
@@ -49,7 +49,7 @@ bool sim_fill_later(const void *ptr, size_t bytes, int value);
 // from here on; false: it must be written.
 bool sim_borrow(const void *ptr, size_t bytes, const char *lent, _Atomic uint32_t *users);
 // The device's memory borrows nothing any more.
-void sim_return_lent(SimDevice *device);
+void sim_borrow_no_more(SimDevice *device);
 // "byte 16 of the 4096 bytes allocated at flat_param.c:88 (flat_create)"; of `bytes` bytes, which
 // end in the same allocation, "bytes 16 to 31 of …".
 void sim_describe(SimDevice *device, size_t offset, char *text, size_t size);
@@ -100,7 +100,7 @@ void sim_pinned_defer(const SimgpuOp *op, void *dst, size_t dpitch, const void *
 void sim_pinned_watch(const SimgpuOp *op, const void *ptr, size_t pitch, size_t width,
                       size_t height, GpuAccess access);
 // Delivers what the clock covers.
-void sim_pinned_deliver(const SimClock *clock);
+void sim_pinned_deliver(const SimVectorClock *clock);
 // The host touches an address without access. A touch in the middle of a copy is reported, with the
 // call site that find_site makes of the instruction, and may go on; one of pinned memory that was
 // given back, or of what lies in front of it, is reported and ends the process.

@@ -168,7 +168,7 @@ static void deliver_up_to(size_t last)
     deliver_one(&pending[last]);
 }
 
-void sim_pinned_finish(const SimClock *clock, const void *ptr, size_t bytes)
+void sim_pinned_finish(const SimVectorClock *clock, const void *ptr, size_t bytes)
 {
     for (size_t i = 0; i < n_pending;) {
         const PinnedCopy *p = &pending[i];
@@ -183,7 +183,7 @@ void sim_pinned_finish(const SimClock *clock, const void *ptr, size_t bytes)
     }
 }
 
-void sim_pinned_deliver(const SimClock *clock)
+void sim_pinned_deliver(const SimVectorClock *clock)
 {
     pthread_mutex_lock(&sim_pinned_lock);
     sim_pinned_finish(clock, NULL, 0);

@@ -92,7 +92,7 @@ void sim_pinned_describe_byte(const PinnedPiece *piece, const void *ptr, char *t
 // The copies under way, in program order; NULL: there are no more.
 PinnedCopy *sim_pinned_copy(size_t i);
 // Ends the copies that the clock covers or, without a clock, that touch the range.
-void sim_pinned_finish(const SimClock *clock, const void *ptr, size_t bytes);
+void sim_pinned_finish(const SimVectorClock *clock, const void *ptr, size_t bytes);
 // Opens the pages of what is no longer under way, and closes them again for what else is.
 void sim_pinned_reopen(const char *at, size_t bytes);
 

@@ -336,7 +336,7 @@ static Piece *cut_out(SimShadow *shadow, size_t begin, size_t end)
 
 // ---- Touches ----
 
-static bool covers(const SimClock *clock, const SimAccess *access)
+static bool covers(const SimVectorClock *clock, const SimAccess *access)
 {
     int slot = access->stream.slot; // the host's own is none of a clock's
     return slot < 0 || (slot < clock->n && clock->t[slot] >= access->time);
@@ -359,7 +359,7 @@ static void note_conflict(SimFinding *finding, const SimAccess *first, size_t be
     finding->end = end;
 }
 
-static void compare(Piece *piece, const SimAccess *access, const SimClock *clock,
+static void compare(Piece *piece, const SimAccess *access, const SimVectorClock *clock,
                     SimFinding *finding)
 {
     for (int i = 0; i < piece->n; i++) {
@@ -392,7 +392,7 @@ static bool same_shape(const SimAccess *a, const SimAccess *b)
 }
 
 // Whether nothing is lost when `first` is forgotten for `access`.
-static bool replaces(const SimAccess *access, const SimAccess *first, const SimClock *clock)
+static bool replaces(const SimAccess *access, const SimAccess *first, const SimVectorClock *clock)
 {
     bool gaps = sim_shape_has_gaps(&access->shape);
     if (gaps && !same_shape(access, first)) return false;
@@ -401,7 +401,7 @@ static bool replaces(const SimAccess *access, const SimAccess *first, const SimC
     return ordered && (writes(access) || !writes(first));
 }
 
-static void remember(SimSpare *spare, Piece *piece, SimAccess *access, const SimClock *clock)
+static void remember(SimSpare *spare, Piece *piece, SimAccess *access, const SimVectorClock *clock)
 {
     int kept = 0;
     for (int i = 0; i < piece->n; i++) {
@@ -440,7 +440,7 @@ static void set_rows_written(SimShadow *shadow, const SimAccess *access)
         }
 }
 
-void sim_shadow_touch(SimShadow *shadow, const SimAccess *given, const SimClock *clock,
+void sim_shadow_touch(SimShadow *shadow, const SimAccess *given, const SimVectorClock *clock,
                       SimFinding *finding)
 {
     size_t begin = given->begin, end = begin + sim_shape_bytes(&given->shape);

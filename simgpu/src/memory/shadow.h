@@ -59,7 +59,7 @@ typedef struct SimSpare SimSpare; // what maps are made of, of all that one lock
 SimShadow *sim_shadow_create(size_t bytes, bool written, SimSpare **spare);
 void sim_shadow_destroy(SimShadow *shadow);
 // Compares the access with those before it that `clock` does not cover, and notes it.
-void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimClock *clock,
+void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimVectorClock *clock,
                       SimFinding *finding);
 // From here on the bytes count as written, or as not written.
 void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool written);

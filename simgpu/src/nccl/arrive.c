@@ -13,14 +13,14 @@
 #include <stdlib.h>
 
 #include "nccl/comm.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 typedef struct Arrival {
     struct Arrival *next;
     uint64_t nonce, seq;
     int rank, to; // who arrived; of a message, for whom; else -1
     int readers;  // that still need it
-    SimClock start;
+    SimVectorClock start;
 } Arrival;
 
 static Arrival *arrivals;
@@ -63,7 +63,7 @@ void sim_arrive(Call *call)
     Arrival *arrival = readers ? malloc(sizeof *arrival) : NULL;
     if (!arrival) {
         free(call->start.t);
-        call->start = (SimClock){0, NULL};
+        call->start = (SimVectorClock){0, NULL};
         return;
     }
     pthread_mutex_lock(&lock);
@@ -76,7 +76,7 @@ void sim_arrive(Call *call)
                          .start = call->start};
     arrivals = arrival;
     pthread_mutex_unlock(&lock);
-    call->start = (SimClock){0, NULL};
+    call->start = (SimVectorClock){0, NULL};
 }
 
 // Takes along the clock of one rank's arrival, if it is in this process. Called with the lock held.

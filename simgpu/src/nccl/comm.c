@@ -24,10 +24,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "check/check.h"
 #include "nccl/comm.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 #include "time/clock.h"
 
 #define LOOK_MILLISECONDS 500 // between two looks at what nobody rings for

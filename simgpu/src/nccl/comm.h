@@ -35,7 +35,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define SIM_MAX_RANKS 256
 #define SIM_MAX_PHANTOMS 65536 // ranks of a communicator, where all but this one are phantoms
@@ -309,7 +309,7 @@ typedef struct Call {
     _Atomic uint32_t *users; // of `lent`, one of which it is
     bool borrows; // what it receives is read there, and not copied
     int stream_slot; // of its stream
-    SimClock start;  // what is ordered before it, until it is posted; where races are looked for
+    SimVectorClock start;  // what is ordered before it, until it is posted; where races are looked for
     RendezvousId new_id; // split: of the new communicator; its size (0: not in one), my rank
     int new_size, new_rank;
     int mates[SIM_MAX_RANKS]; // split: the ranks of `comm` that come to it, in no order

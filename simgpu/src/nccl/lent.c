@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memory/memory.h"
 #include "nccl/comm.h"
 #include "report/report.h"
 
@@ -100,7 +99,7 @@ void sim_lent_end(Call *call)
 
 void sim_lent_return(ncclComm_t comm)
 {
-    if (comm->map->lent) sim_return_lent(sim_device(comm->device));
+    if (comm->map->lent) sim_borrow_no_more(sim_device(comm->device));
 }
 
 void sim_lent_unmap(SharedMap *map)

@@ -14,10 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/memory.h"
 #include "nccl/comm.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define HERE SIM_SITE
 #define MOST_COMPARED 1024 // calls of a group whose buffers are compared, each with each

@@ -116,7 +116,7 @@ static void *touch_rows(SimgpuOp *op, const void *ptr, const Copy *c, size_t pit
 {
     SimShape shape = sim_shape(c->width, c->height, pitch, 1, 0);
     GpuRange range = {ptr, sim_shape_bytes(&shape), access};
-    if (access == GPU_WRITE && !sim_shape_has_gaps(&shape)) return sim_touch_over(op, range, true);
+    if (access == GPU_WRITE && !sim_shape_has_gaps(&shape)) return sim_touch_overwrite(op, range, true);
     return sim_touch_shape(op, range, &shape, access, true);
 }
 
@@ -264,7 +264,7 @@ static cudaError_t fill(const char *name, void *ptr, size_t pitch, int value, si
     SimShape shape = sim_shape(width, height, pitch, 1, 0);
     GpuRange range = {ptr, sim_shape_bytes(&shape), GPU_WRITE};
     bool whole = !sim_shape_has_gaps(&shape);
-    char *memory = whole ? sim_touch_over(&op, range, false)
+    char *memory = whole ? sim_touch_overwrite(&op, range, false)
                          : sim_touch_shape(&op, range, &shape, GPU_WRITE, false);
     if (op.error != cudaSuccess) return simgpu_end(&op);
     if (!on_device(ptr)) sim_pinned_watch(&op, ptr, pitch, width, height, GPU_WRITE);

@@ -6,7 +6,7 @@
  * operation's stream holds the clock of all that is ordered before it, and the range is known.
  *
  * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_overwrite, simgpu_update,
- * sim_touch, sim_touch_shape, sim_touch_lent, sim_touch_over, simgpu_cost, simgpu_ready,
+ * sim_touch, sim_touch_shape, sim_touch_read_only, sim_touch_overwrite, simgpu_cost, simgpu_ready,
  * simgpu_end, sim_end_begun.
  */
 #include <string.h>
@@ -124,10 +124,10 @@ static bool reaches(SimgpuOp *op, const SimDevice *device, const void *ptr)
 }
 
 static void *touch_device(SimgpuOp *op, const SimDevice *device, const void *ptr, size_t bytes,
-                          GpuAccess access, SimOwedUse use)
+                          GpuAccess access, SimUse use)
 {
     if (!reaches(op, device, ptr)) return NULL;
-    void *usable = sim_check_range(ptr, bytes, access, use, op->entry.name, op->entry.site);
+    void *usable = sim_use_bytes(ptr, bytes, access, use, op->entry.name, op->entry.site);
     if (!usable) refuse(op);
     return usable;
 }
@@ -150,7 +150,7 @@ static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess a
 }
 
 static void *touch(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
-                   bool host_ok, SimOwedUse use)
+                   bool host_ok, SimUse use)
 {
     if (op->error != cudaSuccess) return NULL;
     const void *ptr = logged.ptr;
@@ -175,18 +175,18 @@ static void *touch(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAcce
 void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
                       bool host_ok)
 {
-    return touch(op, logged, shape, access, host_ok, OWED_PAY);
+    return touch(op, logged, shape, access, host_ok, USE_ANY);
 }
 
-const void *sim_touch_lent(SimgpuOp *op, GpuRange range, const SimShape *shape)
+const void *sim_touch_read_only(SimgpuOp *op, GpuRange range, const SimShape *shape)
 {
-    return touch(op, range, shape, GPU_READ, false, OWED_LENT);
+    return touch(op, range, shape, GPU_READ, false, USE_READ);
 }
 
-void *sim_touch_over(SimgpuOp *op, GpuRange range, bool host_ok)
+void *sim_touch_overwrite(SimgpuOp *op, GpuRange range, bool host_ok)
 {
     SimShape shape = sim_plain_shape(range.bytes);
-    return touch(op, range, &shape, range.access, host_ok, OWED_STAY);
+    return touch(op, range, &shape, range.access, host_ok, USE_OVERWRITE);
 }
 
 void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok)
@@ -210,7 +210,7 @@ void *(simgpu_overwrite)(SimgpuOp *op, void *ptr, size_t bytes)
 {
     int i = op->entry.n_ranges;
     if (i == GPULOG_RANGES) return (simgpu_write)(op, ptr, bytes);
-    void *usable = sim_touch_over(op, (GpuRange){ptr, bytes, GPU_WRITE}, false);
+    void *usable = sim_touch_overwrite(op, (GpuRange){ptr, bytes, GPU_WRITE}, false);
     if (op->error == cudaSuccess) op->overwritten |= 1u << i;
     return usable;
 }

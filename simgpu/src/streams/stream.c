@@ -51,9 +51,9 @@ struct CUstream_st {
     const void *destroyed; // where; NULL: it is alive, or a reset did it
     int number;     // 1, 2 … of those that the program made; 0: the default or a thread's own
     uint32_t order; // of all streams and devices, as they were made
-    SimClock
+    SimVectorClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
-    SimClock asked;           // about what a query was answered: not ready
+    SimVectorClock asked;           // about what a query was answered: not ready
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
 };
 
@@ -62,7 +62,7 @@ struct CUevent_st {
     int device;
     unsigned flags;
     const void *site, *destroyed;
-    SimClock clock;  // what is done when the event is
+    SimVectorClock clock;  // what is done when the event is
     uint64_t number; // tells events apart that have had the same handle
     SimStreamId recorded_on;
     const void *recorded_at; // call site
@@ -81,22 +81,22 @@ static struct {
 static struct {
     struct CUevent_st *first, *last;
 } unused_events;
-static SimClock host; // what the program has waited for
+static SimVectorClock host; // what the program has waited for
 static int streams_made;
 static uint64_t events_made;
 static uint64_t order; // of all moments and notes
 static struct {
     struct CUstream_st *streams; // alive, made by the program or by cudaStreamPerThread
     struct CUstream_st *null;    // the default stream, made when it is first used
-    SimClock destroyed;          // what streams that are destroyed had done
-    SimClock fence;              // what every stream waits for, also one that is made later
+    SimVectorClock destroyed;          // what streams that are destroyed had done
+    SimVectorClock fence;              // what every stream waits for, also one that is made later
 } devices[SIM_MAX_DEVICES];
 static _Thread_local struct CUstream_st *per_thread[SIM_MAX_DEVICES];
 SimUndone sim_undone;
 
 // ---- Clocks ----
 
-static void grow(SimClock *clock, int n)
+static void grow(SimVectorClock *clock, int n)
 {
     uint64_t *t = realloc(clock->t, (size_t)n * sizeof *t);
     if (!t)
@@ -107,14 +107,14 @@ static void grow(SimClock *clock, int n)
     clock->n = n;
 }
 
-static void join(SimClock *into, const SimClock *from)
+static void join(SimVectorClock *into, const SimVectorClock *from)
 {
     if (into->n < from->n) grow(into, from->n);
     for (int i = 0; i < from->n; i++)
         if (into->t[i] < from->t[i]) into->t[i] = from->t[i];
 }
 
-static void assign(SimClock *into, const SimClock *from)
+static void assign(SimVectorClock *into, const SimVectorClock *from)
 {
     if (into->n < from->n) grow(into, from->n);
     if (from->n) memcpy(into->t, from->t, (size_t)from->n * sizeof *from->t);
@@ -407,7 +407,7 @@ SimHint sim_stream_hint(const SimStreamId *first, uint64_t time, uint64_t since,
 // ---- Operations ----
 
 // Joins a clock with what is ordered before the stream's next operation.
-static void join_before(const struct CUstream_st *s, SimClock *clock)
+static void join_before(const struct CUstream_st *s, SimVectorClock *clock)
 {
     join(clock, &s->clock);
     join(clock, &host);
@@ -426,27 +426,27 @@ static void catch_up(struct CUstream_st *s)
 
 // Waits for messages that are ordered before what the clock stands for; `tell` tells the virtual
 // clock, and may be NULL. Called with the lock held, which it releases while it waits.
-static void await_undone(const SimClock *clock, void (*tell)(GpuLogEntry *), GpuLogEntry entry)
+static void await_undone(const SimVectorClock *clock, void (*tell)(GpuLogEntry *), GpuLogEntry entry)
 {
-    SimClock copy = {0, NULL};
+    SimVectorClock copy = {0, NULL};
     const char *call = entry.name;
     const void *site = entry.site;
     if (atomic_load(&sim_undone.n) == 0) return;
     assign(&copy, clock);
     pthread_mutex_unlock(&lock);
     if (tell) tell(&entry);
-    void (*wait)(const SimClock *, const char *, const void *) = atomic_load(&sim_undone.wait);
+    void (*wait)(const SimVectorClock *, const char *, const void *) = atomic_load(&sim_undone.wait);
     wait(&copy, call, site);
     free(copy.t);
     pthread_mutex_lock(&lock);
 }
 
 // Whether the virtual clock finds a query too early. Called without the lock.
-static bool is_unready(const SimClock *clock, const GpuLogEntry *query, bool known)
+static bool is_unready(const SimVectorClock *clock, const GpuLogEntry *query, bool known)
 {
     if (sim_clock_query(query, known)) return false;
     if (atomic_load(&sim_undone.n) > 0) {
-        void (*check)(const SimClock *, const char *, const void *) = atomic_load(&sim_undone.check);
+        void (*check)(const SimVectorClock *, const char *, const void *) = atomic_load(&sim_undone.check);
         check(clock, query->name, query->site);
     }
     return true;
@@ -458,7 +458,7 @@ static bool only_orders(GpuOp op)
     return op == GPU_EVENT_RECORD || op == GPU_STREAM_WAIT || op == GPU_ALLOC || op == GPU_FREE;
 }
 
-static void host_joins(const SimClock *clock)
+static void host_joins(const SimVectorClock *clock)
 {
     join(&host, clock);
     sim_pinned_deliver(&host);
@@ -531,17 +531,17 @@ void sim_moment_hold_host(SimMoment *moment)
     *moment = (SimMoment){{.slot = SIM_HOST_SLOT}, 0, ++order, &host};
 }
 
-void sim_stream_start(const SimgpuOp *op, SimClock *start, int *slot)
+void sim_stream_start(const SimgpuOp *op, SimVectorClock *start, int *slot)
 {
     pthread_mutex_lock(&lock);
     const struct CUstream_st *s = stream_of(op);
-    *start = (SimClock){0, NULL};
+    *start = (SimVectorClock){0, NULL};
     assign(start, &s->clock);
     *slot = slot_of(s);
     pthread_mutex_unlock(&lock);
 }
 
-void sim_stream_learn(int slot, const SimClock *clock)
+void sim_stream_learn(int slot, const SimVectorClock *clock)
 {
     pthread_mutex_lock(&lock);
     join(&streams[slot].clock, clock);
@@ -584,7 +584,7 @@ void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b)
 void sim_stream_gather(const SimgpuOp *op, int device)
 {
     pthread_mutex_lock(&lock);
-    SimClock *clock = &stream_of(op)->clock;
+    SimVectorClock *clock = &stream_of(op)->clock;
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(clock, &s->clock);
     if (devices[device].null) join(clock, &devices[device].null->clock);
     join(clock, &devices[device].destroyed);
@@ -595,7 +595,7 @@ void sim_stream_gather(const SimgpuOp *op, int device)
 void sim_stream_spread(const SimgpuOp *op, int device)
 {
     pthread_mutex_lock(&lock);
-    const SimClock *clock = &stream_of(op)->clock;
+    const SimVectorClock *clock = &stream_of(op)->clock;
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&s->clock, clock);
     if (devices[device].null) join(&devices[device].null->clock, clock);
     join(&devices[device].fence, clock);
@@ -609,7 +609,7 @@ void sim_moment_let_go(void)
 
 void sim_device_wait(int device, const char *call, const void *site)
 {
-    SimClock all = {0, NULL};
+    SimVectorClock all = {0, NULL};
     GpuLogEntry entry = {.op = GPU_DEVICE_SYNC, .name = call, .device = device, .site = site};
     pthread_mutex_lock(&lock);
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&all, &s->clock);
@@ -702,13 +702,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return own ? cudaSuccess : report_stream("cudaStreamDestroy", stream, SIM_SITE);
 }
 
-static uint64_t part_of(const SimClock *clock, int slot)
+static uint64_t part_of(const SimVectorClock *clock, int slot)
 {
     return slot < clock->n ? clock->t[slot] : 0;
 }
 
 // Whether the host has waited already for all that the clock covers.
-static bool host_knows(const SimClock *clock)
+static bool host_knows(const SimVectorClock *clock)
 {
     for (int i = 0; i < clock->n; i++)
         if (clock->t[i] > part_of(&host, i)) return false;
@@ -719,7 +719,7 @@ static bool host_knows(const SimClock *clock)
 // decides (sim_clock_query). Without, the first one about what the host has not waited for says that
 // it is not, as a GPU may, and orders nothing. `asked` is what that has been said about. Called with
 // the lock held.
-static bool is_early(const SimClock *clock, const SimClock *asked)
+static bool is_early(const SimVectorClock *clock, const SimVectorClock *asked)
 {
     if (sim_clock_on() || sim_config()->check == CHECK_OFF) return false;
     for (int i = 0; i < clock->n; i++)
@@ -730,7 +730,7 @@ static bool is_early(const SimClock *clock, const SimClock *asked)
 // The stream does not catch up by it: what waits for the stream would be ordered by the question.
 static bool is_stream_early(struct CUstream_st *s)
 {
-    SimClock before = {0, NULL};
+    SimVectorClock before = {0, NULL};
     join_before(s, &before);
     bool early = is_early(&before, &s->asked);
     if (early) join(&s->asked, &before);
@@ -745,7 +745,7 @@ static bool is_stream_unready(GpuLogEntry entry, cudaStream_t stream)
     if (!sim_clock_on()) return false;
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(stream);
-    SimClock before = {0, NULL};
+    SimVectorClock before = {0, NULL};
     bool known = false;
     if (s) {
         join_before(s, &before);
@@ -913,7 +913,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 static void destroy_event(struct CUevent_st *e)
 {
     free(e->clock.t);
-    e->clock = (SimClock){0, NULL};
+    e->clock = (SimVectorClock){0, NULL};
     e->alive = false;
     sim_clock_forget_event(e);
     e->destroyed = NULL;
@@ -1011,7 +1011,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
     pthread_mutex_lock(&lock);
     bool there = is_event(event), early = false;
     if (there && query && sim_clock_on() && event->recorded) {
-        SimClock before = {0, NULL};
+        SimVectorClock before = {0, NULL};
         bool known = host_knows(&event->clock);
         entry.device = event->device;
         assign(&before, &event->clock);

@@ -121,10 +121,10 @@ bool sim_is_forked(void); // from a process that had used simgpu
 
 // ---- stream.c: clocks ----
 // A vector clock: for every stream (by slot), how many of its operations are known to be done.
-typedef struct SimClock {
+typedef struct SimVectorClock {
     int n;
     uint64_t *t;
-} SimClock;
+} SimVectorClock;
 
 // ---- stream.c ---- Finds the operation's stream, fills in device and blocking_stream, and joins
 // its clock with what is ordered before the operation. cudaErrorInvalidResourceHandle, reported:
@@ -146,7 +146,7 @@ typedef struct SimMoment {
     SimStreamId stream;
     uint64_t time;  // its number on the stream
     uint64_t order; // grows from moment to moment
-    const SimClock *clock;
+    const SimVectorClock *clock;
 } SimMoment;
 // No clock moves until the moment is over.
 void sim_moment_hold(const SimgpuOp *op, SimMoment *moment);
@@ -179,8 +179,8 @@ void sim_stream_gather(const SimgpuOp *op, int device);
 void sim_stream_spread(const SimgpuOp *op, int device);
 // A copy of what is ordered before the operation; its stream's slot. Something that a stream has
 // waited for otherwise than by an event.
-void sim_stream_start(const SimgpuOp *op, SimClock *start, int *slot);
-void sim_stream_learn(int slot, const SimClock *clock);
+void sim_stream_start(const SimgpuOp *op, SimVectorClock *start, int *slot);
+void sim_stream_learn(int slot, const SimVectorClock *clock);
 // The virtual clock is told that the next calls wait, before the first of them does, for the messages
 // that are queued on the stream: the calls of a group wait together.
 void sim_stream_foretell(int device, cudaStream_t stream, const char *call);
@@ -205,10 +205,10 @@ void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const struct SimShape *shap
                       GpuAccess access, bool host_ok);
 // The same for a range that the operation only reads, before it returns: where it is borrowed, at
 // the address of the lent bytes (memory/owed.h).
-const void *sim_touch_lent(SimgpuOp *op, GpuRange range, const struct SimShape *shape);
+const void *sim_touch_read_only(SimgpuOp *op, GpuRange range, const struct SimShape *shape);
 // The same for a range that the operation overwrites, all of it: what it owes (memory/owed.h) stays
-// owed until the caller says so (SimOwedUse, memory/memory.h), before it writes.
-void *sim_touch_over(SimgpuOp *op, GpuRange range, bool host_ok);
+// owed until the caller says so (SimUse, memory/memory.h), before it writes.
+void *sim_touch_overwrite(SimgpuOp *op, GpuRange range, bool host_ok);
 // As simgpu_end for an operation that the call waited to begin, and not to end.
 cudaError_t sim_end_begun(SimgpuOp *op);
 
@@ -232,8 +232,8 @@ const SimHooks *sim_hooks(void);     // the first of them
 // receive one of them. `call` and `site` are the call that waits or asks.
 typedef struct SimUndone {
     atomic_int n;
-    void (*_Atomic wait)(const SimClock *clock, const char *call, const void *site);
-    void (*_Atomic check)(const SimClock *clock, const char *call, const void *site);
+    void (*_Atomic wait)(const SimVectorClock *clock, const char *call, const void *site);
+    void (*_Atomic check)(const SimVectorClock *clock, const char *call, const void *site);
 } SimUndone;
 extern SimUndone sim_undone;
 
