@@ -60,8 +60,8 @@ cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvis
     SIM_ENTER();
     if (advice < cudaMemAdviseSetReadMostly || advice > cudaMemAdviseUnsetAccessedBy)
         return sim_leave(cudaErrorInvalidValue);
-    bool placed = advice > cudaMemAdviseUnsetReadMostly &&
-                  advice != cudaMemAdviseUnsetPreferredLocation;
+    bool placed =
+        advice > cudaMemAdviseUnsetReadMostly && advice != cudaMemAdviseUnsetPreferredLocation;
     if (placed && !is_place(location)) return sim_leave(cudaErrorInvalidDevice);
     return sim_leave(check_managed("cudaMemAdvise", devPtr, count, SIM_SITE));
 }

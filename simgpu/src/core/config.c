@@ -1,20 +1,20 @@
-/* config.c: the SIMGPU_* variables and CUDA_VISIBLE_DEVICES, read once.
+/* config.c: the SIMGPU_* variables, read once.
  *
  * They are read on first use and not when the program starts, so that a launcher may set them in a
  * forked rank. A value that makes no sense ends the program with one line.
- *
- * Interface: sim_config, sim_config_ready.
  */
 #include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/config.h"
+#include "core/threads.h"
 #include "gpulog_machine.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 // ThreadSanitizer leaves a program some 1.5 TiB of addresses. A rank of eight maps 16 arenas, so in
 // such a build a device is smaller unless SIMGPU_MEMORY says otherwise.
@@ -62,111 +62,16 @@ static size_t read_number(const char *name, size_t otherwise, size_t least, size
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
-// The place of the variable's value among n words; `list` says them in the message.
-static int read_word(const char *variable, const char *const *words, int n, int otherwise,
-                     const char *list)
-{
-    const char *text = getenv(variable);
-    if (!text || !*text) return otherwise;
-    for (int i = 0; i < n; i++)
-        if (strcmp(text, words[i]) == 0) return i;
-    char title[160];
-    snprintf(title, sizeof title, "%s is \"%.80s\": must be %s", variable, text, list);
-    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
-}
-
 static SimCheck read_check(void)
 {
     static const char *const words[] = {"off", "fast", "full"};
-    return (SimCheck)read_word("SIMGPU_CHECK", words, 3, CHECK_FULL, "off, fast or full");
-}
-
-static bool read_all_reports(void)
-{
-    static const char *const words[] = {"first", "all"};
-    return read_word("SIMGPU_REPORTS", words, 2, 0, "first or all") == 1;
-}
-
-// ---- CUDA_VISIBLE_DEVICES ----
-// "Only the devices whose index or UUID is present in the sequence are visible to CUDA
-// applications, and they are enumerated in the order of the sequence. If one of the indices is
-// invalid, only the devices whose index precedes the invalid index are visible." A device that is
-// named twice makes all of them invisible, as with today's drivers.
-
-// The number of the one device whose UUID begins with the text; -1: none does, or several do.
-static int device_by_uuid(const char *text, size_t length, int devices)
-{
-    int found = -1;
-    char uuid[48];
-    for (int d = 0; d < devices; d++) {
-        sim_device_uuid(d, uuid);
-        if (strncmp(uuid, text, length) != 0) continue;
-        if (found >= 0) return -1;
-        found = d;
-    }
-    return found;
-}
-
-// -1: there is none of that number or UUID.
-static int visible_device(const char *text, size_t length, int devices)
-{
-    char *end;
-    if (strncmp(text, "GPU-", 4) == 0) return device_by_uuid(text, length, devices);
-    long index = strtol(text, &end, 10);
-    if (end == text) return -1;
-    while (*end == ' ') end++;
-    return end == text + length && index >= 0 && index < devices ? (int)index : -1;
-}
-
-// "-1" and nothing at all are how a list is ended on purpose.
-static void note_unknown(const char *list, const char *entry, size_t length, int devices)
-{
-    if (length == 0 || (length == 2 && strncmp(entry, "-1", 2) == 0)) return;
-    snprintf(config.hidden, sizeof config.hidden,
-             "CUDA_VISIBLE_DEVICES is \"%.60s\": its entry \"%.*s\" is none of the %d devices,\n"
-             "and only what is before it is seen.",
-             list, length < 60 ? (int)length : 60, entry, devices);
-}
-
-static void note_twice(const char *list, int device)
-{
-    snprintf(config.hidden, sizeof config.hidden,
-             "CUDA_VISIBLE_DEVICES is \"%.60s\": it names device %d twice,\n"
-             "and then no device is seen.",
-             list, device);
-}
-
-// Fills in which devices of the machine the program sees.
-static void read_visible(int devices)
-{
-    const char *list = getenv("CUDA_VISIBLE_DEVICES"), *text = list;
-    bool taken[SIM_MAX_DEVICES] = {false};
-    config.devices = devices;
-    for (int d = 0; d < devices; d++) config.physical[d] = d;
-    if (!text) return;
-    config.devices = 0;
-    for (;; text++) {
-        size_t length = strcspn(text, ",");
-        int device = visible_device(text, length, devices);
-        if (device < 0) note_unknown(list, text, length, devices);
-        if (device < 0) return;
-        if (taken[device]) note_twice(list, device);
-        if (taken[device]) config.devices = 0;
-        if (taken[device]) return;
-        taken[device] = true;
-        config.physical[config.devices++] = device;
-        text += length;
-        if (!*text) return;
-    }
-}
-
-// A copy: the program may change its environment.
-static const char *read_record(void)
-{
-    const char *text = getenv("SIMGPU_REPORT");
-    if (!text || !*text) return NULL;
-    sim_record_look(text);
-    return strdup(text);
+    const char *text = getenv("SIMGPU_CHECK");
+    if (!text || !*text) return CHECK_FULL;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, words[i]) == 0) return (SimCheck)i;
+    char title[160];
+    snprintf(title, sizeof title, "SIMGPU_CHECK is \"%.80s\": must be off, fast or full", text);
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
 // Ranks on this host, as far as a launcher said so; and whether that launcher may bind them.
@@ -270,13 +175,11 @@ static void read_dry(void)
 
 static void read_all(void)
 {
-    read_visible((int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES));
+    sim_read_visible(&config, (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES));
     read_dry();
     config.memory = read_number("SIMGPU_MEMORY", config.phantoms ? PHANTOM_MEMORY : DEFAULT_MEMORY,
                                 4096, (size_t)1 << (config.dry ? 44 : 40));
     config.check = read_check();
-    config.all_reports = read_all_reports();
-    config.record = read_record();
     if (config.dry && config.check == CHECK_FULL) config.check = CHECK_FAST;
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0 && !config.dry;
     config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
@@ -284,6 +187,7 @@ static void read_all(void)
     read_machine();
     read_spread();
     read_threads();
+    sim_report_begin();
     atomic_store(&ready, true);
 }
 
@@ -296,4 +200,9 @@ const SimConfig *sim_config(void)
 bool sim_config_ready(void)
 {
     return atomic_load(&ready);
+}
+
+bool sim_dry(void)
+{
+    return sim_config()->dry;
 }

@@ -4,13 +4,14 @@
  * the device (an illegal address) is sticky: as on real hardware, every later call of the process
  * returns it, and nothing but a new process helps.
  *
- * Interface: cudaGetLastError, cudaPeekAtLastError, cudaGetErrorName, cudaGetErrorString;
- * sim_enter, sim_leave, sim_stick, sim_is_forked.
+ * Interface: error.h; cudaGetLastError, cudaPeekAtLastError, cudaGetErrorName, cudaGetErrorString.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/config.h"
+#include "core/error.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 static atomic_int sticky = cudaSuccess;
 static atomic_bool used;   // some call has been made in this process

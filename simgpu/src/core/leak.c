@@ -7,9 +7,6 @@
  *
  * The end is looked after from the start of the program, so that whatever the program itself does
  * at its end comes first.
- *
- * Interface: sim_leak_note (for the visits of memory.c, pinned.c, stream.c, and of SimHooks),
- * sim_leak_reset.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -18,10 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "check/check.h"
-#include "memory/memory.h"
+#include "core/config.h"
+#include "core/error.h"
+#include "core/leak.h"
+#include "log_writer.h"
+#include "report/hooks.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 #define LINES 12     // of places that a report names
 #define SEARCHED 256 // places that are looked at for the same line
@@ -47,9 +46,16 @@ void sim_leak_reset(void)
     atomic_store(&was_reset, true);
 }
 
+// It took from under these what they belonged to.
+static bool went_with_reset(SimThing thing)
+{
+    return atomic_load(&was_reset) && thing >= THING_PINNED;
+}
+
 void sim_leak_note(SimLeaks *leaks, SimThing thing, const void *ptr, size_t bytes, const void *site)
 {
     size_t i = 0;
+    if (went_with_reset(thing)) return;
     while (i < leaks->n && (leaks->leak[i].site != site || leaks->leak[i].thing != thing)) i++;
     if (i == leaks->n) {
         if (leaks->n == leaks->room) {
@@ -65,12 +71,13 @@ void sim_leak_note(SimLeaks *leaks, SimThing thing, const void *ptr, size_t byte
     leaks->leak[i].count++;
 }
 
-// The largest first; what has no size, by number.
+// The largest first; what has no size, by number; then in the order of SimThing.
 static int by_size(const void *a, const void *b)
 {
     const Leak *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-    return x->count < y->count ? 1 : x->count > y->count ? -1 : 0;
+    if (x->count != y->count) return x->count < y->count ? 1 : -1;
+    return (int)x->thing - (int)y->thing;
 }
 
 static const struct {
@@ -132,7 +139,8 @@ static void report(const SimLeaks *leaks)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s", line);
         sim_facts_call(words[leak->thing].one, leak->site, SIM_NO_STREAM);
         if (leak->thing == THING_MEMORY && leak->count == 1)
-            sim_facts_range(leak->ptr, leak->bytes);
+            sim_facts_bytes(
+                (SimFactRange){leak->ptr, leak->bytes, leak->ptr, leak->bytes, leak->site});
     }
     if (leaks->n > LINES)
         snprintf(list + used, sizeof list - used, "  and more, of %zu other places\n",
@@ -158,13 +166,8 @@ static bool is_ours(void)
 static void look_for_leaks(void)
 {
     SimLeaks leaks = {NULL, 0, 0};
-    sim_memory_visit(&leaks);
-    sim_stream_visit(&leaks);
-    if (!atomic_load(&was_reset)) { // it took their devices from under them
-        sim_pinned_visit(&leaks);
-        for (const SimHooks *hooks = sim_hooks(); hooks; hooks = hooks->next)
-            if (hooks->visit) hooks->visit(&leaks);
-    }
+    for (const SimHooks *hooks = sim_hooks(); hooks; hooks = hooks->next)
+        if (hooks->visit) hooks->visit(&leaks);
     if (leaks.n) {
         join_lines(&leaks);
         qsort(leaks.leak, leaks.n, sizeof *leaks.leak, by_size);

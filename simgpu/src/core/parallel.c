@@ -16,13 +16,15 @@
  * Interface: simgpu_parallel.
  */
 #include <linux/futex.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/config.h"
+#include "core/threads.h"
 #include "simgpu.h"
-#include "streams/streams.h"
 
 enum { MOST_PARTS = 16 };
 

@@ -1,4 +1,4 @@
-/* streams/processors.c: how many processors the machine has, and how many a rank may use: its share of
+/* core/processors.c: how many processors the machine has, and how many a rank may use: its share of
  * those that it may run on (taskset, a container's set), and of the time that its control group grants
  * (docker --cpus, a pod's limit). Threads beyond that only take the time from each other.
  *
@@ -7,8 +7,6 @@
  * path below /sys/fs/cgroup; a limit of any group above it holds too. In a container the path may be
  * the host's, which is not there: then the folder itself is the group (cgroups(7), and the kernel's
  * Documentation/admin-guide/cgroup-v2.rst).
- *
- * Interface: sim_processors, sim_share, sim_quota.
  */
 #define _GNU_SOURCE // sched_getaffinity
 #include <sched.h>
@@ -17,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "streams/streams.h"
+#include "core/threads.h"
 
 enum { PATH = 4096, LINE = 4096 };
 

@@ -3,18 +3,17 @@
  * Whether a wait is hopeless depends on who else could make the missing call (nccl/cycle.c).
  * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the workers
  * that share a kernel's work (parallel.c), each of which says so when it begins.
- *
- * Interface: sim_tids, sim_program_tids, sim_worker_here, sim_workers, sim_workers_drop,
- * sim_helpers, simgpu_helper_threads.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "streams/streams.h"
+#include "core/threads.h"
+#include "simgpu.h"
 
 static atomic_int helpers, pid; // of which process: a forked one has none of them
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

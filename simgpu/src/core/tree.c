@@ -1,6 +1,4 @@
 /* tree.c: the treap of tree.h. The caller locks.
- *
- * Interface: sim_tree_insert, sim_tree_remove, sim_tree_floor, sim_tree_ceiling.
  */
 #include "core/tree.h"
 

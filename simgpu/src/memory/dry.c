@@ -1,18 +1,17 @@
 /* dry.c: dry runs (SIMGPU_DRY=1): operations are checked, logged and costed, and not executed.
  *
- * What would touch device memory asks first, in one of four places: simgpu_ready (kernel.c:
- * kernels, memsets, cuBLAS), the bytes of a copy (memory/copy.c), those of a send (nccl/sends.c),
+ * What would touch device memory asks first, in one of four places: simgpu_ready (operation.c:
+ * kernels, memsets, cuBLAS), the bytes of a copy (runtime/copy.c), those of a send (nccl/sends.c),
  * and the work of a collective (nccl/collective.c). A copy to the host delivers zeros, by the
  * function here.
- *
- * Interface: sim_dry, sim_dry_deliver.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "streams/streams.h"
+#include "memory/dry.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct Site {
@@ -20,11 +19,6 @@ static struct Site {
     char *where;
 } * sites; // that have been named; several addresses may be one line
 static size_t n_sites;
-
-bool sim_dry(void)
-{
-    return sim_config()->dry;
-}
 
 // True, and where it is: it is the first time. Without memory to remember it, it is named again.
 // Called with the lock held.
@@ -46,7 +40,7 @@ static bool is_new(const void *site, char *where, size_t size)
     return !found;
 }
 
-static void say(const SimgpuOp *op, const char *where)
+static void tell_of_zeros(const SimgpuOp *op, const char *where)
 {
     char text[512];
     int n = snprintf(text, sizeof text,
@@ -61,6 +55,6 @@ void sim_dry_deliver(const SimgpuOp *op, void *to, size_t pitch, size_t width, s
     for (size_t row = 0; row < height; row++) memset((char *)to + row * pitch, 0, width);
     char where[256];
     pthread_mutex_lock(&lock);
-    if (is_new(op->entry.site, where, sizeof where)) say(op, where);
+    if (is_new(op->entry.site, where, sizeof where)) tell_of_zeros(op, where);
     pthread_mutex_unlock(&lock);
 }

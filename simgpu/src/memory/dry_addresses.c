@@ -4,13 +4,16 @@
  * there where their matrices are. So copies from the host of which every eight bytes are an address
  * on a device are remembered, until something else is written there.
  *
- * Interface: sim_dry_note, sim_dry_forget, sim_dry_addresses (streams.h).
+ * Interface: sim_dry_note, sim_dry_forget, sim_dry_addresses (dry.h).
  */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/memory.h"
-#include "streams/streams.h"
+#include "memory/device.h"
+#include "memory/dry.h"
 
 #define MOST ((size_t)1 << 20) // bytes of an array
 

@@ -4,9 +4,6 @@
  * The handler here says which allocation it was and which line did it, and ends the process. Pinned
  * memory that a copy uses has no access rights either (pages.c); there the program goes on. A fault
  * anywhere else goes to whoever handled faults before.
- *
- * Interface: sim_fault_install, sim_fault_thread, sim_fault_catches, sim_fault_device,
- * sim_fault_site.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,11 +16,13 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "core/config.h"
+#include "log_writer.h"
 #include "memory/aarch64.h"
-#include "check/check.h"
-#include "memory/memory.h"
+#include "memory/describe.h"
+#include "memory/fault.h"
+#include "memory/pinned.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 #define STACK_BYTES ((size_t)512 << 10)  // reading debug information takes some
 #define STACK_ENOUGH ((size_t)128 << 10) // a sanitizer sets up less
@@ -213,8 +212,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
         return;
     }
     limit_search();
-    sim_fault_device(NULL, info->si_addr, fault_verb(context),
-                     fault_place(fault_address(context)));
+    sim_fault_device(NULL, info->si_addr, fault_verb(context), fault_place(fault_address(context)));
 }
 
 static void install(void)

@@ -12,16 +12,12 @@
  * An access with gaps (the columns of a matrix) is noted in every piece from its first byte to its
  * last, and makes none forgotten but those of its own shape; where it meets another, the two shapes
  * decide.
- *
- * Interface: sim_shape, sim_plain_shape, sim_shape_bytes, sim_shape_has_gaps, sim_shape_next;
- * sim_shadow_create, sim_shadow_destroy, sim_shadow_touch, sim_shadow_set_written,
- * sim_shadow_unwritten.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/shadow.h"
 #include "core/tree.h"
+#include "memory/shadow.h"
 
 // Of a piece, at most. Beyond it the oldest is forgotten: something may be missed.
 #define MOST_MARKS 64
@@ -150,7 +146,7 @@ typedef struct Piece {
 
 // Pieces and accesses come and go with each operation: those that are not needed wait here.
 struct SimSpare {
-    Piece *piece; // a list by `next`, each with its room for marks
+    Piece *piece;      // a list by `next`, each with its room for marks
     SimAccess *access; // a list by `spare`
 };
 

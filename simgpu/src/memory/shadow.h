@@ -1,14 +1,16 @@
 /* shadow.h: who touched which bytes of an allocation last, and who may not have waited for whom.
  *
- * shadow.c keeps the map of one allocation and knows nothing of the rest; race.c asks it at every
- * access of an operation and says what is wrong. Both do something with SIMGPU_CHECK=full only.
+ * It is the map of one allocation and knows nothing of the rest: check/race.c asks it at every
+ * access of an operation and says what is wrong, with SIMGPU_CHECK=full only.
  */
 #ifndef SIMGPU_SHADOW_H
 #define SIMGPU_SHADOW_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
-#include "streams/streams.h"
+#include "core/vector_clock.h"
+#include "gpulog.h"
 
 // ---- Shapes ----
 
@@ -46,9 +48,9 @@ typedef struct SimAccess {
 // What a touch found.
 typedef struct SimFinding {
     bool conflict;
-    SimAccess first;      // the earlier of the two
-    size_t begin, end;    // bytes that both touch; with gaps: the first of them
-    size_t unwritten;     // bytes that were read and that nobody wrote; with gaps: at least one
+    SimAccess first;       // the earlier of the two
+    size_t begin, end;     // bytes that both touch; with gaps: the first of them
+    size_t unwritten;      // bytes that were read and that nobody wrote; with gaps: at least one
     size_t unwritten_from; // the first of them
 } SimFinding;
 
@@ -65,17 +67,5 @@ void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimVecto
 void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool written);
 // The first stretch at or after `begin`, and before `end`, that nobody wrote; false: none.
 bool sim_shadow_unwritten(SimShadow *shadow, size_t begin, size_t end, size_t *from, size_t *to);
-
-// ---- race.c ----
-
-// Checks an operation's access to memory that is known to be there, on a device or pinned.
-void sim_race_touch(const SimgpuOp *op, const void *ptr, const SimShape *shape, GpuAccess access);
-// The free of the live allocation that begins at ptr, before it is freed: on op's stream, or (NULL)
-// by cudaFree, which has waited for what it waits for.
-void sim_race_free(const SimgpuOp *op, const void *ptr, const void *site);
-// A copy between devices takes along which bytes nobody wrote.
-void sim_race_carry(void *dst, const void *src, size_t bytes);
-// "stream B (made at api.c:40 (main))".
-void sim_stream_name(const SimStreamId *stream, char *text, size_t size);
 
 #endif

@@ -4,7 +4,7 @@
  * EFAULT, and a program that saves a checkpoint straight from a device pointer is told nothing. So
  * the calls below stand in front of the C library's, look at the range that they are given, and
  * call the next definition. They look with SIMGPU_CHECK=full only; what they find is reported as a
- * plain touch is (fault.c, memory/touch.c), and then they do what they are asked.
+ * plain touch is (fault.c, touch.c), and then they do what they are asked.
  *
  * They are weak: a program that defines one of them keeps its own, and there is no clash; a
  * sanitizer's are the next ones. The C library's headers may call a name with _chk
@@ -25,9 +25,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "check/check.h"
-#include "memory/memory.h"
-#include "streams/streams.h"
+#include "core/config.h"
+#include "core/error.h"
+#include "memory/allocation.h"
+#include "memory/fault.h"
+#include "memory/pinned.h"
 
 #define WEAK __attribute__((weak))
 #define HERE __builtin_return_address(0)
@@ -117,7 +119,7 @@ static Use begin(const char *call, uintptr_t at, size_t bytes, bool writes, cons
     if (!bytes || !looks()) return use;
     if (sim_device_of(ptr, &offset) && !sim_managed(ptr))
         sim_fault_device(call, ptr, writes ? "writes" : "reads", sim_fault_site(returns));
-    use.pinned = sim_pinned_lend(call, ptr, bytes, writes, returns, &use.slot);
+    use.pinned = sim_pinned_enter_call(call, ptr, bytes, writes, returns, &use.slot);
     errno = number;
     return use;
 }
@@ -127,8 +129,8 @@ static void end(const Use *use, ssize_t used)
 {
     int number = errno;
     if (use->pinned)
-        sim_pinned_returned(use->call, use->ptr, use->bytes, used > 0 ? (size_t)used : 0,
-                            use->writes, use->returns, use->slot);
+        sim_pinned_leave_call(use->call, use->ptr, use->bytes, used > 0 ? (size_t)used : 0,
+                              use->writes, use->returns, use->slot);
     errno = number;
 }
 

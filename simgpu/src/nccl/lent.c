@@ -4,7 +4,7 @@
  * they free the buffer. So where the bytes are many, the ranks do not copy them W times: each
  * writes its part to a *place* that all of them share, and its receive buffer borrows what is
  * there. Before anybody else than a product uses the buffer, the bytes in question are copied into
- * it (memory/owed.h): a program sees what it would have seen.
+ * it (memory/contents.h): a program sees what it would have seen.
  *
  * The places lie behind CommShared in the same memfd, in memory that a process maps with the first
  * that it uses. Rank 0 takes one in its call, the first that is large enough and free of users;

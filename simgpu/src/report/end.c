@@ -5,14 +5,16 @@
  * a tenth of a short rank's processor time. A launcher may do without them (simgpu_quick_end); then
  * simgpu's own parts, which may have been registered before the fork too, are still run.
  *
- * Interface: sim_on_end (check.h); simgpu_quick_end (simgpu.h).
+ * Interface: sim_on_end (hooks.h); simgpu_quick_end (simgpu.h).
  */
 #define _GNU_SOURCE
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "check/check.h"
+#include "report/hooks.h"
+#include "simgpu.h"
 
 enum { MOST = 4 };
 

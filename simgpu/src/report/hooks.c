@@ -1,14 +1,10 @@
 /* hooks.c: what the parts are told that a program need not link.
  *
  * A program that only uses CUDA gets no object of nccl/ or blas/ from the library. So nothing here
- * names a function of theirs: a part adds its hooks when it is first used. The list only grows, and
- * is read without a lock, also by a process that is ending in a signal handler.
- *
- * Interface: sim_hooks_add, sim_hooks.
+ * names a function of theirs. The list only grows, and is read without a lock, also by a process
+ * that is ending in a signal handler.
  */
-#include <stdatomic.h>
-
-#include "streams/streams.h"
+#include "report/hooks.h"
 
 static _Atomic(SimHooks *) first;
 

@@ -1,4 +1,4 @@
-/* record.c: a report as a JSON object of one line, and the file of SIMGPU_REPORT.
+/* report_json.c: a report as a JSON object of one line, and the file of SIMGPU_REPORT.
  *
  *   {"class": "lifetime", "title": …, "rank": 1, "device": 1, "pid": 77, "follows": false,
  *    "calls": [{"call": "cudaFree", "file": "prog.c", "line": 12, "function": "main",
@@ -11,8 +11,6 @@
  * What is not known is left out, or null. `rank` of a call is there where the call is another
  * rank's; begin and end are bytes of the allocation. Every line is appended by one write, so that
  * ranks can share a file.
- *
- * Interface: sim_record, sim_record_write.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -24,9 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory/memory.h"
-#include "report/report.h"
-#include "streams/streams.h"
+#include "log_writer.h"
+#include "report/report_json.h"
 
 #define FOLD 2048
 
@@ -203,17 +200,15 @@ static void put_calls(Json *j, const SimFacts *facts)
 static void put_range(Json *j, const SimFactRange *range)
 {
     char name[128], where[256], elements[256] = "";
-    size_t offset, begin = (size_t)range->ptr;
-    SimAllocation found;
-    SimDevice *device = sim_device_of(range->ptr, &offset);
-    bool known = device && sim_allocation(device, offset, &found);
+    size_t begin = (size_t)range->ptr;
+    bool known = range->base != NULL;
     if (known) {
-        begin = offset - found.offset;
-        sim_log_name(device->program + found.offset, found.site, name, sizeof name);
-        gpulog_where(found.site, where, sizeof where);
+        begin -= (size_t)range->base;
+        sim_log_name(range->base, range->made, name, sizeof name);
+        gpulog_where(range->made, where, sizeof where);
         if (range->bytes)
-            sim_log_elements(device->program + found.offset, found.bytes, begin,
-                             begin + range->bytes, elements, sizeof elements);
+            sim_log_elements(range->base, range->allocated, begin, begin + range->bytes, elements,
+                             sizeof elements);
     }
     put(j, "{\"allocation\": ");
     put_string(j, !known ? "" : name[0] ? name : "unnamed");
@@ -265,9 +260,10 @@ void sim_record(const SimgpuReport *report, const char *body, const SimFacts *fa
 
 // ---- The file ----
 
+static const char *_Atomic file; // SIMGPU_REPORT; NULL: none, or not read yet
 static atomic_bool told;
 
-static void tell(const char *path, int reason)
+static void tell_unwritable(const char *path, int reason)
 {
     if (!atomic_exchange(&told, true))
         dprintf(STDERR_FILENO, "simgpu: SIMGPU_REPORT: %s cannot be written: %s\n", path,
@@ -275,7 +271,7 @@ static void tell(const char *path, int reason)
 }
 
 // The file is not made: without a report there is none.
-void sim_record_look(const char *path)
+static void check_writable(const char *path)
 {
     int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK), reason = errno;
     if (fd >= 0) close(fd);
@@ -286,12 +282,21 @@ void sim_record_look(const char *path)
         reason = access(slash ? folder : ".", W_OK | X_OK) ? errno : 0;
         free(folder);
     }
-    if (reason) tell(path, reason);
+    if (reason) tell_unwritable(path, reason);
+}
+
+// A copy of the name: the program may change its environment.
+void sim_record_begin(void)
+{
+    const char *text = getenv("SIMGPU_REPORT");
+    if (!text || !*text) return;
+    check_writable(text);
+    file = strdup(text);
 }
 
 void sim_record_write(const char *record)
 {
-    const char *path = sim_config()->record;
+    const char *path = file;
     if (!path) return;
     size_t n = strlen(record);
     char *line = malloc(n + 2);
@@ -303,5 +308,5 @@ void sim_record_write(const char *record)
     int reason = errno;
     if (fd >= 0) close(fd);
     free(line);
-    if (written < 0) tell(path, reason);
+    if (written < 0) tell_unwritable(path, reason);
 }

@@ -14,9 +14,17 @@
  */
 #include <string.h>
 
-#include "memory/shadow.h"
-#include "memory/memory.h"
+#include "check/check.h"
+#include "core/config.h"
+#include "core/error.h"
+#include "log_writer.h"
+#include "memory/allocation.h"
+#include "memory/contents.h"
+#include "memory/describe.h"
+#include "memory/dry.h"
+#include "memory/pinned.h"
 #include "report/report.h"
+#include "runtime/operation.h"
 #include "streams/streams.h"
 
 // A copy of `height` rows of `width` bytes; a plain copy is one row.
@@ -116,7 +124,8 @@ static void *touch_rows(SimgpuOp *op, const void *ptr, const Copy *c, size_t pit
 {
     SimShape shape = sim_shape(c->width, c->height, pitch, 1, 0);
     GpuRange range = {ptr, sim_shape_bytes(&shape), access};
-    if (access == GPU_WRITE && !sim_shape_has_gaps(&shape)) return sim_touch_overwrite(op, range, true);
+    if (access == GPU_WRITE && !sim_shape_has_gaps(&shape))
+        return sim_touch_overwrite(op, range, true);
     return sim_touch_shape(op, range, &shape, access, true);
 }
 
@@ -154,11 +163,12 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
     op.entry.from = device_of(c->src);
     op.entry.host_waits = c->async ? !dst_device && !pinned_dst : !(dst_device && src_device);
     if (c->async && pinned_dst && !sim_dry())
-        sim_pinned_defer(&op, c->dst, c->dpitch, src, c->spitch, c->width, c->height);
+        sim_pinned_defer(&op, sim_op_place(&op), c->dst, c->dpitch, src, c->spitch, c->width,
+                         c->height);
     else
         execute(&op, c, dst, src);
     if (c->async && pinned_src && !op.entry.host_waits)
-        sim_pinned_watch(&op, c->src, c->spitch, c->width, c->height, GPU_READ);
+        sim_pinned_watch(&op, sim_op_place(&op), c->src, c->spitch, c->width, c->height, GPU_READ);
     bool staged = !c->async && dst_device && !src_device && !pinned_src;
     cudaError_t error = staged ? sim_end_begun(&op) : simgpu_end(&op);
     if (c->serial) each_device(&op, c, sim_stream_spread);
@@ -267,7 +277,8 @@ static cudaError_t fill(const char *name, void *ptr, size_t pitch, int value, si
     char *memory = whole ? sim_touch_overwrite(&op, range, false)
                          : sim_touch_shape(&op, range, &shape, GPU_WRITE, false);
     if (op.error != cudaSuccess) return simgpu_end(&op);
-    if (!on_device(ptr)) sim_pinned_watch(&op, ptr, pitch, width, height, GPU_WRITE);
+    if (!on_device(ptr))
+        sim_pinned_watch(&op, sim_op_place(&op), ptr, pitch, width, height, GPU_WRITE);
     op.entry.bytes = width * height;
     if (!simgpu_ready(&op) || (whole && sim_fill_later(ptr, range.bytes, value)))
         return simgpu_end(&op);

@@ -1,21 +1,27 @@
-/* kernel.c: one operation on a stream, from its begin to its end.
+/* operation.c: one operation on a stream, from its begin to its end.
  *
  * Kernels, copies, BLAS calls and collectives all go through here: begin finds the stream and what
  * is ordered before the operation, touch checks one range of bytes and gives the address to use,
  * end moves the clocks on and writes the log. Races are looked for in sim_touch (race.c): there the
  * operation's stream holds the clock of all that is ordered before it, and the range is known.
  *
- * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_overwrite, simgpu_update,
- * sim_touch, sim_touch_shape, sim_touch_read_only, sim_touch_overwrite, simgpu_cost, simgpu_ready,
- * simgpu_end, sim_end_begun.
+ * Interface: operation.h; simgpu.h: simgpu_begin, simgpu_read … simgpu_update and the same with
+ * _as, simgpu_cost, simgpu_ready, simgpu_end.
  */
 #include <string.h>
 
 #include "check/check.h"
-#include "memory/shadow.h"
-#include "memory/memory.h"
+#include "core/config.h"
+#include "core/error.h"
+#include "memory/allocation.h"
+#include "memory/contents.h"
+#include "memory/describe.h"
+#include "memory/dry.h"
+#include "memory/pinned.h"
 #include "report/report.h"
+#include "runtime/operation.h"
 #include "streams/streams.h"
+#include "time/time.h"
 
 SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void *site)
 {
@@ -79,12 +85,11 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
                    "Was the buffer never allocated, or already freed (resharded, set to NULL)?",
                    op->entry.name, where, bytes);
     else
-        sim_report(
-            SIMGPU_POINTER, "a host pointer where device memory is due",
-            "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
-            "On a GPU this is an illegal memory access, and every call after it fails.\n"
-            "Is it from malloc, the stack, or a pointer whose cudaMalloc was never made?",
-            op->entry.name, where, bytes, ptr);
+        sim_report(SIMGPU_POINTER, "a host pointer where device memory is due",
+                   "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
+                   "On a GPU this is an illegal memory access, and every call after it fails.\n"
+                   "Is it from malloc, the stack, or a pointer whose cudaMalloc was never made?",
+                   op->entry.name, where, bytes, ptr);
 }
 
 static void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess access)
@@ -132,8 +137,7 @@ static void *touch_device(SimgpuOp *op, const SimDevice *device, const void *ptr
     return usable;
 }
 
-static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access,
-                        bool host_ok)
+static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok)
 {
     const char *verb = access == GPU_READ ? "reads" : "writes";
     bool inside = false;
@@ -220,6 +224,26 @@ void *(simgpu_update)(SimgpuOp *op, void *ptr, size_t bytes)
     return sim_touch(op, ptr, bytes, GPU_UPDATE, false);
 }
 
+const void *simgpu_read_as(SimgpuOp *op, const void *ptr, size_t bytes, size_t align)
+{
+    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_read)(op, ptr, bytes) : NULL;
+}
+
+void *simgpu_write_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
+{
+    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_write)(op, ptr, bytes) : NULL;
+}
+
+void *simgpu_overwrite_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
+{
+    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_overwrite)(op, ptr, bytes) : NULL;
+}
+
+void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
+{
+    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_update)(op, ptr, bytes) : NULL;
+}
+
 void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type)
 {
     op->entry.flops = flops;
@@ -253,7 +277,7 @@ static void watch_host(const SimgpuOp *op)
         const GpuRange *r = &op->entry.range[i];
         size_t offset;
         if (r->bytes > 0 && !sim_device_of(r->ptr, &offset))
-            sim_pinned_watch(op, r->ptr, r->bytes, r->bytes, 1, r->access);
+            sim_pinned_watch(op, sim_op_place(op), r->ptr, r->bytes, r->bytes, 1, r->access);
     }
 }
 

@@ -3,9 +3,19 @@
 #define SIMGPU_RUNTIME_H
 
 #include "check/check.h"
-#include "memory/memory.h"
-#include "memory/shadow.h"
+#include "core/config.h"
+#include "core/error.h"
+#include "core/leak.h"
+#include "core/threads.h"
+#include "log_writer.h"
+#include "memory/allocation.h"
+#include "memory/contents.h"
+#include "memory/describe.h"
+#include "memory/dry.h"
+#include "report/hooks.h"
 #include "report/report.h"
+#include "runtime/operation.h"
 #include "streams/streams.h"
+#include "time/time.h"
 
 #endif

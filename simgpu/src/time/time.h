@@ -30,10 +30,10 @@ const SimMachine *sim_clock_machine(void);
 // Writes an entry to the log, and tells the clock. All of simgpu's calls are logged through here.
 void sim_clock_log(GpuLogEntry *entry);
 // A call that the log does not have: cudaMallocHost and cudaFreeHost.
-void sim_clock_pin(void);
-void sim_clock_forget_event(cudaEvent_t event); // the handle will be another event's
+void sim_clock_pin(int device);
+void sim_clock_forget_event(cudaEvent_t event);            // the handle will be another event's
 void sim_clock_forget_stream(int device, uint32_t number); // it is destroyed
-void sim_clock_set_rank(int device, int rank);  // of a communicator there
+void sim_clock_set_rank(int device, int rank);             // of a communicator there
 // The calling thread is about to wait really, before its call is logged: for the receivers of
 // messages that come before an operation on the entry's stream, or before a call on a communicator;
 // or because the host waits for what the entry stands for. So others know how far its clock is.
