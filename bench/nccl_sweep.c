@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "time/machine.h"
+#include "machine/machine.h"
 
 static const int gpus = 8;
 

@@ -7,7 +7,7 @@ SIMGPU_OBJ := $(call objects,simgpu/src/*/*.c gpulog/log/*.c) $(MACHINES_OBJ)
 GPULOG_OBJ := $(call objects,gpulog/log/*.c gpulog/interpose/*.c)
 LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c)) lib/launch/cuda/*.c) $(KERNELS)
 # What plays a log again on a modelled machine, without the rest of simgpu: for logs of real GPUs.
-REPLAY     := $(filter-out $(addprefix simgpu/src/time/,clock% resolve% trace%),$(wildcard simgpu/src/time/*.c))
+REPLAY     := $(wildcard simgpu/src/machine/*.c) $(filter-out $(addprefix simgpu/src/time/,clock% resolve% trace%),$(wildcard simgpu/src/time/*.c))
 HALVES     := $(HALF)/*.c
 HALVES-cuda := cuda/*.c simgpu/times.c
 HALVES-emulated-cuda := cuda/backend.c simgpu/reports.c simgpu/times.c

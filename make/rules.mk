@@ -3,7 +3,7 @@
 SIMGPU_DEFS  := -Isimgpu/src -Igpulog/log
 SUPPORT_DEFS := -Itests/support
 BLAS_OBJ     := $(call objects,simgpu/src/blas/*.c)
-COSTS_OBJ    := $(call objects,simgpu/src/time/machine*.c simgpu/src/time/cost_*.c)
+COSTS_OBJ    := $(call objects,simgpu/src/machine/*.c)
 VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c simgpu/src/blas/halves.c \
                 lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/cpu_kernels.c)
 

@@ -18,7 +18,7 @@
  */
 #include "fsdp.h"
 #include "plan.h"
-#include "time/figures.h"
+#include "machine/figures.h"
 
 double plan_peak(const PlanOptions *o)
 {

@@ -33,7 +33,7 @@
 #include "pipeline.h"
 #include "recompute.h"
 #include "strategy.h"
-#include "time/machine.h"
+#include "machine/machine.h"
 
 #define PLAN_ENTRIES 1048576 // of a rank's log
 #define PLAN_KINDS 128       // ranks that run

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Writes the texts of machines as C, for simgpu/src/time/machine.c: sh texts.sh FILE.machine…
+# Writes the texts of machines as C, for simgpu/src/machine/machine.c: sh texts.sh FILE.machine…
 set -eu
 echo '// Made by simgpu/machines/texts.sh.'
-echo '#include "time/machine_file.h"'
+echo '#include "machine/machine_file.h"'
 echo 'const SimMachineText sim_machine_texts[] = {'
 for file; do
     name=${file##*/}

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "check/aarch64.h"
+#include "memory/aarch64.h"
 #include "harness.h"
 
 static const struct {

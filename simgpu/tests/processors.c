@@ -14,7 +14,7 @@
 #include "files.h"
 #include "harness.h"
 #include "simgpu.h"
-#include "streams/streams.h"
+#include "core/threads.h"
 
 // Writes the file of that path below the folder, and the folders that it is in.
 static void put(const char *path, const char *text)

@@ -63,7 +63,7 @@ class Miniature(TempFolder):
         for folder in ("include", "simgpu/include", "gpulog/include", "build"):
             os.makedirs(os.path.join(self.kit, folder))
         self.write(os.path.join(self.FOLDER, "simgpu/machines/small.machine"), "memory 1 GiB\n")
-        self.write(os.path.join(self.FOLDER, "simgpu/src/time/machine_file.h"),
+        self.write(os.path.join(self.FOLDER, "simgpu/src/machine/machine_file.h"),
                    "typedef struct { const char *name, *text; } SimMachineText;\n")
         # What this machine has is looked for once.
         if not Miniature.config:

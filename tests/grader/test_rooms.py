@@ -1,10 +1,12 @@
-"""The rooms of the grader: grader/ is what students and platforms run, grader/course/ what course
-staff run, grader/devtools/ what developers of the kit run. The latter two import from grader/, and
-nothing else crosses; every program there runs from any folder."""
+"""Rooms have an order. Of the grader: grader/ is what students and platforms run, grader/course/ what
+course staff run, grader/devtools/ what developers of the kit run. The latter two import from grader/,
+and nothing else crosses; every program there runs from any folder. Of simgpu/src: a room includes
+those below it alone, in the order that simgpu/README.md gives."""
 
 import ast
 import glob
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -100,6 +102,78 @@ class Rooms(TempFolder):
                                       capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), program)
                 self.assertIn("usage:", done.stdout, program)
+
+
+SIMGPU = os.path.join(ROOT, "simgpu", "src")
+
+
+def room_order(text):
+    """{room: the rooms below it}, from the list at the top of simgpu/README.md, the highest first."""
+    lines = re.findall(r"^    ((?:[a-z]+/ )+)", text, re.M)
+    order, below = {}, set()
+    for rooms in reversed([re.findall(r"[a-z]+", line) for line in lines]):
+        order.update((room, set(below)) for room in rooms)
+        below.update(rooms)
+    return order
+
+
+def included(text):
+    return re.findall(r'^#include "([^"]+)"', text, re.M)
+
+
+def upward(sources, order):
+    """[(file, include)] that a room must not have. sources: {room/file: text}"""
+    found = []
+    for path, text in sorted(sources.items()):
+        room = path.split("/")[0]
+        for name in included(text):
+            other = name.split("/")[0] if "/" in name else room
+            if other in order and other != room and other not in order[room]:
+                found.append((path, name))
+    return found
+
+
+def circle(sources):
+    """Headers that include each other, on whatever way: the first of them, or None."""
+    headers = {path: [path.split("/")[0] + "/" + name if "/" not in name else name
+                      for name in included(text)]
+               for path, text in sources.items() if path.endswith(".h")}
+    while headers:
+        free = [path for path, names in headers.items()
+                if not any(name in headers for name in names)]
+        if not free:
+            return min(headers)
+        for path in free:
+            del headers[path]
+    return None
+
+
+class RoomsOfSimgpu(unittest.TestCase):
+    def setUp(self):
+        self.order = room_order(read(os.path.join(ROOT, "simgpu", "README.md")))
+        self.sources = {os.path.relpath(path, SIMGPU): read(path)
+                        for path in glob.glob(os.path.join(SIMGPU, "*", "*.[ch]"))}
+
+    def test_every_room_is_in_the_list(self):
+        self.assertEqual({path.split("/")[0] for path in self.sources}, set(self.order))
+
+    def test_includes_point_down(self):
+        self.assertEqual(upward(self.sources, self.order), [])
+
+    def test_no_header_includes_itself(self):
+        self.assertIsNone(circle(self.sources))
+
+    def test_what_the_checks_find(self):
+        order = room_order("text\n    blas/ nccl/  both\n    core/  one\n    report/  two\n")
+        self.assertEqual(order, {"blas": {"core", "report"}, "nccl": {"core", "report"},
+                                 "core": {"report"}, "report": set()})
+        sources = {"blas/a.c": '#include "a.h"\n#include "nccl/b.h"\n#include "core/c.h"\n',
+                   "core/c.h": '#include <stdio.h>\n#include "report/d.h"\n',
+                   "report/d.h": '#include "core/c.h"\n#include "gpulog.h"\n'}
+        self.assertEqual(upward(sources, order),
+                         [("blas/a.c", "nccl/b.h"), ("report/d.h", "core/c.h")])
+        self.assertEqual(circle(sources), "core/c.h")
+        self.assertIsNone(circle({"core/c.h": '#include "report/d.h"\n', "report/d.h": ""}))
 
 
 if __name__ == "__main__":

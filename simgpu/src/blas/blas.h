@@ -25,11 +25,9 @@
 
 #include <stdlib.h>
 
-#include "check/check.h"
-#include "check/shadow.h"
 #include "cublas_api.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 // ---- number.c ----
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "blas.h"
-#include "memory/memory.h"
 
 Gemm simblas_gemm(Call call, cublasOperation_t turn_a, cublasOperation_t turn_b, int m, int n,
                   int k, int lda, int ldb, int ldc)
@@ -195,9 +194,9 @@ static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int64_t rows,
     bool over = settled && !sim_shape_has_gaps(&shape);
     char *usable;
     if (operand.access == GPU_READ)
-        usable = (char *)sim_touch_lent(op, operand, &shape);
+        usable = (char *)sim_touch_read_only(op, operand, &shape);
     else if (over)
-        usable = sim_touch_over(op, operand, false);
+        usable = sim_touch_overwrite(op, operand, false);
     else
         usable = sim_touch_shape(op, operand, &shape, operand.access, false);
     if (op->error != cudaSuccess) return NULL;
@@ -235,7 +234,7 @@ static bool is_sum(const Gemm *p, int64_t count)
     return floats && count == 1 && p->alpha.re > 0.0 && p->beta.re == 1.0;
 }
 
-// Before C is written: what it owes (memory/owed.h). A sum that begins with zeros which nobody has
+// Before C is written: what it owes (memory/contents.h). A sum that begins with zeros which nobody has
 // written yet is the product alone, and they never are: adding 0 changes no bits, but the sign of a
 // product that is rounded to -0.
 static void settle(Gemm *p, const GpuRange *C)

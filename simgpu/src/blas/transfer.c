@@ -2,7 +2,6 @@
  * cudaMemcpy2D does, and Async as cudaMemcpy2DAsync on the stream that they name.
  */
 #include "blas.h"
-#include "memory/memory.h"
 
 // What is copied: `cols` columns of `rows` elements of `size` bytes, between matrices whose columns
 // lie lda and ldb elements apart.

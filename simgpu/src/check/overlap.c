@@ -4,17 +4,14 @@
  * its input reads bytes before or after they are written, as it happens. Identical ranges are an
  * update in place, which is fine for kernels. Ranges alone are compared: what lies in gaps between
  * rows is not accused.
- *
- * Interface: simgpu_read_as, simgpu_write_as, simgpu_overwrite_as, simgpu_update_as (simgpu.h);
- * sim_check_aligned,
- * sim_check_overlap, sim_report_overlap.
  */
 #include <stdio.h>
 
 #include "check/check.h"
-#include "memory/memory.h"
+#include "core/config.h"
+#include "core/error.h"
+#include "memory/describe.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 // ---- Alignment ----
 
@@ -49,26 +46,6 @@ bool sim_check_aligned(SimgpuOp *op, const void *ptr, size_t bytes, size_t align
     return false;
 }
 
-const void *simgpu_read_as(SimgpuOp *op, const void *ptr, size_t bytes, size_t align)
-{
-    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_read)(op, ptr, bytes) : NULL;
-}
-
-void *simgpu_write_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
-{
-    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_write)(op, ptr, bytes) : NULL;
-}
-
-void *simgpu_overwrite_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
-{
-    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_overwrite)(op, ptr, bytes) : NULL;
-}
-
-void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
-{
-    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_update)(op, ptr, bytes) : NULL;
-}
-
 // ---- Overlap ----
 
 static void describe(const GpuRange *range, char *text, size_t size)
@@ -90,14 +67,15 @@ void sim_report_overlap(const SimgpuOp *op, const GpuRange *written, const GpuRa
     sim_facts_call(entry->name, entry->site, entry->stream);
     sim_facts_range(written->ptr, written->bytes);
     sim_facts_range(other->ptr, other->bytes);
-    sim_report(SIMGPU_OVERLAP,
-               entry->op == GPU_COPY ? "source and destination of a copy overlap"
-                                     : "what an operation writes overlaps its other operand",
-               "%s, called at %s,\nwrites %zu bytes from %s\nand %s %zu bytes from %s.\n%s\n"
-               "On a GPU the order of the bytes is undefined: some are read before they are written\n"
-               "over, others after.\nIs the offset of one of them too small?",
-               entry->name, where, written->bytes, to,
-               other->access == GPU_WRITE ? "writes" : "reads", other->bytes, from, rule);
+    sim_report(
+        SIMGPU_OVERLAP,
+        entry->op == GPU_COPY ? "source and destination of a copy overlap"
+                              : "what an operation writes overlaps its other operand",
+        "%s, called at %s,\nwrites %zu bytes from %s\nand %s %zu bytes from %s.\n%s\n"
+        "On a GPU the order of the bytes is undefined: some are read before they are written\n"
+        "over, others after.\nIs the offset of one of them too small?",
+        entry->name, where, written->bytes, to, other->access == GPU_WRITE ? "writes" : "reads",
+        other->bytes, from, rule);
 }
 
 // Whether b lies partly over what is written to a. An operation that says it reads and writes the

@@ -1,22 +1,23 @@
 /* race.c: operations that did not wait for each other, and reads of what nobody wrote.
  *
  * With SIMGPU_CHECK=full every access of an operation comes here: the shadow of the allocation
- * (shadow.c) compares it with the earlier ones, by the clock of the operation's stream (stream.c).
+ * (shadow.c) compares it with the earlier ones, by the clock of the operation's stream (streams/).
  * What is found is told when all locks are given back: both operations, the bytes, what a GPU would
  * do, and a question about the likely mistake, as far as the records and waits of events show it.
  *
  * A stream-ordered allocation counts as an access of all its bytes, and so does the free: a race
  * with one of them is a matter of lifetime.
- *
- * Interface: sim_race_touch, sim_race_free, sim_race_carry, sim_stream_name.
  */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "check/shadow.h"
-#include "memory/heap.h"
-#include "memory/memory.h"
+#include "check/check.h"
+#include "core/config.h"
+#include "log_writer.h"
+#include "memory/allocation.h"
+#include "memory/describe.h"
+#include "memory/pinned.h"
 #include "report/report.h"
 #include "streams/streams.h"
 
@@ -26,31 +27,6 @@
 #define PAIRS 64
 
 // ---- Words ----
-
-void sim_stream_name(const SimStreamId *s, char *text, size_t size)
-{
-    char made[WHERE], name[WHERE / 2];
-    if (s->slot == SIM_HOST_SLOT) {
-        snprintf(text, size, "no stream");
-        return;
-    }
-    if (s->is_default) {
-        snprintf(text, size, "the default stream of device %d", s->device);
-        return;
-    }
-    if (!s->number) {
-        snprintf(text, size, "the thread's own stream of device %d", s->device);
-        return;
-    }
-    if (s->name)
-        snprintf(name, sizeof name, "%s", s->name);
-    else if (s->number <= 26)
-        snprintf(name, sizeof name, "stream %c", 'A' + s->number - 1);
-    else
-        snprintf(name, sizeof name, "stream %d", s->number);
-    gpulog_where(s->made, made, sizeof made);
-    snprintf(text, size, "%s%s (made at %s)", name, s->blocking ? "" : ", non-blocking,", made);
-}
 
 // The same, without the place.
 static void short_name(const SimStreamId *s, char *text, size_t size)
@@ -141,8 +117,7 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
                  record, second);
         return true;
     case HINT_HOST_ELSEWHERE:
-        snprintf(text, size,
-                 "The host waited at %s,\nbut for %s.\nWas it to wait for %s?", wait,
+        snprintf(text, size, "The host waited at %s,\nbut for %s.\nWas it to wait for %s?", wait,
                  other, first);
         return true;
     case HINT_NONE: break;
@@ -157,7 +132,7 @@ static bool passes_default(const SimStreamId *a, const SimStreamId *b)
            ((a->is_default && !b->blocking) || (b->is_default && !a->blocking));
 }
 
-static void ask(const SimAccess *first, const SimAccess *second, char *text, size_t size)
+static void ask_about_pair(const SimAccess *first, const SimAccess *second, char *text, size_t size)
 {
     char one[WHERE], two[WHERE];
     short_name(&first->stream, one, sizeof one);
@@ -268,7 +243,7 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
     sim_stream_name(&one->stream, on, sizeof on);
     sim_stream_name(&two->stream, other, sizeof other);
     describe_bytes((const char *)base + found->begin, found->begin, found->end, what, sizeof what);
-    ask(first, second, question, sizeof question);
+    ask_about_pair(first, second, question, sizeof question);
     sim_facts_named_call(one->name, one->site, one->stream.name);
     sim_facts_named_call(two->name, two->site, two->stream.name);
     sim_facts_range((const char *)base + found->begin, found->end - found->begin);
@@ -286,8 +261,10 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
 
 #define UNWRITTEN_ADVICE                                                                           \
     "On a GPU it reads whatever was left there, and another thing each time.\n"                    \
-    "Was the padding not set to zero, a shard never gathered, a copy too short, a count or a type " \
-    "too large, or zeros expected from cudaMalloc?\nA cudaMemset after the allocation gives zeros."
+    "Was the padding not set to zero, a shard never gathered, a copy too short, a count or a "     \
+    "type "                                                                                        \
+    "too large, or zeros expected from cudaMalloc?\nA cudaMemset after the allocation gives "      \
+    "zeros."
 
 // The call site of the allocation at base, where it is the program's own and the access is not;
 // else NULL.
@@ -330,27 +307,6 @@ static void report_unwritten(const SimAccess *access, const SimFinding *found, c
 
 // ---- Accesses ----
 
-// The shadow of the allocation that holds ptr, held; NULL: there is none. `offset` is ptr's in it.
-static SimShadow *hold_shadow(const void *ptr, SimDevice **device, size_t *offset)
-{
-    size_t at;
-    *device = sim_device_of(ptr, &at);
-    if (!*device) return sim_pinned_shadow_hold(ptr, offset);
-    pthread_mutex_lock(&(*device)->lock);
-    const SimBlock *block = sim_heap_find((*device)->heap, at);
-    if (!block || block->state != BLOCK_LIVE) return NULL;
-    *offset = at - block->offset;
-    return block->shadow;
-}
-
-static void let_go_shadow(SimDevice *device)
-{
-    if (device)
-        pthread_mutex_unlock(&device->lock);
-    else
-        sim_pinned_shadow_let_go();
-}
-
 // A copy from a device to a device: it may carry bytes along that nobody wrote, if not only such.
 static bool carries(const SimgpuOp *op)
 {
@@ -360,7 +316,7 @@ static bool carries(const SimgpuOp *op)
 }
 
 // `made` holds what is known without the clocks. Without an op the host does it.
-static void check(const SimgpuOp *op, const void *ptr, SimAccess made)
+static void check_access(const SimgpuOp *op, const void *ptr, SimAccess made)
 {
     SimMoment moment;
     SimDevice *device;
@@ -373,13 +329,13 @@ static void check(const SimgpuOp *op, const void *ptr, SimAccess made)
     made.stream = moment.stream;
     made.time = moment.time;
     made.order = moment.order;
-    SimShadow *shadow = hold_shadow(ptr, &device, &offset);
+    SimShadow *shadow = sim_shadow_hold(ptr, &device, &offset);
     if (!op && device) made.stream.device = device->index;
     made.begin = offset;
     if (shadow) sim_shadow_touch(shadow, &made, moment.clock, &found);
     if (found.unwritten && op && carries(op) && found.unwritten < bytes) found.unwritten = 0;
     if (found.unwritten) sim_shadow_set_written(shadow, offset, bytes, true);
-    let_go_shadow(device);
+    sim_shadow_let_go(device);
     sim_moment_let_go();
     const char *base = (const char *)ptr - offset;
     if (found.conflict) report_conflict(&made, &found, base);
@@ -392,31 +348,25 @@ void sim_race_touch(const SimgpuOp *op, const void *ptr, const SimShape *shape, 
     bool inside;
     if (sim_config()->check != CHECK_FULL) return;
     if (sim_device_of(ptr, &offset) || sim_pinned(ptr, 1, &inside))
-        check(op, ptr,
-              (SimAccess){.op = op->entry.op,
-                          .access = access,
-                          .name = op->entry.name,
-                          .site = op->entry.site,
-                          .shape = *shape});
+        check_access(op, ptr,
+                     (SimAccess){.op = op->entry.op,
+                                 .access = access,
+                                 .name = op->entry.name,
+                                 .site = op->entry.site,
+                                 .shape = *shape});
 }
 
 void sim_race_free(const SimgpuOp *op, const void *ptr, const void *site)
 {
-    size_t offset;
-    SimDevice *device = sim_device_of(ptr, &offset);
-    if (sim_config()->check != CHECK_FULL || !device) return;
-    pthread_mutex_lock(&device->lock);
-    const SimBlock *block = sim_heap_find(device->heap, offset);
-    bool whole = block && block->state == BLOCK_LIVE && block->offset == offset;
-    SimShape shape = sim_plain_shape(whole ? block->asked : 0);
-    pthread_mutex_unlock(&device->lock);
-    if (whole)
-        check(op, ptr,
-              (SimAccess){.op = GPU_FREE,
-                          .access = GPU_WRITE,
-                          .name = op ? op->entry.name : "cudaFree",
-                          .site = site,
-                          .shape = shape});
+    if (sim_config()->check != CHECK_FULL) return;
+    SimShape shape = sim_plain_shape(sim_allocated_at(ptr));
+    if (shape.width > 0)
+        check_access(op, ptr,
+                     (SimAccess){.op = GPU_FREE,
+                                 .access = GPU_WRITE,
+                                 .name = op ? op->entry.name : "cudaFree",
+                                 .site = site,
+                                 .shape = shape});
 }
 
 void sim_race_carry(void *dst, const void *src, size_t bytes)
@@ -427,17 +377,17 @@ void sim_race_carry(void *dst, const void *src, size_t bytes)
     SimDevice *device;
     size_t offset = 0, n = 0;
     if (sim_config()->check != CHECK_FULL) return;
-    SimShadow *shadow = hold_shadow(src, &device, &offset);
-    for (size_t at = offset, from, to; shadow && n < MOST_GAPS &&
-                                       sim_shadow_unwritten(shadow, at, offset + bytes, &from, &to);
+    SimShadow *shadow = sim_shadow_hold(src, &device, &offset);
+    for (size_t at = offset, from, to;
+         shadow && n < MOST_GAPS && sim_shadow_unwritten(shadow, at, offset + bytes, &from, &to);
          at = to, n++) {
         gap[n].from = from - offset;
         gap[n].to = to - offset;
     }
-    let_go_shadow(device);
+    sim_shadow_let_go(device);
     if (!n) return;
-    shadow = hold_shadow(dst, &device, &offset);
+    shadow = sim_shadow_hold(dst, &device, &offset);
     for (size_t i = 0; shadow && i < n; i++)
         sim_shadow_set_written(shadow, offset + gap[i].from, gap[i].to - gap[i].from, false);
-    let_go_shadow(device);
+    sim_shadow_let_go(device);
 }

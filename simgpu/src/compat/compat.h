@@ -8,6 +8,6 @@
 #ifndef SIMGPU_COMPAT_H
 #define SIMGPU_COMPAT_H
 
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #endif

@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 
 #include "compat/compat.h"
-#include "memory/memory.h"
 #include "report/report.h"
 
 static bool is_device(int index)
@@ -32,7 +31,7 @@ static cudaError_t check_managed(const char *name, const void *ptr, size_t bytes
     char where[256];
     if (bytes == 0) return cudaErrorInvalidValue;
     if (sim_managed(ptr))
-        return sim_check_range(ptr, bytes, GPU_READ, OWED_STAY, name, site)
+        return sim_use_bytes(ptr, bytes, GPU_READ, USE_OVERWRITE, name, site)
                    ? cudaSuccess
                    : cudaErrorInvalidValue;
     gpulog_where(site, where, sizeof where);
@@ -61,8 +60,8 @@ cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvis
     SIM_ENTER();
     if (advice < cudaMemAdviseSetReadMostly || advice > cudaMemAdviseUnsetAccessedBy)
         return sim_leave(cudaErrorInvalidValue);
-    bool placed = advice > cudaMemAdviseUnsetReadMostly &&
-                  advice != cudaMemAdviseUnsetPreferredLocation;
+    bool placed =
+        advice > cudaMemAdviseUnsetReadMostly && advice != cudaMemAdviseUnsetPreferredLocation;
     if (placed && !is_place(location)) return sim_leave(cudaErrorInvalidDevice);
     return sim_leave(check_managed("cudaMemAdvise", devPtr, count, SIM_SITE));
 }

@@ -13,8 +13,7 @@
 #include "compat/compat.h"
 #include "report/report.h"
 
-static cudaError_t refuse(const char *name, const char *what, const char *instead,
-                          const void *site)
+static cudaError_t refuse(const char *name, const char *what, const char *instead, const void *site)
 {
     SIM_ENTER();
     char where[256];
@@ -41,8 +40,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
     return NO_GRAPHS("cudaStreamEndCapture");
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
-                                  enum cudaStreamCaptureStatus *pCaptureStatus)
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 {
     SIM_ENTER();
     if (!pCaptureStatus) return sim_leave(cudaErrorInvalidValue);

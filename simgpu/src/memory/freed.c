@@ -2,15 +2,14 @@
  *
  * What was mapped twice stays without access for a while, so that a use of it is found and can be
  * named; its pages go back at once.
- *
- * Interface: sim_pinned_check_gone; sim_pinned_keep_closed, sim_pinned_is_freed,
- * sim_pinned_report_freed.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "memory/pinned.h"
+#include "log_writer.h"
+#include "memory/describe.h"
+#include "memory/pinned_internal.h"
 #include "report/report.h"
 
 #define MOST_FREED 256

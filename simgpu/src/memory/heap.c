@@ -3,12 +3,9 @@
  * Best fit, with neighbours joined when they are freed. An arena's address space is several times
  * the device's memory, so a free block is found even where memory is cut into pieces: running out
  * is decided by the bytes in use, in memory.c, and never by where they happen to lie.
- *
- * Interface: sim_heap_create, sim_heap_take_whole, sim_heap_give, sim_heap_find, sim_heap_freed,
- * sim_heap_first.
  */
 #include "memory/heap.h"
-#include "memory/tree.h"
+#include "core/tree.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -37,7 +34,7 @@ struct SimHeap {
     SimBlock *oldest, *newest; // waiting
     size_t waiting_bytes;
     int waiting;
-    size_t high; // nobody was ever given what lies from here on
+    size_t high;      // nobody was ever given what lies from here on
     SimBlock *recent; // found last: accesses come in runs
     uint64_t n_freed;
     SimFreed *freed; // FREED_REMEMBERED of them, of which only what is used becomes memory

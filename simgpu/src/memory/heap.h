@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "memory/tree.h"
+#include "core/tree.h"
 
 struct SimOwed;   // memory/owed.h
-struct SimShadow; // check/shadow.h
+struct SimShadow; // memory/shadow.h
 
 // cudaMalloc promises 256 bytes and today's drivers give 512. simgpu gives what is promised, so
 // that a program that relies on more shows it here.
@@ -34,10 +34,10 @@ typedef struct SimBlock {
     size_t asked;        // live: the bytes that were asked for
     const void *site;    // live: who asked
     SimBlockState state;
-    bool apart;   // free: not joined with free neighbours
-    bool pool;    // from cudaMallocAsync: its pages stay when it is freed
-    bool managed; // the program may touch it: it has whole pages (managed.c)
-    size_t fresh; // live: from here on nobody has ever touched it
+    bool apart;           // free: not joined with free neighbours
+    bool pool;            // from cudaMallocAsync: its pages stay when it is freed
+    bool managed;         // the program may touch it: it has whole pages (managed.c)
+    size_t fresh;         // live: from here on nobody has ever touched it
     struct SimOwed *owed; // live: what its bytes are still to be filled with
     int n_owed, owed_room;
     struct SimShadow *shadow; // live: who touched it (shadow.h); NULL: nobody keeps count

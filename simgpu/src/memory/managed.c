@@ -11,7 +11,7 @@
  * operations run at their call, nothing goes wrong here where that wait is missing, and it is not
  * reported.
  *
- * Interface: cudaMallocManaged, cudaMallocPitch; sim_managed, sim_managed_show, sim_managed_hide.
+ * Interface: allocation.h; cudaMallocManaged, cudaMallocPitch.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,10 +19,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/error.h"
+#include "memory/allocation.h"
 #include "memory/heap.h"
-#include "memory/memory.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 #define PITCH ((size_t)512) // bytes to a multiple of which a row is rounded, as GPUs of today do
 

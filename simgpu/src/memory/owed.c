@@ -2,9 +2,6 @@
  *
  * A block has a list of pieces, sorted and apart. It is built anew where something of it is paid,
  * cancelled or filled; most blocks have one piece, or none any more.
- *
- * Interface: sim_owed_begin, sim_owed_end, sim_owed_pay, sim_owed_cancel, sim_owed_mark,
- * sim_owed_are, sim_owed_fill, sim_owed_borrow, sim_owed_lent, sim_owed_return.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +183,7 @@ void sim_owed_borrow(SimBlock *block, char *at, size_t from, size_t to, const ch
     atomic_fetch_sub(users, 1); // the piece has one of its own
 }
 
-const char *sim_owed_lent(const SimBlock *block, size_t from, size_t to)
+const char *sim_owed_borrowed(const SimBlock *block, size_t from, size_t to)
 {
     for (int i = 0; i < block->n_owed; i++) {
         const SimOwed *piece = &block->owed[i];

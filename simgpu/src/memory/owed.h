@@ -37,7 +37,7 @@ typedef struct SimOwed {
     size_t begin, end;
     unsigned char value;
     bool zeros;
-    const char *lent; // NULL: nothing is borrowed
+    const char *lent;        // NULL: nothing is borrowed
     _Atomic uint32_t *users; // of the place that it is borrowed of
 } SimOwed;
 
@@ -57,7 +57,7 @@ bool sim_owed_are(const struct SimBlock *block, size_t from, size_t to, unsigned
 void sim_owed_borrow(struct SimBlock *block, char *at, size_t from, size_t to, const char *lent,
                      _Atomic uint32_t *users);
 // Where bytes [from, to) are to be read, if all of them are borrowed as one; else NULL.
-const char *sim_owed_lent(const struct SimBlock *block, size_t from, size_t to);
+const char *sim_owed_borrowed(const struct SimBlock *block, size_t from, size_t to);
 // What is borrowed is paid.
 void sim_owed_return(struct SimBlock *block, char *at);
 // They are overwritten with `value`, later; false: not here.

@@ -2,10 +2,6 @@
  *
  * The pages of a copy that is under way are closed where nobody else decides about them, and where
  * no system call is at work on them.
- *
- * Interface: sim_pinned_watched, sim_page_bytes, sim_pinned_can_close, sim_pinned_may_close_shared,
- * sim_pinned_open, sim_pinned_open_page, sim_pinned_close, sim_pinned_keep_open,
- * sim_pinned_keep_open_no_more.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,16 +9,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "check/check.h"
-#include "memory/pinned.h"
+#include "core/config.h"
+#include "memory/fault.h"
+#include "memory/pinned_internal.h"
 
-#define MOST_LENT 64
+#define MOST_KEPT_OPEN 64
 #define MOST_STEPS 256 // then a page with other bytes is not closed any more for that copy
 
 static struct {
     const char *at; // NULL: nobody's
     size_t bytes;
-} lent[MOST_LENT]; // to system calls under way: their pages stay open
+} kept_open[MOST_KEPT_OPEN]; // to system calls under way: their pages stay open
 
 bool sim_pinned_watched(void)
 {
@@ -115,8 +112,10 @@ void sim_pinned_close(const PinnedPiece *piece, const PinnedCopy *p)
     char *first;
     size_t length;
     if (p->told || !sim_pinned_can_close(piece) || !whole_pages(piece, p, &first, &length)) return;
-    for (int i = 0; i < MOST_LENT; i++)
-        if (lent[i].at && lent[i].at < first + length && first < lent[i].at + lent[i].bytes) return;
+    for (int i = 0; i < MOST_KEPT_OPEN; i++)
+        if (kept_open[i].at && kept_open[i].at < first + length &&
+            first < kept_open[i].at + kept_open[i].bytes)
+            return;
     mprotect(first, length, p->access == GPU_READ ? PROT_READ : PROT_NONE);
 }
 
@@ -129,14 +128,14 @@ bool sim_pinned_open_page(const void *address)
 int sim_pinned_keep_open(const void *ptr, size_t bytes)
 {
     int number = 0;
-    while (number < MOST_LENT && lent[number].at) number++;
-    if (number == MOST_LENT) return number;
-    lent[number].at = ptr;
-    lent[number].bytes = bytes;
+    while (number < MOST_KEPT_OPEN && kept_open[number].at) number++;
+    if (number == MOST_KEPT_OPEN) return number;
+    kept_open[number].at = ptr;
+    kept_open[number].bytes = bytes;
     return number;
 }
 
 void sim_pinned_keep_open_no_more(int number)
 {
-    if (number < MOST_LENT) lent[number].at = NULL;
+    if (number < MOST_KEPT_OPEN) kept_open[number].at = NULL;
 }

@@ -2,14 +2,12 @@
  *
  * The bytes of a copy into pinned memory are delivered when a synchronisation covers it, in program
  * order where copies overlap; of a copy from it, only that it is under way is remembered.
- *
- * Interface: sim_pinned_defer, sim_pinned_watch, sim_pinned_use, sim_pinned_deliver;
- * sim_pinned_copy, sim_pinned_finish, sim_pinned_reopen.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/pinned.h"
+#include "core/config.h"
+#include "memory/pinned_internal.h"
 
 #define MOST_WATCHED 4096 // copies; the oldest are watched no longer
 
@@ -51,8 +49,8 @@ static void forget(size_t i)
 }
 
 // Room for one more, NULL: there is none.
-static PinnedCopy *new_pending(const SimgpuOp *op, const void *ptr, size_t pitch, size_t width,
-                               size_t height, GpuAccess access)
+static PinnedCopy *new_pending(const SimgpuOp *op, SimOpPlace place, const void *ptr, size_t pitch,
+                               size_t width, size_t height, GpuAccess access)
 {
     if (n_pending == max_pending) {
         size_t larger = max_pending ? 2 * max_pending : 16;
@@ -67,40 +65,26 @@ static PinnedCopy *new_pending(const SimgpuOp *op, const void *ptr, size_t pitch
                       .width = width,
                       .height = height,
                       .access = access,
+                      .place = place,
                       .name = op->entry.name,
                       .site = op->entry.site};
     p->shared_closed = access != GPU_READ && sim_pinned_may_close_shared();
     return p;
 }
 
-static void place(const SimgpuOp *op, PinnedCopy *p)
+void sim_pinned_defer(const SimgpuOp *op, SimOpPlace place, void *dst, size_t dpitch,
+                      const void *src, size_t spitch, size_t width, size_t height)
 {
-    SimMoment moment;
-    sim_moment_hold(op, &moment);
-    p->stream = moment.stream;
-    p->slot = moment.stream.slot;
-    p->time = moment.time;
-    sim_moment_let_go();
-}
-
-void sim_pinned_defer(const SimgpuOp *op, void *dst, size_t dpitch, const void *src, size_t spitch,
-                      size_t width, size_t height)
-{
-    PinnedCopy where; // the locks are taken one after the other
-    place(op, &where);
     pthread_mutex_lock(&sim_pinned_lock);
     const PinnedPiece *piece = sim_pinned_find(dst);
     char *to = piece ? pinned_alias(piece, dst) : dst;
-    PinnedCopy *p = new_pending(op, dst, dpitch, width, height, GPU_WRITE);
+    PinnedCopy *p = new_pending(op, place, dst, dpitch, width, height, GPU_WRITE);
     char *data = p ? malloc(width * height) : NULL;
     if (data) {
         move_rows(data, width, src, spitch, width, height);
         for (size_t row = 0; row < height && sim_config()->poison; row++)
             memset(to + row * dpitch, 0xff, width);
         p->data = data;
-        p->stream = where.stream;
-        p->slot = where.slot;
-        p->time = where.time;
         n_pending++;
         if (piece) sim_pinned_close(piece, p);
     } else {
@@ -116,7 +100,8 @@ static void make_place(const PinnedCopy *p)
     for (size_t i = 0; i < n_pending; i++) {
         const PinnedCopy *old = &pending[i];
         bool same = old->at == p->at && old->pitch == p->pitch && old->width == p->width &&
-                    old->height == p->height && old->slot == p->slot && old->access == p->access;
+                    old->height == p->height && old->access == p->access &&
+                    old->place.stream.slot == p->place.stream.slot;
         if (!old->data && (same || n_pending >= MOST_WATCHED)) {
             forget(i);
             return;
@@ -124,19 +109,14 @@ static void make_place(const PinnedCopy *p)
     }
 }
 
-void sim_pinned_watch(const SimgpuOp *op, const void *ptr, size_t pitch, size_t width,
-                      size_t height, GpuAccess access)
+void sim_pinned_watch(const SimgpuOp *op, SimOpPlace place, const void *ptr, size_t pitch,
+                      size_t width, size_t height, GpuAccess access)
 {
     if (!sim_pinned_watched()) return;
-    PinnedCopy where;
-    place(op, &where);
     pthread_mutex_lock(&sim_pinned_lock);
     const PinnedPiece *piece = sim_pinned_find(ptr);
-    PinnedCopy *p = piece ? new_pending(op, ptr, pitch, width, height, access) : NULL;
+    PinnedCopy *p = piece ? new_pending(op, place, ptr, pitch, width, height, access) : NULL;
     if (p) {
-        p->stream = where.stream;
-        p->slot = where.slot;
-        p->time = where.time;
         PinnedCopy added = *p;
         make_place(&added);
         pending[n_pending++] = added;
@@ -168,11 +148,11 @@ static void deliver_up_to(size_t last)
     deliver_one(&pending[last]);
 }
 
-void sim_pinned_finish(const SimClock *clock, const void *ptr, size_t bytes)
+void sim_pinned_finish(const SimVectorClock *clock, const void *ptr, size_t bytes)
 {
     for (size_t i = 0; i < n_pending;) {
         const PinnedCopy *p = &pending[i];
-        bool over = clock ? p->slot < clock->n && clock->t[p->slot] >= p->time
+        bool over = clock ? sim_vector_clock_part(clock, p->place.stream.slot) >= p->place.time
                           : copy_overlaps(p, ptr, bytes);
         if (over) {
             deliver_up_to(i);
@@ -183,7 +163,7 @@ void sim_pinned_finish(const SimClock *clock, const void *ptr, size_t bytes)
     }
 }
 
-void sim_pinned_deliver(const SimClock *clock)
+void sim_pinned_deliver(const SimVectorClock *clock)
 {
     pthread_mutex_lock(&sim_pinned_lock);
     sim_pinned_finish(clock, NULL, 0);

@@ -1,10 +1,8 @@
-/* pinned.c: pinned host memory (pinned.h says what is special about it), and its CUDA calls.
+/* pinned.c: pinned host memory (pinned_internal.h says what is special about it), and its calls.
  *
  * Interface: cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister, cudaHostUnregister,
- * cudaHostGetDevicePointer, cudaHostGetFlags; sim_pinned, sim_pinned_shadow_hold,
- * sim_pinned_shadow_let_go, sim_pinned_describe, sim_pinned_visit; sim_pinned_find,
- * sim_pinned_ceiling, sim_pinned_floor, sim_pinned_is_near, sim_pinned_describe_byte;
- * simgpu_pinned_bytes.
+ * cudaHostGetDevicePointer, cudaHostGetFlags; simgpu_pinned_bytes; pinned.h;
+ * pinned_internal.h.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -14,17 +12,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "check/check.h"
-#include "check/shadow.h"
-#include "memory/pinned.h"
+#include "core/error.h"
+#include "core/leak.h"
+#include "log_writer.h"
+#include "memory/describe.h"
+#include "memory/fault.h"
+#include "memory/pinned_internal.h"
+#include "memory/shadow.h"
+#include "report/hooks.h"
 #include "report/report.h"
+#include "time/time.h"
 
 #define PINNED_ALIGN 4096
 #define WHERE PINNED_WHERE
 
 pthread_mutex_t sim_pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 static SimTreeNode *pieces;
-static SimSpare *spare;      // of the pieces' shadows
+static SimSpare *spare;                          // of the pieces' shadows
 static atomic_size_t lowest = SIZE_MAX, highest; // all pieces there ever were lie between
 
 PinnedPiece *sim_pinned_floor(const void *ptr)
@@ -93,7 +97,7 @@ void sim_pinned_shadow_let_go(void)
     pthread_mutex_unlock(&sim_pinned_lock);
 }
 
-void sim_pinned_visit(SimLeaks *leaks)
+static void note_pieces(SimLeaks *leaks)
 {
     if (pthread_mutex_trylock(&sim_pinned_lock)) return;
     for (SimTreeNode *node = sim_tree_ceiling(pieces, 0); node;
@@ -103,6 +107,8 @@ void sim_pinned_visit(SimLeaks *leaks)
     }
     pthread_mutex_unlock(&sim_pinned_lock);
 }
+
+static SimHooks hooks = {.visit = note_pieces};
 
 size_t simgpu_pinned_bytes(void)
 {
@@ -146,6 +152,7 @@ static cudaError_t add_piece(void *ptr, size_t bytes, unsigned flags, bool ours,
     piece->site = site;
     piece->alias = alias ? alias : ptr;
     piece->mapped = mapped;
+    sim_hooks_add(&hooks);
     if (sim_pinned_watched()) {
         sim_fault_install();
         sim_fault_thread();
@@ -169,7 +176,7 @@ static void report_early_end(const char *call, const void *site, const PinnedPie
     gpulog_where(site, where, sizeof where);
     gpulog_where(p->site, copy, sizeof copy);
     sim_pinned_describe_byte(piece, p->at, what, sizeof what);
-    sim_stream_name(&p->stream, stream, sizeof stream);
+    sim_stream_name(&p->place.stream, stream, sizeof stream);
     sim_facts_call(call, site, SIM_NO_STREAM);
     sim_facts_call(p->name, p->site, SIM_NO_STREAM);
     sim_facts_range(p->at, copy_span(p));
@@ -255,7 +262,7 @@ static cudaError_t allocate(void **ptr, size_t size, unsigned flags, const void 
     cudaError_t error = add_piece(memory, size, flags, true, site, alias, mapped);
     if (error == cudaSuccess) {
         *ptr = memory;
-        sim_clock_pin();
+        sim_clock_pin(sim_current_device());
     } else {
         free_memory(memory, alias, mapped);
     }
@@ -305,7 +312,7 @@ cudaError_t cudaFreeHost(void *ptr)
         free(ptr);
     }
     destroy_piece(piece);
-    sim_clock_pin();
+    sim_clock_pin(sim_current_device());
     return cudaSuccess;
 }
 

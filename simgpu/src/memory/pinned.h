@@ -1,121 +1,57 @@
-/* pinned.h: what the files about pinned host memory share.
- *
- *   pinned.c   the pieces: making, registering and freeing them
- *   pending.c  copies under way, and their delivery
- *   pages.c    closing pages to the host, and opening them
- *   touch.c    what the host and its system calls touch on closed pages
- *   freed.c    memory that was given back, which stays closed
- *
- * A copy from the device into pinned memory is under way when the call returns. Here its bytes
- * wait in a buffer of their own, and the destination holds 0xFF (NaN) until the host waits for the
- * copy or for something after it: a program that reads its result without waiting reads NaN every
- * time, and not only with unlucky timing.
- *
- * With SIMGPU_CHECK=full the host is watched, too: while a copy into pinned memory is under way its
- * pages have no access, while one from it is, they cannot be written. A touch of the copy's bytes
- * is a race, and is reported (fault.c brings it here); then it is let through, and the program goes
- * on. A page on which the program has other bytes too is closed while a copy into it is under way;
- * for a touch of the other bytes it is opened for that one instruction. System calls do not fault:
- * check/syscall.c brings them here, and their range stays open until they return.
- *
- * Pinned memory of simgpu's own is mapped twice then, so that operations go around the closed
- * pages, with a closed page in front, where free() would look. Registered memory has one address
- * only, and simgpu opens it for its own operations; its pages that hold other bytes too are never
- * closed. Memory that was given back stays closed for a while, so that a use of it is found.
- *
- * All that is declared here but sim_pinned_watched, sim_page_bytes, sim_pinned_is_near,
- * sim_pinned_describe_byte and what freed.c says is called with sim_pinned_lock held.
- */
+/* memory/pinned.h: pinned host memory; pinned_internal.h says what is special about it. */
 #ifndef SIMGPU_PINNED_H
 #define SIMGPU_PINNED_H
 
-#include "memory/memory.h"
-#include "memory/tree.h"
+#include "core/vector_clock.h"
+#include "simgpu.h"
 
-#define PINNED_WHERE 256 // characters of a call site in a report
+struct SimShadow; // shadow.h
 
-// One piece of pinned memory.
-typedef struct PinnedPiece {
-    SimTreeNode node; // key: address
-    size_t bytes;
-    unsigned flags;
-    bool ours; // made by cudaHostAlloc, not registered
-    const void *site;
-    char *alias;   // where simgpu reads and writes it: elsewhere, where it is mapped twice
-    size_t mapped; // bytes of each mapping; 0: it is malloc's. A closed page is in front of it.
-    struct SimShadow *shadow;
-} PinnedPiece;
-
-// A copy that nobody has waited for: rows of pinned memory that it writes, or reads.
-typedef struct PinnedCopy {
-    char *at; // as the program sees it
-    size_t pitch, width, height;
-    char *data; // what is still to be delivered, row by row; NULL: nothing
-    GpuAccess access;
-    int slot; // of its stream
-    uint64_t time;
-    const char *name;
-    const void *site;
-    SimStreamId stream;
-    bool told;          // a touch by the host was reported
-    bool shared_closed; // pages on which there are other bytes are closed too
-    int steps;          // touches of those
-} PinnedCopy;
-
-static inline size_t copy_span(const PinnedCopy *p)
-{
-    return (p->height - 1) * p->pitch + p->width;
-}
-
-static inline bool copy_overlaps(const PinnedCopy *p, const void *ptr, size_t bytes)
-{
-    return p->at < (const char *)ptr + bytes && (const char *)ptr < p->at + copy_span(p);
-}
-
-static inline char *pinned_alias(const PinnedPiece *piece, const void *ptr)
-{
-    return piece->alias + ((size_t)ptr - piece->node.key);
-}
-
-// ---- pinned.c ----
-extern pthread_mutex_t sim_pinned_lock;
-// The piece that holds the address, and the first one that begins there or later; NULL: none.
-PinnedPiece *sim_pinned_find(const void *ptr);
-PinnedPiece *sim_pinned_ceiling(const void *ptr);
-// The last piece that begins at the address or before it, also where it ends before it.
-PinnedPiece *sim_pinned_floor(const void *ptr);
-// Whether the address lies between the first and the last piece that there ever were.
-bool sim_pinned_is_near(const void *ptr);
-void sim_pinned_describe_byte(const PinnedPiece *piece, const void *ptr, char *text, size_t size);
-
-// ---- pending.c ----
-// The copies under way, in program order; NULL: there are no more.
-PinnedCopy *sim_pinned_copy(size_t i);
-// Ends the copies that the clock covers or, without a clock, that touch the range.
-void sim_pinned_finish(const SimClock *clock, const void *ptr, size_t bytes);
-// Opens the pages of what is no longer under way, and closes them again for what else is.
-void sim_pinned_reopen(const char *at, size_t bytes);
-
-// ---- pages.c ----
-bool sim_pinned_watched(void); // SIMGPU_CHECK=full
-size_t sim_page_bytes(void);
-// Whether memory can be closed and opened again: not what somebody else decides about.
-bool sim_pinned_can_close(const PinnedPiece *piece);
-// Whether a page may be closed on which there are bytes that no copy is about.
-bool sim_pinned_may_close_shared(void);
-bool sim_pinned_open(const PinnedPiece *piece, const char *at, size_t bytes);
-bool sim_pinned_open_page(const void *address);
-void sim_pinned_close(const PinnedPiece *piece, const PinnedCopy *p);
-// A system call uses the range: its pages stay open. The number is for the end of the call.
-int sim_pinned_keep_open(const void *ptr, size_t bytes);
-void sim_pinned_keep_open_no_more(int number);
-
-// ---- freed.c ----
-// Gives the pages of a piece back, and keeps its addresses closed until there are too many such.
-void sim_pinned_keep_closed(const PinnedPiece *piece, const void *site);
-// Whether memory that was given back holds the address; with the lock held.
-bool sim_pinned_is_freed(const void *address);
-// The host touches such memory: the report of it ends the process. It returns where it is none.
-void sim_pinned_report_freed(const void *address, const char *verb, const void *site);
+// Whether [ptr, ptr+bytes) begins in pinned memory; *inside: and ends in the same piece of it.
+bool sim_pinned(const void *ptr, size_t bytes, bool *inside);
+// Where an operation is to read and write a range that lies inside of one piece; what is under way
+// to it is delivered first, so that the operation sees it.
+void *sim_pinned_use(const void *ptr, size_t bytes);
+// A copy of rows that nobody has waited for. Into pinned memory: its bytes are put off until
+// somebody has (`src` is where they are to be had). From pinned memory, or a fill of it: the bytes
+// have moved, and the host is watched until it has waited.
+void sim_pinned_defer(const SimgpuOp *op, SimOpPlace place, void *dst, size_t dpitch,
+                      const void *src, size_t spitch, size_t width, size_t height);
+void sim_pinned_watch(const SimgpuOp *op, SimOpPlace place, const void *ptr, size_t pitch,
+                      size_t width, size_t height, GpuAccess access);
+bool sim_pinned_watched(void); // SIMGPU_CHECK=full; else sim_pinned_watch has nothing to do
+// Delivers what the clock covers.
+void sim_pinned_deliver(const SimVectorClock *clock);
+// The host touches an address without access. A touch in the middle of a copy is reported, with the
+// call site that find_site makes of the instruction, and may go on; one of pinned memory that was
+// given back, or of what lies in front of it, is reported and ends the process.
+typedef enum SimPinnedTouch {
+    PINNED_NO,        // nothing that is known here
+    PINNED_OPENED,    // it may be touched now
+    PINNED_FOR_A_STEP // it may; the page is to be closed again after that (sim_pinned_stepped)
+} SimPinnedTouch;
+SimPinnedTouch sim_pinned_fault(const void *address, const char *verb,
+                                const void *(*find_site)(const void *instruction),
+                                const void *instruction);
+void sim_pinned_stepped(const void *address);
+// False, reported: ptr lies in pinned memory that was given back. `call`: the operation or system
+// call; NULL: the host's code itself.
+bool sim_pinned_check_gone(const char *call, const void *ptr, size_t bytes, const char *verb,
+                           const void *site);
+// A system call is about to use [ptr, ptr+bytes), which it `writes` or reads. Where that is pinned
+// memory, the range stays open until the call is over: *slot says so to sim_pinned_leave_call, which
+// is told how many bytes the call has used. Bytes of a copy under way are reported, with the call
+// site that sim_fault_site makes of `returns`: those to be read before the call, those written
+// after it. False: it is no pinned memory, and there is nothing to say.
+bool sim_pinned_enter_call(const char *call, const void *ptr, size_t bytes, bool writes,
+                           const void *returns, int *slot);
+void sim_pinned_leave_call(const char *call, const void *ptr, size_t bytes, size_t used,
+                           bool writes, const void *returns, int slot);
+// The shadow (shadow.h) of the piece at ptr, NULL where there is none, and ptr's offset in it. The
+// piece stays as it is until it is freed.
+struct SimShadow *sim_pinned_shadow_hold(const void *ptr, size_t *offset);
+void sim_pinned_shadow_let_go(void);
+// "the 4096 bytes of pinned memory allocated at flat_param.c:88 (flat_create)".
+void sim_pinned_describe(const void *ptr, char *text, size_t size);
 
 #endif

@@ -3,15 +3,14 @@
  * A fault on a closed page, or a system call on a range, is held against the copies under way and
  * against what lies there: the bytes of a copy are a race, what was given back or lies in front of
  * a piece is a wrong use, and everything else may go on.
- *
- * Interface: sim_pinned_fault, sim_pinned_stepped, sim_pinned_lend, sim_pinned_returned.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "check/check.h"
-#include "check/shadow.h"
-#include "memory/pinned.h"
+#include "log_writer.h"
+#include "memory/describe.h"
+#include "memory/fault.h"
+#include "memory/pinned_internal.h"
 #include "report/report.h"
 
 #define WHERE PINNED_WHERE
@@ -68,7 +67,7 @@ static void report_touch(const char *call, const PinnedPiece *piece, const Pinne
     bool into = p->access != GPU_READ;
     sim_pinned_describe_byte(piece, address, what, sizeof what);
     gpulog_where(p->site, copy, sizeof copy);
-    sim_stream_name(&p->stream, stream, sizeof stream);
+    sim_stream_name(&p->place.stream, stream, sizeof stream);
     snprintf(title, sizeof title,
              into ? "the host %s pinned memory before the write under way to it is done"
                   : "the host %s pinned memory that is still being read",
@@ -159,8 +158,8 @@ static const char *first_held(const PinnedCopy *p, const char *ptr, size_t bytes
 }
 
 // Reports the copies under way that a system call disturbs in the range; of several, the last.
-static void look_at_range(const char *call, const char *ptr, size_t bytes, bool writes,
-                          const void *returns)
+static void check_copies_in(const char *call, const char *ptr, size_t bytes, bool writes,
+                            const void *returns)
 {
     const char *first = NULL, *held;
     PinnedPiece piece;
@@ -182,8 +181,8 @@ static void look_at_range(const char *call, const char *ptr, size_t bytes, bool 
                      sim_fault_site(returns));
 }
 
-bool sim_pinned_lend(const char *call, const void *ptr, size_t bytes, bool writes,
-                     const void *returns, int *slot)
+bool sim_pinned_enter_call(const char *call, const void *ptr, size_t bytes, bool writes,
+                           const void *returns, int *slot)
 {
     if (!sim_pinned_is_near(ptr)) return false;
     pthread_mutex_lock(&sim_pinned_lock);
@@ -194,17 +193,17 @@ bool sim_pinned_lend(const char *call, const void *ptr, size_t bytes, bool write
     *slot = piece ? sim_pinned_keep_open(ptr, bytes) : 0;
     if (piece) sim_pinned_open(piece, ptr, bytes);
     pthread_mutex_unlock(&sim_pinned_lock);
-    if (piece && !writes) look_at_range(call, ptr, bytes, false, returns);
+    if (piece && !writes) check_copies_in(call, ptr, bytes, false, returns);
     if (is_gone)
         sim_pinned_check_gone(call, ptr, bytes, writes ? "writes" : "reads",
                               sim_fault_site(returns));
     return piece != NULL;
 }
 
-void sim_pinned_returned(const char *call, const void *ptr, size_t bytes, size_t used, bool writes,
-                         const void *returns, int slot)
+void sim_pinned_leave_call(const char *call, const void *ptr, size_t bytes, size_t used,
+                           bool writes, const void *returns, int slot)
 {
-    if (writes && used) look_at_range(call, ptr, used < bytes ? used : bytes, true, returns);
+    if (writes && used) check_copies_in(call, ptr, used < bytes ? used : bytes, true, returns);
     pthread_mutex_lock(&sim_pinned_lock);
     sim_pinned_keep_open_no_more(slot);
     sim_pinned_reopen(ptr, bytes);

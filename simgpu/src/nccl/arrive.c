@@ -18,7 +18,7 @@ typedef struct Arrival {
     uint64_t nonce, seq;
     int rank, to; // who arrived; of a message, for whom; else -1
     int readers;  // that still need it
-    SimClock start;
+    SimVectorClock start;
 } Arrival;
 
 static Arrival *arrivals;
@@ -60,7 +60,7 @@ void sim_arrive(Call *call)
     Arrival *arrival = readers ? malloc(sizeof *arrival) : NULL;
     if (!arrival) {
         free(call->start.t);
-        call->start = (SimClock){0, NULL};
+        call->start = (SimVectorClock){0, NULL};
         return;
     }
     pthread_mutex_lock(&lock);
@@ -73,7 +73,7 @@ void sim_arrive(Call *call)
                          .start = call->start};
     arrivals = arrival;
     pthread_mutex_unlock(&lock);
-    call->start = (SimClock){0, NULL};
+    call->start = (SimVectorClock){0, NULL};
 }
 
 // Takes along the clock of one rank's arrival, if it is in this process. Called with the lock held.

@@ -22,7 +22,7 @@
 
 #include "nccl/board.h"
 #include "nccl/phantom.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 #include "time/clock.h"
 #include "time/recorder.h"
 #include "time/time.h"

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/memory.h"
 #include "nccl/arrive.h"
 #include "nccl/board.h"
 #include "nccl/call.h"
@@ -27,6 +26,7 @@
 #include "nccl/lent.h"
 #include "nccl/phantom.h"
 #include "nccl/sends.h"
+#include "runtime/runtime.h"
 #include "time/time.h"
 
 // ---- Posting ----
@@ -69,7 +69,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     call->desc.signature = call->signature;
     call->desc.site.n = sim_log_frames(call->site, call->desc.site.frame);
     call->desc.send = call->desc.recv = -1;
-    call->start = (SimClock){0, NULL};
+    call->start = (SimVectorClock){0, NULL};
     if (call->signature.kind == CALL_SPLIT)
         return comm->phantoms ? ncclSuccess : sim_comm_id_offer(&call->desc.id);
 
@@ -82,7 +82,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     const char *alias = sim_device(comm->device)->alias;
     const char *send = sends ? sim_touch(&op, call->send, sends, GPU_READ, false) : NULL;
     GpuRange result = {call->recv, recvs, GPU_WRITE};
-    const char *recv = recvs ? sim_touch_over(&op, result, false) : NULL;
+    const char *recv = recvs ? sim_touch_overwrite(&op, result, false) : NULL;
     if (call->handle >= ncclNumOps) {
         const RedOp *redop = &comm->redop[call->handle - ncclNumOps];
         size_t width = sim_log_element_size(redop->type);

@@ -3,7 +3,7 @@
 #define SIMGPU_NCCL_CALL_H
 
 #include "nccl/comm.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 typedef struct Call {
     ncclComm_t comm;
@@ -23,8 +23,9 @@ typedef struct Call {
     _Atomic uint32_t *users; // of `lent`, one of which it is
     bool borrows;            // what it receives is read there, and not copied
     int stream_slot;         // of its stream
-    SimClock start; // what is ordered before it, until it is posted; where races are looked for
-    CommId new_id;  // split: of the new communicator; its size (0: not in one), my rank
+    SimVectorClock
+        start;     // what is ordered before it, until it is posted; where races are looked for
+    CommId new_id; // split: of the new communicator; its size (0: not in one), my rank
     int new_size, new_rank;
     int mates[SIM_MAX_RANKS]; // split: the ranks of `comm` that come to it, in no order
     int *phantom_mates; // … among phantoms: by their new ranks, then the split's number; else NULL

@@ -27,7 +27,7 @@
 #include "nccl/phantom.h"
 #include "nccl/sends.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 #include "time/clock.h"
 
 ncclComm_t sim_comms;

@@ -11,7 +11,7 @@
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
 #include "nccl/sends.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define HERE SIM_SITE
 

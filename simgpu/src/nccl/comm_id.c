@@ -34,7 +34,7 @@
 #include "nccl/launched.h"
 #include "nccl/lent.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 struct IdServer {
     pthread_t thread;

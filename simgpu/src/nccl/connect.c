@@ -18,7 +18,7 @@
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define LOOK_MILLISECONDS 500 // between two looks at what nobody rings for
 

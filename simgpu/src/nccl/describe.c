@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "memory/memory.h"
 #include "nccl/describe.h"
 #include "nccl/kind.h"
 #include "nccl/reduce.h"
 #include "report/report.h"
+#include "runtime/runtime.h"
 
 #define LINE 512
 

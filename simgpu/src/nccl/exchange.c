@@ -4,7 +4,7 @@
 #include "nccl/comm.h"
 #include "nccl/group.h"
 #include "nccl/refuse.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define HERE SIM_SITE
 

@@ -37,7 +37,7 @@
 
 #include "nccl/launched.h"
 #include "nccl/peer_end.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define MAX_ANCESTORS 64
 

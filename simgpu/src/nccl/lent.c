@@ -16,10 +16,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memory/memory.h"
 #include "nccl/collective.h"
 #include "nccl/lent.h"
 #include "report/report.h"
+#include "runtime/runtime.h"
 
 // Fewer bytes are copied: to keep account of them would cost as much.
 #define LEAST ((size_t)256 << 10)
@@ -99,7 +99,7 @@ void sim_lent_end(Call *call)
 
 void sim_lent_return(ncclComm_t comm)
 {
-    if (comm->map->lent) sim_return_lent(sim_device(comm->device));
+    if (comm->map->lent) sim_borrow_no_more(sim_device(comm->device));
 }
 
 void sim_lent_unmap(SharedMap *map)

@@ -18,7 +18,7 @@
 #include "nccl/describe.h"
 #include "nccl/launched.h"
 #include "nccl/notice.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define LINE 512
 

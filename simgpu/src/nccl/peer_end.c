@@ -27,7 +27,7 @@
 #include "nccl/comm.h"
 #include "nccl/launched.h"
 #include "nccl/peer_end.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define MAX_WATCHED SIM_MAX_RANKS
 #define LOOK_MILLISECONDS 100 // between two looks at processes without a pidfd

@@ -11,7 +11,7 @@
 #include "nccl/lent.h"
 #include "nccl/peer_end.h"
 #include "nccl/peers.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 SharedMap *sim_shared_maps;
 Peer *sim_peers;

@@ -1,8 +1,7 @@
 /* questions.c: what a program may ask, and memory that NCCL gives: any device memory will do. */
-#include "memory/memory.h"
 #include "nccl/group.h"
 #include "nccl/refuse.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 #define HERE SIM_SITE
 

@@ -126,8 +126,8 @@ void sim_send_drop(KeptSend *send)
     pthread_mutex_unlock(&lock);
 }
 
-static void wait_for_clock(const SimClock *clock, const char *call, const void *site);
-static void check_receivers(const SimClock *clock, const char *call, const void *site);
+static void wait_for_clock(const SimVectorClock *clock, const char *call, const void *site);
+static void check_receivers(const SimVectorClock *clock, const char *call, const void *site);
 
 void sim_send_posted(KeptSend *send, uint64_t seq)
 {
@@ -144,7 +144,7 @@ void sim_send_posted(KeptSend *send, uint64_t seq)
 
 // Which sends: those that the clock covers, or of the communicator, or all; and who waits for them.
 typedef struct Which {
-    const SimClock *clock;
+    const SimVectorClock *clock;
     ncclComm_t comm;
     const char *call;
     const void *site; // NULL: the program ends
@@ -154,7 +154,7 @@ static bool is_one(const KeptSend *send, const Which *which)
 {
     if (!send->posted) return false;
     if (which->comm) return send->comm == which->comm;
-    const SimClock *clock = which->clock;
+    const SimVectorClock *clock = which->clock;
     return !clock || (send->slot < clock->n && clock->t[send->slot] >= send->time);
 }
 
@@ -265,13 +265,13 @@ static void wait_for(const Which *which)
     }
 }
 
-static void wait_for_clock(const SimClock *clock, const char *call, const void *site)
+static void wait_for_clock(const SimVectorClock *clock, const char *call, const void *site)
 {
     wait_for(&(Which){.clock = clock, .call = call, .site = site});
 }
 
 // For a query, which waits for nobody: a message that nobody will receive keeps it asking forever.
-static void check_receivers(const SimClock *clock, const char *call, const void *site)
+static void check_receivers(const SimVectorClock *clock, const char *call, const void *site)
 {
     Which which = {.clock = clock, .call = call, .site = site};
     KeptSend open[SIM_MAX_REFS];

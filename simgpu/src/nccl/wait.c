@@ -26,7 +26,7 @@
 #include "nccl/cycle.h"
 #include "nccl/wait.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "runtime/runtime.h"
 
 // Milliseconds until a thread that sleeps looks again whether that is hopeless; then ten times …
 #define FIRST_LOOK 100

@@ -14,17 +14,15 @@
  * A caller writes the body as prose; a sentence that begins with "On a GPU" or "On real GPUs" says
  * what real hardware would do, one that ends in a question mark asks for the likely mistake. What
  * it gives as facts (sim_facts_*) puts source lines below the lines that name their places, and
- * goes into the record (record.c). The place of a call is the nearest line of the program's own
+ * goes into the record (report_json.c). The place of a call is the nearest line of the program's own
  * code (gpulog_own_code); which given code it called is said below its source line.
  *
  * A mistake seldom comes alone. The first report of a process is printed, the others are counted,
  * and a line at the process's end says how many there were; SIMGPU_REPORTS=all prints them all. A
  * full device and a fault of the machine's are always told.
- *
- * Interface: sim_report, sim_fatal, sim_set_report_rank, sim_reported, sim_facts_call,
- * sim_facts_named_call, sim_facts_rank_call, sim_facts_range; simgpu_on_report, simgpu_class_name.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -33,14 +31,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "log_writer.h"
+#include "report/hooks.h"
 #include "report/report.h"
-#include "streams/streams.h"
+#include "report/report_json.h"
 
 #define BODY 8192
 #define TEXT 16384
 #define SOURCE_COLUMNS 72 // a longer line of source is cut
 
 static atomic_int rank = -1;
+static _Thread_local int device;
 static struct {
     SimgpuReportHook fn;
     void *arg;
@@ -51,6 +52,11 @@ void sim_set_report_rank(int r)
 {
     int none = -1;
     atomic_compare_exchange_strong(&rank, &none, r);
+}
+
+void sim_set_report_device(int d)
+{
+    device = d;
 }
 
 void simgpu_on_report(SimgpuReportHook fn, void *arg)
@@ -117,9 +123,9 @@ void sim_facts_call(const char *name, const void *site, cudaStream_t stream)
     sim_facts_rank_call(-1, name, site, stream);
 }
 
-void sim_facts_range(const void *ptr, size_t bytes)
+void sim_facts_bytes(SimFactRange range)
 {
-    if (facts.n_ranges < SIM_FACTS) facts.range[facts.n_ranges++] = (SimFactRange){ptr, bytes};
+    if (facts.n_ranges < SIM_FACTS) facts.range[facts.n_ranges++] = range;
 }
 
 // ---- Layout ----
@@ -166,7 +172,7 @@ static void add_title(Buffer *out, SimgpuClass kind, const char *before, const c
     int r = atomic_load(&rank);
     add(out, "simgpu: ");
     if (r >= 0) add(out, "rank %d, ", r);
-    add(out, "device %d: %s%s", sim_current_device(), before, title);
+    add(out, "device %d: %s%s", device, before, title);
     if (kind != SIMGPU_SYSTEM) add(out, " [%s]", simgpu_class_name(kind));
     add(out, "\n");
 }
@@ -197,6 +203,30 @@ static void write_whole(const char *text, size_t size)
         text += n;
         size -= (size_t)n;
     }
+}
+
+// ---- Settings ----
+
+static bool all_reports; // SIMGPU_REPORTS: not only the first
+static atomic_bool begun;
+
+static void read_settings(void)
+{
+    const char *text = getenv("SIMGPU_REPORTS");
+    char title[160];
+    all_reports = text && strcmp(text, "all") == 0;
+    if (text && *text && !all_reports && strcmp(text, "first") != 0) {
+        snprintf(title, sizeof title, "SIMGPU_REPORTS is \"%.80s\": must be first or all", text);
+        sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+    }
+    sim_record_begin();
+    atomic_store(&begun, true);
+}
+
+void sim_report_begin(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_settings);
 }
 
 // ---- First causes ----
@@ -238,7 +268,7 @@ void sim_report_summary(void)
     int followed = atomic_exchange(&count.followed, 0), r = atomic_load(&rank);
     char text[256];
     Buffer out = {text, sizeof text, 0};
-    if (followed == 0 || sim_config()->all_reports) return;
+    if (followed == 0 || all_reports) return;
     add(&out, "simgpu: ");
     if (r >= 0) add(&out, "rank %d: ", r);
     add(&out, "%d more report%s followed from this one or came after it; SIMGPU_REPORTS=all %s\n",
@@ -266,7 +296,7 @@ static void print(const SimgpuReport *whole, bool fatal)
 {
     char line[512];
     Buffer out = {line, sizeof line, 0};
-    if (!whole->follows || sim_config()->all_reports) {
+    if (!whole->follows || all_reports) {
         write_whole(whole->text, strlen(whole->text));
     } else if (fatal) { // why the process ends is always told, if in one line
         add_title(&out, whole->kind, "and then this ended the process: ", whole->title);
@@ -287,15 +317,13 @@ static void report(SimgpuClass kind, bool fatal, const char *title, const char *
     vsnprintf(work->body, sizeof work->body, format, args);
     Buffer out = {work->text, sizeof work->text, 0};
     lay_out(&out, kind, title, work->body);
-    SimgpuReport whole = {kind,  title,       work->text, atomic_load(&rank), sim_current_device(),
-                          false, work->record};
-    if (kind != SIMGPU_SYSTEM) sim_config();
+    SimgpuReport whole = {kind, title, work->text, atomic_load(&rank), device, false, work->record};
+    if (kind != SIMGPU_SYSTEM) sim_report_begin();
     whole.follows = follows(kind);
     sim_record(&whole, work->body, &facts, work->record, sizeof work->record);
     memset(&facts, 0, sizeof facts);
     print(&whole, fatal);
-    // A setting that makes no sense is told while the settings are being read.
-    if (sim_config_ready()) sim_record_write(work->record);
+    sim_record_write(work->record);
     tell_hook(&whole);
     munmap(work, sizeof *work);
 }
@@ -314,7 +342,7 @@ void sim_fatal(SimgpuClass kind, const char *title, const char *format, ...)
     va_start(args, format);
     report(kind, true, title, format, args);
     va_end(args);
-    if (sim_config_ready()) sim_report_summary();
+    if (begun) sim_report_summary();
     for (const SimHooks *hooks = sim_hooks(); hooks; hooks = hooks->next)
         if (hooks->fatal) hooks->fatal();
     // What the program said before is worth having, unless another thread is busy saying something.

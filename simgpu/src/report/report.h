@@ -1,10 +1,12 @@
 /* report/: the one way to tell the user something.
  *
- *   report.c   reports on stderr, and fatal ends
- *   record.c   a report as a line of JSON
+ *   report.c       reports on stderr, and fatal ends
+ *   report_json.c  a report as a line of JSON, and SIMGPU_REPORT's file of such (report_json.h)
+ *   hooks.c        what the parts are told that a program need not link (hooks.h)
+ *   end.c          the end of a process by exit
  *
- * Every other folder reports through sim_report or sim_fatal, and says with sim_facts_* which calls
- * and bytes a report is about.
+ * The lowest room: it knows nothing of devices, streams and memory. Every other one reports through
+ * sim_report or sim_fatal, and says with sim_facts_* which calls and bytes a report is about.
  */
 #ifndef SIMGPU_REPORT_H
 #define SIMGPU_REPORT_H
@@ -14,8 +16,8 @@
 
 #include "simgpu.h"
 
-// ---- report.c ---- Prints a report: a one-line title, then the body's lines, on stderr in one
-// write, and runs the hook.
+// Prints a report: a one-line title, then the body's lines, on stderr in one write, and runs the
+// hook.
 void sim_report(SimgpuClass kind, const char *title, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // The same, then ends the process with SIMGPU_FATAL_EXIT.
@@ -23,6 +25,11 @@ _Noreturn void sim_fatal(SimgpuClass kind, const char *title, const char *format
     __attribute__((format(printf, 3, 4)));
 // Rank for the head of reports: the first communicator's, -1 before there is one.
 void sim_set_report_rank(int rank);
+// The calling thread's current device, for the head of reports; 0 before it is set.
+void sim_set_report_device(int device);
+// Reads SIMGPU_REPORTS and SIMGPU_REPORT, once; before that, only what is wrong with the settings
+// or with the machine is told.
+void sim_report_begin(void);
 // How many reports of mistakes this process has made.
 int sim_reported(void);
 // Says on stderr how many reports were counted and not printed.
@@ -38,31 +45,14 @@ const char *sim_report_page(SimgpuClass kind);
 void sim_facts_call(const char *name, const void *site, cudaStream_t stream);
 void sim_facts_named_call(const char *name, const void *site, const char *stream_name);
 void sim_facts_rank_call(int rank, const char *name, const void *site, cudaStream_t stream);
-void sim_facts_range(const void *ptr, size_t bytes);
-
-// ---- record.c ---- A report as a JSON object of one line, and SIMGPU_REPORT's file of such.
-#define SIM_FACTS 16
-typedef struct SimFactCall {
-    int rank; // whose call; -1: this process's
-    const char *name;
-    const void *site;
-    cudaStream_t stream;
-    const char *stream_name; // NULL: none, or not known
-} SimFactCall;
+// Who knows the allocations calls sim_facts_range (memory/describe.h), which looks up `base`.
 typedef struct SimFactRange {
     const void *ptr;
     size_t bytes;
+    const void *base; // of the allocation that holds ptr, or held it last; NULL: none is known
+    size_t allocated; // its bytes
+    const void *made; // the call site that made it
 } SimFactRange;
-typedef struct SimFacts {
-    int n_calls, n_ranges;
-    SimFactCall call[SIM_FACTS];
-    SimFactRange range[SIM_FACTS];
-} SimFacts;
-#define SIM_RECORD 49152
-void sim_record(const SimgpuReport *report, const char *body, const SimFacts *facts, char *text,
-                size_t size);
-void sim_record_write(const char *record);
-// Says so at once, in one line, if records could not be written to such a file.
-void sim_record_look(const char *path);
+void sim_facts_bytes(SimFactRange range);
 
 #endif

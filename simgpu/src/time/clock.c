@@ -19,10 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "check/check.h"
+#include "core/config.h"
+#include "core/error.h"
 #include "log_writer.h"
+#include "report/hooks.h"
 #include "report/report.h"
-#include "streams/streams.h"
 #include "time/trace.h"
 
 #define TURN 256        // calls between two turns of the engine, where the host waits
@@ -279,13 +280,12 @@ void sim_clock_log(GpuLogEntry *entry)
     if (sim_clock_has_waiters()) sim_clock_ring();
 }
 
-void sim_clock_pin(void)
+void sim_clock_pin(int device)
 {
     if (!sim_clock_on() || atomic_load(&finished)) return;
     sim_clock_lock();
     int thread = sim_clock_thread();
-    sim_record_call(sim_clock_fed_recorder(), thread, sim_current_device(),
-                    sim_clock_machine()->host.pin);
+    sim_record_call(sim_clock_fed_recorder(), thread, device, sim_clock_machine()->host.pin);
     after_call();
 }
 

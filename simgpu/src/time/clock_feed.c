@@ -23,7 +23,7 @@ typedef struct Aside {
     enum { THREAD_ENDED, FORGET_EVENT, FORGET_STREAM } kind;
     int thread; // has ended
     cudaEvent_t event;
-    int device;      // … and number of a stream
+    int device; // … and number of a stream
     uint32_t number;
 } Aside;
 

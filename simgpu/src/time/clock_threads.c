@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "streams/streams.h"
+#include "core/error.h"
 #include "time/clock.h"
 #include "time/tables.h"
 

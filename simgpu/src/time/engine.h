@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "time/machine.h"
+#include "machine/machine.h"
 
 typedef uint64_t SimItem;
 #define SIM_FOREVER UINT64_MAX

@@ -35,8 +35,8 @@ ThreadState *sim_record_thread(SimRecorder *r, int number)
     }
     t = &r->thread[i];
     GroupCall *group = t->group; // of one that has ended
-    *t = (ThreadState){
-        .number = number, .alive = true, .group = group, .group_room = t->group_room};
+    *t =
+        (ThreadState){.number = number, .alive = true, .group = group, .group_room = t->group_room};
     if (number == 0) return t;
     ThreadState *first = find_thread(r, 0);
     After *after = sim_after_none(r, AFTER_THREAD);

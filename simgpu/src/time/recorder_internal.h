@@ -36,11 +36,11 @@ typedef struct StreamState {
 } StreamState;
 
 typedef struct DeviceState {
-    Mark called; // its last call
+    Mark called;   // its last call
     int thread;    // that made it, or has asked since; -1: nobody, or it has ended
     bool is_there; // it has called on no other device since
     Mark left;     // its clock then
-    int rank;    // -1: not known
+    int rank;      // -1: not known
     StreamState *stream;
     int n_streams, streams_room;
 } DeviceState;
@@ -64,7 +64,7 @@ typedef struct GroupCall {
 typedef struct ThreadState {
     int number;
     bool alive;
-    bool called; // not only asked
+    bool called;   // not only asked
     bool in_group; // makes requests of one group
     Mark clock;
     bool has_asked; // and the log has not got it yet:
@@ -102,7 +102,7 @@ struct SimRecorder {
     size_t n_events, events_room;
     ThreadState *thread;
     int n_threads;
-    Mark ended;            // the latest clock of threads that have ended
+    Mark ended; // the latest clock of threads that have ended
     CommState *comm;
     int n_comms, comms_room;
     After after[AFTERS];

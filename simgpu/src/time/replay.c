@@ -130,8 +130,7 @@ static void widen(Replay *w)
 // How many of the call's ranks have logs that it waits for.
 static int ranks_of(const Replay *w, const SimCall *call)
 {
-    if (!w->some)
-        return call->from >= 0 ? 2 : member_of(w, call->comm, call->rank)->ranks;
+    if (!w->some) return call->from >= 0 ? 2 : member_of(w, call->comm, call->rank)->ranks;
     int n = 0;
     for (int i = 0; i < w->n_members; i++) {
         const Member *m = &w->member[i];
@@ -292,7 +291,6 @@ const char *sim_replay(const SimMachine *machine, const SimSpread *spread, const
 const char *sim_replay_some(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
                             int n_logs, SimReplayHook hook, void *arg)
 {
-    return replay(
-        machine, spread,
-        (Replay){.logs = logs, .n_logs = n_logs, .hook = hook, .arg = arg, .some = true});
+    return replay(machine, spread,
+                  (Replay){.logs = logs, .n_logs = n_logs, .hook = hook, .arg = arg, .some = true});
 }

@@ -1,6 +1,5 @@
 /* time/: the virtual clock (simgpu/pages/time.md is the contract).
  *
- *   machine.c, cost_*.c   the modelled machine, and what things cost on it (machine.h)
  *   engine*.c   from operations with costs and dependencies to times (engine.h)
  *   recorder*.c   from the log to operations: what a program called, in its order (recorder.h)
  *   clock.c, clock_feed.c, clock_threads.c   the clock of this process, what it is fed, and the
@@ -20,14 +19,7 @@
 #include <stdint.h>
 
 #include "gpulog.h"
-#include "time/machine.h"
-
-// SIMGPU_SLOW, SIMGPU_JITTER: parts of the work; num 0: none.
-typedef struct SimSpread {
-    int slow_rank;
-    SimRatio slow, jitter;
-    uint64_t seed;
-} SimSpread;
+#include "machine/machine.h"
 
 // Whether there is a clock: SIMGPU_MACHINE is not "none". The machine; NULL: there is no clock.
 bool sim_clock_on(void);
@@ -38,10 +30,10 @@ const SimMachine *sim_clock_machine(void);
 // Writes an entry to the log, and tells the clock. All of simgpu's calls are logged through here.
 void sim_clock_log(GpuLogEntry *entry);
 // A call that the log does not have: cudaMallocHost and cudaFreeHost.
-void sim_clock_pin(void);
-void sim_clock_forget_event(cudaEvent_t event); // the handle will be another event's
+void sim_clock_pin(int device);
+void sim_clock_forget_event(cudaEvent_t event);            // the handle will be another event's
 void sim_clock_forget_stream(int device, uint32_t number); // it is destroyed
-void sim_clock_set_rank(int device, int rank);  // of a communicator there
+void sim_clock_set_rank(int device, int rank);             // of a communicator there
 // The calling thread is about to wait really, before its call is logged: for the receivers of
 // messages that come before an operation on the entry's stream, or before a call on a communicator;
 // or because the host waits for what the entry stands for. So others know how far its clock is.

@@ -15,10 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/config.h"
 #include "log_writer.h"
+#include "machine/figures.h"
+#include "report/hooks.h"
 #include "report/report.h"
-#include "streams/streams.h"
-#include "time/figures.h"
 #include "time/trace_file.h"
 #include "time/trace_memory.h"
 

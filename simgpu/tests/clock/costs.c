@@ -10,7 +10,7 @@
 
 #include "harness.h"
 #include "print_costs.h"
-#include "time/figures.h"
+#include "machine/figures.h"
 
 static const SimMachine *machine(const char *name)
 {
@@ -437,8 +437,7 @@ TEST(test_every_compiler_gives_the_same)
         "  timeout 100 ${CC:-cc} -std=gnu11 $flags -ffp-contract=off -Isimgpu/src "
         "-Igpulog/include\\\n"
         "    -Igpulog/log -Isimgpu/include -Isimgpu/tests $t/main.c gpulog/log/collectives.c\\\n"
-        "    simgpu/src/time/machine*.c simgpu/src/time/cost_*.c $t/texts.c -lm -pthread -o "
-        "$t/costs\n"
+        "    simgpu/src/machine/*.c $t/texts.c -lm -pthread -o $t/costs\n"
         "  $t/costs >$t/got; cmp $t/want $t/got || { echo \"differs with $flags\"; exit 1; }\n"
         "done";
     round_machine();

@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "harness.h"
-#include "time/machine_file.h"
+#include "machine/machine_file.h"
 
 #define BYTES 8192
 

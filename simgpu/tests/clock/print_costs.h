@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "time/machine.h"
+#include "machine/machine.h"
 
 static void print_costs(FILE *to)
 {

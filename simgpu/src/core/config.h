@@ -1,0 +1,54 @@
+/* core/: what every room above needs, and nothing of the machine that is simulated.
+ *
+ *   config.c        the SIMGPU_* variables, read once
+ *   visible.c       CUDA_VISIBLE_DEVICES: which devices the program sees
+ *   error.c         error names and strings, the last error (error.h)
+ *   processors.c    how many processors there are, and how many a rank may use (threads.h)
+ *   threads.c       threads that are none of the program's
+ *   parallel.c      the threads that share the work of a kernel (simgpu.h)
+ *   vector_clock.c  what is known to be done, stream by stream (vector_clock.h)
+ *   leak.c          what is still alive when the process ends (leak.h)
+ *   tree.c          a balanced tree (tree.h)
+ */
+#ifndef SIMGPU_CONFIG_H
+#define SIMGPU_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "log_writer.h"
+#include "machine/machine.h"
+
+#define SIM_CACHE_LINE 64 // bytes
+#define SIM_MAX_DEVICES SIM_LOG_DEVICES
+
+typedef enum SimCheck { CHECK_OFF, CHECK_FAST, CHECK_FULL } SimCheck;
+typedef struct SimConfig {
+    SimCheck check;
+    int devices;                   // that the program sees; 0: none
+    int physical[SIM_MAX_DEVICES]; // of each, its number among the machine's
+    char hidden[256]; // what is wrong with CUDA_VISIBLE_DEVICES, so that it hides some; "": nothing
+    size_t memory;
+    bool poison;
+    bool dry;      // SIMGPU_DRY; then check is at most CHECK_FAST, and nothing is poison
+    bool phantoms; // SIMGPU_PHANTOMS: a dry run whose other ranks nobody runs
+    int threads;
+    bool crowded;              // the threads of all ranks are more than there are processors
+    int cores;                 // SIMGPU_CORES: for how many products are cut (blas/multiply.c)
+    double notice_seconds;     // SIMGPU_NOTICE_SECONDS
+    const SimMachine *machine; // SIMGPU_MACHINE; NULL: no clock
+    SimSpread spread;          // SIMGPU_SLOW, SIMGPU_JITTER
+} SimConfig;
+const SimConfig *sim_config(void);
+bool sim_config_ready(void); // it has been read
+bool sim_dry(void);          // nothing is executed, and no device memory touched
+
+// ---- visible.c ----
+
+// Fills in which of the machine's devices the program sees.
+void sim_read_visible(SimConfig *config, int devices);
+// Of a device of the machine: its 16 bytes, and "GPU-73696d67-…".
+void sim_device_uuid(int physical, char bytes[16]);
+void sim_device_uuid_text(int physical, char text[48]);
+
+#endif

@@ -1,0 +1,23 @@
+/* core/leak.h: what is alive at the process's end. Each owner of such things notes what it has when
+ * its hook `visit` is called (report/hooks.h), waiting for no lock.
+ */
+#ifndef SIMGPU_LEAK_H
+#define SIMGPU_LEAK_H
+
+#include <stddef.h>
+
+typedef enum SimThing {
+    THING_MEMORY,
+    THING_STREAM,
+    THING_EVENT,
+    THING_PINNED,
+    THING_COMM,
+    THING_BLAS,
+    SIM_THINGS
+} SimThing;
+typedef struct SimLeaks SimLeaks;
+void sim_leak_note(SimLeaks *leaks, SimThing thing, const void *ptr, size_t bytes,
+                   const void *site);
+void sim_leak_reset(void); // a cudaDeviceReset took things away
+
+#endif

@@ -1,0 +1,120 @@
+/* threads.c: the threads of this process that are none of the program's.
+ *
+ * Whether a wait is hopeless depends on who else could make the missing call (nccl/cycle.c).
+ * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the workers
+ * that share a kernel's work (parallel.c), each of which says so when it begins.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/threads.h"
+#include "simgpu.h"
+
+static atomic_int helpers, pid; // of which process: a forked one has none of them
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static SimTids workers;
+static pthread_key_t worker_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+// A forked process has one thread.
+static void own(void)
+{
+    int self = (int)getpid();
+    if (atomic_exchange(&pid, self) == self) return;
+    atomic_store(&helpers, 0);
+    pthread_mutex_init(&lock, NULL);
+    workers.n = 0;
+}
+
+void simgpu_helper_threads(int change)
+{
+    own();
+    atomic_fetch_add(&helpers, change);
+}
+
+int sim_helpers(void)
+{
+    own();
+    return atomic_load(&helpers);
+}
+
+static bool holds(const SimTids *tids, int tid)
+{
+    for (int i = 0; i < tids->n; i++)
+        if (tids->tid[i] == tid) return true;
+    return false;
+}
+
+void sim_tids(SimTids *tids)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    tids->n = 0;
+    for (struct dirent *e; tasks && (e = readdir(tasks));)
+        if (e->d_name[0] != '.' && tids->n < SIM_TIDS) tids->tid[tids->n++] = atoi(e->d_name);
+    if (tasks) closedir(tasks);
+}
+
+// Threads that libraries start when they are loaded.
+__attribute__((constructor)) static void note_early(void)
+{
+    own();
+    sim_tids(&workers);
+    sim_workers_drop();
+}
+
+static void drop(void *arg)
+{
+    sim_workers_drop();
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&worker_key, drop);
+}
+
+void sim_worker_here(void)
+{
+    static _Thread_local bool noted;
+    if (noted) return;
+    noted = true;
+    own();
+    pthread_once(&once, make_key);
+    pthread_setspecific(worker_key, &noted); // anything but NULL, so that `drop` runs at its end
+    pthread_mutex_lock(&lock);
+    if (workers.n < SIM_TIDS) workers.tid[workers.n++] = (int)syscall(SYS_gettid);
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_workers(SimTids *tids)
+{
+    own();
+    pthread_mutex_lock(&lock);
+    *tids = workers;
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_program_tids(SimTids *tids)
+{
+    SimTids others;
+    sim_workers(&others);
+    sim_tids(tids);
+    for (int i = tids->n - 1; i >= 0; i--)
+        if (holds(&others, tids->tid[i])) tids->tid[i] = tids->tid[--tids->n];
+    int drop = sim_helpers(); // which of them these are, nobody knows
+    tids->n = tids->n > drop ? tids->n - drop : 0;
+}
+
+void sim_workers_drop(void)
+{
+    int tid = (int)syscall(SYS_gettid);
+    own();
+    pthread_mutex_lock(&lock);
+    for (int i = workers.n - 1; i >= 0; i--)
+        if (workers.tid[i] == tid) workers.tid[i] = workers.tid[--workers.n];
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,31 @@
+/* core/threads.h: the processors of the machine, and the threads of this process. */
+#ifndef SIMGPU_THREADS_H
+#define SIMGPU_THREADS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// ---- processors.c ----
+
+size_t sim_processors(void); // of the machine
+// One rank's of so many on this host, at least 1. `bound`: its launcher may have bound each rank to
+// processors of its own; else all ranks may run on the same.
+size_t sim_share(size_t ranks, bool bound);
+// What the control groups of a process grant, in processors, rounded up; 0: as many as there are. From
+// a file as /proc/self/cgroup and the folder in which cgroups are mounted.
+size_t sim_quota(const char *groups, const char *root);
+
+// ---- threads.c ----
+
+#define SIM_TIDS 512
+typedef struct SimTids {
+    int n, tid[SIM_TIDS];
+} SimTids;
+void sim_tids(SimTids *tids);         // of all threads of this process
+void sim_program_tids(SimTids *tids); // as many as the program has, some of them
+void sim_worker_here(void);           // the calling thread is one of simgpu's workers
+void sim_workers(SimTids *tids);      // those
+void sim_workers_drop(void);          // the calling thread is the program's
+int sim_helpers(void);                // how many threads simgpu has started
+
+#endif

@@ -1,0 +1,12 @@
+/* machine/cost_copy.c: what a copy over a link costs.
+ *
+ * Interface: sim_cost_copy (machine.h).
+ */
+#include "machine/figures.h"
+
+SimPs sim_cost_copy(const SimMachine *m, SimCopy kind, uint64_t bytes)
+{
+    const SimFigures *f = m->figures;
+    SimLink link = kind == SIM_COPY_PEER && m->has_link[SIM_NVLINK] ? SIM_NVLINK : SIM_PCIE;
+    return sim_round(f->copy + (double)bytes * 1e12 / f->link[link], 1);
+}

@@ -1,0 +1,28 @@
+/* machine/cost_kernel.c: what a kernel costs: the bytes that it moves or the operations that it
+ * computes, whichever takes longer, after a fixed start.
+ *
+ * A kernel that multiplies on tensor cores keeps them busy for a part of the time alone: it has
+ * other work in between, as the softmax of fused attention.
+ *
+ * Interface: sim_cost_kernel, sim_cost_fused (machine.h).
+ */
+#include "machine/figures.h"
+
+static SimPs at_rate(const SimFigures *f, uint64_t bytes, uint64_t flops, double rate)
+{
+    double moved = (double)bytes * 1e12 / f->hbm;
+    double computed = (double)flops * 1e12 / rate;
+    return sim_round(f->kernel + (moved > computed ? moved : computed), 1);
+}
+
+SimPs sim_cost_kernel(const SimMachine *m, uint64_t bytes, uint64_t flops, SimType type)
+{
+    return at_rate(m->figures, bytes, flops, m->peak[type]);
+}
+
+SimPs sim_cost_fused(const SimMachine *m, uint64_t bytes, uint64_t flops, SimType type)
+{
+    const SimFigures *f = m->figures;
+    double part = f->gemm == SIM_GEMM_PLAIN ? 1 : f->fused_efficiency;
+    return at_rate(f, bytes, flops, m->peak[type] * part);
+}

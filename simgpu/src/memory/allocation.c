@@ -1,0 +1,319 @@
+/* allocation.c: allocations of device memory, from cudaMalloc to their end.
+ *
+ * Memory is counted as it was asked for, before any rounding: an allocation fails exactly when the
+ * bytes in use and the bytes asked for are more than the device has. Physical memory follows use:
+ * large ranges that cudaFree frees return their pages, those of cudaFreeAsync keep them for the
+ * next allocation, as CUDA's memory pools do.
+ *
+ * Interface: allocation.h; cudaMalloc, cudaMemGetInfo, cudaPointerGetAttributes.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "core/error.h"
+#include "core/leak.h"
+#include "log_writer.h"
+#include "memory/allocation.h"
+#include "memory/describe.h"
+#include "memory/dry.h"
+#include "memory/heap.h"
+#include "memory/owed.h"
+#include "memory/pinned.h"
+#include "memory/shadow.h"
+#include "report/hooks.h"
+#include "report/report.h"
+#include "time/time.h"
+
+#define WHERE 256
+#define PUNCH_FROM ((size_t)1 << 20) // smaller ranges keep their pages
+
+// ---- Making ----
+
+static void note_live(SimLeaks *leaks)
+{
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        SimDevice *device = sim_device_made(i);
+        if (!device || pthread_mutex_trylock(&device->lock)) continue;
+        for (SimBlock *b = sim_heap_first(device->heap); b; b = b->next)
+            if (b->state == BLOCK_LIVE)
+                sim_leak_note(leaks, THING_MEMORY, device->program + b->offset, b->asked, b->site);
+        pthread_mutex_unlock(&device->lock);
+    }
+}
+
+static SimHooks hooks = {.visit = note_live};
+
+// Nothing promises what fresh memory holds, so it holds NaNs: a sum that forgets to start from zero
+// shows. They are owed, but where the host may look, or where they are few. Called with the lock
+// held.
+static void poison(SimDevice *device, SimBlock *block)
+{
+    char *at = device->alias + block->offset;
+    if (sim_dry()) return;
+    sim_owed_begin(block, at, sim_config()->poison);
+    if (block->managed || block->asked < SIM_OWED_LEAST) sim_owed_pay(block, at, 0, block->asked);
+}
+
+static void count_pool(SimBlock *block, SimDevice *device)
+{
+    block->pool = true;
+    device->pool_live += block->asked;
+    if (device->pool_live > device->pool_high) device->pool_high = device->pool_live;
+}
+
+void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryKind kind,
+                   const void *site)
+{
+    // A closed page lies between two managed allocations: there free() would look.
+    size_t unit = kind == MEMORY_MANAGED ? (size_t)sysconf(_SC_PAGESIZE) : SIM_ALIGN;
+    size_t guard = kind == MEMORY_MANAGED ? unit : 0;
+    pthread_mutex_lock(&device->lock);
+    SimBlock *block = NULL;
+    size_t limit = sim_config()->memory;
+    if (bytes <= limit && device->live <= limit - bytes)
+        block = sim_heap_take_whole(device->heap, bytes + guard, unit, site);
+    size_t offset = block ? block->offset : 0;
+    if (block) {
+        block->asked = bytes;
+        device->live += bytes;
+        sim_log_allocated(device->index, bytes);
+        sim_log_category_begins(device->program + offset, bytes);
+        if (kind == MEMORY_FROM_POOL) count_pool(block, device);
+        block->managed = kind == MEMORY_MANAGED;
+        // The host may write managed memory, and nobody sees it.
+        if (sim_config()->check == CHECK_FULL)
+            block->shadow = sim_shadow_create(bytes, block->managed, &device->spare);
+        if (block->managed) sim_managed_show(device, offset, block->size - guard);
+        poison(device, block);
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (!block) {
+        sim_report_full(device, call, bytes, site);
+        return NULL;
+    }
+    sim_hooks_add(&hooks);
+    sim_log_forget_name(device->program + offset);
+    return device->program + offset;
+}
+
+// It takes part in no stream: when it returns, the memory is there for all of them.
+cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site)
+{
+    SIM_ENTER();
+    if (!ptr) return sim_leave(cudaErrorInvalidValue);
+    *ptr = NULL;
+    if (size == 0) return cudaSuccess;
+    SimDevice *device = sim_device(sim_current_device());
+    if (!device) return sim_leave(cudaErrorInvalidDevice);
+    void *memory = sim_allocate(device, name, size, managed ? MEMORY_MANAGED : MEMORY_PLAIN, site);
+    if (!memory) return sim_leave(cudaErrorMemoryAllocation);
+    *ptr = memory;
+    GpuLogEntry entry = {.op = GPU_ALLOC,
+                         .name = name,
+                         .device = device->index,
+                         .host_waits = true,
+                         .bytes = size,
+                         .site = site,
+                         .n_ranges = 1};
+    entry.range[0] = (GpuRange){memory, size, GPU_WRITE};
+    sim_clock_log(&entry);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **devPtr, size_t size)
+{
+    return sim_malloc("cudaMalloc", devPtr, size, false, SIM_SITE);
+}
+
+// ---- Freeing ----
+
+// Gives the whole pages of a range back to the system.
+static void punch(SimDevice *device, size_t offset, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+    if (end > begin)
+        fallocate(device->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin,
+                  (off_t)(end - begin));
+}
+
+// Called with the lock held. The pages go first, while nobody else can be given the range.
+static void release(SimDevice *device, SimBlock *block, bool keep_pages, const void *site)
+{
+    if (block->managed) sim_managed_hide(device, block->offset, block->size);
+    if (!keep_pages && block->size >= PUNCH_FROM) punch(device, block->offset, block->size);
+    device->live -= block->asked;
+    sim_log_freed(device->index, block->asked);
+    sim_log_category_ends(device->program + block->offset);
+    if (sim_dry()) sim_dry_forget(device->program + block->offset, block->size);
+    if (block->pool) device->pool_live -= block->asked;
+    sim_shadow_destroy(block->shadow);
+    block->shadow = NULL;
+    sim_owed_end(block);
+    sim_heap_give(device->heap, block, site);
+}
+
+static void report_bad_free(const char *call, const void *ptr, SimDevice *device,
+                            const SimPlace *place, const void *site)
+{
+    char where[WHERE], what[4 * WHERE];
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call(call, site, SIM_NO_STREAM);
+    if (!device) {
+        bool inside, pinned = sim_pinned(ptr, 1, &inside);
+        sim_report(SIMGPU_POINTER,
+                   pinned ? "cudaFree of pinned host memory" : "a free of what is no device memory",
+                   "%s, called at %s,\nwas given %p, which cudaMalloc did not return.\n"
+                   "On a GPU this is an invalid argument, and nothing is freed.\n%s",
+                   call, where, ptr,
+                   pinned ? "Was cudaFreeHost meant, which frees pinned memory?"
+                          : "Is it host memory, for free()? Or a pointer that was never set?");
+        return;
+    }
+    sim_place_describe(place, 1, what, sizeof what);
+    if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
+    sim_facts_range(ptr, 0);
+    bool twice = place->kind == PLACE_FREED && place->byte == 0;
+    sim_report(twice ? SIMGPU_LIFETIME : SIMGPU_POINTER,
+               twice ? "device memory was freed twice"
+                     : "a free of what is no allocation's beginning",
+               "%s, called at %s,\nwas given %s.\n"
+               "On a GPU this is an invalid argument; or it frees what has the address by now.\n%s",
+               call, where, what,
+               twice ? "Do two owners free it? A pointer that is set to NULL with its free is\n"
+                       "safe: freeing NULL does nothing."
+                     : "Was an offset added to the pointer that cudaMalloc returned?");
+}
+
+bool sim_release(const char *call, void *ptr, bool keep_pages, size_t *bytes, bool *pool,
+                 const void *site)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    SimPlace place = {PLACE_NEVER, 0, 0, NULL, NULL, NULL};
+    bool good = false;
+    if (device) {
+        pthread_mutex_lock(&device->lock);
+        SimBlock *block = sim_heap_find(device->heap, offset);
+        good = block && block->state == BLOCK_LIVE && block->offset == offset;
+        if (good) {
+            *bytes = block->asked;
+            *pool = block->pool;
+            release(device, block, keep_pages, site);
+        } else {
+            place = sim_place(device, offset);
+        }
+        pthread_mutex_unlock(&device->lock);
+    }
+    if (!good) report_bad_free(call, ptr, device, &place, site);
+    return good;
+}
+
+bool sim_is_from_pool(SimDevice *device, size_t offset)
+{
+    pthread_mutex_lock(&device->lock);
+    const SimBlock *block = sim_heap_find(device->heap, offset);
+    bool pool = block && block->state == BLOCK_LIVE && block->offset == offset && block->pool;
+    pthread_mutex_unlock(&device->lock);
+    return pool;
+}
+
+void sim_memory_reset(SimDevice *device, const void *site)
+{
+    pthread_mutex_lock(&device->lock);
+    for (SimBlock *b = sim_heap_first(device->heap); b;) {
+        if (b->state == BLOCK_LIVE) {
+            release(device, b, false, site);
+            b = sim_heap_first(device->heap); // blocks were joined: begin anew
+        } else {
+            b = b->next;
+        }
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+void sim_trim(SimDevice *device)
+{
+    pthread_mutex_lock(&device->lock);
+    for (SimBlock *b = sim_heap_first(device->heap); b; b = b->next)
+        if (b->state != BLOCK_LIVE) punch(device, b->offset, b->size);
+    pthread_mutex_unlock(&device->lock);
+}
+
+// ---- Questions ----
+
+size_t sim_allocated_at(const void *ptr)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    if (!device) return 0;
+    pthread_mutex_lock(&device->lock);
+    const SimBlock *block = sim_heap_find(device->heap, offset);
+    bool whole = block && block->state == BLOCK_LIVE && block->offset == offset;
+    size_t bytes = whole ? block->asked : 0;
+    pthread_mutex_unlock(&device->lock);
+    return bytes;
+}
+
+SimShadow *sim_shadow_hold(const void *ptr, SimDevice **device, size_t *offset)
+{
+    size_t at;
+    *device = sim_device_of(ptr, &at);
+    if (!*device) return sim_pinned_shadow_hold(ptr, offset);
+    pthread_mutex_lock(&(*device)->lock);
+    const SimBlock *block = sim_heap_find((*device)->heap, at);
+    if (!block || block->state != BLOCK_LIVE) return NULL;
+    *offset = at - block->offset;
+    return block->shadow;
+}
+
+void sim_shadow_let_go(SimDevice *device)
+{
+    if (device)
+        pthread_mutex_unlock(&device->lock);
+    else
+        sim_pinned_shadow_let_go();
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    SIM_ENTER();
+    SimDevice *device = sim_device(sim_current_device());
+    if (!free_bytes || !total) return sim_leave(cudaErrorInvalidValue);
+    if (!device) return sim_leave(cudaErrorInvalidDevice);
+    pthread_mutex_lock(&device->lock);
+    *total = sim_config()->memory;
+    *free_bytes = *total - device->live;
+    pthread_mutex_unlock(&device->lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
+{
+    SIM_ENTER();
+    if (!attributes) return sim_leave(cudaErrorInvalidValue);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->device = sim_current_device();
+    size_t offset;
+    bool inside;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    if (device) {
+        bool managed = sim_managed(ptr);
+        attributes->type = managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
+        attributes->device = device->index;
+        attributes->devicePointer = (void *)ptr;
+        if (managed) attributes->hostPointer = (void *)ptr;
+    } else if (sim_pinned(ptr, 1, &inside)) {
+        attributes->type = cudaMemoryTypeHost;
+        attributes->devicePointer = attributes->hostPointer = (void *)ptr;
+    } else {
+        attributes->type = cudaMemoryTypeUnregistered;
+        attributes->device = cudaInvalidDeviceId;
+        attributes->hostPointer = (void *)ptr;
+    }
+    return cudaSuccess;
+}

@@ -1,0 +1,53 @@
+/* memory/allocation.h: allocations of device memory. */
+#ifndef SIMGPU_ALLOCATION_H
+#define SIMGPU_ALLOCATION_H
+
+#include <cuda_runtime_api.h>
+
+#include "memory/device.h"
+
+struct SimShadow; // shadow.h
+
+// Of managed memory the pages are whole, and open to the host.
+typedef enum SimMemoryKind { MEMORY_PLAIN, MEMORY_FROM_POOL, MEMORY_MANAGED } SimMemoryKind;
+// NULL, reported under the name of the call that wants it: the device is full.
+void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryKind kind,
+                   const void *site);
+// Frees ptr, and says how many bytes it had, and whether of a pool; false, reported: it is not the
+// beginning of a live allocation. Any device's memory may be freed whichever is current, as on
+// hardware.
+bool sim_release(const char *call, void *ptr, bool keep_pages, size_t *bytes, bool *pool,
+                 const void *site);
+// Gives the pages of all that is free back to the system.
+void sim_trim(SimDevice *device);
+// Whether ptr is where a live allocation of cudaMallocAsync begins.
+bool sim_is_from_pool(SimDevice *device, size_t offset);
+// Frees everything on a device: cudaDeviceReset.
+void sim_memory_reset(SimDevice *device, const void *site);
+// The bytes of the live allocation of device memory that begins at ptr; 0: none does.
+size_t sim_allocated_at(const void *ptr);
+// cudaMalloc under the name of the call that wants it.
+cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site);
+
+// The shadow (shadow.h) of the allocation of device or pinned memory that holds ptr, and ptr's
+// offset in it; NULL: there is none. It stays as it is until it is let go, with the same *device.
+struct SimShadow *sim_shadow_hold(const void *ptr, SimDevice **device, size_t *offset);
+void sim_shadow_let_go(SimDevice *device);
+
+// Reports, once a process, that the device is full, and who has its memory.
+void sim_report_full(SimDevice *device, const char *call, size_t bytes, const void *site);
+
+// ---- managed.c ----
+
+// Opens whole pages of a device's program range to the host, and closes them again.
+void sim_managed_show(SimDevice *device, size_t offset, size_t bytes);
+void sim_managed_hide(SimDevice *device, size_t offset, size_t bytes);
+// Whether ptr is an address of live managed memory.
+bool sim_managed(const void *ptr);
+
+// ---- pool.c ----
+
+// The device that the pool is of; -1: there is no such pool.
+int sim_pool_device(cudaMemPool_t pool);
+
+#endif

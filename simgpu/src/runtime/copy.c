@@ -1,0 +1,309 @@
+/* copy.c: cudaMemcpy and cudaMemset in all their forms.
+ *
+ * Who waits, as CUDA documents it ("API synchronization behavior"): a copy that is not Async
+ * waits, but between two places on devices; an Async copy into pageable memory waits, one into
+ * pinned memory does not (pinned.c delivers it), one from pageable memory has taken the bytes when
+ * it returns. A memset does not wait. cudaMemcpyPeer does not either, but comes after all work
+ * on the devices it is about, and before all that comes later.
+ *
+ * CUDA lets a plain cudaMemcpy from pageable memory return when the bytes are staged and not yet
+ * on the device. It has waited for what is before it on the stream, and the host knows no more than
+ * that: a stream that does not wait for the default stream may not use the bytes yet.
+ *
+ * Interface: the cudaMemcpy* and cudaMemset* calls; sim_copy_rows.
+ */
+#include <string.h>
+
+#include "check/check.h"
+#include "core/config.h"
+#include "core/error.h"
+#include "log_writer.h"
+#include "memory/allocation.h"
+#include "memory/contents.h"
+#include "memory/describe.h"
+#include "memory/dry.h"
+#include "memory/pinned.h"
+#include "report/report.h"
+#include "runtime/operation.h"
+#include "streams/streams.h"
+
+// A copy of `height` rows of `width` bytes; a plain copy is one row.
+typedef struct Copy {
+    void *dst;
+    const void *src;
+    size_t dpitch, spitch, width, height;
+    enum cudaMemcpyKind kind;
+    bool async;
+    bool serial; // after all work on the devices it is about, and before all that comes later
+} Copy;
+
+static bool on_device(const void *ptr)
+{
+    size_t offset;
+    return sim_device_of(ptr, &offset) != NULL;
+}
+
+static int device_of(const void *ptr)
+{
+    size_t offset;
+    const SimDevice *device = sim_device_of(ptr, &offset);
+    return device ? device->index : GPULOG_HOST;
+}
+
+static const char *kind_name(enum cudaMemcpyKind kind)
+{
+    static const char *const names[] = {"cudaMemcpyHostToHost", "cudaMemcpyHostToDevice",
+                                        "cudaMemcpyDeviceToHost", "cudaMemcpyDeviceToDevice",
+                                        "cudaMemcpyDefault"};
+    return names[kind];
+}
+
+// Whether one end of the copy is what the kind says. Pinned and managed memory is as good on a
+// device as on the host.
+static bool end_fits(const void *ptr, size_t bytes, bool device_due)
+{
+    bool inside;
+    if (on_device(ptr) == device_due) return true;
+    return device_due ? sim_pinned(ptr, bytes, &inside) : sim_managed(ptr);
+}
+
+static bool kind_fits(SimgpuOp *op, const Copy *c, size_t dbytes, size_t sbytes)
+{
+    if ((unsigned)c->kind > cudaMemcpyDefault) {
+        op->error = cudaErrorInvalidMemcpyDirection;
+        return false;
+    }
+    if (c->kind == cudaMemcpyDefault) return true;
+    bool dst_device = c->kind == cudaMemcpyHostToDevice || c->kind == cudaMemcpyDeviceToDevice;
+    bool src_device = c->kind == cudaMemcpyDeviceToHost || c->kind == cudaMemcpyDeviceToDevice;
+    bool dst_fits = end_fits(c->dst, dbytes, dst_device),
+         src_fits = end_fits(c->src, sbytes, src_device);
+    if (dst_fits && src_fits) return true;
+    char where[256];
+    gpulog_where(op->entry.site, where, sizeof where);
+    const char *end = dst_fits ? "source" : "destination";
+    bool device_due = dst_fits ? src_device : dst_device;
+    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
+    sim_facts_range(c->dst, dbytes);
+    sim_facts_range(c->src, sbytes);
+    sim_report(SIMGPU_POINTER, "a copy's direction does not fit its pointers",
+               "%s, called at %s, says %s,\nbut its %s %p is %s memory.\n"
+               "On a GPU the result of such a copy is undefined; most often it is refused.\n"
+               "Are source and destination the wrong way round? (The destination comes first.)",
+               op->entry.name, where, kind_name(c->kind), end, dst_fits ? c->src : c->dst,
+               device_due ? "host" : "device");
+    op->error = cudaErrorInvalidValue;
+    return false;
+}
+
+static void move_rows(char *dst, const char *src, const Copy *c)
+{
+    if (c->dpitch == c->width && c->spitch == c->width) {
+        memmove(dst, src, c->width * c->height);
+        return;
+    }
+    for (size_t row = 0; row < c->height; row++)
+        memmove(dst + row * c->dpitch, src + row * c->spitch, c->width);
+}
+
+// In a dry run the host's memory alone is touched.
+static void execute(const SimgpuOp *op, const Copy *c, char *dst, const char *src)
+{
+    bool to_host = op->entry.to == GPULOG_HOST, from_host = op->entry.from == GPULOG_HOST;
+    if (!sim_dry() || (to_host && from_host))
+        move_rows(dst, src, c);
+    else if (to_host)
+        sim_dry_deliver(op, dst, c->dpitch, c->width, c->height);
+    else if (from_host && c->height == 1)
+        sim_dry_note(c->dst, src, c->width);
+}
+
+// The rows at one end of the copy, declared.
+static void *touch_rows(SimgpuOp *op, const void *ptr, const Copy *c, size_t pitch,
+                        GpuAccess access)
+{
+    SimShape shape = sim_shape(c->width, c->height, pitch, 1, 0);
+    GpuRange range = {ptr, sim_shape_bytes(&shape), access};
+    if (access == GPU_WRITE && !sim_shape_has_gaps(&shape))
+        return sim_touch_overwrite(op, range, true);
+    return sim_touch_shape(op, range, &shape, access, true);
+}
+
+// The devices that a copy between two is about: the two, and the current one.
+static void each_device(const SimgpuOp *op, const Copy *c,
+                        void (*order)(const SimgpuOp *op, int device))
+{
+    size_t offset;
+    order(op, sim_device_of(c->dst, &offset)->index);
+    order(op, sim_device_of(c->src, &offset)->index);
+    order(op, sim_current_device());
+}
+
+static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site)
+{
+    SimgpuOp op = sim_begin(GPU_COPY, name, stream, site);
+    if (op.error == cudaSuccess && (c->dpitch < c->width || c->spitch < c->width))
+        op.error = cudaErrorInvalidPitchValue;
+    if (op.error != cudaSuccess || c->width == 0 || c->height == 0) return sim_leave(op.error);
+    size_t dbytes = (c->height - 1) * c->dpitch + c->width;
+    size_t sbytes = (c->height - 1) * c->spitch + c->width;
+    if (!kind_fits(&op, c, dbytes, sbytes)) return simgpu_end(&op);
+    if (c->serial) each_device(&op, c, sim_stream_gather);
+    bool dst_device = on_device(c->dst), src_device = on_device(c->src), inside;
+    bool pinned_dst = !dst_device && sim_pinned(c->dst, dbytes, &inside);
+    bool pinned_src = !src_device && sim_pinned(c->src, sbytes, &inside);
+    char *dst = touch_rows(&op, c->dst, c, c->dpitch, GPU_WRITE);
+    const char *src = touch_rows(&op, c->src, c, c->spitch, GPU_READ);
+    if (op.error != cudaSuccess) return simgpu_end(&op);
+    if (dst_device && src_device && dbytes == c->width * c->height && sbytes == dbytes)
+        sim_race_carry(c->dst, c->src, dbytes);
+    if (dst_device && dbytes == c->width * c->height) sim_overwritten(c->dst, dbytes);
+    op.entry.bytes = c->width * c->height;
+    op.entry.to = device_of(c->dst);
+    op.entry.from = device_of(c->src);
+    op.entry.host_waits = c->async ? !dst_device && !pinned_dst : !(dst_device && src_device);
+    if (c->async && pinned_dst && !sim_dry())
+        sim_pinned_defer(&op, sim_op_place(&op), c->dst, c->dpitch, src, c->spitch, c->width,
+                         c->height);
+    else
+        execute(&op, c, dst, src);
+    if (c->async && pinned_src && !op.entry.host_waits)
+        sim_pinned_watch(&op, sim_op_place(&op), c->src, c->spitch, c->width, c->height, GPU_READ);
+    bool staged = !c->async && dst_device && !src_device && !pinned_src;
+    cudaError_t error = staged ? sim_end_begun(&op) : simgpu_end(&op);
+    if (c->serial) each_device(&op, c, sim_stream_spread);
+    return error;
+}
+
+static Copy plain(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, bool async)
+{
+    return (Copy){dst, src, count, count, count, 1, kind, async, false};
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
+{
+    Copy c = plain(dst, src, count, kind, false);
+    return copy("cudaMemcpy", &c, NULL, SIM_SITE);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    Copy c = plain(dst, src, count, kind, true);
+    return copy("cudaMemcpyAsync", &c, stream, SIM_SITE);
+}
+
+cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind)
+{
+    Copy c = {dst, src, dpitch, spitch, width, height, kind, false, false};
+    return copy("cudaMemcpy2D", &c, NULL, SIM_SITE);
+}
+
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t stream)
+{
+    Copy c = {dst, src, dpitch, spitch, width, height, kind, true, false};
+    return copy("cudaMemcpy2DAsync", &c, stream, SIM_SITE);
+}
+
+cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool async,
+                          cudaStream_t stream)
+{
+    Copy c = {rows.dst,    rows.src,  rows.dpitch, rows.spitch, rows.width,
+              rows.height, rows.kind, async,       false};
+    return copy(name, &c, stream, site);
+}
+
+// ---- Between devices ----
+
+static bool is_on(const void *ptr, int index)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    return device && device->index == index;
+}
+
+static cudaError_t copy_peer(const char *name, const Copy *c, int dst_device, int src_device,
+                             cudaStream_t stream, const void *site)
+{
+    SIM_ENTER();
+    int devices = sim_config()->devices;
+    if (dst_device < 0 || dst_device >= devices || src_device < 0 || src_device >= devices)
+        return sim_leave(cudaErrorInvalidDevice);
+    if (c->width == 0) return cudaSuccess;
+    if (is_on(c->dst, dst_device) && is_on(c->src, src_device)) return copy(name, c, stream, site);
+    char where[256];
+    gpulog_where(site, where, sizeof where);
+    bool dst_wrong = !is_on(c->dst, dst_device);
+    sim_facts_call(name, site, stream);
+    sim_facts_range(c->dst, c->width);
+    sim_facts_range(c->src, c->width);
+    sim_report(SIMGPU_POINTER, "a copy between devices names the wrong device",
+               "%s, called at %s:\nits %s %p is not on device %d.\n"
+               "On a GPU this is an invalid argument, or data of another place.\n"
+               "Are the two devices, or the two pointers, the wrong way round?",
+               name, where, dst_wrong ? "destination" : "source", dst_wrong ? c->dst : c->src,
+               dst_wrong ? dst_device : src_device);
+    return sim_leave(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count)
+{
+    Copy c = plain(dst, src, count, cudaMemcpyDeviceToDevice, false);
+    c.serial = true;
+    return copy_peer("cudaMemcpyPeer", &c, dstDevice, srcDevice, NULL, SIM_SITE);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice,
+                                size_t count, cudaStream_t stream)
+{
+    Copy c = plain(dst, src, count, cudaMemcpyDeviceToDevice, true);
+    return copy_peer("cudaMemcpyPeerAsync", &c, dstDevice, srcDevice, stream, SIM_SITE);
+}
+
+// ---- Memset ----
+
+static cudaError_t fill(const char *name, void *ptr, size_t pitch, int value, size_t width,
+                        size_t height, cudaStream_t stream, const void *site)
+{
+    SimgpuOp op = sim_begin(GPU_MEMSET, name, stream, site);
+    if (op.error == cudaSuccess && pitch < width) op.error = cudaErrorInvalidPitchValue;
+    if (op.error != cudaSuccess || width == 0 || height == 0) return sim_leave(op.error);
+    SimShape shape = sim_shape(width, height, pitch, 1, 0);
+    GpuRange range = {ptr, sim_shape_bytes(&shape), GPU_WRITE};
+    bool whole = !sim_shape_has_gaps(&shape);
+    char *memory = whole ? sim_touch_overwrite(&op, range, false)
+                         : sim_touch_shape(&op, range, &shape, GPU_WRITE, false);
+    if (op.error != cudaSuccess) return simgpu_end(&op);
+    if (!on_device(ptr))
+        sim_pinned_watch(&op, sim_op_place(&op), ptr, pitch, width, height, GPU_WRITE);
+    op.entry.bytes = width * height;
+    if (!simgpu_ready(&op) || (whole && sim_fill_later(ptr, range.bytes, value)))
+        return simgpu_end(&op);
+    if (whole) sim_overwritten(ptr, range.bytes);
+    for (size_t row = 0; row < height; row++) memset(memory + row * pitch, value, width);
+    return simgpu_end(&op);
+}
+
+cudaError_t cudaMemset(void *devPtr, int value, size_t count)
+{
+    return fill("cudaMemset", devPtr, count, value, count, 1, NULL, SIM_SITE);
+}
+
+cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
+{
+    return fill("cudaMemsetAsync", devPtr, count, value, count, 1, stream, SIM_SITE);
+}
+
+cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width, size_t height)
+{
+    return fill("cudaMemset2D", devPtr, pitch, value, width, height, NULL, SIM_SITE);
+}
+
+cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream)
+{
+    return fill("cudaMemset2DAsync", devPtr, pitch, value, width, height, stream, SIM_SITE);
+}

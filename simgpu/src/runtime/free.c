@@ -1,0 +1,96 @@
+/* free.c: cudaFree, and memory that is allocated and freed in the order of a stream.
+ *
+ * Interface: sim_free (operation.h); cudaFree, cudaMallocAsync, cudaMallocFromPoolAsync,
+ * cudaFreeAsync.
+ */
+#include "check/check.h"
+#include "core/error.h"
+#include "memory/allocation.h"
+#include "runtime/operation.h"
+#include "streams/streams.h"
+#include "time/time.h"
+
+static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
+                                      cudaStream_t stream, int pool_device, const void *site)
+{
+    if (!ptr) return sim_leave(cudaErrorInvalidValue);
+    *ptr = NULL;
+    SimgpuOp op = sim_begin(GPU_ALLOC, call, stream, site);
+    if (op.error != cudaSuccess || size == 0) return sim_leave(op.error);
+    SimDevice *device = sim_device(pool_device < 0 ? op.entry.device : pool_device);
+    void *memory = device ? sim_allocate(device, call, size, MEMORY_FROM_POOL, site) : NULL;
+    if (!memory) return sim_leave(cudaErrorMemoryAllocation);
+    *ptr = memory;
+    op.entry.bytes = size;
+    op.entry.pool = true;
+    op.entry.range[op.entry.n_ranges++] = (GpuRange){memory, size, GPU_WRITE};
+    SimShape shape = sim_plain_shape(size);
+    sim_race_touch(&op, memory, &shape, GPU_WRITE);
+    return simgpu_end(&op);
+}
+
+cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
+{
+    SIM_ENTER();
+    return allocate_on_stream("cudaMallocAsync", devPtr, size, hStream, -1, SIM_SITE);
+}
+
+cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
+                                    cudaStream_t stream)
+{
+    SIM_ENTER();
+    int device = sim_pool_device(memPool);
+    if (device < 0) return sim_leave(cudaErrorInvalidValue);
+    return allocate_on_stream("cudaMallocFromPoolAsync", ptr, size, stream, device, SIM_SITE);
+}
+
+// cudaFree waits for the whole device before it frees; but not for memory of a pool, of which it
+// assumes that nobody uses it any more (CUDA programming guide, stream ordered memory allocator).
+cudaError_t sim_free(void *devPtr, const void *site)
+{
+    SIM_ENTER();
+    if (!devPtr) return cudaSuccess;
+    size_t offset, bytes = 0;
+    bool pool = false;
+    SimDevice *device = sim_device_of(devPtr, &offset);
+    if (device && !sim_is_from_pool(device, offset))
+        sim_device_wait(device->index, "cudaFree", site);
+    if (device) sim_race_free(NULL, devPtr, site);
+    GpuCategory category = gpulog_category_of(devPtr);
+    if (!sim_release("cudaFree", devPtr, false, &bytes, &pool, site))
+        return sim_leave(cudaErrorInvalidValue);
+    GpuLogEntry entry = {.op = GPU_FREE,
+                         .name = "cudaFree",
+                         .device = device->index,
+                         .blocking_stream = true,
+                         .host_waits = true,
+                         .pool = pool,
+                         .bytes = bytes,
+                         .site = site,
+                         .category = category,
+                         .n_ranges = 1};
+    entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
+    sim_clock_log(&entry);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *devPtr)
+{
+    return sim_free(devPtr, SIM_SITE);
+}
+
+cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
+{
+    SimgpuOp op = sim_begin(GPU_FREE, "cudaFreeAsync", hStream, SIM_SITE);
+    if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
+    size_t bytes = 0;
+    sim_race_free(&op, devPtr, SIM_SITE);
+    op.entry.category = gpulog_category_of(devPtr);
+    if (!sim_release("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, SIM_SITE)) {
+        op.error = cudaErrorInvalidValue;
+        return simgpu_end(&op);
+    }
+    op.entry.bytes = bytes;
+    op.entry.range[op.entry.n_ranges++] = (GpuRange){devPtr, bytes, GPU_WRITE};
+    return simgpu_end(&op);
+}

@@ -1,0 +1,21 @@
+/* runtime/runtime.h: all that the libraries above the runtime are built on: blas/, nccl/, compat/. */
+#ifndef SIMGPU_RUNTIME_H
+#define SIMGPU_RUNTIME_H
+
+#include "check/check.h"
+#include "core/config.h"
+#include "core/error.h"
+#include "core/leak.h"
+#include "core/threads.h"
+#include "log_writer.h"
+#include "memory/allocation.h"
+#include "memory/contents.h"
+#include "memory/describe.h"
+#include "memory/dry.h"
+#include "report/hooks.h"
+#include "report/report.h"
+#include "runtime/operation.h"
+#include "streams/streams.h"
+#include "time/time.h"
+
+#endif
