@@ -2,9 +2,6 @@
  *
  * A matrix whose columns lie apart (leading dimension larger than its rows) counts from its first
  * to its last element, with the gaps: one range an operand is what the log has room for.
- *
- * Interface: sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
- * sim_log_stored.
  */
 #include <stdlib.h>
 

@@ -6,8 +6,6 @@
  * to where it was compiled, its last folder and the file.
  *
  * The lock is taken with a limit, because a dying process may ask while it holds it.
- *
- * Interface: sim_log_line (log_writer.h).
  */
 #define _GNU_SOURCE
 #include <dwarf.h>

@@ -1,7 +1,4 @@
-/* traffic.c: what a collective reads, writes and sends, from its arguments alone.
- *
- * Interface: sim_log_send_bytes, sim_log_recv_bytes, sim_log_count_traffic, sim_log_element_size.
- */
+/* traffic.c: what a collective reads, writes and sends, from its arguments alone. */
 #include <nccl.h>
 
 #include "log_writer.h"

@@ -1,10 +1,8 @@
-/* race.c: two operations of the log that touch the same bytes and are not ordered. See
+/* order_races.c: two operations of the log that touch the same bytes and are not ordered. See
  * gpulog_order.h.
  *
  * The log is gone through once. Of each allocation it is kept which line of work has read and
  * written which of its bytes last: an earlier touch of the same kind and line is ordered before it.
- *
- * Interface: gpulog_race.
  */
 #include <stdio.h>
 #include <stdlib.h>
