@@ -188,7 +188,7 @@ class Output:
         return bytes(self.head + gap + self.tail).decode("utf-8", "replace")
 
 
-# What a report holds (simgpu/src/report/record.c), and of which kind it is.
+# What a report holds (simgpu/src/report/report_json.c), and of which kind it is.
 REPORT_FIELDS = {"class": str, "title": str, "rank": int, "device": int, "pid": int,
                  "follows": bool, "calls": list, "ranges": list, "hardware": str, "question": str,
                  "read": str, "text": str}

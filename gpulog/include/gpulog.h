@@ -169,8 +169,8 @@ typedef bool (*GpuElements)(const void *ptr, size_t bytes, size_t begin, size_t 
                             size_t size, void *arg);
 void gpulog_name_elements(GpuElements elements, void *arg);
 
-// Says what the allocation that holds ptr is for; the last word counts, for all of its life. Of what
-// is no live allocation it is ignored. And what has been said of it.
+// Says what the allocation that holds ptr is for; the last word counts, for all of its life. Of
+// what is no live allocation it is ignored. And what has been said of it.
 void gpulog_category(const void *ptr, GpuCategory category);
 GpuCategory gpulog_category_of(const void *ptr);
 const char *gpulog_category_name(GpuCategory category); // "sharded parameters"

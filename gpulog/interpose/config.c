@@ -6,8 +6,6 @@
  *   GPULOG_ENTRIES   how many operations the log keeps                           (262144)
  *
  * A value that makes no sense ends the program with one line.
- *
- * Interface: settings, give_up.
  */
 #include <ctype.h>
 #include <errno.h>

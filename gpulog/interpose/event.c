@@ -15,7 +15,7 @@ WRAPPED(cudaStreamWaitEvent);
 
 static Table events = EMPTY_TABLE;
 
-static cudaError_t note(cudaError_t made, const cudaEvent_t *event)
+static cudaError_t note_event(cudaError_t made, const cudaEvent_t *event)
 {
     if (made == cudaSuccess) table_put(&events, (Known){.key = *event, .device = current_device()});
     return made;
@@ -23,12 +23,12 @@ static cudaError_t note(cudaError_t made, const cudaEvent_t *event)
 
 cudaError_t __wrap_cudaEventCreate(cudaEvent_t *event)
 {
-    return note(__real_cudaEventCreate(event), event);
+    return note_event(__real_cudaEventCreate(event), event);
 }
 
 cudaError_t __wrap_cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 {
-    return note(__real_cudaEventCreateWithFlags(event, flags), event);
+    return note_event(__real_cudaEventCreateWithFlags(event, flags), event);
 }
 
 // Forgotten first: as soon as it is destroyed, another thread may be given the same handle.

@@ -46,7 +46,7 @@ static uint32_t next_number(int device)
     return number;
 }
 
-static Known ask(cudaStream_t stream, int current)
+static Known ask_stream(cudaStream_t stream, int current)
 {
     unsigned int flags = cudaStreamDefault;
     Known known = {.key = stream, .device = current};
@@ -65,14 +65,14 @@ void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current)
     bool is_default = stream == NULL || stream == cudaStreamLegacy;
     Known known = {.device = current, .blocking = true};
     if (!is_default && stream != cudaStreamPerThread && !table_find(&streams, stream, &known))
-        known = ask(stream, current);
+        known = ask_stream(stream, current);
     entry->stream = is_default ? NULL : stream;
     entry->device = known.device;
     entry->blocking_stream = known.blocking;
     entry->stream_number = is_default ? number_of_default(known.device) : known.number;
 }
 
-static cudaError_t note(cudaError_t made, const cudaStream_t *stream, unsigned int flags)
+static cudaError_t note_stream(cudaError_t made, const cudaStream_t *stream, unsigned int flags)
 {
     if (made != cudaSuccess) return made;
     sim_log_forget_stream(*stream); // a name that was given to the handle while it was nobody's
@@ -85,18 +85,19 @@ static cudaError_t note(cudaError_t made, const cudaStream_t *stream, unsigned i
 
 cudaError_t __wrap_cudaStreamCreate(cudaStream_t *pStream)
 {
-    return note(__real_cudaStreamCreate(pStream), pStream, cudaStreamDefault);
+    return note_stream(__real_cudaStreamCreate(pStream), pStream, cudaStreamDefault);
 }
 
 cudaError_t __wrap_cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
 {
-    return note(__real_cudaStreamCreateWithFlags(pStream, flags), pStream, flags);
+    return note_stream(__real_cudaStreamCreateWithFlags(pStream, flags), pStream, flags);
 }
 
 cudaError_t __wrap_cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags,
                                                 int priority)
 {
-    return note(__real_cudaStreamCreateWithPriority(pStream, flags, priority), pStream, flags);
+    return note_stream(__real_cudaStreamCreateWithPriority(pStream, flags, priority), pStream,
+                       flags);
 }
 
 // Forgotten first: as soon as it is destroyed, another thread may be given the same handle.

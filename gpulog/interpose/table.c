@@ -2,8 +2,6 @@
  *
  * A key lies in the first free slot at or behind the one its hash names. When one is taken out,
  * those behind it move up, so that no gap hides a key from a search.
- *
- * Interface: table_put, table_find, table_take, table_take_device.
  */
 #include <stdlib.h>
 

@@ -61,7 +61,7 @@ static bool varied(const float *want, size_t begin, size_t end, size_t few)
     return n >= few;
 }
 
-// Fresh device memory is filled with bytes of 0xff (simgpu/src/memory/memory.c,
+// Fresh device memory is filled with bytes of 0xff (simgpu/src/memory/owed.h,
 // gpulog/interpose/memory.c).
 static bool is_poison(float value)
 {

@@ -10,7 +10,7 @@
 #include "check/check.h"
 #include "core/config.h"
 #include "core/error.h"
-#include "memory/describe.h"
+#include "memory/place.h"
 #include "report/report.h"
 
 // ---- Alignment ----
@@ -48,7 +48,7 @@ bool sim_check_aligned(SimgpuOp *op, const void *ptr, size_t bytes, size_t align
 
 // ---- Overlap ----
 
-static void describe(const GpuRange *range, char *text, size_t size)
+static void describe_range(const GpuRange *range, char *text, size_t size)
 {
     size_t offset;
     SimDevice *device = sim_device_of(range->ptr, &offset);
@@ -62,8 +62,8 @@ void sim_report_overlap(const SimgpuOp *op, const GpuRange *written, const GpuRa
     char where[256], to[1024], from[1024];
     const GpuLogEntry *entry = &op->entry;
     gpulog_where(entry->site, where, sizeof where);
-    describe(written, to, sizeof to);
-    describe(other, from, sizeof from);
+    describe_range(written, to, sizeof to);
+    describe_range(other, from, sizeof from);
     sim_facts_call(entry->name, entry->site, entry->stream);
     sim_facts_range(written->ptr, written->bytes);
     sim_facts_range(other->ptr, other->bytes);

@@ -16,8 +16,8 @@
 #include "core/config.h"
 #include "log_writer.h"
 #include "memory/allocation.h"
-#include "memory/describe.h"
 #include "memory/pinned.h"
+#include "memory/place.h"
 #include "report/report.h"
 #include "streams/streams.h"
 

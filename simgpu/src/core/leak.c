@@ -92,7 +92,7 @@ static const struct {
     [THING_BLAS] = {"cuBLAS handle", "cuBLAS handles", "cublasDestroy"},
 };
 
-static void describe(const Leak *leak, char *text, size_t size)
+static void describe_leak(const Leak *leak, char *text, size_t size)
 {
     char where[WHERE], name[128] = "", bytes[48] = "";
     gpulog_where(leak->site, where, sizeof where);
@@ -135,7 +135,7 @@ static void report(const SimLeaks *leaks)
     for (size_t i = 0; i < leaks->n; i++) count += leaks->leak[i].count;
     for (size_t i = 0; i < leaks->n && i < LINES; i++) {
         const Leak *leak = &leaks->leak[i];
-        describe(leak, line, sizeof line);
+        describe_leak(leak, line, sizeof line);
         used += (size_t)snprintf(list + used, sizeof list - used, "%s", line);
         sim_facts_call(words[leak->thing].one, leak->site, SIM_NO_STREAM);
         if (leak->thing == THING_MEMORY && leak->count == 1)

@@ -6,12 +6,12 @@
  * What a piece computes does not depend on who does it, so neither is seen in results.
  *
  * The pieces of a job are in parts, and each thread begins with the part that is its own: it has in
- * its cache what it wrote in the last kernel, which most often is what the same part of the next one
- * reads. When its part is done, it helps with the others. A job has as many places as it has pieces
- * for others; a worker that comes too late for one stays out of it, and the caller waits for those
- * that have entered alone. Idle workers look for a job for a moment and then sleep. To wake one
- * takes longer than many a piece, so the caller wakes no more of them than there are places beyond
- * those that are looking. A process forked meanwhile has no workers, and starts its own.
+ * its cache what it wrote in the last kernel, which most often is what the same part of the next
+ * one reads. When its part is done, it helps with the others. A job has as many places as it has
+ * pieces for others; a worker that comes too late for one stays out of it, and the caller waits for
+ * those that have entered alone. Idle workers look for a job for a moment and then sleep. To wake
+ * one takes longer than many a piece, so the caller wakes no more of them than there are places
+ * beyond those that are looking. A process forked meanwhile has no workers, and starts its own.
  *
  * Interface: simgpu_parallel.
  */
@@ -62,8 +62,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool inside; // of a job: what this thread begins now, it does alone
 static _Thread_local size_t self; // 0: whoever calls; the workers are 1, 2, 3 …
 
-// How often a thread looks before it sleeps: for the time of a product, some 0.4 to 1 ms, where it has
-// a processor to itself; else some 20 to 50 us.
+// How often a thread looks before it sleeps: for the time of a product, some 0.4 to 1 ms, where it
+// has a processor to itself; else some 20 to 50 us.
 enum { LOOKS = 20000, LOOKS_CROWDED = 1000 };
 
 static int looks(void)
@@ -143,7 +143,7 @@ static bool enter(uint64_t *seen)
 }
 
 // Looks for a job to enter, for a while.
-static bool look(uint64_t *seen)
+static bool find_job(uint64_t *seen)
 {
     bool in;
     atomic_fetch_add(&pool.looking, 1);
@@ -152,8 +152,8 @@ static bool look(uint64_t *seen)
     return in;
 }
 
-// Until the bell rings, or not at all. Whoever opens a job writes the state first and then asks who is
-// asleep; a worker says that it is, notes the bell and then reads the state: one sees the other.
+// Until the bell rings, or not at all. Whoever opens a job writes the state first and then asks who
+// is asleep; a worker says that it is, notes the bell and then reads the state: one sees the other.
 static void sleep_until_bell(uint64_t seen)
 {
     atomic_fetch_add(&pool.asleep, 1);
@@ -183,7 +183,7 @@ static void *work(void *arg)
     pthread_cond_signal(&pool.arrived);
     pthread_mutex_unlock(&pool.lock);
     for (;;) {
-        while (!look(&seen)) sleep_until_bell(seen);
+        while (!find_job(&seen)) sleep_until_bell(seen);
         take_pieces(pool.job);
         leave();
     }

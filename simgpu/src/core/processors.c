@@ -1,12 +1,12 @@
 /* core/processors.c: how many processors the machine has, and how many a rank may use: its share of
- * those that it may run on (taskset, a container's set), and of the time that its control group grants
- * (docker --cpus, a pod's limit). Threads beyond that only take the time from each other.
+ * those that it may run on (taskset, a container's set), and of the time that its control group
+ * grants (docker --cpus, a pod's limit). Threads beyond that only take the time from each other.
  *
- * A control group's limit is a quota of microseconds per period: "QUOTA PERIOD" in cpu.max (version 2
- * of cgroups), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1). /proc/self/cgroup has the group's
- * path below /sys/fs/cgroup; a limit of any group above it holds too. In a container the path may be
- * the host's, which is not there: then the folder itself is the group (cgroups(7), and the kernel's
- * Documentation/admin-guide/cgroup-v2.rst).
+ * A control group's limit is a quota of microseconds per period: "QUOTA PERIOD" in cpu.max (version
+ * 2 of cgroups), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1). /proc/self/cgroup has the
+ * group's path below /sys/fs/cgroup; a limit of any group above it holds too. In a container the
+ * path may be the host's, which is not there: then the folder itself is the group (cgroups(7), and
+ * the kernel's Documentation/admin-guide/cgroup-v2.rst).
  */
 #define _GNU_SOURCE // sched_getaffinity
 #include <sched.h>

@@ -1,8 +1,8 @@
 /* threads.c: the threads of this process that are none of the program's.
  *
  * Whether a wait is hopeless depends on who else could make the missing call (nccl/cycle.c).
- * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the workers
- * that share a kernel's work (parallel.c), each of which says so when it begins.
+ * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the
+ * workers that share a kernel's work (parallel.c), each of which says so when it begins.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

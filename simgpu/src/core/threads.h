@@ -11,8 +11,8 @@ size_t sim_processors(void); // of the machine
 // One rank's of so many on this host, at least 1. `bound`: its launcher may have bound each rank to
 // processors of its own; else all ranks may run on the same.
 size_t sim_share(size_t ranks, bool bound);
-// What the control groups of a process grant, in processors, rounded up; 0: as many as there are. From
-// a file as /proc/self/cgroup and the folder in which cgroups are mounted.
+// What the control groups of a process grant, in processors, rounded up; 0: as many as there are.
+// From a file as /proc/self/cgroup and the folder in which cgroups are mounted.
 size_t sim_quota(const char *groups, const char *root);
 
 // ---- threads.c ----

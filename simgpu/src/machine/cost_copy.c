@@ -1,7 +1,4 @@
-/* machine/cost_copy.c: what a copy over a link costs.
- *
- * Interface: sim_cost_copy (machine.h).
- */
+/* machine/cost_copy.c: what a copy over a link costs. */
 #include "machine/figures.h"
 
 SimPs sim_cost_copy(const SimMachine *m, SimCopy kind, uint64_t bytes)

@@ -10,8 +10,6 @@
  *
  * The tiles are CUTLASS's usual ones. What a smaller one loses, because it loads more for each of
  * its operations, and the fill are assumed, not measured.
- *
- * Interface: sim_cost_gemm (machine.h).
  */
 #include "machine/figures.h"
 

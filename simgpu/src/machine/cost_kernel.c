@@ -3,8 +3,6 @@
  *
  * A kernel that multiplies on tensor cores keeps them busy for a part of the time alone: it has
  * other work in between, as the softmax of fused attention.
- *
- * Interface: sim_cost_kernel, sim_cost_fused (machine.h).
  */
 #include "machine/figures.h"
 

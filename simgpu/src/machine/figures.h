@@ -1,5 +1,5 @@
-/* machine/figures.h: what the costs of a machine are computed from; machine.c reads it, cost_*.c use
- * it.
+/* machine/figures.h: what the costs of a machine are computed from; machine.c reads it, cost_*.c
+ * use it.
  *
  * Times are in picoseconds, bandwidths in bytes/s. A cost is one expression of IEEE doubles in + -
  * x / and square root, which sim_round rounds up: so every compiler and host gives the same.

@@ -5,8 +5,7 @@
  * is there once; `base NAME` in the first line takes from a machine that comes with simgpu what the
  * file does not say. A file that is wrong is refused in one line, which names file, line and key.
  *
- * Interface: sim_machine, sim_machine_names (machine.h); sim_round (figures.h). The texts are made
- * by make/rules.mk: sim_machine_texts.
+ * The texts are made by make/rules.mk: sim_machine_texts.
  */
 #include <errno.h>
 #include <pthread.h>

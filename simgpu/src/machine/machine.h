@@ -55,8 +55,8 @@ typedef struct SimMachine {
     struct SimFigures *figures;
 } SimMachine;
 
-// The machine called `name`, or described by the file of that name. NULL: there is none such, or the
-// file is wrong; error then says in one line which file, line and key. Lives forever.
+// The machine called `name`, or described by the file of that name. NULL: there is none such, or
+// the file is wrong; error then says in one line which file, line and key. Lives forever.
 const SimMachine *sim_machine(const char *name, char *error, size_t size);
 // The names of those that are built in, NULL at the end.
 const char *const *sim_machine_names(void);
@@ -78,8 +78,8 @@ typedef struct SimCollectiveCost {
     const char *protocol;  // "simple", "ll", "ll128"; "" where the model has none
     double ideal;          // bytes/s of the link, for the trace: bus bandwidth
 } SimCollectiveCost;
-// ranks >= 2 of one communicator, on `nodes` nodes (consecutive ranks fill a node); bytes: the whole
-// buffer (the log's `bytes`). Sends and receives: ranks = 2.
+// ranks >= 2 of one communicator, on `nodes` nodes (consecutive ranks fill a node); bytes: the
+// whole buffer (the log's `bytes`). Sends and receives: ranks = 2.
 SimCollectiveCost sim_cost_collective(const SimMachine *m, GpuOp op, int ranks, int nodes,
                                       uint64_t bytes);
 

@@ -1,8 +1,7 @@
-/* machine/machine_file.c: reads the text of a machine; which keys there are, and what each may hold.
+/* machine/machine_file.c: reads the text of a machine; which keys there are, and what each may
+ * hold.
  *
  * Numbers are read here and not by strtod, so that a program's locale changes nothing.
- *
- * Interface: sim_machine_read (machine_file.h).
  */
 #include <ctype.h>
 #include <stdarg.h>

@@ -1,12 +1,12 @@
 /* aarch64.h: whether an access that faulted was a read or a write, on 64-bit ARM.
  *
- * The kernel says so in the signal's frame: a record of the exception's syndrome (ESR_EL1), whose bit
- * WnR is set for a write. Where that record is missing (older kernels, qemu-user), the instruction
- * says so: loads and stores have their own group of codes (Arm Architecture Reference Manual,
- * "Loads and Stores").
+ * The kernel says so in the signal's frame: a record of the exception's syndrome (ESR_EL1), whose
+ * bit WnR is set for a write. Where that record is missing (older kernels, qemu-user), the
+ * instruction says so: loads and stores have their own group of codes (Arm Architecture Reference
+ * Manual, "Loads and Stores").
  *
- * Interface: sim_aarch64_verb_of_esr, sim_aarch64_verb_of_instruction, which any machine can compile
- * and test; sim_aarch64_fault_verb(context), on 64-bit ARM alone.
+ * Interface: sim_aarch64_verb_of_esr, sim_aarch64_verb_of_instruction, which any machine can
+ * compile and test; sim_aarch64_fault_verb(context), on 64-bit ARM alone.
  */
 #ifndef SIMGPU_CHECK_AARCH64_H
 #define SIMGPU_CHECK_AARCH64_H

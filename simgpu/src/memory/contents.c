@@ -4,9 +4,9 @@
 #include "core/config.h"
 #include "log_writer.h"
 #include "memory/contents.h"
-#include "memory/describe.h"
 #include "memory/heap.h"
 #include "memory/owed.h"
+#include "memory/place.h"
 #include "report/report.h"
 
 #define WHERE 256

@@ -32,8 +32,8 @@ bool sim_zeros_overwritten(const void *ptr, size_t bytes);
 // A range of live device memory holds `value` from here on, although nobody writes it now; false:
 // it must be written.
 bool sim_fill_later(const void *ptr, size_t bytes, int value);
-// A range of live device memory holds what is at `lender`, of whose `users` it is one, from here on;
-// false: it must be written.
+// A range of live device memory holds what is at `lender`, of whose `users` it is one, from here
+// on; false: it must be written.
 bool sim_borrow(const void *ptr, size_t bytes, const char *lender, _Atomic uint32_t *users);
 // The device's memory borrows nothing any more.
 void sim_borrow_no_more(SimDevice *device);

@@ -4,7 +4,7 @@
  *   allocation.c     allocations of device memory: making and ending them (allocation.h)
  *   full.c           the report of a device that is full
  *   heap.c           which bytes of an arena are whose (heap.h)
- *   describe.c       what a report says of an address (describe.h)
+ *   place.c          what a report says of an address (place.h)
  *   contents.c       what an operation reads, overwrites or borrows (contents.h)
  *   owed.c           poison, zeros and gathered bytes that nobody has written yet (owed.h)
  *   shadow.c         who touched which bytes of an allocation last (shadow.h)

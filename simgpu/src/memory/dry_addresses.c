@@ -1,10 +1,8 @@
 /* dry_addresses.c: what a dry run knows of arrays of addresses in device memory.
  *
- * No device memory is touched, so what a program copies there is lost. But cuBLAS's batches read from
- * there where their matrices are. So copies from the host of which every eight bytes are an address
- * on a device are remembered, until something else is written there.
- *
- * Interface: sim_dry_note, sim_dry_forget, sim_dry_addresses (dry.h).
+ * No device memory is touched, so what a program copies there is lost. But cuBLAS's batches read
+ * from there where their matrices are. So copies from the host of which every eight bytes are an
+ * address on a device are remembered, until something else is written there.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -19,9 +19,9 @@
 #include "core/config.h"
 #include "log_writer.h"
 #include "memory/aarch64.h"
-#include "memory/describe.h"
 #include "memory/fault.h"
 #include "memory/pinned.h"
+#include "memory/place.h"
 #include "report/report.h"
 
 #define STACK_BYTES ((size_t)512 << 10)  // reading debug information takes some

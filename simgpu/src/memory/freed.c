@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 
 #include "log_writer.h"
-#include "memory/describe.h"
 #include "memory/pinned_internal.h"
+#include "memory/place.h"
 #include "report/report.h"
 
 #define MOST_FREED 256

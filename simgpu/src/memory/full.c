@@ -1,7 +1,4 @@
-/* full.c: the report of a device that is full: who has its memory.
- *
- * Interface: sim_report_full (allocation.h).
- */
+/* full.c: the report of a device that is full: who has its memory. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Best fit, with neighbours joined when they are freed. An arena's address space is several times
  * the device's memory, so a free block is found even where memory is cut into pieces: running out
- * is decided by the bytes in use, in memory.c, and never by where they happen to lie.
+ * is decided by the bytes in use, in allocation.c, and never by where they happen to lie.
  */
 #include "memory/heap.h"
 #include "core/tree.h"
@@ -19,8 +19,8 @@
 // Others of this size and more stay apart when they come free, for requests of exactly their size:
 // a program's steps then have the same addresses each time, whose pages its peers have mapped
 // already. A large request joins them all, and so does any other where more than so many bytes are
-// apart, or more than twice what was ever live at once: a program whose sizes never come again would
-// touch new pages each time.
+// apart, or more than twice what was ever live at once: a program whose sizes never come again
+// would touch new pages each time.
 #define JOINED_BELOW ((size_t)64 << 10)
 #define APART_BYTES ((size_t)64 << 20)
 

@@ -4,7 +4,7 @@
  * Fresh memory is poison, and most of it is overwritten before anybody reads it. So the fill is
  * only noted. It is paid (the bytes are written) before an operation reads them, or may leave some
  * of them as they are; what overwrites them all cancels it. Whoever is to use bytes of an
- * allocation comes by memory.c, so nobody else sees memory that is owed: neither the other ranks,
+ * allocation comes by contents.c, so nobody else sees memory that is owed: neither the other ranks,
  * whose collectives use what was given to a call here, nor the host, which has no access; managed
  * memory, to which it has, owes nothing.
  *
@@ -12,8 +12,8 @@
  * even pages.
  *
  * What was gathered is *borrowed*: it lies in memory that several ranks share (nccl/lent.c), and
- * the allocation owes a copy of it. An operation that only reads may read it there. `users` counts the
- * pieces that borrow of one place, over all ranks; at 0 it may be written again.
+ * the allocation owes a copy of it. An operation that only reads may read it there. `users` counts
+ * the pieces that borrow of one place, over all ranks; at 0 it may be written again.
  *
  * The caller holds the device's lock. `at` is where the block's first byte is to be written.
  */

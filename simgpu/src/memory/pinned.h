@@ -39,9 +39,9 @@ void sim_pinned_stepped(const void *address);
 bool sim_pinned_check_gone(const char *call, const void *ptr, size_t bytes, const char *verb,
                            const void *site);
 // A system call is about to use [ptr, ptr+bytes), which it `writes` or reads. Where that is pinned
-// memory, the range stays open until the call is over: *slot says so to sim_pinned_leave_call, which
-// is told how many bytes the call has used. Bytes of a copy under way are reported, with the call
-// site that sim_fault_site makes of `returns`: those to be read before the call, those written
+// memory, the range stays open until the call is over: *slot says so to sim_pinned_leave_call,
+// which is told how many bytes the call has used. Bytes of a copy under way are reported, with the
+// call site that sim_fault_site makes of `returns`: those to be read before the call, those written
 // after it. False: it is no pinned memory, and there is nothing to say.
 bool sim_pinned_enter_call(const char *call, const void *ptr, size_t bytes, bool writes,
                            const void *returns, int *slot);

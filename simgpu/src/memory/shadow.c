@@ -1,8 +1,8 @@
 /* shadow.c: the map of one allocation: which bytes were written, and by whom they were touched.
  *
  * The bytes are cut into pieces, sorted, without gaps. All bytes of a piece have the same past:
- * they were written or not, and the same accesses are remembered of them. A touch cuts pieces at its
- * borders, compares itself with what each piece remembers, is noted there, and joins neighbours
+ * they were written or not, and the same accesses are remembered of them. A touch cuts pieces at
+ * its borders, compares itself with what each piece remembers, is noted there, and joins neighbours
  * that have become equal. That costs the logarithm of the pieces to find the first, and then those
  * that it covers.
  *
@@ -241,7 +241,7 @@ SimShadow *sim_shadow_create(size_t bytes, bool written, SimSpare **spare)
     return NULL;
 }
 
-static Piece *find(SimShadow *shadow, size_t at)
+static Piece *piece_at(SimShadow *shadow, size_t at)
 {
     // The rows of a matrix are looked for one after the other, with a gap between two.
     const Piece *recent = shadow->recent;
@@ -253,7 +253,7 @@ static Piece *find(SimShadow *shadow, size_t at)
 void sim_shadow_destroy(SimShadow *shadow)
 {
     if (!shadow) return;
-    for (Piece *piece = find(shadow, 0); piece;) {
+    for (Piece *piece = piece_at(shadow, 0); piece;) {
         Piece *next = piece->next;
         destroy_piece(shadow->spare, piece);
         piece = next;
@@ -278,7 +278,7 @@ static bool make_room(Piece *piece, int n)
 // The piece that begins at `at`, cut there if need be; the whole one where there is no memory.
 static Piece *cut(SimShadow *shadow, size_t at)
 {
-    Piece *piece = find(shadow, at);
+    Piece *piece = piece_at(shadow, at);
     if (begin_of(piece) == at) return piece;
     Piece *rest = add_piece(shadow, at, piece->end, piece->written, piece);
     if (!rest) return piece;
@@ -304,7 +304,7 @@ static bool alike(const Piece *a, const Piece *b)
 // Joins pieces that are alike from the one before `begin` to the one behind `end`.
 static void tidy(SimShadow *shadow, size_t begin, size_t end)
 {
-    Piece *piece = find(shadow, begin);
+    Piece *piece = piece_at(shadow, begin);
     if (piece->prev) piece = piece->prev;
     shadow->recent = piece; // of those at hand the one that stays
     while (piece->next && begin_of(piece) <= end) {
@@ -454,7 +454,7 @@ void sim_shadow_touch(SimShadow *shadow, const SimAccess *given, const SimVector
         set_rows_written(shadow, access);
     let_go(shadow->spare, access);
     tidy(shadow, begin, end);
-    shadow->recent = find(shadow, begin);
+    shadow->recent = piece_at(shadow, begin);
 }
 
 void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool written)
@@ -462,13 +462,13 @@ void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool 
     if (bytes == 0 || begin > shadow->bytes || bytes > shadow->bytes - begin) return;
     set_written(shadow, begin, begin + bytes, written);
     tidy(shadow, begin, begin + bytes);
-    shadow->recent = find(shadow, begin);
+    shadow->recent = piece_at(shadow, begin);
 }
 
 bool sim_shadow_unwritten(SimShadow *shadow, size_t begin, size_t end, size_t *from, size_t *to)
 {
     if (begin >= end || end > shadow->bytes) return false;
-    for (Piece *p = find(shadow, begin); p && begin_of(p) < end; p = p->next) {
+    for (Piece *p = piece_at(shadow, begin); p && begin_of(p) < end; p = p->next) {
         if (p->written) continue;
         *from = begin_of(p) > begin ? begin_of(p) : begin;
         *to = p->end < end ? p->end : end;

@@ -15,8 +15,8 @@
 // ---- Shapes ----
 
 // `blocks` blocks, `stride` bytes apart, of `rows` rows, `pitch` bytes apart, of `width` bytes.
-// What lies between is not touched. Made by sim_shape alone: rows that touch each other are one, the
-// larger step is the stride, and where one step is enough there is one block.
+// What lies between is not touched. Made by sim_shape alone: rows that touch each other are one,
+// the larger step is the stride, and where one step is enough there is one block.
 typedef struct SimShape {
     size_t width, rows, pitch, blocks, stride;
 } SimShape;

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "log_writer.h"
-#include "memory/describe.h"
 #include "memory/fault.h"
 #include "memory/pinned_internal.h"
+#include "memory/place.h"
 #include "report/report.h"
 
 #define WHERE PINNED_WHERE

@@ -1,5 +1,5 @@
-/* report/hooks.h: what a part is told that a room below it does not know, or that a program need not
- * link: memory/, streams/, nccl/, blas/. It adds its hooks when it is first used.
+/* report/hooks.h: what a part is told that a room below it does not know, or that a program need
+ * not link: memory/, streams/, nccl/, blas/. It adds its hooks when it is first used.
  */
 #ifndef SIMGPU_HOOKS_H
 #define SIMGPU_HOOKS_H

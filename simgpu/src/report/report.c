@@ -14,8 +14,8 @@
  * A caller writes the body as prose; a sentence that begins with "On a GPU" or "On real GPUs" says
  * what real hardware would do, one that ends in a question mark asks for the likely mistake. What
  * it gives as facts (sim_facts_*) puts source lines below the lines that name their places, and
- * goes into the record (report_json.c). The place of a call is the nearest line of the program's own
- * code (gpulog_own_code); which given code it called is said below its source line.
+ * goes into the record (report_json.c). The place of a call is the nearest line of the program's
+ * own code (gpulog_own_code); which given code it called is said below its source line.
  *
  * A mistake seldom comes alone. The first report of a process is printed, the others are counted,
  * and a line at the process's end says how many there were; SIMGPU_REPORTS=all prints them all. A

@@ -45,7 +45,7 @@ const char *sim_report_page(SimgpuClass kind);
 void sim_facts_call(const char *name, const void *site, cudaStream_t stream);
 void sim_facts_named_call(const char *name, const void *site, const char *stream_name);
 void sim_facts_rank_call(int rank, const char *name, const void *site, cudaStream_t stream);
-// Who knows the allocations calls sim_facts_range (memory/describe.h), which looks up `base`.
+// Who knows the allocations calls sim_facts_range (memory/place.h), which looks up `base`.
 typedef struct SimFactRange {
     const void *ptr;
     size_t bytes;

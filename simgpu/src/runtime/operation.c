@@ -2,8 +2,9 @@
  *
  * Kernels, copies, BLAS calls and collectives all go through here: begin finds the stream and what
  * is ordered before the operation, touch checks one range of bytes and gives the address to use,
- * end moves the clocks on and writes the log. Races are looked for in sim_touch (race.c): there the
- * operation's stream holds the clock of all that is ordered before it, and the range is known.
+ * end moves the clocks on and writes the log. Races are looked for in sim_touch (check/race.c):
+ * there the operation's stream holds the clock of all that is ordered before it, and the range is
+ * known.
  *
  * Interface: operation.h; simgpu.h: simgpu_begin, simgpu_read … simgpu_update and the same with
  * _as, simgpu_cost, simgpu_ready, simgpu_end.
@@ -15,9 +16,9 @@
 #include "core/error.h"
 #include "memory/allocation.h"
 #include "memory/contents.h"
-#include "memory/describe.h"
 #include "memory/dry.h"
 #include "memory/pinned.h"
+#include "memory/place.h"
 #include "report/report.h"
 #include "runtime/operation.h"
 #include "streams/streams.h"

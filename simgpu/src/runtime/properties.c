@@ -30,7 +30,7 @@ static void describe_textures(struct cudaDeviceProp *p)
     p->maxTextureCubemap = 32768;
 }
 
-static void describe(struct cudaDeviceProp *p, int device)
+static void describe_device(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof *p);
     int physical = sim_config()->physical[device];
@@ -80,7 +80,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     SIM_ENTER();
     if (!prop) return sim_leave(cudaErrorInvalidValue);
     if (!sim_is_device(device)) return sim_leave(cudaErrorInvalidDevice);
-    describe(prop, device);
+    describe_device(prop, device);
     return cudaSuccess;
 }
 
@@ -142,7 +142,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     if (!value) return sim_leave(cudaErrorInvalidValue);
     if (!sim_is_device(device)) return sim_leave(cudaErrorInvalidDevice);
     struct cudaDeviceProp p;
-    describe(&p, device);
+    describe_device(&p, device);
     if ((int)attr <= 0 || (int)attr > LAST_ATTRIBUTE) return sim_leave(cudaErrorInvalidValue);
     *value = attribute(attr, &p);
     return cudaSuccess;

@@ -1,4 +1,4 @@
-/* runtime/runtime.h: all that the libraries above the runtime are built on: blas/, nccl/, compat/. */
+/* runtime/runtime.h: what the libraries above the runtime are built on: blas/, nccl/, compat/. */
 #ifndef SIMGPU_RUNTIME_H
 #define SIMGPU_RUNTIME_H
 
@@ -10,8 +10,8 @@
 #include "log_writer.h"
 #include "memory/allocation.h"
 #include "memory/contents.h"
-#include "memory/describe.h"
 #include "memory/dry.h"
+#include "memory/place.h"
 #include "report/hooks.h"
 #include "report/report.h"
 #include "runtime/operation.h"

@@ -1,5 +1,5 @@
-/* stream_calls.c: what is queued on a stream and touches no memory: records, waits, and functions of
- * the host.
+/* stream_calls.c: what is queued on a stream and touches no memory: records, waits, and functions
+ * of the host.
  *
  * Interface: cudaEventRecord, cudaEventRecordWithFlags, cudaStreamWaitEvent, cudaLaunchHostFunc,
  * cudaStreamAddCallback.
@@ -22,8 +22,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return record("cudaEventRecord", event, stream, SIM_SITE);
 }
 
-// The other flag, as cudaStreamWaitEvent's, is "invalid outside of stream capture" (CUDA Runtime API,
-// event management), and simgpu has none.
+// The other flag, as cudaStreamWaitEvent's, is "invalid outside of stream capture" (CUDA Runtime
+// API, event management), and simgpu has none.
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
 {
     if (flags != cudaEventRecordDefault) return sim_leave(cudaErrorInvalidValue);

@@ -1,14 +1,15 @@
 /* event.c: the cudaEvent* calls, but for those that queue something (runtime/stream_calls.c).
  *
- * Interface: sim_event_record, sim_event_wait (streams.h); cudaEventCreate, cudaEventCreateWithFlags,
- * cudaEventDestroy, cudaEventSynchronize, cudaEventQuery, cudaEventElapsedTime.
+ * Interface: sim_event_record, sim_event_wait (streams.h); cudaEventCreate,
+ * cudaEventCreateWithFlags, cudaEventDestroy, cudaEventSynchronize, cudaEventQuery,
+ * cudaEventElapsedTime.
  */
 #include <stdlib.h>
 
 #include "core/error.h"
 #include "log_writer.h"
 #include "report/report.h"
-#include "streams/table.h"
+#include "streams/handles.h"
 #include "time/time.h"
 
 static cudaError_t create_event(cudaEvent_t *event, unsigned flags, const void *site)
@@ -140,8 +141,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return wait_for_event("cudaEventQuery", event, true, SIM_SITE);
 }
 
-// Without the clock, operations run at their call: the time between two records is the time the host
-// took.
+// Without the clock, operations run at their call: the time between two records is the time the
+// host took.
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
     SIM_ENTER();

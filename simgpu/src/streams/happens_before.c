@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "memory/device.h"
 #include "memory/pinned.h"
-#include "streams/table.h"
+#include "streams/handles.h"
 #include "time/time.h"
 
 SimUndone sim_undone;

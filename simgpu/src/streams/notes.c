@@ -1,7 +1,7 @@
-/* notes.c: the last records and waits, for the reports of races: they show which order the program may
- * have wanted.
+/* notes.c: the last records and waits, for the reports of races: they show which order the program
+ * may have wanted.
  */
-#include "streams/table.h"
+#include "streams/handles.h"
 
 #define NOTES 512
 

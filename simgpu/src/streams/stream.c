@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "memory/device.h"
 #include "report/hooks.h"
-#include "streams/table.h"
+#include "streams/handles.h"
 #include "time/time.h"
 
 static int streams_made;
@@ -86,8 +86,8 @@ static bool is_stream_early(struct CUstream_st *s)
     return early;
 }
 
-// Whether a query finds it too early for a stream, by the clock. False: there is no clock, or no such
-// stream.
+// Whether a query finds it too early for a stream, by the clock. False: there is no clock, or no
+// such stream.
 static bool is_stream_unready(GpuLogEntry entry, cudaStream_t stream)
 {
     if (!sim_clock_on()) return false;

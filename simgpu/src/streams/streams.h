@@ -4,7 +4,7 @@
  *   stream.c          the cudaStream* calls
  *   event.c           the cudaEvent* calls
  *   notes.c           the last records and waits, for the reports of races
- *   table.c           the tables of streams and events, and their handles (table.h)
+ *   handles.c         the tables of streams and events, and their handles (handles.h)
  *
  * An operation runs at its call, so a stream holds no work, only knowledge: a vector clock
  * (core/vector_clock.h).
@@ -50,11 +50,11 @@ void sim_stream_spread(const SimgpuOp *op, int device);
 // waited for otherwise than by an event.
 void sim_stream_start(const SimgpuOp *op, SimVectorClock *start, int *slot);
 void sim_stream_learn(int slot, const SimVectorClock *clock);
-// The virtual clock is told that the next calls wait, before the first of them does, for the messages
-// that are queued on the stream: the calls of a group wait together.
+// The virtual clock is told that the next calls wait, before the first of them does, for the
+// messages that are queued on the stream: the calls of a group wait together.
 void sim_stream_foretell(int device, cudaStream_t stream, const char *call);
-// What is ordered before the operation has brought its bytes to pinned memory: a function of the host
-// is to see them.
+// What is ordered before the operation has brought its bytes to pinned memory: a function of the
+// host is to see them.
 void sim_stream_deliver(const SimgpuOp *op);
 // Each of two streams of a device waits for what is queued on the other.
 void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b);
@@ -65,8 +65,8 @@ void sim_stream_ran(SimgpuOp *op);
 
 // What has been queued and is not done, as everything else is: messages that nobody has received.
 // Whatever is ordered after one waits for it: `wait`, for all that a clock covers, while there are
-// any. What only asks whether it is done calls `check`, which ends the process where nobody will ever
-// receive one of them. `call` and `site` are the call that waits or asks.
+// any. What only asks whether it is done calls `check`, which ends the process where nobody will
+// ever receive one of them. `call` and `site` are the call that waits or asks.
 typedef struct SimUndone {
     atomic_int n;
     void (*_Atomic wait)(const SimVectorClock *clock, const char *call, const void *site);
@@ -101,7 +101,7 @@ SimHint sim_stream_hint(const SimStreamId *first, uint64_t time, uint64_t order,
 cudaError_t sim_event_record(SimgpuOp *op, cudaEvent_t event);
 cudaError_t sim_event_wait(SimgpuOp *op, cudaEvent_t event);
 
-// ---- table.c ----
+// ---- handles.c ----
 
 // Destroys a device's streams and events: cudaDeviceReset.
 void sim_stream_reset(int device);

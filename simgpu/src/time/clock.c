@@ -1,9 +1,8 @@
 /* clock.c: the clock of this process: its recorder behind one lock, and what its threads do.
  *
- * A call is logged and goes on. Now and then, where the host waits anyway, what is logged is recorded
- * (clock_feed.c), and the engine runs as far as it can, so that what is not resolved stays little.
- *
- * Interface: time.h, clock.h.
+ * A call is logged and goes on. Now and then, where the host waits anyway, what is logged is
+ * recorded (clock_feed.c), and the engine runs as far as it can, so that what is not resolved stays
+ * little.
  */
 #define _GNU_SOURCE
 #include "time/clock.h"
@@ -247,8 +246,8 @@ static void after_call(void)
 
 // ---- Calls ----
 
-// Whether the engine goes no further than to the calling thread's clock. Before, also after queries, its
-// call is recorded at once: else the engine could pass it by.
+// Whether the engine goes no further than to the calling thread's clock. Before, also after
+// queries, its call is recorded at once: else the engine could pass it by.
 static _Thread_local bool has_called;
 
 // Not with the lock: bad input ends the process.
@@ -364,8 +363,8 @@ void sim_clock_inside(bool inside)
 
 // ---- Questions ----
 
-// A query of a thread that has only asked waits until the process has run for a second, and a second
-// has passed; at most a minute.
+// A query of a thread that has only asked waits until the process has run for a second, and a
+// second has passed; at most a minute.
 static const SimPatience ASKER = {.seconds = 1.0, .processor = 1.0, .most = 60.0};
 
 typedef struct Question {
@@ -386,7 +385,7 @@ static bool is_answered(void *arg)
 }
 
 // Asks at the thread's clock. Nobody waits long for the others' clocks who has only asked.
-static bool ask(Question *q, int thread)
+static bool answer_now(Question *q, int thread)
 {
     bool called = sim_record_has_called(recorder, thread);
     sim_resolve(is_answered, q, called ? NULL : &ASKER);
@@ -412,7 +411,7 @@ bool sim_clock_query(const GpuLogEntry *entry, bool waited_for)
     if (waited_for)
         sim_record_join(recorder, thread, q.of[0]);
     else
-        ready = ask(&q, thread);
+        ready = answer_now(&q, thread);
     after_call();
     return ready;
 }
@@ -428,7 +427,7 @@ bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool wait
     if (waited_for)
         for (int i = 0; i < 2; i++) sim_record_join(recorder, thread, q.of[i]);
     q.clock = sim_record_clock(recorder, thread);
-    bool ready = ask(&q, thread);
+    bool ready = answer_now(&q, thread);
     if (ready) *ms = (float)((double)(int64_t)(q.ends[1].end - q.ends[0].end) / 1e9);
     if (!ready) sim_record_query(sim_clock_fed_recorder(), thread, device);
     after_call();

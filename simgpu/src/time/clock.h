@@ -27,8 +27,8 @@ typedef struct SimPeers {
     bool (*is_hopeless)(bool stuck);
     // Rings the bell of each that waits, if this process has told something since.
     void (*publish)(void);
-    // Rings the bell of all that this process waits for, and wants them to be as far as `until`; from
-    // here on it is told of news.
+    // Rings the bell of all that this process waits for, and wants them to be as far as `until`;
+    // from here on it is told of news.
     void (*ask)(SimPs until);
     void (*asked_enough)(void);
     // Whether one of them waits for more than this process has told.
@@ -50,9 +50,8 @@ void sim_clock_local_waiter(int change);
 bool sim_clock_has_waiters(void);
 bool sim_clock_other_waiters(void); // than the calling one
 
-// ---- resolve.c ----
-// How long somebody waits while nothing is resolved: so many seconds, and until this process has run
-// for so many of the processor's, but at most so many.
+// ---- resolve.c ---- How long somebody waits while nothing is resolved: so many seconds, and until
+// this process has run for so many of the processor's, but at most so many.
 typedef struct SimPatience {
     double seconds, processor, most;
 } SimPatience;

@@ -1,13 +1,11 @@
 /* clock_feed.c: the calls that are in the log, and not recorded yet.
  *
- * A call is only logged: between two calls the processor's caches are the program's. The recorder is
- * fed in a burst when the engine has come to the clock of a thread, whose next calls it then needs,
- * or when somebody is about to ask or to say something of which the log knows nothing. What the log
- * does not have and nobody waits for takes its place among the entries.
+ * A call is only logged: between two calls the processor's caches are the program's. The recorder
+ * is fed in a burst when the engine has come to the clock of a thread, whose next calls it then
+ * needs, or when somebody is about to ask or to say something of which the log knows nothing. What
+ * the log does not have and nobody waits for takes its place among the entries.
  *
- * Interface: sim_feed_some, sim_feed_all, sim_feed_behind, sim_feed_thread_ended,
- * sim_feed_forget_event, sim_feed_forget_stream (clock.h). All but sim_feed_behind are called with
- * the clock's lock held.
+ * All but sim_feed_behind are called with the clock's lock held.
  */
 #include <string.h>
 

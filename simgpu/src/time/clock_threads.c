@@ -4,8 +4,7 @@
  * simgpu/pages/time.md. A thread counts as asleep that has not run for SLEEP_SECONDS and stands at
  * the same clock. One that waits in simgpu is no such thread: whom it waits for will wake it.
  *
- * Interface: sim_clock_thread, sim_clock_release_sleepers, sim_threads_begin, sim_threads_over,
- * sim_thread_inside (clock.h). All are called with the clock's lock held.
+ * What clock.h declares of it is called with the clock's lock held.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -59,16 +58,16 @@ void sim_threads_begin(void)
     pthread_key_create(&thread_key, thread_ended);
 }
 
-static Sleeper *find(int number)
+static Sleeper *sleeper_of(int number)
 {
     for (int i = 0; i < n_sleepers; i++)
         if (sleepers[i].alive && sleepers[i].number == number) return &sleepers[i];
     return NULL;
 }
 
-static void add(int number, int tid)
+static void add_sleeper(int number, int tid)
 {
-    if (find(number)) return;
+    if (sleeper_of(number)) return;
     int i = 0;
     while (i < n_sleepers && sleepers[i].alive) i++;
     if (i == n_sleepers) {
@@ -86,13 +85,13 @@ int sim_clock_thread(void)
     known = true;
     sim_clock_recorder();
     pthread_setspecific(thread_key, (void *)(intptr_t)(number + 1));
-    add(number, (int)syscall(SYS_gettid));
+    add_sleeper(number, (int)syscall(SYS_gettid));
     return number;
 }
 
 void sim_thread_inside(int change)
 {
-    Sleeper *s = find(sim_log_thread());
+    Sleeper *s = sleeper_of(sim_log_thread());
     if (s) s->inside += change;
 }
 
@@ -140,8 +139,9 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// Whether it has slept long enough where it is. One whose clock is another has just called. One that
-// had slept long enough is looked at whenever it is asked for: it is released from clock to clock.
+// Whether it has slept long enough where it is. One whose clock is another has just called. One
+// that had slept long enough is looked at whenever it is asked for: it is released from clock to
+// clock.
 static bool has_slept(Sleeper *s, SimItem clock)
 {
     uint64_t ran;
@@ -159,7 +159,8 @@ static bool has_slept(Sleeper *s, SimItem clock)
     return asleep && now - s->since >= SLEEP_SECONDS;
 }
 
-// Whether the thread waits in simgpu: it makes no call before its clock is reached, whatever it runs.
+// Whether the thread waits in simgpu: it makes no call before its clock is reached, whatever it
+// runs.
 static bool is_inside(int tid)
 {
     for (int i = 0; i < n_sleepers; i++)
@@ -167,9 +168,9 @@ static bool is_inside(int tid)
     return false;
 }
 
-// What the threads of the process other than the calling one, and those that wait in simgpu, have run
-// until now, as one number that is another one if a single thread has run or is new; false: one of
-// them runs, or would if there were a core.
+// What the threads of the process other than the calling one, and those that wait in simgpu, have
+// run until now, as one number that is another one if a single thread has run or is new; false: one
+// of them runs, or would if there were a core.
 static bool look_at_all(uint64_t *ran_by_all)
 {
     bool asleep = true;
@@ -196,8 +197,8 @@ static bool somebody_runs(void)
     return !look_at_all(&first) || !look_at_all(&second) || first != second;
 }
 
-// Whether there are threads that hold the engine back, all of them sleepers. Those that were released
-// a moment ago sleep still.
+// Whether there are threads that hold the engine back, all of them sleepers. Those that were
+// released a moment ago sleep still.
 static bool all_sleep(const SimRecorder *recorder, int but)
 {
     bool all = true, any = false;
@@ -214,7 +215,7 @@ bool sim_clock_release_sleepers(int but, SimPs until, bool again)
 {
     SimRecorder *recorder = sim_clock_recorder();
     bool released = false;
-    add(0, (int)getpid()); // the first thread counts from the start
+    add_sleeper(0, (int)getpid()); // the first thread counts from the start
     for (int i = 0; i < n_sleepers && !again; i++) sleepers[i].released = false;
     if (!all_sleep(recorder, but) || until == SIM_FOREVER) return false;
     if (!again && somebody_runs()) return false;

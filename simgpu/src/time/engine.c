@@ -1,10 +1,8 @@
 /* engine.c: the event simulation. See engine.h, and simgpu/pages/time.md for what it computes.
  *
- * Time goes from instant to instant. At each, operations end, and all that becomes ready by it; then
- * operations start; then rates are set. Between the first and the second the engine may have to
- * stop: what a thread queues at this instant must be there before anything starts.
- *
- * Interface: engine.h.
+ * Time goes from instant to instant. At each, operations end, and all that becomes ready by it;
+ * then operations start; then rates are set. Between the first and the second the engine may have
+ * to stop: what a thread queues at this instant must be there before anything starts.
  */
 #include <string.h>
 
@@ -145,7 +143,8 @@ static bool a_thread_stands(const SimEngine *e)
     return false;
 }
 
-// When the transfer starts, if all its ranks have arrived (true); else a time before which it does not.
+// When the transfer starts, if all its ranks have arrived (true); else a time before which it does
+// not.
 static bool starts_at(SimEngine *e, const Item *item, SimPs *start)
 {
     SimPs when = 0;

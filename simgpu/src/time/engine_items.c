@@ -1,7 +1,4 @@
-/* engine_items.c: the engine's tables: items in a ring by number, their followers, devices.
- *
- * Interface: engine_internal.h.
- */
+/* engine_items.c: the engine's tables: items in a ring by number, their followers, devices. */
 #include <string.h>
 
 #include "time/engine_internal.h"

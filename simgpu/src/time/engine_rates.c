@@ -1,7 +1,4 @@
-/* engine_rates.c: what runs on a device at an instant, and how fast (pages/time.md, §§ 3 and 5).
- *
- * Interface: sim_resource_of, sim_engine_start_all, sim_engine_set_rates (engine_internal.h).
- */
+/* engine_rates.c: what runs on a device at an instant, and how fast (pages/time.md, §§ 3 and 5). */
 #include "time/engine_internal.h"
 
 // ---- Start ----

@@ -3,8 +3,8 @@
  * A call is a HOST item, its request; what it queues, if anything, is another item; where the host
  * waits, one more.
  *
- * Interface: recorder.h. What it knows of devices and streams is in recorder_state.c, the threads
- * are recorder_host.c's, calls of NCCL recorder_nccl.c's.
+ * What it knows of devices and streams is in recorder_state.c, the threads are recorder_host.c's,
+ * calls of NCCL recorder_nccl.c's.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* time/recorder.h: from the log to the engine: what a program called, in the order of its log, becomes
- * items with costs and dependencies (simgpu/pages/time.md, §§ 1-2, 6-7).
+/* time/recorder.h: from the log to the engine: what a program called, in the order of its log,
+ * becomes items with costs and dependencies (simgpu/pages/time.md, §§ 1-2, 6-7).
  *
  * A recorder is one process's. It needs nothing but the entries, so it works in the process that
  * makes the calls and on a log that was read from a file. In the process it is also told what the

@@ -1,11 +1,8 @@
 /* recorder_host.c: the host's part of a program: threads, their clocks, and which of them may still
  * call (simgpu/pages/time.md, § 1).
  *
- * The engine goes no further than to the clock of any thread that has called. A device remembers the
- * clock with which the thread that was there last has left it.
- *
- * Interface: recorder.h; sim_record_thread, sim_record_request, sim_record_wait,
- * sim_record_await_receivers (recorder_internal.h).
+ * The engine goes no further than to the clock of any thread that has called. A device remembers
+ * the clock with which the thread that was there last has left it.
  */
 #include "time/recorder_internal.h"
 #include "time/tables.h"

@@ -1,7 +1,4 @@
-/* recorder_spans.c: what has come of the entries, and what can be forgotten.
- *
- * Interface: sim_record_on_span, sim_record_all_told, sim_record_tell, sim_record_tidy.
- */
+/* recorder_spans.c: what has come of the entries, and what can be forgotten. */
 #include <string.h>
 
 #include "time/recorder_internal.h"
@@ -14,7 +11,7 @@ static bool times_of(const SimRecorder *r, Mark mark, SimTimes *times)
     return !mark.item || sim_engine_times(r->engine, mark.item, times);
 }
 
-static bool tell(SimRecorder *r, Pending *p)
+static bool tell_pending(SimRecorder *r, Pending *p)
 {
     SimTimes request, done, returned;
     if (p->open || !times_of(r, p->request, &request) || !times_of(r, p->returned, &returned) ||
@@ -40,7 +37,7 @@ static bool tell(SimRecorder *r, Pending *p)
 static void tell_spans(SimRecorder *r)
 {
     size_t told = 0;
-    while (told < r->n_pending && tell(r, &r->pending[told])) told++;
+    while (told < r->n_pending && tell_pending(r, &r->pending[told])) told++;
     if (!told) return;
     r->n_pending -= told;
     r->n_told += told;

@@ -2,10 +2,6 @@
  *
  * What is to be waited for is remembered as a Mark: an item, or, when that is long over and
  * forgotten, its end.
- *
- * Interface: sim_after, sim_after_none, sim_after_stream, sim_after_device, sim_add, sim_add_host,
- * sim_after_received, sim_after_received_mark, sim_all_received, sim_record_device,
- * sim_record_stream, sim_record_event (recorder_internal.h).
  */
 #include <string.h>
 

@@ -2,8 +2,6 @@
  *
  * Every process has a recorder and an engine, as it would have by itself; what the processes write
  * on boards in shared memory is a table here. The engines take turns until none can go on.
- *
- * Interface: sim_replay, sim_replay_some.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* time/replay.h: the times of a whole world whose logs are at hand: where they come from, simulated GPUs
- * or real ones, is all the same.
+/* time/replay.h: the times of a whole world whose logs are at hand: where they come from, simulated
+ * GPUs or real ones, is all the same.
  *
  * Whoever judges a program by its times does it here, outside of the program's processes, on a
  * machine of its own choice.

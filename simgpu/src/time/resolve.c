@@ -6,8 +6,6 @@
  * of the host: it sleeps until it is asked, runs the engine, and says what has come of it.
  *
  * Nobody waits forever for a thread that sleeps: see "What is outside" in simgpu/pages/time.md.
- *
- * Interface: sim_resolve, sim_resolve_start.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -70,8 +68,8 @@ static void remove_waiter(const Waiter *waiter)
     *at = waiter->next;
 }
 
-// Whether other ranks have to come further before anything can happen here. Those that are behind do so
-// without this process; one that is as far may wait for it in its turn, and then says so.
+// Whether other ranks have to come further before anything can happen here. Those that are behind
+// do so without this process; one that is as far may wait for it in its turn, and then says so.
 static bool others_come_first(void)
 {
     const SimPeers *peers = sim_clock_peers();
@@ -80,9 +78,10 @@ static bool others_come_first(void)
     return held == SIM_HELD_BY_RANKS_BEHIND || (held == SIM_HELD_BY_RANKS_AS_FAR && !wanted);
 }
 
-// As sim_clock_release_sleepers. But a thread that only has to wake up to have its answer may be about
-// to make its first call, which nothing else would hold back the engine for. And where others come
-// first, a sleeper that is released would be later than what wakes it: that may be what they do.
+// As sim_clock_release_sleepers. But a thread that only has to wake up to have its answer may be
+// about to make its first call, which nothing else would hold back the engine for. And where others
+// come first, a sleeper that is released would be later than what wakes it: that may be what they
+// do.
 static bool release_sleepers(int but, bool again)
 {
     if (others_come_first()) return false;

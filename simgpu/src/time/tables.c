@@ -1,7 +1,5 @@
 /* tables.c: blocks whose sizes are powers of two. A block that was freed is used again by the next
  * table of its size; large blocks have pages of their own, and go back to the system.
- *
- * Interface: tables.h.
  */
 #include "time/tables.h"
 

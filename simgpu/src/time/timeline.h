@@ -1,6 +1,6 @@
 /* time/timeline.h: a binary heap of what is to happen, by time, then by key, then by item.
  *
- * Interface: sim_heap_push, sim_heap_top, sim_heap_pop. All zero: an empty heap; sim_table_free its entries.
+ * All zero: an empty heap; sim_table_free its entries.
  */
 #ifndef SIMGPU_TIMELINE_H
 #define SIMGPU_TIMELINE_H

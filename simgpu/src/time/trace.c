@@ -6,8 +6,6 @@
  * an event, how long; arrows go from an event's record to who waited for it, and between the ranks
  * of a collective. Operations of a stream that overlap (messages of a group) get a track more,
  * because the slices of a track must nest.
- *
- * Interface: sim_trace_begin, sim_trace_span (trace.h).
  */
 #include <pthread.h>
 #include <stdio.h>

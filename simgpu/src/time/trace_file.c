@@ -6,9 +6,6 @@
  * it. All of this is done while FILE.parts/lock is held.
  *
  * A dying process may come here in a signal handler: no malloc, no stdio.
- *
- * Interface: sim_trace_file_open, sim_trace_file_put, sim_trace_file_flush, sim_trace_file_close
- * (trace_file.h).
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -3,8 +3,6 @@
  * comma.
  *
  * A point is a slice without length here: arrows go from slice to slice alone.
- *
- * Interface: sim_trace_json (trace_format.h).
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -7,9 +7,6 @@
  * Allocated is what the program holds. Reserved is what the process keeps of the device: a stream's
  * pool keeps what is freed until the host synchronises, and then gives back what is above its
  * release threshold. What cudaMalloc gives is both.
- *
- * Interface: sim_trace_memory_span, sim_trace_memory_tell (trace_memory.h),
- * sim_trace_release_threshold (trace.h).
  */
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -5,8 +5,6 @@
  * trace_packet.proto, track_descriptor.proto and track_event.proto. A message within a message has
  * its length before it: it is written with room for five bytes of length, which protobuf allows to
  * be more than are needed.
- *
- * Interface: sim_trace_proto, sim_trace_bytes (trace_format.h).
  */
 #include <string.h>
 

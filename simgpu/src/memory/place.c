@@ -1,9 +1,9 @@
-/* describe.c: what a report says of an address of a device. See describe.h. */
+/* place.c: what a report says of an address of a device. See place.h. */
 #include <stdio.h>
 
 #include "log_writer.h"
-#include "memory/describe.h"
 #include "memory/heap.h"
+#include "memory/place.h"
 #include "report/report.h"
 
 #define WHERE 256

@@ -1,6 +1,6 @@
-/* memory/describe.h: what a report says of an address of a device. */
-#ifndef SIMGPU_DESCRIBE_H
-#define SIMGPU_DESCRIBE_H
+/* memory/place.h: what a report says of an address of a device. */
+#ifndef SIMGPU_PLACE_H
+#define SIMGPU_PLACE_H
 
 #include "memory/device.h"
 

@@ -1,4 +1,5 @@
-/* streams/table.h: what the files of streams/ share: streams and events, as their handles find them.
+/* streams/handles.h: what the files of streams/ share: streams and events, as their handles find
+ * them.
  *
  * The default stream (NULL, cudaStreamLegacy) is ordered with every blocking stream of its device
  * both ways; streams made with cudaStreamNonBlocking are left out.
@@ -6,8 +7,8 @@
  * All that is declared here is used with sim_streams_lock held, but for reports, and for
  * sim_is_unready, which is called without.
  */
-#ifndef SIMGPU_STREAMS_TABLE_H
-#define SIMGPU_STREAMS_TABLE_H
+#ifndef SIMGPU_HANDLES_H
+#define SIMGPU_HANDLES_H
 
 #include <pthread.h>
 #include <time.h>
@@ -59,7 +60,7 @@ extern pthread_mutex_t sim_streams_lock;
 extern SimDeviceStreams sim_device_streams[SIM_MAX_DEVICES];
 extern SimVectorClock sim_host_clock; // what the program has waited for
 
-// ---- table.c ----
+// ---- handles.c ----
 
 // NULL: there are too many.
 struct CUstream_st *sim_stream_make(int device, unsigned flags, int priority);
@@ -67,7 +68,8 @@ void sim_stream_link(struct CUstream_st *s); // among its device's
 void sim_stream_end(struct CUstream_st *s);
 struct CUevent_st *sim_event_make(unsigned flags, const void *site);
 void sim_event_end(struct CUevent_st *e);
-// The stream of a handle, as seen from the current device, or from another one; NULL: there is none.
+// The stream of a handle, as seen from the current device, or from another one; NULL: there is
+// none.
 struct CUstream_st *sim_stream_of_handle(cudaStream_t handle);
 struct CUstream_st *sim_stream_on(int device, cudaStream_t handle);
 struct CUstream_st *sim_stream_of_op(const SimgpuOp *op);

@@ -1,11 +1,11 @@
-/* table.c: the tables of streams and events, and their handles. See table.h.
+/* handles.c: the tables of streams and events, and their handles. See handles.h.
  *
  * A slot is used again after its stream is destroyed and goes on counting. So what follows in it
  * would count as ordered after what was before: therefore it is used again only when the host has
  * waited for that, unless there are very many.
  */
 #define _GNU_SOURCE
-#include "streams/table.h"
+#include "streams/handles.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* machine.c: the name of the modelled machine, where there is one. See gpulog_machine.h. */
+/* machine_name.c: the name of the modelled machine, where there is one. See gpulog_machine.h. */
 #include "gpulog_machine.h"
 
 #include <stdatomic.h>

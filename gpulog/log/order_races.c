@@ -1,4 +1,4 @@
-/* unordered.c: two operations of the log that touch the same bytes and are not ordered. See
+/* order_races.c: two operations of the log that touch the same bytes and are not ordered. See
  * gpulog_order.h.
  *
  * The log is gone through once. Of each allocation it is kept which line of work has read and
