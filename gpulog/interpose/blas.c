@@ -199,7 +199,7 @@ static void add(Op *op, GpuRange operand)
 
 static void add_vector(Op *op, const Args *a, int which, int64_t n, GpuAccess access)
 {
-    add(op, sim_log_vector(a->vector[which], n, a->inc[which], a->vector_element[which], access));
+    add(op, gpulog_vector(a->vector[which], n, a->inc[which], a->vector_element[which], access));
 }
 
 static void add_list(Op *op, const void *addresses, int64_t count)
@@ -208,15 +208,15 @@ static void add_list(Op *op, const void *addresses, int64_t count)
 }
 
 // Nothing, where nothing of it is stored.
-static void add_stored(Op *op, const SimLogStored *m, GpuAccess access)
+static void add_stored(Op *op, const GpuLogStored *m, GpuAccess access)
 {
-    GpuRange stored = sim_log_stored(m, access);
+    GpuRange stored = gpulog_stored(m, access);
     if (stored.bytes > 0) add(op, stored);
 }
 
-static SimLogStored matrix(const Args *a, int which, int64_t rows, int64_t cols)
+static GpuLogStored matrix(const Args *a, int which, int64_t rows, int64_t cols)
 {
-    return (SimLogStored){.ptr = a->matrix[which],
+    return (GpuLogStored){.ptr = a->matrix[which],
                           .rows = rows,
                           .cols = cols,
                           .ld = a->ld[which],
@@ -226,7 +226,7 @@ static SimLogStored matrix(const Args *a, int which, int64_t rows, int64_t cols)
 static void add_matrix(Op *op, const Args *a, int which, int64_t rows, int64_t cols,
                        GpuAccess access)
 {
-    SimLogStored m = matrix(a, which, rows, cols);
+    GpuLogStored m = matrix(a, which, rows, cols);
     add_stored(op, &m, access);
 }
 
@@ -234,7 +234,7 @@ static void add_matrix(Op *op, const Args *a, int which, int64_t rows, int64_t c
 static void add_triangle(Op *op, const Args *a, int which, int64_t n, bool band, bool packed,
                          GpuAccess access)
 {
-    SimLogStored m = matrix(a, which, n, n);
+    GpuLogStored m = matrix(a, which, n, n);
     m.upper = a->upper;
     m.lower = !a->upper;
     m.unit = a->unit;
@@ -269,7 +269,7 @@ static bool touch_vectors(Op *op, const Family *f, const Args *a)
     case COPY:
         if (empty) return false;
         add_vector(op, a, 0, a->n, GPU_READ);
-        add(op, sim_log_copied_vector(a->vector[1], a->n, a->inc[1], a->vector_element[1]));
+        add(op, gpulog_copied_vector(a->vector[1], a->n, a->inc[1], a->vector_element[1]));
         return true;
     case ROT:
     case ROTM:
@@ -293,7 +293,7 @@ static bool touch_vectors(Op *op, const Family *f, const Args *a)
 static bool touch_sum(Op *op, const Family *f, const Args *a)
 {
     bool pair = f->kind == DOT;
-    int64_t n = sim_log_sum_length(pair, a->n, a->inc[0]);
+    int64_t n = gpulog_sum_length(pair, a->n, a->inc[0]);
     add_vector(op, a, 0, n, GPU_READ);
     if (pair) add_vector(op, a, 1, n, GPU_READ);
     add_result(op, a->result, a->result_bytes, GPU_WRITE);
@@ -321,7 +321,7 @@ static bool touch_rotation(Op *op, const Family *f, const Args *a)
 static void add_factor(Op *op, const Family *f, const Args *a, int64_t m, int64_t n)
 {
     if (f->kind == BAND_MV) {
-        SimLogStored band = matrix(a, 0, m, n);
+        GpuLogStored band = matrix(a, 0, m, n);
         band.band = true;
         band.below = a->kl;
         band.above = a->ku;
@@ -408,7 +408,7 @@ static bool touch_gemm(Op *op, const Family *f, const Args *a)
     note_product(op, a);
     GpuRange operand[3];
     bool adds = add_scalar(op, a->alpha, a->alpha_type) && a->k > 0;
-    SimLogProduct p = {.turn_a = a->turn_a,
+    GpuLogProduct p = {.turn_a = a->turn_a,
                        .turn_b = a->turn_b,
                        .m = a->m,
                        .n = a->n,
@@ -418,7 +418,7 @@ static bool touch_gemm(Op *op, const Family *f, const Args *a)
                        .B = {a->matrix[1], a->ld[1], a->stride[1], a->element[1]},
                        .C = {a->matrix[2], a->ld[2], a->stride[2], a->element[2]},
                        .keeps = add_scalar(op, a->beta, a->beta_type)};
-    sim_log_product(&p, operand);
+    gpulog_product(&p, operand);
     for (int i = adds ? 0 : 2; i < 3; i++) {
         if (f->kind == LIST_GEMM)
             add_list(op, a->matrix[i], a->count);
@@ -589,9 +589,9 @@ cublasStatus_t __wrap_cublasDestroy_v2(cublasHandle_t handle)
         const char *name = name_of(text, #symbol);                                                 \
         const void *site = SITE;                                                                   \
         bool waits = KIND == SUM || KIND == DOT || KIND == ROTG || KIND == ROTMG;                  \
-        if (waits) sim_log_waiting(name, site);                                                    \
+        if (waits) gpulog_waiting(name, site);                                                     \
         cublasStatus_t status = __real_##symbol names;                                             \
-        if (waits) sim_log_waiting(NULL, NULL);                                                    \
+        if (waits) gpulog_waiting(NULL, NULL);                                                     \
         return logged(status, &family, name, site, OPEN names);                                    \
     }
 

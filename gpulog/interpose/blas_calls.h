@@ -173,12 +173,12 @@ FOR_SIZES(ROTM_EX)
           const T *const Aarray[], I lda, const T *const xarray[], I incx, const T *beta,          \
           T *const yarray[], I incy, I batchCount),                                                \
          (handle, trans, m, n, alpha, Aarray, lda, xarray, incx, beta, yarray, incy, batchCount))  \
-        CALL(cublas##L##gemvStridedBatched, , E, MV, T, T, T, T, "hTmnaA14xi5byj6c",               \
-             (cublasHandle_t handle, cublasOperation_t trans, I m, I n, const T *alpha,            \
-              const T *A, I lda, long long int strideA, const T *x, I incx, long long int stridex, \
-              const T *beta, T *y, I incy, long long int stridey, I batchCount),                   \
-             (handle, trans, m, n, alpha, A, lda, strideA, x, incx, stridex, beta, y, incy,        \
-              stridey, batchCount))
+    CALL(cublas##L##gemvStridedBatched, , E, MV, T, T, T, T, "hTmnaA14xi5byj6c",                   \
+         (cublasHandle_t handle, cublasOperation_t trans, I m, I n, const T *alpha, const T *A,    \
+          I lda, long long int strideA, const T *x, I incx, long long int stridex, const T *beta,  \
+          T *y, I incy, long long int stridey, I batchCount),                                      \
+         (handle, trans, m, n, alpha, A, lda, strideA, x, incx, stridex, beta, y, incy, stridey,   \
+          batchCount))
 FOR_EACH(MATRIX_VECTOR)
 #define TRIANGLE(I, E, L, T, full, banded, packed)                                                 \
     CALL(cublas##L##full, _v2, E, SOLVE, T, T, T, T, "hFTDnA1xi",                                  \
@@ -359,14 +359,14 @@ FOR_SIZES(SYMM, cublasZhemm, cuDoubleComplex)
           cublasOperation_t trans, cublasDiagType_t diag, I m, I n, const T *alpha,                \
           const T *const A[], I lda, T *const B[], I ldb, I batchCount),                           \
          (handle, side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb, batchCount))               \
-        CALL(cublas##L##geam, , E, GEAM, T, T, T, T, "hTWmnaA1bB2C3",                              \
-             (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, I m, I n, \
-              const T *alpha, const T *A, I lda, const T *beta, const T *B, I ldb, T *C, I ldc),   \
-             (handle, transa, transb, m, n, alpha, A, lda, beta, B, ldb, C, ldc))                  \
-            CALL(cublas##L##dgmm, , E, DGMM, T, T, T, T, "hSmnA1xiC3",                             \
-                 (cublasHandle_t handle, cublasSideMode_t mode, I m, I n, const T *A, I lda,       \
-                  const T *x, I incx, T *C, I ldc),                                                \
-                 (handle, mode, m, n, A, lda, x, incx, C, ldc))
+    CALL(cublas##L##geam, , E, GEAM, T, T, T, T, "hTWmnaA1bB2C3",                                  \
+         (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, I m, I n,     \
+          const T *alpha, const T *A, I lda, const T *beta, const T *B, I ldb, T *C, I ldc),       \
+         (handle, transa, transb, m, n, alpha, A, lda, beta, B, ldb, C, ldc))                      \
+    CALL(cublas##L##dgmm, , E, DGMM, T, T, T, T, "hSmnA1xiC3",                                     \
+         (cublasHandle_t handle, cublasSideMode_t mode, I m, I n, const T *A, I lda, const T *x,   \
+          I incx, T *C, I ldc),                                                                    \
+         (handle, mode, m, n, A, lda, x, incx, C, ldc))
 FOR_EACH(TRIANGULAR)
 #define RANK_K(I, E, name, T, TA, TB)                                                              \
     CALL(name, , E, RANK_K, T, TA, TB, T, "hFTnkaA1bC3",                                           \

@@ -146,7 +146,7 @@ ncclResult_t __wrap_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, nccl
     if (!worked(result)) return result;
     forget_scalar(comm, *op); // of a communicator that had this address before
     if (residence == ncclScalarDevice)
-        note_scalar(comm, *op, scalar, sim_log_element_size((int)datatype));
+        note_scalar(comm, *op, scalar, gpulog_element_size((int)datatype));
     return result;
 }
 
@@ -186,14 +186,14 @@ static void log_call(const Call *call)
     ncclCommCount(call->comm, &world);
     ncclCommUserRank(call->comm, &rank);
     ncclCommCuDevice(call->comm, &device);
-    SimLogCollective c = {call->op, call->count * sim_log_element_size((int)call->type), world,
-                          rank, call->root};
+    GpuLogCollective c = {call->op, call->count * gpulog_element_size((int)call->type), world, rank,
+                          call->root};
     GpuLogEntry entry = entry_on_device(call->op, call->name, device, call->stream, call->site);
-    size_t sends = sim_log_send_bytes(&c), recvs = sim_log_recv_bytes(&c);
+    size_t sends = gpulog_send_bytes(&c), recvs = gpulog_recv_bytes(&c);
     if (sends) add_range(&entry, call->send, sends, GPU_READ);
     if (recvs) add_range(&entry, call->recv, recvs, GPU_WRITE);
     if (call->reduction >= ncclNumOps) add_scalar(&entry, call->comm, call->reduction);
-    sim_log_count_traffic(&c, &entry);
+    gpulog_count_traffic(&c, &entry);
     bool message = call->op == GPU_SEND || call->op == GPU_RECV;
     entry.collective.peer = message ? call->root : -1;
     write_or_keep(&entry, call->comm);
@@ -316,7 +316,7 @@ WRAPPED(ncclScatter);
 static void log_messages(Call call, GpuOp op, const void *buffer, bool same)
 {
     int world = 0;
-    size_t bytes = call.count * sim_log_element_size((int)call.type);
+    size_t bytes = call.count * gpulog_element_size((int)call.type);
     ncclCommCount(call.comm, &world);
     call.op = op;
     call.name = op == GPU_SEND ? "ncclSend" : "ncclRecv";

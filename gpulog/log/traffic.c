@@ -3,7 +3,7 @@
 
 #include "log_writer.h"
 
-size_t sim_log_element_size(int type)
+size_t gpulog_element_size(int type)
 {
     static const unsigned char size[ncclNumTypes] = {
         [ncclInt8] = 1,    [ncclUint8] = 1,    [ncclInt32] = 4,      [ncclUint32] = 4,
@@ -12,7 +12,7 @@ size_t sim_log_element_size(int type)
     return type >= 0 && type < ncclNumTypes ? size[type] : 0;
 }
 
-size_t sim_log_send_bytes(const SimLogCollective *c)
+size_t gpulog_send_bytes(const GpuLogCollective *c)
 {
     switch (c->op) {
     case GPU_REDUCE_SCATTER: return c->bytes * (size_t)c->world;
@@ -22,7 +22,7 @@ size_t sim_log_send_bytes(const SimLogCollective *c)
     }
 }
 
-size_t sim_log_recv_bytes(const SimLogCollective *c)
+size_t gpulog_recv_bytes(const GpuLogCollective *c)
 {
     switch (c->op) {
     case GPU_ALL_GATHER: return c->bytes * (size_t)c->world;
@@ -34,7 +34,7 @@ size_t sim_log_recv_bytes(const SimLogCollective *c)
 
 // Chains begin at the root of a broadcast and end at the root of a reduce; the last of one sends
 // nothing.
-void sim_log_count_traffic(const SimLogCollective *c, GpuLogEntry *entry)
+void gpulog_count_traffic(const GpuLogCollective *c, GpuLogEntry *entry)
 {
     size_t others = (size_t)c->world - 1;
     entry->bytes = c->bytes;

@@ -239,7 +239,7 @@ static cublasStatus_t sum(Call call, cublasHandle_t handle, Sum kind, Vector x, 
         CHECK(simblas_check_increment(call, "incx", x.inc));
         CHECK(simblas_check_increment(call, "incy", y.inc));
     }
-    x.n = y.n = sim_log_sum_length(pair, x.n, x.inc);
+    x.n = y.n = gpulog_sum_length(pair, x.n, x.inc);
     SimgpuOp op = simblas_begin(call, handle);
     simblas_touch_vector(&op, &x, GPU_READ, false);
     if (pair) simblas_touch_vector(&op, &y, GPU_READ, false);
@@ -337,7 +337,7 @@ static cublasStatus_t seek(Call call, cublasHandle_t handle, Vector x, bool larg
 {
     CHECK(simblas_check_handle(call, handle));
     CHECK(simblas_check_pointer(call, "result", result));
-    x.n = sim_log_sum_length(false, x.n, x.inc);
+    x.n = gpulog_sum_length(false, x.n, x.inc);
     SimgpuOp op = simblas_begin(call, handle);
     simblas_touch_vector(&op, &x, GPU_READ, false);
     void *to = simblas_result(&op, handle, result, bytes, GPU_WRITE);

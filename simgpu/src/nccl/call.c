@@ -58,7 +58,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     ncclComm_t comm = call->comm;
     const CallFacts *facts = &sim_call_facts[call->signature.kind];
     call->desc.signature = call->signature;
-    call->desc.site.n = sim_log_frames(call->site, call->desc.site.frame);
+    call->desc.site.n = gpulog_frames(call->site, call->desc.site.frame);
     call->desc.send = call->desc.recv = -1;
     call->start = (SimVectorClock){0, NULL};
     if (call->signature.kind == CALL_SPLIT)
@@ -353,11 +353,11 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
     if (!first) return;
     char what[256];
     sim_describe_waiting(first, what, sizeof what);
-    sim_log_waiting(what, first->site);
+    gpulog_waiting(what, first->site);
     sim_clock_inside(true);
     sim_wait(ticket, refs, n, n == waiting, NULL, notice);
     sim_clock_inside(false);
-    sim_log_waiting(NULL, NULL);
+    gpulog_waiting(NULL, NULL);
 }
 
 // A group is one operation: each of a communicator's streams in it waits for all of them before, and

@@ -44,7 +44,7 @@ const CallFacts sim_call_facts[CALL_KINDS] = {
 
 size_t sim_type_size(ncclDataType_t type)
 {
-    return sim_log_element_size((int)type);
+    return gpulog_element_size((int)type);
 }
 
 static size_t message_bytes(const Call *call)
@@ -52,28 +52,28 @@ static size_t message_bytes(const Call *call)
     return (size_t)call->signature.count * sim_type_size((ncclDataType_t)call->signature.type);
 }
 
-static SimLogCollective in_log(const Call *call)
+static GpuLogCollective in_log(const Call *call)
 {
-    return (SimLogCollective){sim_call_facts[call->signature.kind].op, message_bytes(call),
+    return (GpuLogCollective){sim_call_facts[call->signature.kind].op, message_bytes(call),
                               call->comm->size, call->comm->rank, call->signature.root};
 }
 
 size_t sim_send_bytes(const Call *call)
 {
-    SimLogCollective c = in_log(call);
-    return sim_log_send_bytes(&c);
+    GpuLogCollective c = in_log(call);
+    return gpulog_send_bytes(&c);
 }
 
 size_t sim_recv_bytes(const Call *call)
 {
-    SimLogCollective c = in_log(call);
-    return sim_log_recv_bytes(&c);
+    GpuLogCollective c = in_log(call);
+    return gpulog_recv_bytes(&c);
 }
 
 void sim_count_traffic(const Call *call, GpuLogEntry *entry)
 {
-    SimLogCollective c = in_log(call);
-    sim_log_count_traffic(&c, entry);
+    GpuLogCollective c = in_log(call);
+    gpulog_count_traffic(&c, entry);
 }
 
 // ---- The parts ----

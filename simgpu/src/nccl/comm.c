@@ -509,10 +509,10 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
         for (int i = 0; i < n; i++) check_peers(comms[i]);
         snprintf(what, sizeof what, "ncclCommInitRank (rank %d of %d, %u ranks came)",
                  waiting->rank, waiting->size, atomic_load(&waiting->shared->joined));
-        sim_log_waiting(what, waiting->site);
+        gpulog_waiting(what, waiting->site);
         await_ranks(waiting, ticket, &notice);
     }
-    sim_log_waiting(NULL, NULL);
+    gpulog_waiting(NULL, NULL);
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < n; i++) {
         sim_listen(comms[i]->self, false);
@@ -566,7 +566,7 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
     }
     sim_board_leave(comm);
     sim_lent_return(comm);
-    comm->self->left_site.n = sim_log_frames(site, comm->self->left_site.frame);
+    comm->self->left_site.n = gpulog_frames(site, comm->self->left_site.frame);
     atomic_store(&comm->self->state, RANK_LEFT);
     sim_comm_wake(comm);
     sim_comm_unlist(comm);

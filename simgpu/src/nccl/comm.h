@@ -79,7 +79,7 @@ typedef struct RendezvousId {
 // A call site for other processes, where a pointer to its stack (gpulog/log/stack.c) says nothing.
 typedef struct SharedSite {
     int n;
-    const void *frame[SIM_LOG_FRAMES];
+    const void *frame[GPULOG_FRAMES];
 } SharedSite;
 
 typedef struct CallDesc {
