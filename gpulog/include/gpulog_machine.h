@@ -11,7 +11,7 @@ extern "C" {
 const char *gpulog_machine(void);
 
 // For simgpu: there is such a machine. The name lives forever.
-void sim_log_machine(const char *name);
+void gpulog_set_machine(const char *name);
 
 #ifdef __cplusplus
 }

@@ -52,13 +52,13 @@ static void add(Op *op, GpuRange operand)
 
 static void add_vector(Op *op, const void *x, int64_t n, int inc, Number type, GpuAccess access)
 {
-    add(op, sim_log_vector(x, n, inc, type.bytes, access));
+    add(op, gpulog_vector(x, n, inc, type.bytes, access));
 }
 
 // The stored part of a matrix; nothing, where nothing of it is stored.
-static void add_part(Op *op, SimLogStored m, GpuAccess access)
+static void add_part(Op *op, GpuLogStored m, GpuAccess access)
 {
-    GpuRange stored = sim_log_stored(&m, access);
+    GpuRange stored = gpulog_stored(&m, access);
     if (stored.bytes > 0) add(op, stored);
 }
 
@@ -66,7 +66,7 @@ static void add_matrix(Op *op, const void *A, int rows, int cols, int ld, Number
                        GpuAccess access)
 {
     add_part(op,
-             (SimLogStored){.ptr = A, .rows = rows, .cols = cols, .ld = ld, .element = type.bytes},
+             (GpuLogStored){.ptr = A, .rows = rows, .cols = cols, .ld = ld, .element = type.bytes},
              access);
 }
 
@@ -101,7 +101,7 @@ static bool touch_copy(Op *op, const Types *t, cublasHandle_t handle, int n, con
 {
     if (n <= 0) return false;
     add_vector(op, x, n, incx, t->element, GPU_READ);
-    add(op, sim_log_copied_vector(y, n, incy, t->element.bytes));
+    add(op, gpulog_copied_vector(y, n, incy, t->element.bytes));
     return true;
 }
 
@@ -128,7 +128,7 @@ static bool touch_rot(Op *op, const Types *t, cublasHandle_t handle, int n, cons
 static bool touch_sum(Op *op, const Types *t, cublasHandle_t handle, int n, const void *x, int incx,
                       const void *result)
 {
-    add_vector(op, x, sim_log_sum_length(false, n, incx), incx, t->element, GPU_READ);
+    add_vector(op, x, gpulog_sum_length(false, n, incx), incx, t->element, GPU_READ);
     add_result(op, result, t->result.bytes);
     return true;
 }
@@ -140,7 +140,7 @@ static bool touch_sum(Op *op, const Types *t, cublasHandle_t handle, int n, cons
 static bool touch_dot(Op *op, const Types *t, cublasHandle_t handle, int n, const void *x, int incx,
                       const void *y, int incy, const void *result)
 {
-    int64_t length = sim_log_sum_length(true, n, incx);
+    int64_t length = gpulog_sum_length(true, n, incx);
     add_vector(op, x, length, incx, t->element, GPU_READ);
     add_vector(op, y, length, incy, t->element, GPU_READ);
     add_result(op, result, t->result.bytes);
@@ -210,7 +210,7 @@ static bool touch_trsm(Op *op, const Types *t, cublasHandle_t handle, cublasSide
     int order = side == CUBLAS_SIDE_LEFT ? m : n;
     if (m == 0 || n == 0) return false;
     bool adds = blas_scalar(op, alpha, t->factor);
-    SimLogStored triangle = {.ptr = A,
+    GpuLogStored triangle = {.ptr = A,
                              .rows = order,
                              .cols = order,
                              .ld = lda,

@@ -45,7 +45,7 @@ static Formats named(cudaDataType a, cudaDataType b, cudaDataType c, cublasCompu
 }
 
 // Its shape, and in which arithmetic: as far as the type of A and the handle's mode say so.
-static void note_product(Op *op, cublasHandle_t handle, Number A, const SimLogProduct *p)
+static void note_product(Op *op, cublasHandle_t handle, Number A, const GpuLogProduct *p)
 {
     cublasMath_t math = CUBLAS_DEFAULT_MATH;
     size_t part = A.bytes / (size_t)A.parts;
@@ -60,7 +60,7 @@ static void note_product(Op *op, cublasHandle_t handle, Number A, const SimLogPr
 }
 
 // `lists`: A, B and C are arrays of addresses.
-static bool touch_product(Op *op, cublasHandle_t handle, const Formats *f, SimLogProduct p,
+static bool touch_product(Op *op, cublasHandle_t handle, const Formats *f, GpuLogProduct p,
                           const void *alpha, const void *beta, bool lists)
 {
     const void *const list[] = {p.A.ptr, p.B.ptr, p.C.ptr};
@@ -69,7 +69,7 @@ static bool touch_product(Op *op, cublasHandle_t handle, const Formats *f, SimLo
     note_product(op, handle, f->A, &p);
     bool adds = blas_scalar(op, alpha, f->factor) && p.k > 0;
     p.keeps = blas_scalar(op, beta, f->factor);
-    sim_log_product(&p, operand);
+    gpulog_product(&p, operand);
     for (int i = adds ? 0 : 2; i < 3; i++) {
         if (lists)
             blas_list(op, list[i], (int)p.count);
@@ -81,7 +81,7 @@ static bool touch_product(Op *op, cublasHandle_t handle, const Formats *f, SimLo
 
 // The product of these arguments, which all calls name alike.
 #define PRODUCT(f, stride_a, stride_b, stride_c, count)                                            \
-    ((SimLogProduct){transa != CUBLAS_OP_N,                                                        \
+    ((GpuLogProduct){transa != CUBLAS_OP_N,                                                        \
                      transb != CUBLAS_OP_N,                                                        \
                      m,                                                                            \
                      n,                                                                            \

@@ -64,7 +64,7 @@ static void read_all(void)
 {
     config.poison = read_number("GPULOG_POISON", 0, 0, 1) != 0;
     config.memory = read_number("GPULOG_MEMORY", SIZE_MAX, 4096, (size_t)1 << 50);
-    sim_log_reserve(read_number("GPULOG_ENTRIES", 262144, 16, (size_t)1 << 26));
+    gpulog_reserve(read_number("GPULOG_ENTRIES", 262144, 16, (size_t)1 << 26));
 }
 
 const Settings *settings(void)

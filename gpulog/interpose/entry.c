@@ -39,13 +39,13 @@ void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess acce
 void write_entry(const GpuLogEntry *entry)
 {
     settings(); // how many entries the log keeps is settled before the first
-    sim_log_write(entry);
+    gpulog_write(entry);
 }
 
 void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,
                    const GpuRange *ranges)
 {
-    GpuLogEntry entry = entry_on(GPU_KERNEL, name, stream, sim_log_site_above(site));
+    GpuLogEntry entry = entry_on(GPU_KERNEL, name, stream, gpulog_site_above(site));
     for (int i = 0; i < n_ranges; i++)
         add_range(&entry, ranges[i].ptr, ranges[i].bytes, ranges[i].access);
     write_entry(&entry);

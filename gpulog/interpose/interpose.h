@@ -38,7 +38,7 @@
 // Declares both names with the type that the library's header gives to the function.
 #define WRAPPED(name) __typeof__(name) __wrap_##name, __real_##name
 // The place that called the wrapped function.
-#define SITE SIM_LOG_SITE()
+#define SITE GPULOG_SITE()
 
 // ---- config.c ----
 typedef struct Settings {
@@ -54,7 +54,7 @@ typedef struct Known {
     const void *key; // never NULL
     size_t bytes;    // allocations
     int device;
-    bool blocking; // streams
+    bool blocking;   // streams
     uint32_t number; // streams: as the log has it
     bool pool;       // allocations: of a pool
 } Known;
@@ -87,9 +87,9 @@ int current_device(void);
 // Calls a function that may wait for a device or for other ranks, and says so meanwhile.
 #define WAITING(name, site, call)                                                                  \
     __extension__({                                                                                \
-        sim_log_waiting(name, site);                                                               \
+        gpulog_waiting(name, site);                                                                \
         __typeof__(call) waited_ = (call);                                                         \
-        sim_log_waiting(NULL, NULL);                                                               \
+        gpulog_waiting(NULL, NULL);                                                                \
         waited_;                                                                                   \
     })
 

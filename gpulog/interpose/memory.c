@@ -32,7 +32,7 @@ __typeof__(cudaMemsetAsync) __real_cudaMemsetAsync;
 __typeof__(cudaStreamSynchronize) __real_cudaStreamSynchronize;
 
 static Table allocations = EMPTY_TABLE;
-static _Atomic size_t reserved[SIM_LOG_DEVICES]; // bytes in use or asked for right now
+static _Atomic size_t reserved[GPULOG_DEVICES]; // bytes in use or asked for right now
 
 // ---- The limit ----
 
@@ -74,7 +74,7 @@ static void report_no_memory(const char *name, int device, size_t bytes, size_t 
 
 bool memory_reserve(const char *name, int device, size_t bytes, const void *site)
 {
-    if (device < 0 || device >= SIM_LOG_DEVICES) return true;
+    if (device < 0 || device >= GPULOG_DEVICES) return true;
     size_t limit = settings()->memory, used = atomic_load(&reserved[device]);
     do {
         if (bytes > limit || used > limit - bytes) {
@@ -87,7 +87,7 @@ bool memory_reserve(const char *name, int device, size_t bytes, const void *site
 
 void memory_unreserve(int device, size_t bytes)
 {
-    if (device >= 0 && device < SIM_LOG_DEVICES) atomic_fetch_sub(&reserved[device], bytes);
+    if (device >= 0 && device < GPULOG_DEVICES) atomic_fetch_sub(&reserved[device], bytes);
 }
 
 static size_t smaller(size_t a, size_t b)
@@ -101,7 +101,7 @@ cudaError_t __wrap_cudaMemGetInfo(size_t *free, size_t *total)
     cudaError_t error = __real_cudaMemGetInfo(free, total);
     int device = current_device();
     size_t limit = settings()->memory;
-    if (error != cudaSuccess || limit == SIZE_MAX || device >= SIM_LOG_DEVICES) return error;
+    if (error != cudaSuccess || limit == SIZE_MAX || device >= GPULOG_DEVICES) return error;
     *total = smaller(*total, limit);
     *free = smaller(*free, limit - atomic_load(&reserved[device]));
     return cudaSuccess;
@@ -130,8 +130,8 @@ void memory_made(const char *name, void *ptr, size_t bytes, const void *site)
     poison(ptr, bytes, NULL);
     if (settings()->poison) __real_cudaStreamSynchronize(NULL);
     table_put(&allocations, (Known){.key = ptr, .bytes = bytes, .device = device});
-    sim_log_allocated(device, bytes);
-    sim_log_category_begins(ptr, bytes);
+    gpulog_allocated(device, bytes);
+    gpulog_category_begins(ptr, bytes);
     GpuLogEntry entry = {.op = GPU_ALLOC,
                          .name = name,
                          .device = device,
@@ -197,8 +197,8 @@ static cudaError_t made_on_stream(cudaError_t error, GpuLogEntry *entry, void **
     }
     poison(*ptr, size, stream);
     table_put(&allocations, (Known){.key = *ptr, .bytes = size, .device = device, .pool = true});
-    sim_log_allocated(device, size);
-    sim_log_category_begins(*ptr, size);
+    gpulog_allocated(device, size);
+    gpulog_category_begins(*ptr, size);
     entry->pool = true;
     add_range(entry, *ptr, size, GPU_WRITE);
     write_entry(entry);
@@ -250,9 +250,9 @@ void memory_stays(const Known *known)
 // What the memory was for.
 static GpuCategory let_go(const Known *known)
 {
-    sim_log_freed(known->device, known->bytes);
+    gpulog_freed(known->device, known->bytes);
     memory_unreserve(known->device, known->bytes);
-    return sim_log_category_ends(known->key);
+    return gpulog_category_ends(known->key);
 }
 
 // cudaFree waits for the whole device before it frees.

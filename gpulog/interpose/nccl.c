@@ -144,7 +144,7 @@ ncclResult_t __wrap_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, nccl
     if (!worked(result)) return result;
     forget_scalar(comm, *op); // of a communicator that had this address before
     if (residence == ncclScalarDevice)
-        note_scalar(comm, *op, scalar, sim_log_element_size((int)datatype));
+        note_scalar(comm, *op, scalar, gpulog_element_size((int)datatype));
     return result;
 }
 
@@ -180,18 +180,18 @@ typedef struct Call {
 static void log_call(const Call *call)
 {
     int world = 1, rank = 0, device = 0;
-    const SimLogKind *kind = sim_log_kind(call->op);
+    const GpuLogKind *kind = gpulog_kind(call->op);
     ncclCommCount(call->comm, &world);
     ncclCommUserRank(call->comm, &rank);
     ncclCommCuDevice(call->comm, &device);
-    SimLogCollective c = {call->op, call->count * sim_log_element_size((int)call->type), world,
-                          rank, call->root};
+    GpuLogCollective c = {call->op, call->count * gpulog_element_size((int)call->type), world, rank,
+                          call->root};
     GpuLogEntry entry = entry_on_device(call->op, kind->call, device, call->stream, call->site);
-    size_t sends = sim_log_send_bytes(&c), recvs = sim_log_recv_bytes(&c);
+    size_t sends = gpulog_send_bytes(&c), recvs = gpulog_recv_bytes(&c);
     if (sends) add_range(&entry, call->send, sends, GPU_READ);
     if (recvs) add_range(&entry, call->recv, recvs, GPU_WRITE);
     if (call->reduction >= ncclNumOps) add_scalar(&entry, call->comm, call->reduction);
-    sim_log_count_traffic(&c, &entry);
+    gpulog_count_traffic(&c, &entry);
     entry.collective.peer = kind->root == ROOT_IS_PEER ? call->root : -1;
     write_or_keep(&entry, call->comm);
 }
@@ -202,8 +202,7 @@ static ncclResult_t called(ncclResult_t result, const Call *call)
     return result;
 }
 // Makes the real call, and logs it if it worked.
-#define LOGGED(call, real)                                                                         \
-    called(WAITING(sim_log_kind((call).op)->call, (call).site, real), &(call))
+#define LOGGED(call, real) called(WAITING(gpulog_kind((call).op)->call, (call).site, real), &(call))
 
 ncclResult_t __wrap_ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                                   ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
@@ -287,7 +286,7 @@ WRAPPED(ncclScatter);
 static void log_messages(Call call, GpuOp op, const void *buffer, bool same)
 {
     int world = 0;
-    size_t bytes = call.count * sim_log_element_size((int)call.type);
+    size_t bytes = call.count * gpulog_element_size((int)call.type);
     ncclCommCount(call.comm, &world);
     call.op = op;
     int first = call.root < 0 ? 0 : call.root, end = call.root < 0 ? world : call.root + 1;

@@ -25,11 +25,11 @@ static Table streams = EMPTY_TABLE;
 
 // Streams are numbered as they are made, a device's default stream when the device is first used.
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t numbered, of_default[SIM_LOG_DEVICES];
+static uint32_t numbered, of_default[GPULOG_DEVICES];
 
 static uint32_t number_of_default(int device)
 {
-    if (device < 0 || device >= SIM_LOG_DEVICES) return 0;
+    if (device < 0 || device >= GPULOG_DEVICES) return 0;
     pthread_mutex_lock(&numbers_lock);
     if (of_default[device] == 0) of_default[device] = ++numbered;
     uint32_t number = of_default[device];
@@ -75,7 +75,7 @@ void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current)
 static cudaError_t note_stream(cudaError_t made, const cudaStream_t *stream, unsigned int flags)
 {
     if (made != cudaSuccess) return made;
-    sim_log_forget_stream(*stream); // a name that was given to the handle while it was nobody's
+    gpulog_forget_stream(*stream); // a name that was given to the handle while it was nobody's
     table_put(&streams, (Known){.key = *stream,
                                 .device = current_device(),
                                 .number = next_number(current_device()),
@@ -105,7 +105,7 @@ cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream)
 {
     Known known;
     bool ours = table_take(&streams, stream, &known);
-    sim_log_forget_stream(stream);
+    gpulog_forget_stream(stream);
     cudaError_t error = __real_cudaStreamDestroy(stream);
     if (ours && error != cudaSuccess) table_put(&streams, known);
     return error;
@@ -115,7 +115,7 @@ void stream_reset(int device)
 {
     Known known;
     while (table_take_device(&streams, device, &known))
-        sim_log_forget_stream((cudaStream_t)(uintptr_t)known.key);
+        gpulog_forget_stream((cudaStream_t)(uintptr_t)known.key);
 }
 
 static cudaError_t waited(cudaError_t error, const char *name, cudaStream_t stream,

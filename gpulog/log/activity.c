@@ -26,7 +26,7 @@ static int take_waiter(void)
     return -1;
 }
 
-void sim_log_waiting(const char *what, const void *site)
+void gpulog_waiting(const char *what, const void *site)
 {
     if (what && my_waiter < 0) my_waiter = take_waiter();
     if (my_waiter < 0) return;
@@ -46,7 +46,7 @@ void gpulog_activity(char *text, size_t size)
         return;
     }
     GpuLogEntry last;
-    if (!sim_log_last(&last)) {
+    if (!gpulog_last(&last)) {
         snprintf(text, size, "has done nothing on a device yet");
         return;
     }

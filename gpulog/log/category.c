@@ -79,7 +79,7 @@ static void forget_within(uintptr_t begin, uintptr_t end)
     n_live -= last - first;
 }
 
-void sim_log_category_begins(const void *ptr, size_t bytes)
+void gpulog_category_begins(const void *ptr, size_t bytes)
 {
     pthread_mutex_lock(&lock);
     if (!live) live = reserve();
@@ -93,7 +93,7 @@ void sim_log_category_begins(const void *ptr, size_t bytes)
     pthread_mutex_unlock(&lock);
 }
 
-GpuCategory sim_log_category_ends(const void *ptr)
+GpuCategory gpulog_category_ends(const void *ptr)
 {
     pthread_mutex_lock(&lock);
     Live *gone = find(ptr);
@@ -134,7 +134,7 @@ void gpulog_categories(GpuCategoryOf of, void *arg)
     atomic_store(&somebody_knows, of != NULL);
 }
 
-void sim_log_look_at_operands(const GpuLogEntry *entry)
+void gpulog_look_at_operands(const GpuLogEntry *entry)
 {
     if (!atomic_load_explicit(&somebody_knows, memory_order_relaxed)) return;
     pthread_mutex_lock(&lock);

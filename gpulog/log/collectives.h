@@ -9,40 +9,40 @@
 #include "gpulog.h"
 
 // What a rank's buffer holds: nothing, `bytes`, or as many for each rank.
-typedef enum SimLogExtent { EXTENT_NONE, EXTENT_ONE, EXTENT_EACH } SimLogExtent;
+typedef enum GpuLogExtent { EXTENT_NONE, EXTENT_ONE, EXTENT_EACH } GpuLogExtent;
 
 // What the root is: nothing, who alone sends, who alone receives, or the other rank of a message.
-typedef enum SimLogRoot { ROOT_NONE, ROOT_SENDS, ROOT_RECEIVES, ROOT_IS_PEER } SimLogRoot;
+typedef enum GpuLogRoot { ROOT_NONE, ROOT_SENDS, ROOT_RECEIVES, ROOT_IS_PEER } GpuLogRoot;
 
 // Where the buffers of a call in place lie: both at one address, or one at the rank's part of the
 // other.
-typedef enum SimLogInPlace {
+typedef enum GpuLogInPlace {
     IN_PLACE_SAME,
     IN_PLACE_SEND_IS_PART,
     IN_PLACE_RECV_IS_PART
-} SimLogInPlace;
+} GpuLogInPlace;
 
 // The way that the data take, as what is sent and what it costs are counted.
-typedef enum SimLogRoute {
+typedef enum GpuLogRoute {
     ROUTE_RING,       // each rank's part goes to all others, in W - 1 steps
     ROUTE_RING_TWICE, // a reduce-scatter and an all-gather
     ROUTE_CHAIN,      // from rank to rank, in W steps; it begins or ends at the root
     ROUTE_PAIR,       // from one rank to one
-} SimLogRoute;
+} GpuLogRoute;
 
-typedef struct SimLogKind {
+typedef struct GpuLogKind {
     const char *call;  // NCCL's function
     const char *words; // gpulog_op_name
-    SimLogExtent send, recv;
-    SimLogRoot root;
-    SimLogRoute route;
+    GpuLogExtent send, recv;
+    GpuLogRoot root;
+    GpuLogRoute route;
     bool reduces;
-    SimLogInPlace in_place;
-} SimLogKind;
+    GpuLogInPlace in_place;
+} GpuLogKind;
 
 // ROW(op, name, call, words, send, recv, root, route, other fields …) of each. The work is done by
 // do_name of simgpu/src/nccl/collective.c. Messages are the last two.
-#define SIM_LOG_KINDS(ROW)                                                                         \
+#define GPULOG_KINDS(ROW)                                                                          \
     ROW(GPU_ALL_GATHER, all_gather, "ncclAllGather", "all-gather", EXTENT_ONE, EXTENT_EACH,        \
         ROOT_NONE, ROUTE_RING, .in_place = IN_PLACE_SEND_IS_PART)                                  \
     ROW(GPU_REDUCE_SCATTER, reduce_scatter, "ncclReduceScatter", "reduce-scatter", EXTENT_EACH,    \
@@ -57,21 +57,21 @@ typedef struct SimLogKind {
     ROW(GPU_RECV, recv, "ncclRecv", "receive", EXTENT_NONE, EXTENT_ONE, ROOT_IS_PEER, ROUTE_PAIR)
 
 // The row of an operation; NULL: it is no call of NCCL.
-const SimLogKind *sim_log_kind(GpuOp op);
+const GpuLogKind *gpulog_kind(GpuOp op);
 
-typedef struct SimLogCollective {
+typedef struct GpuLogCollective {
     GpuOp op; // one of the table
     size_t bytes;
     int world, rank;
     int root;
-} SimLogCollective;
+} GpuLogCollective;
 
 // Bytes that this rank reads from its send buffer and writes to its receive buffer.
-size_t sim_log_send_bytes(const SimLogCollective *c);
-size_t sim_log_recv_bytes(const SimLogCollective *c);
+size_t gpulog_send_bytes(const GpuLogCollective *c);
+size_t gpulog_recv_bytes(const GpuLogCollective *c);
 // Fills in the entry's `bytes` and `sent`.
-void sim_log_count_traffic(const SimLogCollective *c, GpuLogEntry *entry);
+void gpulog_count_traffic(const GpuLogCollective *c, GpuLogEntry *entry);
 // Of an ncclDataType_t; 0: there is no such type.
-size_t sim_log_element_size(int type);
+size_t gpulog_element_size(int type);
 
 #endif

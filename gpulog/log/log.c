@@ -21,7 +21,7 @@ static uint64_t length;
 static GpuTraffic traffic[GPU_OP_KINDS];
 static struct {
     size_t live, peak;
-} held[SIM_LOG_DEVICES];
+} held[GPULOG_DEVICES];
 
 static const char *const names[GPU_OP_KINDS] = {
     // but those of collectives.h
@@ -40,12 +40,12 @@ static const char *const names[GPU_OP_KINDS] = {
 
 const char *gpulog_op_name(GpuOp op)
 {
-    const SimLogKind *kind = sim_log_kind(op);
+    const GpuLogKind *kind = gpulog_kind(op);
     if (kind) return kind->words;
     return (unsigned)op < GPU_OP_KINDS ? names[op] : "unknown operation";
 }
 
-void sim_log_reserve(size_t entries)
+void gpulog_reserve(size_t entries)
 {
     pthread_mutex_lock(&lock);
     if (!ring && entries > 0) capacity = entries;
@@ -67,7 +67,7 @@ static size_t used_bytes(const GpuLogEntry *entry)
     return offsetof(GpuLogEntry, range) + (size_t)entry->n_ranges * sizeof entry->range[0];
 }
 
-int sim_log_thread(void)
+int gpulog_thread(void)
 {
     static _Thread_local int number = -1;
     static atomic_int others;
@@ -76,10 +76,10 @@ int sim_log_thread(void)
     return number;
 }
 
-uint64_t sim_log_write(const GpuLogEntry *entry)
+uint64_t gpulog_write(const GpuLogEntry *entry)
 {
-    int thread = sim_log_thread();
-    if (gpulog_is_collective(entry->op)) sim_log_look_at_operands(entry);
+    int thread = gpulog_thread();
+    if (gpulog_is_collective(entry->op)) gpulog_look_at_operands(entry);
     pthread_mutex_lock(&lock);
     if (ring || make_ring()) {
         GpuLogEntry *place = &ring[length % capacity];
@@ -97,7 +97,7 @@ uint64_t sim_log_write(const GpuLogEntry *entry)
     return index;
 }
 
-size_t sim_log_room(void)
+size_t gpulog_room(void)
 {
     pthread_mutex_lock(&lock);
     size_t room = capacity;
@@ -106,7 +106,7 @@ size_t sim_log_room(void)
 }
 
 // Who has seen gpulog_length() beyond the index sees the entry.
-const GpuLogEntry *sim_log_at(uint64_t index)
+const GpuLogEntry *gpulog_at(uint64_t index)
 {
     return ring ? &ring[index % capacity] : NULL;
 }
@@ -136,7 +136,7 @@ bool gpulog_get(uint64_t index, GpuLogEntry *entry)
     return there;
 }
 
-bool sim_log_last(GpuLogEntry *entry)
+bool gpulog_last(GpuLogEntry *entry)
 {
     if (pthread_mutex_trylock(&lock)) return false;
     bool there = length > 0 && get_locked(length - 1, entry);
@@ -165,10 +165,10 @@ void gpulog_reset_traffic(void)
 
 static bool is_counted(int device)
 {
-    return device >= 0 && device < SIM_LOG_DEVICES;
+    return device >= 0 && device < GPULOG_DEVICES;
 }
 
-void sim_log_allocated(int device, size_t bytes)
+void gpulog_allocated(int device, size_t bytes)
 {
     if (!is_counted(device)) return;
     pthread_mutex_lock(&lock);
@@ -177,7 +177,7 @@ void sim_log_allocated(int device, size_t bytes)
     pthread_mutex_unlock(&lock);
 }
 
-void sim_log_freed(int device, size_t bytes)
+void gpulog_freed(int device, size_t bytes)
 {
     if (!is_counted(device)) return;
     pthread_mutex_lock(&lock);

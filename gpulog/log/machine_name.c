@@ -11,7 +11,7 @@ const char *gpulog_machine(void)
     return atomic_load(&machine);
 }
 
-void sim_log_machine(const char *name)
+void gpulog_set_machine(const char *name)
 {
     atomic_store(&machine, name);
 }

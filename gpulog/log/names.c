@@ -68,7 +68,7 @@ void gpulog_name(const void *ptr, const char *format, ...)
     atomic_store(&any, true);
 }
 
-void sim_log_forget_name(const void *ptr)
+void gpulog_forget_name(const void *ptr)
 {
     if (!atomic_load_explicit(&any, memory_order_relaxed)) return;
     pthread_mutex_lock(&lock);
@@ -136,7 +136,7 @@ static bool stored_in(const char *line, char *text, size_t size)
     return true;
 }
 
-bool sim_log_name(const void *ptr, const void *site, char *text, size_t size)
+bool gpulog_name_of(const void *ptr, const void *site, char *text, size_t size)
 {
     char line[SOURCE];
     if (size == 0) return false;
@@ -208,7 +208,7 @@ void gpulog_name_stream(cudaStream_t stream, const char *format, ...)
     pthread_mutex_unlock(&lock);
 }
 
-const char *sim_log_stream_name(cudaStream_t stream)
+const char *gpulog_name_of_stream(cudaStream_t stream)
 {
     int n = atomic_load_explicit(&n_named, memory_order_acquire);
     if (!stream) return NULL;
@@ -218,7 +218,7 @@ const char *sim_log_stream_name(cudaStream_t stream)
     return NULL;
 }
 
-const char *sim_log_stream_name_of(const GpuLogEntry *entry)
+const char *gpulog_name_of_entrys_stream(const GpuLogEntry *entry)
 {
     const char *name = NULL;
     if (!entry->stream) return NULL;
@@ -227,10 +227,10 @@ const char *sim_log_stream_name_of(const GpuLogEntry *entry)
         if (past[i % PAST].stream == entry->stream && entry->index < past[i % PAST].until)
             name = past[i % PAST].name;
     pthread_mutex_unlock(&lock);
-    return name ? name : sim_log_stream_name(entry->stream);
+    return name ? name : gpulog_name_of_stream(entry->stream);
 }
 
-void sim_log_forget_stream(cudaStream_t stream)
+void gpulog_forget_stream(cudaStream_t stream)
 {
     if (atomic_load_explicit(&n_named, memory_order_relaxed) == 0) return;
     uint64_t until = gpulog_length();
@@ -260,8 +260,8 @@ void gpulog_name_elements(GpuElements fn, void *arg)
     pthread_mutex_unlock(&lock);
 }
 
-bool sim_log_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
-                      size_t size)
+bool gpulog_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
+                     size_t size)
 {
     if (size == 0) return false;
     text[0] = 0;

@@ -23,26 +23,26 @@ static size_t matrix_bytes(int64_t rows, int64_t cols, int64_t ld, size_t elemen
     return ((size_t)times(ld, cols - 1) + (size_t)rows) * element;
 }
 
-GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, size_t element, GpuAccess access)
+GpuRange gpulog_vector(const void *x, int64_t n, int64_t inc, size_t element, GpuAccess access)
 {
     size_t elements = n > 0 ? 1 + (size_t)times(n - 1, llabs(inc)) : 0;
     return (GpuRange){x, elements * element, access};
 }
 
 // The gaps between the elements written stay as they are: an update, not a plain write.
-GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc, size_t element)
+GpuRange gpulog_copied_vector(const void *y, int64_t n, int64_t inc, size_t element)
 {
-    return sim_log_vector(y, n, inc, element, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
+    return gpulog_vector(y, n, inc, element, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
 }
 
-int64_t sim_log_sum_length(bool of_products, int64_t n, int64_t incx)
+int64_t gpulog_sum_length(bool of_products, int64_t n, int64_t incx)
 {
     if (!of_products && incx <= 0) return 0; // as the reference BLAS has it
     return n > 0 ? n : 0;
 }
 
 // From the first element of the first matrix to the last of the last; a stride may be negative.
-static GpuRange batch(const SimLogMatrix *matrix, int64_t rows, int64_t cols, int64_t count,
+static GpuRange batch(const GpuLogMatrix *matrix, int64_t rows, int64_t cols, int64_t count,
                       GpuAccess access)
 {
     int64_t reach = times(matrix->stride, count - 1), element = (long long)matrix->element;
@@ -52,7 +52,7 @@ static GpuRange batch(const SimLogMatrix *matrix, int64_t rows, int64_t cols, in
     return (GpuRange){first, bytes + (size_t)(llabs(reach) * element), access};
 }
 
-void sim_log_product(const SimLogProduct *p, GpuRange operand[3])
+void gpulog_product(const GpuLogProduct *p, GpuRange operand[3])
 {
     int64_t a_rows = p->turn_a ? p->k : p->m, a_cols = p->turn_a ? p->m : p->k;
     int64_t b_rows = p->turn_b ? p->n : p->k, b_cols = p->turn_b ? p->k : p->n;
@@ -62,7 +62,7 @@ void sim_log_product(const SimLogProduct *p, GpuRange operand[3])
 }
 
 // The rows of a column that are stored: from *first to before *last.
-static void stored(const SimLogStored *m, int64_t col, int64_t *first, int64_t *last)
+static void stored(const GpuLogStored *m, int64_t col, int64_t *first, int64_t *last)
 {
     *first = m->lower ? col + m->unit : 0;
     *last = m->upper && m->rows > col + !m->unit ? col + !m->unit : m->rows;
@@ -70,12 +70,12 @@ static void stored(const SimLogStored *m, int64_t col, int64_t *first, int64_t *
 }
 
 // Where an element is, in elements.
-static int64_t place(const SimLogStored *m, int64_t row, int64_t col)
+static int64_t place(const GpuLogStored *m, int64_t row, int64_t col)
 {
     return times(col, m->ld) + row;
 }
 
-GpuRange sim_log_stored(const SimLogStored *m, GpuAccess access)
+GpuRange gpulog_stored(const GpuLogStored *m, GpuAccess access)
 {
     int64_t first = 0, last = 0, col = 0, from;
     while (first == last && col < m->cols) stored(m, col++, &first, &last);

@@ -25,7 +25,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Dwfl *dwfl;
-static SimLogLine *cache; // (CACHE), by address
+static GpuLogLine *cache; // (CACHE), by address
 
 // Whether a file of this name lies where libdwfl looks for the debug information of `file`.
 static bool lies_beside(const char *file, const char *folder, const char *name)
@@ -157,7 +157,7 @@ static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
 }
 
 // The whole path of the source file; "" where it does not fit.
-static void keep_path(const Source *source, SimLogLine *line)
+static void keep_path(const Source *source, GpuLogLine *line)
 {
     bool whole = source->path[0] == '/' || !source->compiled_in;
     int n = snprintf(line->path, sizeof line->path, "%s%s%s", whole ? "" : source->compiled_in,
@@ -166,14 +166,14 @@ static void keep_path(const Source *source, SimLogLine *line)
     line->line = source->line;
 }
 
-static void resolve(const void *site, SimLogLine *line)
+static void resolve(const void *site, GpuLogLine *line)
 {
     Dwarf_Addr address = (Dwarf_Addr)(uintptr_t)site - 1;
     Dwfl_Module *module = module_of(address);
     Source source = {NULL, NULL, NULL, 0, 0};
     char *text = line->text;
     size_t size = sizeof line->text;
-    *line = (SimLogLine){.address = site};
+    *line = (GpuLogLine){.address = site};
     if (module) source = find_source(module, address);
     line->unit = source.unit;
     if (source.function) snprintf(line->function, sizeof line->function, "%s", source.function);
@@ -193,7 +193,7 @@ static void resolve(const void *site, SimLogLine *line)
     }
 }
 
-static void resolve_cached(const void *site, SimLogLine *line)
+static void resolve_cached(const void *site, GpuLogLine *line)
 {
     size_t place = ((uintptr_t)site * 0x9e3779b97f4a7c15u) >> 54; // 10 bits: CACHE entries
     if (!cache) cache = calloc(CACHE, sizeof *cache);
@@ -205,7 +205,7 @@ static void resolve_cached(const void *site, SimLogLine *line)
     if (cache) cache[place] = *line;
 }
 
-bool sim_log_line(const void *address, SimLogLine *line)
+bool gpulog_line(const void *address, GpuLogLine *line)
 {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);

@@ -25,7 +25,7 @@
 typedef struct Stack {
     struct Stack *next; // of those with the same hash
     int n;
-    const void *frame[SIM_LOG_FRAMES];
+    const void *frame[GPULOG_FRAMES];
 } Stack;
 
 static Stack *_Atomic stacks;       // (STACKS), reserved on first use
@@ -81,16 +81,16 @@ static const Stack *keep(const void *const *frames, int n)
     return known ? known : stack;
 }
 
-const void *sim_log_stack(const void *const *frames, int n)
+const void *gpulog_stack(const void *const *frames, int n)
 {
-    if (n > SIM_LOG_FRAMES) n = SIM_LOG_FRAMES;
+    if (n > GPULOG_FRAMES) n = GPULOG_FRAMES;
     if (n <= 0) return NULL;
     const Stack *stack = find(frames, n);
     if (!stack) stack = keep(frames, n);
     return stack ? (const void *)stack : frames[0];
 }
 
-int sim_log_frames(const void *site, const void *frames[SIM_LOG_FRAMES])
+int gpulog_frames(const void *site, const void *frames[GPULOG_FRAMES])
 {
     uintptr_t first = (uintptr_t)atomic_load(&stacks), at = (uintptr_t)site;
     if (!site) return 0;
@@ -155,24 +155,24 @@ static const Frame *caller_of(const Frame *frame, uintptr_t end)
 }
 #endif
 
-const void *sim_log_site(const void *return_address, const void *frame)
+const void *gpulog_site(const void *return_address, const void *frame)
 {
-    const void *found[SIM_LOG_FRAMES] = {return_address};
+    const void *found[GPULOG_FRAMES] = {return_address};
     const Frame *at = frame;
     uintptr_t end = stack_end();
     int n = 1;
-    while (n < SIM_LOG_FRAMES && (at = caller_of(at, end)) && at->return_address)
+    while (n < GPULOG_FRAMES && (at = caller_of(at, end)) && at->return_address)
         found[n++] = at->return_address;
-    return sim_log_stack(found, n);
+    return gpulog_stack(found, n);
 }
 
-const void *sim_log_site_above(const void *site)
+const void *gpulog_site_above(const void *site)
 {
     const Frame *at = __builtin_frame_address(0);
     uintptr_t end = stack_end();
-    const void *frames[SIM_LOG_FRAMES];
-    if (sim_log_frames(site, frames) != 1) return site; // it is a stack already
-    for (int i = 0; at && i < SIM_LOG_FRAMES; i++, at = caller_of(at, end))
-        if (at->return_address == site) return sim_log_site(site, at);
+    const void *frames[GPULOG_FRAMES];
+    if (gpulog_frames(site, frames) != 1) return site; // it is a stack already
+    for (int i = 0; at && i < GPULOG_FRAMES; i++, at = caller_of(at, end))
+        if (at->return_address == site) return gpulog_site(site, at);
     return site;
 }

@@ -9,7 +9,7 @@
  *   3. where none has, the innermost.
  *
  * Below its source line a report says which calls led from there to the operation, and where that
- * line is a helper's, what called the helper (sim_log_call_path).
+ * line is a helper's, what called the helper (gpulog_call_path).
  *
  * The text of a line is shown where the source file can be read and is not newer than the program:
  * an edited file would show another line.
@@ -48,10 +48,10 @@ void gpulog_own_code(const void *function)
 
 static bool is_own_unit(uint64_t unit)
 {
-    SimLogLine line;
+    GpuLogLine line;
     int n = atomic_load(&n_own);
     for (int i = 0; i < n && unit; i++)
-        if (sim_log_line((const char *)own[i] + 1, &line) && line.unit == unit) return true;
+        if (gpulog_line((const char *)own[i] + 1, &line) && line.unit == unit) return true;
     return false;
 }
 
@@ -82,18 +82,18 @@ static bool follows_call(const void *address)
 typedef struct Frames {
     int n, named;
     bool is_own;
-    SimLogLine line[SIM_LOG_FRAMES];
+    GpuLogLine line[GPULOG_FRAMES];
 } Frames;
 
 static void look_up(const void *site, Frames *f)
 {
-    const void *frame[SIM_LOG_FRAMES];
-    int n = sim_log_frames(site, frame);
+    const void *frame[GPULOG_FRAMES];
+    int n = gpulog_frames(site, frame);
     bool has_line = false, done = false;
     f->n = f->named = 0;
     f->is_own = false;
-    while (!done && f->n < n && sim_log_line(frame[f->n], &f->line[f->n])) {
-        const SimLogLine *line = &f->line[f->n];
+    while (!done && f->n < n && gpulog_line(frame[f->n], &f->line[f->n])) {
+        const GpuLogLine *line = &f->line[f->n];
         // Outside of every function there is no code to look at either.
         if (f->n > 0 && (!line->function[0] || !follows_call(frame[f->n]))) break;
         if (f->is_own) {
@@ -124,7 +124,7 @@ void gpulog_where(const void *site, char *text, size_t size)
         snprintf(text, size, "%p", site);
 }
 
-bool sim_log_is_own(const void *site)
+bool gpulog_is_own(const void *site)
 {
     Frames f;
     if (!site || atomic_load(&n_own) == 0) return false;
@@ -133,7 +133,7 @@ bool sim_log_is_own(const void *site)
 }
 
 // "flat_zero_padding (reference/flat_param.c:127)"; without a line the function alone.
-static void say_frame(const SimLogLine *line, char *text, size_t size)
+static void say_frame(const GpuLogLine *line, char *text, size_t size)
 {
     const char *end = line->path[0] ? strchr(line->text, ' ') : NULL;
     if (end)
@@ -143,7 +143,7 @@ static void say_frame(const SimLogLine *line, char *text, size_t size)
         snprintf(text, size, "%s", line->function[0] ? line->function : "code without a name");
 }
 
-bool sim_log_call_path(const void *site, char *text, size_t size)
+bool gpulog_call_path(const void *site, char *text, size_t size)
 {
     Frames f;
     char one[300];
@@ -208,7 +208,7 @@ bool gpulog_source(const void *site, char *text, size_t size)
     text[0] = 0;
     if (!site) return false;
     look_up(site, &f);
-    const SimLogLine *named = &f.line[f.named];
+    const GpuLogLine *named = &f.line[f.named];
     if (!f.n || !named->path[0]) return false;
     int fd = open_source(named->path);
     if (fd < 0) return false;

@@ -54,7 +54,7 @@ NAMES = {
     r"\b(the rehearsal of|rehearsed)\b":
         "BACKEND=emulated-cuda, EMULATED_CUDA, support/emulated_cuda, on emulated CUDA",
     r"\bmake steady\b|\bsteady\.py\b": "make flakiness, flakiness.py",
-    r"\b(inner_|sim_)?books_\w+|\bBOOKS_\w+|\bbooks\.h\b": "sim_log_*, log_writer.h",
+    r"\b(inner_|sim_)?books_\w+|\bBOOKS_\w+|\bbooks\.h\b": "gpulog_*, log_writer.h",
     r"\bsim_(blame|meet)_\w+|\b(blame|meet)\.c\b": "sim_diagnose_*, sim_rendezvous_*",
 }
 

@@ -49,8 +49,8 @@ static bool is_hidden(const void *site)
 {
     static const char *const folders[] = {"/simgpu/src/", "/gpulog/log/", "/gpulog/interpose/",
                                           "/tests/support/"};
-    SimLogLine line;
-    if (!sim_log_line(site, &line)) return false;
+    GpuLogLine line;
+    if (!gpulog_line(site, &line)) return false;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         if (strstr(line.path, folders[i])) return true;
     return false;

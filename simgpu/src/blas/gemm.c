@@ -168,9 +168,9 @@ typedef struct Batch {
     int64_t count;
 } Batch;
 
-static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
+static GpuLogProduct as_logged(const Gemm *p, const Batch *batch)
 {
-    return (SimLogProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
+    return (GpuLogProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
                            .turn_b = p->turn_b != CUBLAS_OP_N,
                            .m = p->m,
                            .n = p->n,
@@ -184,7 +184,7 @@ static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
 
 // Declares a batch of matrices, the first of which may not be where its bytes begin; hands back
 // where the first one is. `settled`: settle() says what becomes of what is owed there.
-static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int64_t rows, int64_t cols,
+static char *touch_batch(SimgpuOp *op, const GpuLogMatrix *matrix, int64_t rows, int64_t cols,
                          int64_t count, size_t align, GpuRange operand, bool settled)
 {
     size_t one = matrix->element;
@@ -306,9 +306,9 @@ static cublasStatus_t run(Call call, cublasHandle_t handle, Gemm *p, const void 
     simblas_note_product(&op, handle, p, batch->count);
     p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
     p->beta = simblas_scalar(&op, handle, beta, p->scale);
-    SimLogProduct product = as_logged(p, batch);
+    GpuLogProduct product = as_logged(p, batch);
     GpuRange operand[3];
-    sim_log_product(&product, operand);
+    gpulog_product(&product, operand);
     const char *A = NULL, *B = NULL;
     if (!is_zero(p->alpha) && p->k > 0) {
         A = touch_batch(&op, &product.A, product.turn_a ? p->k : p->m, product.turn_a ? p->m : p->k,

@@ -160,7 +160,7 @@ static cublasStatus_t sum(Call call, cublasHandle_t handle, Sum kind, int n, con
     CHECK(simblas_check_handle(call, handle));
     CHECK(simblas_check_pointer(call, "result", result));
     if (pair) CHECK(check_increments(call, incx, incy));
-    int64_t length = sim_log_sum_length(pair, n, incx);
+    int64_t length = gpulog_sum_length(pair, n, incx);
     SimgpuOp op = simblas_begin(call, handle);
     Vector x = simblas_vector(call.element, X, length, incx);
     Vector y = simblas_vector(call.element, Y, length, incy);
@@ -217,7 +217,7 @@ static cublasStatus_t seek(Call call, cublasHandle_t handle, int n, const void *
     CHECK(simblas_check_handle(call, handle));
     CHECK(simblas_check_pointer(call, "result", result));
     SimgpuOp op = simblas_begin(call, handle);
-    Vector x = simblas_vector(call.element, X, sim_log_sum_length(false, n, incx), incx);
+    Vector x = simblas_vector(call.element, X, gpulog_sum_length(false, n, incx), incx);
     simblas_touch_vector(&op, &x, GPU_READ, false);
     void *to = simblas_result(&op, handle, result, sizeof *result, GPU_WRITE);
     int found = simgpu_ready(&op) ? find(&x, largest) : 0;

@@ -236,7 +236,7 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
     char question[QUESTION];
     if (is_known_pair(first, second)) return;
     bool late = second->op == GPU_FREE, early = first->op == GPU_ALLOC;
-    bool turned = sim_log_is_own(first->site) && !sim_log_is_own(second->site);
+    bool turned = gpulog_is_own(first->site) && !gpulog_is_own(second->site);
     const SimAccess *one = turned ? first : second, *two = turned ? second : first;
     gpulog_where(one->site, here, sizeof here);
     gpulog_where(two->site, there, sizeof there);
@@ -273,9 +273,9 @@ static const void *own_maker(const void *base, const SimAccess *access)
     size_t offset;
     SimAllocation found;
     SimDevice *device = sim_device_of(base, &offset);
-    if (!device || sim_log_is_own(access->site) || !sim_allocation(device, offset, &found))
+    if (!device || gpulog_is_own(access->site) || !sim_allocation(device, offset, &found))
         return NULL;
-    return sim_log_is_own(found.site) ? found.site : NULL;
+    return gpulog_is_own(found.site) ? found.site : NULL;
 }
 
 // Where the program's own line allocated what given code reads, the memory comes first.

@@ -108,7 +108,7 @@ static void read_machine(void)
     if (strcmp(text, "none") == 0) return;
     config.machine = sim_machine(text, error, sizeof error);
     if (config.machine) {
-        sim_log_machine(config.machine->name);
+        gpulog_set_machine(config.machine->name);
         return;
     }
     snprintf(title, sizeof title, "SIMGPU_MACHINE: %s", error);
@@ -183,7 +183,7 @@ static void read_all(void)
     if (config.dry && config.check == CHECK_FULL) config.check = CHECK_FAST;
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0 && !config.dry;
     config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
-    sim_log_reserve(read_number("SIMGPU_LOG", 65536, 16, (size_t)1 << 26));
+    gpulog_reserve(read_number("SIMGPU_LOG", 65536, 16, (size_t)1 << 26));
     read_machine();
     read_spread();
     read_threads();

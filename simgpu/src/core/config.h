@@ -20,7 +20,7 @@
 #include "machine/machine.h"
 
 #define SIM_CACHE_LINE 64 // bytes
-#define SIM_MAX_DEVICES SIM_LOG_DEVICES
+#define SIM_MAX_DEVICES GPULOG_DEVICES
 
 typedef enum SimCheck { CHECK_OFF, CHECK_FAST, CHECK_FULL } SimCheck;
 typedef struct SimConfig {

@@ -16,7 +16,7 @@ cudaError_t sim_enter(void);
 cudaError_t sim_leave(cudaError_t error); // remembers it for cudaGetLastError
 void sim_stick(cudaError_t error);        // from here on every call returns it
 bool sim_is_forked(void);                 // from a process that had used simgpu
-#define SIM_SITE SIM_LOG_SITE()
+#define SIM_SITE GPULOG_SITE()
 #define SIM_ENTER()                                                                                \
     do {                                                                                           \
         cudaError_t refused_ = sim_enter();                                                        \

@@ -97,7 +97,7 @@ static void describe_leak(const Leak *leak, char *text, size_t size)
     char where[WHERE], name[128] = "", bytes[48] = "";
     gpulog_where(leak->site, where, sizeof where);
     if (leak->bytes) {
-        sim_log_name(leak->count == 1 ? leak->ptr : NULL, leak->site, name, sizeof name);
+        gpulog_name_of(leak->count == 1 ? leak->ptr : NULL, leak->site, name, sizeof name);
         snprintf(bytes, sizeof bytes, " (%zu bytes)", leak->bytes);
     }
     snprintf(text, size, "  %zu %s%s%s%s, made at %s\n", leak->count,

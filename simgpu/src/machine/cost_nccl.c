@@ -59,7 +59,7 @@ static const double tree_factor[PROTOCOLS][23] = {
 typedef struct Call {
     const SimMachine *m;
     const SimFigures *f;
-    SimLogRoute route;
+    GpuLogRoute route;
     int ranks, nodes;
     double per_node; // ranks
     int steps;
@@ -241,7 +241,7 @@ static SimCollectiveCost message(const Call *c, SimCollectiveCost cost)
     return cost;
 }
 
-static int steps_of(SimLogRoute route, int ranks)
+static int steps_of(GpuLogRoute route, int ranks)
 {
     switch (route) {
     case ROUTE_RING: return ranks - 1;
@@ -257,7 +257,7 @@ SimCollectiveCost sim_cost_collective(const SimMachine *m, GpuOp op, int ranks, 
 {
     if (!m->has_link[SIM_NIC] || nodes < 1) nodes = 1;
     if (nodes > ranks) nodes = ranks;
-    SimLogRoute route = sim_log_kind(op)->route;
+    GpuLogRoute route = gpulog_kind(op)->route;
     Call c = {.m = m, .f = m->figures, .route = route, .ranks = ranks, .nodes = nodes};
     c.steps = steps_of(route, ranks);
     c.per_node = (double)ranks / (double)nodes;

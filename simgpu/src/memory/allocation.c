@@ -80,8 +80,8 @@ void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryK
     if (block) {
         block->asked = bytes;
         device->live += bytes;
-        sim_log_allocated(device->index, bytes);
-        sim_log_category_begins(device->program + offset, bytes);
+        gpulog_allocated(device->index, bytes);
+        gpulog_category_begins(device->program + offset, bytes);
         if (kind == MEMORY_FROM_POOL) count_pool(block, device);
         block->managed = kind == MEMORY_MANAGED;
         // The host may write managed memory, and nobody sees it.
@@ -96,7 +96,7 @@ void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryK
         return NULL;
     }
     sim_hooks_add(&hooks);
-    sim_log_forget_name(device->program + offset);
+    gpulog_forget_name(device->program + offset);
     return device->program + offset;
 }
 
@@ -147,8 +147,8 @@ static void release(SimDevice *device, SimBlock *block, bool keep_pages, const v
     if (block->managed) sim_managed_hide(device, block->offset, block->size);
     if (!keep_pages && block->size >= PUNCH_FROM) punch(device, block->offset, block->size);
     device->live -= block->asked;
-    sim_log_freed(device->index, block->asked);
-    sim_log_category_ends(device->program + block->offset);
+    gpulog_freed(device->index, block->asked);
+    gpulog_category_ends(device->program + block->offset);
     if (sim_dry()) sim_dry_forget(device->program + block->offset, block->size);
     if (block->pool) device->pool_live -= block->asked;
     sim_shadow_destroy(block->shadow);

@@ -75,7 +75,7 @@ static const void *find_place(const void *at, const void *place)
         while (++i < n && !is_program(frames[i])) continue;
     if (i >= n) return place;
     if (frames[i] == at) frames[i] = (void *)(uintptr_t)place;
-    return sim_log_stack((const void *const *)&frames[i], n - i);
+    return gpulog_stack((const void *const *)&frames[i], n - i);
 }
 
 static const void *fault_place(const void *instruction)

@@ -59,7 +59,7 @@ static void describe_bytes(const SimPlace *p, size_t bytes, char *text, size_t s
 {
     char elements[WHERE] = "", range[64];
     size_t last = p->byte + (bytes ? bytes - 1 : 0);
-    sim_log_elements(p->begin, p->asked, p->byte, last + 1, elements, sizeof elements);
+    gpulog_elements(p->begin, p->asked, p->byte, last + 1, elements, sizeof elements);
     if (last > p->byte)
         snprintf(range, sizeof range, "bytes %zu to %zu", p->byte, last);
     else
@@ -73,7 +73,7 @@ void sim_place_describe(const SimPlace *p, size_t bytes, char *text, size_t size
 {
     char made[WHERE], freed[WHERE], name[WHERE / 2] = "", of[2 * WHERE], range[2 * WHERE];
     gpulog_where(p->made, made, sizeof made);
-    if (p->made) sim_log_name(p->begin, p->made, name, sizeof name);
+    if (p->made) gpulog_name_of(p->begin, p->made, name, sizeof name);
     snprintf(of, sizeof of, "%s%sthe %zu bytes allocated at %s", name, name[0] ? ", " : "",
              p->asked, made);
     switch (p->kind) {

@@ -41,7 +41,7 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
             "Was cudaSetDevice called after the buffer was allocated?",
             which, what, device->index, call->comm->rank, call->comm->device);
     }
-    size_t element = sim_log_element_size(call->signature.type);
+    size_t element = gpulog_element_size(call->signature.type);
     if ((uintptr_t)ptr % element == 0 || sim_config()->check == CHECK_OFF) return ncclSuccess;
     sim_stick(cudaErrorMisalignedAddress);
     sim_facts_range(ptr, bytes);
@@ -61,7 +61,7 @@ static ncclResult_t check_overlap(const Call *call)
     const char *send = call->send, *recv = call->recv;
     size_t rank = (size_t)call->comm->rank;
     if (!sends || !recvs || send + sends <= recv || recv + recvs <= send) return ncclSuccess;
-    const SimLogKind *kind = sim_kind(call->signature.kind);
+    const GpuLogKind *kind = sim_kind(call->signature.kind);
     const char *rule = "sendbuff == recvbuff";
     bool in_place = send == recv;
     switch (kind->in_place) {
@@ -93,7 +93,7 @@ static ncclResult_t check_overlap(const Call *call)
 
 ncclResult_t sim_check_call(Call *call)
 {
-    const SimLogKind *kind = sim_kind(call->signature.kind);
+    const GpuLogKind *kind = sim_kind(call->signature.kind);
     ncclResult_t result = sim_check_comm(call->comm, kind->call, call->site);
     if (result != ncclSuccess || call->signature.kind == CALL_SPLIT) return result;
     if (call->signature.type < 0 || call->signature.type >= ncclNumTypes)

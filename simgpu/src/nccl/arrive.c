@@ -32,7 +32,7 @@ static bool is_local(ncclComm_t comm, int rank)
 // Whether `rank` needs data of `other` to end its part of the call.
 static bool needs(const Call *call, int rank, int other)
 {
-    const SimLogKind *kind = sim_kind(call->signature.kind);
+    const GpuLogKind *kind = sim_kind(call->signature.kind);
     if (rank == other || kind->recv == EXTENT_NONE) return false;
     switch (kind->root) {
     case ROOT_NONE: return true;

@@ -67,7 +67,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
     call->desc.signature = call->signature;
-    call->desc.site.n = sim_log_frames(call->site, call->desc.site.frame);
+    call->desc.site.n = gpulog_frames(call->site, call->desc.site.frame);
     call->desc.send = call->desc.recv = -1;
     call->start = (SimVectorClock){0, NULL};
     if (call->signature.kind == CALL_SPLIT)
@@ -85,7 +85,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     const char *recv = recvs ? sim_touch_overwrite(&op, result, false) : NULL;
     if (call->handle >= ncclNumOps) {
         const RedOp *redop = &comm->redop[call->handle - ncclNumOps];
-        size_t width = sim_log_element_size(redop->type);
+        size_t width = gpulog_element_size(redop->type);
         const void *scalar = &redop->scalar;
         if (redop->device_scalar)
             scalar = sim_touch(&op, redop->device_scalar, width, GPU_READ, true);
@@ -363,11 +363,11 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
     if (!first) return;
     char what[256];
     sim_describe_waiting(first, what, sizeof what);
-    sim_log_waiting(what, first->site);
+    gpulog_waiting(what, first->site);
     sim_clock_inside(true);
     sim_wait(ticket, refs, n, n == waiting, NULL, notice);
     sim_clock_inside(false);
-    sim_log_waiting(NULL, NULL);
+    gpulog_waiting(NULL, NULL);
 }
 
 // A group is one operation: each of a communicator's streams in it waits for all of them before,

@@ -29,31 +29,31 @@
 
 static size_t message_bytes(const Call *call)
 {
-    return (size_t)call->signature.count * sim_log_element_size(call->signature.type);
+    return (size_t)call->signature.count * gpulog_element_size(call->signature.type);
 }
 
-static SimLogCollective in_log(const Call *call)
+static GpuLogCollective in_log(const Call *call)
 {
-    return (SimLogCollective){(GpuOp)call->signature.kind, message_bytes(call), call->comm->size,
+    return (GpuLogCollective){(GpuOp)call->signature.kind, message_bytes(call), call->comm->size,
                               call->comm->rank, call->signature.root};
 }
 
 size_t sim_send_bytes(const Call *call)
 {
-    SimLogCollective c = in_log(call);
-    return sim_log_send_bytes(&c);
+    GpuLogCollective c = in_log(call);
+    return gpulog_send_bytes(&c);
 }
 
 size_t sim_recv_bytes(const Call *call)
 {
-    SimLogCollective c = in_log(call);
-    return sim_log_recv_bytes(&c);
+    GpuLogCollective c = in_log(call);
+    return gpulog_recv_bytes(&c);
 }
 
 void sim_count_traffic(const Call *call, GpuLogEntry *entry)
 {
-    SimLogCollective c = in_log(call);
-    sim_log_count_traffic(&c, entry);
+    GpuLogCollective c = in_log(call);
+    gpulog_count_traffic(&c, entry);
 }
 
 // ---- The parts ----
@@ -101,7 +101,7 @@ static void copy(const Part *p, char *to, const char *from, size_t bytes)
 static void reduce_part(const Part *p, size_t begin, size_t end, size_t shift, const int *to, int n)
 {
     ncclDataType_t type = (ncclDataType_t)p->call->signature.type;
-    size_t width = sim_log_element_size(type), block = BLOCK_BYTES / width;
+    size_t width = gpulog_element_size(type), block = BLOCK_BYTES / width;
     const void *inputs[SIM_MAX_RANKS];
     uint64_t scalars[SIM_MAX_RANKS];
     for (int r = 0; r < p->comm->size; r++) scalars[r] = p->comm->shared->slot[r].desc.scalar;
@@ -270,7 +270,7 @@ ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int
 // ---- All of them ----
 
 #define WORK(op, name, ...) [op] = do_##name,
-static void (*const work[])(const Part *) = {SIM_LOG_KINDS(WORK)};
+static void (*const work[])(const Part *) = {GPULOG_KINDS(WORK)};
 
 void sim_do_work(Call *call)
 {

@@ -283,7 +283,7 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
     }
     sim_board_leave(comm);
     sim_lent_return(comm);
-    comm->self->left_site.n = sim_log_frames(site, comm->self->left_site.frame);
+    comm->self->left_site.n = gpulog_frames(site, comm->self->left_site.frame);
     atomic_store(&comm->self->state, RANK_LEFT);
     sim_comm_wake(comm);
     sim_comm_unlist(comm);

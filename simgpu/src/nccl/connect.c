@@ -175,10 +175,10 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
         for (int i = 0; i < n; i++) check_peers(comms[i]);
         snprintf(what, sizeof what, "ncclCommInitRank (rank %d of %d, %u ranks came)",
                  waiting->rank, waiting->size, atomic_load(&waiting->shared->joined));
-        sim_log_waiting(what, waiting->site);
+        gpulog_waiting(what, waiting->site);
         await_ranks(waiting, ticket, &notice);
     }
-    sim_log_waiting(NULL, NULL);
+    gpulog_waiting(NULL, NULL);
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < n; i++) {
         sim_listen(comms[i]->self, false);

@@ -53,7 +53,7 @@ void sim_append(char *text, size_t size, const char *format, ...)
 // "ncclAllReduce (count 1000, ncclFloat32, ncclSum)"
 static void describe_call(const CallSignature *signature, char *text, size_t size)
 {
-    const SimLogKind *kind = sim_kind(signature->kind);
+    const GpuLogKind *kind = sim_kind(signature->kind);
     snprintf(text, size, "%s", kind->call);
     if (signature->kind == CALL_SPLIT) return;
     sim_append(text, size, " (count %llu, %s", (unsigned long long)signature->count,
@@ -69,14 +69,14 @@ static void describe_call(const CallSignature *signature, char *text, size_t siz
 const void *sim_site_here(const RankSlot *slot, const SharedSite *site)
 {
     RankSlot own = {0};
-    const void *frame[SIM_LOG_FRAMES];
+    const void *frame[GPULOG_FRAMES];
     sim_note_program(&own);
     if (slot->program_inode != own.program_inode || slot->program_device != own.program_device)
         return NULL;
     for (int i = 0; i < site->n; i++)
         frame[i] =
             (const void *)((uintptr_t)site->frame[i] - slot->program_base + own.program_base);
-    return sim_log_stack(frame, site->n);
+    return gpulog_stack(frame, site->n);
 }
 
 void sim_describe_site(const RankSlot *slot, const SharedSite *site, char *text, size_t size)

@@ -13,7 +13,7 @@
 static void exchange(GpuOp kind, const void *buffer, bool same, int first, int end, size_t count,
                      ncclDataType_t type, ncclComm_t comm, cudaStream_t stream, const void *site)
 {
-    size_t bytes = count * sim_log_element_size((int)type);
+    size_t bytes = count * gpulog_element_size((int)type);
     for (int r = first; r < end; r++) {
         char *at = (char *)(uintptr_t)buffer + (same ? 0 : (size_t)r * bytes);
         sim_call_collective(kind, kind == GPU_SEND ? at : NULL, kind == GPU_RECV ? at : NULL, count,

@@ -9,10 +9,10 @@
 #define CALL_SPLIT GPU_OP_KINDS
 
 // The row of a kind. That of a split has only its name.
-static inline const SimLogKind *sim_kind(int kind)
+static inline const GpuLogKind *sim_kind(int kind)
 {
-    static const SimLogKind split = {.call = "ncclCommSplit"};
-    const SimLogKind *row = sim_log_kind((GpuOp)kind);
+    static const GpuLogKind split = {.call = "ncclCommSplit"};
+    const GpuLogKind *row = gpulog_kind((GpuOp)kind);
     return row ? row : &split;
 }
 

@@ -86,7 +86,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     if (residence == ncclScalarDevice)
         comm->redop[i].device_scalar = scalar;
     else
-        memcpy(&comm->redop[i].scalar, scalar, sim_log_element_size(datatype));
+        memcpy(&comm->redop[i].scalar, scalar, gpulog_element_size(datatype));
     *op = (ncclRedOp_t)(ncclNumOps + i);
     return ncclSuccess;
 }

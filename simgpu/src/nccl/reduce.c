@@ -160,7 +160,7 @@ void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, i
                 ncclDataType_t type, int op)
 {
     Job job = {
-        .in = inputs, .type = type, .op = op, .count = count, .width = sim_log_element_size(type)};
+        .in = inputs, .type = type, .op = op, .count = count, .width = gpulog_element_size(type)};
     bool average = op == ncclAvg;
     switch (type) {
         REDUCE(ncclInt8, signed, int8_t, int64_t, SAME, SAME, false)

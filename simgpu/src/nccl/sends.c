@@ -215,7 +215,7 @@ static HostCall host_call_of(const Which *which)
 {
     HostCall in = {.site.n = 0};
     snprintf(in.name, sizeof in.name, "%s", which->call);
-    if (which->site) in.site.n = sim_log_frames(which->site, in.site.frame);
+    if (which->site) in.site.n = gpulog_frames(which->site, in.site.frame);
     return in;
 }
 
@@ -232,11 +232,11 @@ static void sleep_for_receivers(uint32_t ticket, const KeptSend *open, int n, co
     }
     snprintf(what, sizeof what, "ncclSend (number %llu to rank %d, as rank %d), not received yet",
              (unsigned long long)open[0].seq, open[0].peer, open[0].comm->rank);
-    sim_log_waiting(what, open[0].site);
+    gpulog_waiting(what, open[0].site);
     sim_clock_inside(true);
     sim_wait(ticket, refs, some, n == some, &in, notice);
     sim_clock_inside(false);
-    sim_log_waiting(NULL, NULL);
+    gpulog_waiting(NULL, NULL);
 }
 
 static void listen_to(const KeptSend *open, int n, bool listens)

@@ -37,7 +37,7 @@ typedef struct CommId {
 // A call site for other processes, where a pointer to its stack (gpulog/log/stack.c) says nothing.
 typedef struct SharedSite {
     int n;
-    const void *frame[SIM_LOG_FRAMES];
+    const void *frame[GPULOG_FRAMES];
 } SharedSite;
 
 typedef struct CallDesc {

@@ -175,7 +175,7 @@ void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in)
         words[w] = atomic_load(&wait_slot->host_call[w]);
     memcpy(in, words, sizeof *in);
     in->name[sizeof in->name - 1] = '\0';
-    if (in->site.n < 0 || in->site.n > SIM_LOG_FRAMES) in->site.n = 0;
+    if (in->site.n < 0 || in->site.n > GPULOG_FRAMES) in->site.n = 0;
 }
 
 // Who has started threads that never call NCCL says so here, for others to see.

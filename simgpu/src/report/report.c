@@ -107,7 +107,7 @@ static _Thread_local SimFacts facts;
 void sim_facts_rank_call(int of_rank, const char *name, const void *site, cudaStream_t stream)
 {
     if (facts.n_calls == SIM_FACTS) return;
-    const char *stream_name = stream == SIM_NO_STREAM ? NULL : sim_log_stream_name(stream);
+    const char *stream_name = stream == SIM_NO_STREAM ? NULL : gpulog_name_of_stream(stream);
     facts.call[facts.n_calls++] = (SimFactCall){of_rank, name, site, stream, stream_name};
 }
 
@@ -163,7 +163,7 @@ static void add_source(Buffer *out, const char *head, const char *line, size_t n
         const char *colon = strchr(where, ':');
         if (colon && gpulog_source(site, source, sizeof source))
             add(out, "%s|   %6d | %s\n", head, atoi(colon + 1), source);
-        if (sim_log_call_path(site, path, sizeof path)) add(out, "%s|            %s\n", head, path);
+        if (gpulog_call_path(site, path, sizeof path)) add(out, "%s|            %s\n", head, path);
     }
 }
 

@@ -181,7 +181,7 @@ static void put_calls(Json *j, const SimFacts *facts)
         put(j, "%s{\"call\": ", i ? ", " : "");
         put_string(j, call->name ? call->name : "");
         put_place(j, call->site);
-        sim_log_call_path(call->site, path, sizeof path);
+        gpulog_call_path(call->site, path, sizeof path);
         put_member(j, "path", path);
         snprintf(stream, sizeof stream, "%p", (void *)call->stream);
         bool is_default = !call->stream || call->stream == cudaStreamLegacy;
@@ -204,11 +204,11 @@ static void put_range(Json *j, const SimFactRange *range)
     bool known = range->base != NULL;
     if (known) {
         begin -= (size_t)range->base;
-        sim_log_name(range->base, range->made, name, sizeof name);
+        gpulog_name_of(range->base, range->made, name, sizeof name);
         gpulog_where(range->made, where, sizeof where);
         if (range->bytes)
-            sim_log_elements(range->base, range->allocated, begin, begin + range->bytes, elements,
-                             sizeof elements);
+            gpulog_elements(range->base, range->allocated, begin, begin + range->bytes, elements,
+                            sizeof elements);
     }
     put(j, "{\"allocation\": ");
     put_string(j, !known ? "" : name[0] ? name : "unnamed");

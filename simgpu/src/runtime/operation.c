@@ -60,7 +60,7 @@ static void check_device(SimgpuOp *op)
 
 SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site)
 {
-    SimgpuOp op = sim_begin(GPU_KERNEL, name, stream, sim_log_site_above(site));
+    SimgpuOp op = sim_begin(GPU_KERNEL, name, stream, gpulog_site_above(site));
     check_device(&op);
     return op;
 }

@@ -171,7 +171,7 @@ SimStreamId sim_stream_id(const struct CUstream_st *s)
                          .is_default = s->is_default,
                          .blocking = s->blocking,
                          .made = s->site,
-                         .name = sim_log_stream_name((cudaStream_t)s)};
+                         .name = gpulog_name_of_stream((cudaStream_t)s)};
 }
 
 void sim_stream_end(struct CUstream_st *s)
@@ -183,7 +183,7 @@ void sim_stream_end(struct CUstream_st *s)
     sim_vector_clock_join(&sim_device_streams[s->device].destroyed, &s->clock);
     s->alive = false;
     s->next = NULL;
-    sim_log_forget_stream(s);
+    gpulog_forget_stream(s);
     if (unused_streams.last)
         unused_streams.last->next = s;
     else

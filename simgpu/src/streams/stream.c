@@ -25,7 +25,7 @@ static cudaError_t create_stream(cudaStream_t *stream, unsigned flags, int prior
     struct CUstream_st *s = sim_stream_make(device, flags, priority);
     if (s) sim_stream_link(s);
     if (s) {
-        sim_log_forget_stream(s); // a name that was given to the handle while it was nobody's
+        gpulog_forget_stream(s); // a name that was given to the handle while it was nobody's
         s->site = site;
         s->number = ++streams_made;
     }

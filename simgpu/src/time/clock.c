@@ -253,7 +253,7 @@ static _Thread_local bool has_called;
 // Not with the lock: bad input ends the process.
 static void begin(void)
 {
-    log_room = sim_log_room();
+    log_room = gpulog_room();
     if (sim_trace_begin(sim_clock_machine())) sim_clock_on_span(sim_trace_span, NULL);
 }
 
@@ -261,15 +261,15 @@ void sim_clock_log(GpuLogEntry *entry)
 {
     static pthread_once_t begun = PTHREAD_ONCE_INIT;
     pthread_once(&begun, begin);
-    entry->thread = sim_log_thread();
+    entry->thread = gpulog_thread();
     if (!sim_clock_on() || atomic_load(&finished)) {
-        sim_log_write(entry);
+        gpulog_write(entry);
         return;
     }
     bool locks = log_room < ROOM || !has_called;
     if (locks) sim_clock_lock();
     if (locks) sim_clock_thread();
-    entry->index = sim_log_write(entry);
+    entry->index = gpulog_write(entry);
     if (locks) has_called = sim_record_has_called(sim_clock_fed_recorder(), entry->thread);
     bool meets = entry->collective.comm && !entry->collective.group_left;
     bool due = is_turn_due(entry->index + 1, entry->host_waits, meets);

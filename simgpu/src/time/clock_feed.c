@@ -69,8 +69,8 @@ static bool feed(SimRecorder *r, uint64_t most)
     bool any = until > from;
     for (uint64_t i = from; i < until; i++) {
         record_asides(r, i);
-        const GpuLogEntry *entry = sim_log_at(i);
-        if (i + 1 < until) fetch(sim_log_at(i + 1));
+        const GpuLogEntry *entry = gpulog_at(i);
+        if (i + 1 < until) fetch(gpulog_at(i + 1));
         if (entry) sim_record_entry(r, entry);
     }
     atomic_store_explicit(&fed, until, memory_order_relaxed);

@@ -80,7 +80,7 @@ static void add_sleeper(int number, int tid)
 // The calling thread's number in the log. It is known here from its first call on.
 int sim_clock_thread(void)
 {
-    int number = sim_log_thread();
+    int number = gpulog_thread();
     if (known) return number;
     known = true;
     sim_clock_recorder();
@@ -91,7 +91,7 @@ int sim_clock_thread(void)
 
 void sim_thread_inside(int change)
 {
-    Sleeper *s = sleeper_of(sim_log_thread());
+    Sleeper *s = sleeper_of(gpulog_thread());
     if (s) s->inside += change;
 }
 

@@ -23,7 +23,7 @@ typedef struct Part {
 
 static bool is_message(const GpuLogEntry *e)
 {
-    return sim_log_kind(e->op)->root == ROOT_IS_PEER;
+    return gpulog_kind(e->op)->root == ROOT_IS_PEER;
 }
 
 static CommState *comm_of(SimRecorder *r, uint64_t comm, int rank)

@@ -45,9 +45,9 @@ static struct {
     const TraceFormat *format;
     pthread_mutex_t lock; // for a process that ends in the middle
     bool on;
-    int rank[SIM_LOG_DEVICES];  // plus 1
-    bool seen[SIM_LOG_DEVICES]; // it has a track
-    bool named[SIM_LOG_DEVICES];
+    int rank[GPULOG_DEVICES];  // plus 1
+    bool seen[GPULOG_DEVICES]; // it has a track
+    bool named[GPULOG_DEVICES];
     int n_lanes;
     Lane lane[TRACKS];
     EventRecord record[RECORDS];
@@ -55,7 +55,7 @@ static struct {
 
 static bool is_drawn(int device)
 {
-    return device >= 0 && device < SIM_LOG_DEVICES;
+    return device >= 0 && device < GPULOG_DEVICES;
 }
 
 // ---- Tracks ----
@@ -100,7 +100,7 @@ static void name_process(int device, bool now)
 static void name_lane(Lane *l, const GpuLogEntry *e)
 {
     char name[64];
-    const char *given = l->host ? NULL : sim_log_stream_name_of(e);
+    const char *given = l->host ? NULL : gpulog_name_of_entrys_stream(e);
     if (l->host && l->number == 0)
         snprintf(name, sizeof name, "host");
     else if (l->host)
@@ -406,7 +406,7 @@ static void count(int device, int counter, uint64_t ns, uint64_t bytes)
              counter == TRACE_ALLOCATED  ? "allocated"
              : counter == TRACE_RESERVED ? "reserved"
                                          : gpulog_category_name((GpuCategory)counter));
-    static uint32_t declared[SIM_LOG_DEVICES];
+    static uint32_t declared[GPULOG_DEVICES];
     if (!(declared[device] & 1u << counter)) declare(device, &track);
     declared[device] |= 1u << counter;
     trace.format->counter(&b, &track, ns, bytes);
@@ -419,7 +419,7 @@ static void finish(void)
     char error[400];
     trace.on = false;
     sim_trace_memory_tell(count);
-    for (int d = 0; d < SIM_LOG_DEVICES; d++)
+    for (int d = 0; d < GPULOG_DEVICES; d++)
         if (trace.seen[d]) name_process(d, true);
     if (!sim_trace_file_close(error, sizeof error)) sim_report(SIMGPU_SYSTEM, error, "%s", "");
 }

@@ -33,11 +33,11 @@ typedef struct Change {
 static Change *changes, *other;
 static size_t n_changes;
 static uint32_t list[OPEN];
-static _Atomic uint64_t threshold[SIM_LOG_DEVICES];
+static _Atomic uint64_t threshold[GPULOG_DEVICES];
 
 void sim_trace_release_threshold(int device, uint64_t bytes)
 {
-    if (device >= 0 && device < SIM_LOG_DEVICES) atomic_store(&threshold[device], bytes);
+    if (device >= 0 && device < GPULOG_DEVICES) atomic_store(&threshold[device], bytes);
 }
 
 static Change *reserve(void)
@@ -140,7 +140,7 @@ typedef struct Sums {
 
 static void apply(Sums *s, const Change *c)
 {
-    uint64_t keeps = c->device >= 0 && c->device < SIM_LOG_DEVICES ? threshold[c->device] : 0;
+    uint64_t keeps = c->device >= 0 && c->device < GPULOG_DEVICES ? threshold[c->device] : 0;
     if (c->waits) {
         uint64_t least = s->pool_used > keeps ? s->pool_used : keeps;
         if (s->pool_reserved > least) s->pool_reserved = least;

@@ -20,7 +20,7 @@
 
 #define DEVICES 64
 
-__typeof__(sim_log_frames) inner_sim_log_frames;
+__typeof__(gpulog_frames) inner_gpulog_frames;
 
 // ---- Resets are meant for both ----
 
@@ -223,9 +223,9 @@ static bool site_is_right(const GpuLogEntry *outer, const GpuLogEntry *inner)
     char where[256];
     if (is_kernel(outer)) {
         // Both keep a stack of their own, with the same innermost frame.
-        const void *one[SIM_LOG_FRAMES], *other[SIM_LOG_FRAMES];
-        return sim_log_frames(outer->site, one) > 0 &&
-               inner_sim_log_frames(inner->site, other) > 0 && one[0] == other[0];
+        const void *one[GPULOG_FRAMES], *other[GPULOG_FRAMES];
+        return gpulog_frames(outer->site, one) > 0 &&
+               inner_gpulog_frames(inner->site, other) > 0 && one[0] == other[0];
     }
     if (*known == outer->site) return true;
     gpulog_where(outer->site, where, sizeof where);
