@@ -348,7 +348,7 @@ static bool add_product(const Planes *c, int64_t k, double sign, const double *A
     return !atomic_load(&job.failed);
 }
 
-Planes simblas_multiply(const Planes *a, const Planes *b)
+static Planes multiply(const Planes *a, const Planes *b)
 {
     int64_t k = a->cols;
     bool complex = a->im != NULL || b->im != NULL;
@@ -370,7 +370,7 @@ Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *
     int64_t m = turn_a == CUBLAS_OP_N ? a->rows : a->cols,
             n = turn_b == CUBLAS_OP_N ? b->cols : b->rows;
     Planes left = simblas_planes(a, turn_a, m, k), right = simblas_planes(b, turn_b, k, n);
-    Planes product = simblas_multiply(&left, &right);
+    Planes product = multiply(&left, &right);
     simblas_free_planes(&left);
     simblas_free_planes(&right);
     return product;
