@@ -151,8 +151,8 @@ static void want(const Product *p, const Mat *A, const Mat *B, Mat *C)
 // How the product is called: by the type's name, by …Ex, by S- or CgemmEx.
 enum { NAMED, EX, OLD_EX, CALLS };
 
-// Where two logs are compared (same_blas_3.c): of lists the interposer logs the addresses alone, and
-// calls of halves by their own name not at all.
+// Where two logs are compared (same_blas_products.c): of lists the interposer logs the addresses
+// alone, and calls of halves by their own name not at all.
 #ifdef SCALARS_ON_HOST
 static const char FORMS[] = "1S", UNNAMED[] = "H";
 #else

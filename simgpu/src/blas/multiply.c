@@ -2,8 +2,8 @@
  *
  * [Note: blocks] A product is cut into blocks of its output, by its shape and by the processors
  * that the machine has (SIMGPU_CORES), and the BLAS makes each block with one thread. Threads share
- * the blocks (simgpu_parallel), so a result does not depend on how many threads or ranks there are. A
- * block's bits are not those of the same elements in a larger product: a BLAS has other loops for
+ * the blocks (simgpu_parallel), so a result does not depend on how many threads or ranks there are.
+ * A block's bits are not those of the same elements in a larger product: a BLAS has other loops for
  * other shapes. One with threads of its own may also split the sum over k, and then adds in another
  * order for another number of threads.
  *
