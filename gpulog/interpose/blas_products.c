@@ -54,7 +54,7 @@ static void note_product(Op *op, cublasHandle_t handle, Number A, const GpuLogPr
     cublasGetMathMode(handle, &math);
     op->entry.type = part == 8                            ? GPU_F64
                      : part == 2                          ? GPU_BF16
-                     : part == 1                          ? GPU_FP8
+                     : part == 1 && A.parts == 1          ? GPU_FP8
                      : math == CUBLAS_TF32_TENSOR_OP_MATH ? GPU_TF32
                                                           : GPU_F32;
 }

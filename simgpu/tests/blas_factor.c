@@ -1,6 +1,6 @@
-/* blas_factor.c: batches of matrices in factors: L·U, systems and inverses with it. Whether a result
- * is right is computed in long double from its definition: P·A = L·U, op(A)·X = B, A·A⁻¹ = 1. Gaps
- * between columns are NaN, and must be afterwards.
+/* blas_factor.c: batches of matrices in factors: L·U, systems and inverses with it. Whether a
+ * result is right is computed in long double from its definition: P·A = L·U, op(A)·X = B,
+ * A·A⁻¹ = 1. Gaps between columns are NaN, and must be afterwards.
  */
 #include <float.h>
 

@@ -215,7 +215,8 @@ static void check_system(Session *s, char t, bool batched, unsigned number)
     mat_equal(&C, c.name);
 }
 
-// Where two logs are compared (same_blas_2.c), no batch: the interposer logs its addresses alone.
+// Where two logs are compared (same_blas_matrices.c), no batch: the interposer logs its addresses
+// alone.
 #ifdef SCALARS_ON_HOST
 enum { FORMS = 1 };
 #else

@@ -10,8 +10,8 @@
  *            (arguments))
  *       a copy between host and device of `height` columns of `width` elements
  *
- * Here they are declared. simgpu defines them by the same tables (src/blas), gpulog's interposer
- * wraps them (interpose/blas.h), and a test holds NVIDIA's headers against them.
+ * By these, cublas_api.h declares the calls, simgpu defines them (src/blas), gpulog's interposer
+ * wraps them (interpose/blas.h), and a test holds NVIDIA's headers against simgpu's.
  *
  * Source: cuBLAS 13 headers (names and types).
  */

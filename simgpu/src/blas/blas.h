@@ -139,9 +139,8 @@ cublasStatus_t simblas_finish(Call call, SimgpuOp *op, cublasStatus_t computed);
 // A scalar argument, wherever the pointer mode says that it is.
 Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar,
                       const Format *format);
-// The place for a scalar result, or one that is changed; NULL: there is none.
-void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes,
-                     GpuAccess access);
+// The place for a scalar result; NULL: there is none.
+void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes);
 // An array of pointers in device memory, to be read; NULL: it cannot be.
 const void *const *simblas_pointers(SimgpuOp *op, const void *array, int64_t count);
 
@@ -197,7 +196,6 @@ typedef struct Planes {
 Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int64_t rows,
                       int64_t cols); // of op(m)
 void simblas_free_planes(Planes *p);
-Planes simblas_multiply(const Planes *a, const Planes *b); // a·b
 // op(A)·op(B), with k columns of op(A)
 Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *b,
                        cublasOperation_t turn_b, int64_t k);

@@ -2,8 +2,8 @@
  *
  * [Note: blocks] A product is cut into blocks of its output, by its shape and by the processors
  * that the machine has (SIMGPU_CORES), and the BLAS makes each block with one thread. Threads share
- * the blocks (simgpu_parallel), so a result does not depend on how many threads or ranks there are. A
- * block's bits are not those of the same elements in a larger product: a BLAS has other loops for
+ * the blocks (simgpu_parallel), so a result does not depend on how many threads or ranks there are.
+ * A block's bits are not those of the same elements in a larger product: a BLAS has other loops for
  * other shapes. One with threads of its own may also split the sum over k, and then adds in another
  * order for another number of threads.
  *
@@ -348,7 +348,7 @@ static bool add_product(const Planes *c, int64_t k, double sign, const double *A
     return !atomic_load(&job.failed);
 }
 
-Planes simblas_multiply(const Planes *a, const Planes *b)
+static Planes multiply(const Planes *a, const Planes *b)
 {
     int64_t k = a->cols;
     bool complex = a->im != NULL || b->im != NULL;
@@ -370,7 +370,7 @@ Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *
     int64_t m = turn_a == CUBLAS_OP_N ? a->rows : a->cols,
             n = turn_b == CUBLAS_OP_N ? b->cols : b->rows;
     Planes left = simblas_planes(a, turn_a, m, k), right = simblas_planes(b, turn_b, k, n);
-    Planes product = simblas_multiply(&left, &right);
+    Planes product = multiply(&left, &right);
     simblas_free_planes(&left);
     simblas_free_planes(&right);
     return product;

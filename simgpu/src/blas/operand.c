@@ -53,13 +53,12 @@ Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar, c
 }
 
 // On the host a result is there when the call returns, so the call waits.
-void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes,
-                     GpuAccess access)
+void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes)
 {
     if (handle->pointers == CUBLAS_POINTER_MODE_DEVICE)
-        return sim_touch(op, result, bytes, access, false);
+        return sim_touch(op, result, bytes, GPU_WRITE, false);
     op->entry.host_waits = true;
-    if (sim_dry() && access == GPU_WRITE) sim_dry_deliver(op, result, bytes, bytes, 1);
+    if (sim_dry()) sim_dry_deliver(op, result, bytes, bytes, 1);
     return result;
 }
 

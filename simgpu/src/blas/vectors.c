@@ -166,7 +166,7 @@ static cublasStatus_t sum(Call call, cublasHandle_t handle, Sum kind, int n, con
     Vector y = simblas_vector(call.element, Y, length, incy);
     simblas_touch_vector(&op, &x, GPU_READ, false);
     if (pair) simblas_touch_vector(&op, &y, GPU_READ, false);
-    void *to = simblas_result(&op, handle, result, call.result->bytes, GPU_WRITE);
+    void *to = simblas_result(&op, handle, result, call.result->bytes);
     if (simgpu_ready(&op))
         call.result->put(to, 0, kind == SUM_SQUARES ? norm(&x) : add_up(kind, &x, &y));
     return simblas_end(&op);
@@ -219,7 +219,7 @@ static cublasStatus_t seek(Call call, cublasHandle_t handle, int n, const void *
     SimgpuOp op = simblas_begin(call, handle);
     Vector x = simblas_vector(call.element, X, gpulog_sum_length(false, n, incx), incx);
     simblas_touch_vector(&op, &x, GPU_READ, false);
-    void *to = simblas_result(&op, handle, result, sizeof *result, GPU_WRITE);
+    void *to = simblas_result(&op, handle, result, sizeof *result);
     int found = simgpu_ready(&op) ? find(&x, largest) : 0;
     if (simgpu_ready(&op)) memcpy(to, &found, sizeof found);
     return simblas_end(&op);
