@@ -95,7 +95,7 @@ static void count_step(PlanRecord *r)
 {
     for (int i = r->first; i < r->n; i++) {
         const GpuLogEntry *e = &r->entry[i];
-        if (e->op >= GPU_ALL_GATHER && e->op <= GPU_RECV) {
+        if (gpulog_is_collective(e->op)) {
             r->traffic[e->op].calls++;
             r->traffic[e->op].bytes += e->bytes;
             r->traffic[e->op].sent += e->sent;

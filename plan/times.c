@@ -21,12 +21,9 @@ PlanKind plan_kind_of(const GpuLogEntry *e)
     case GPU_ALL_GATHER: return PLAN_ALL_GATHER;
     case GPU_REDUCE_SCATTER: return PLAN_REDUCE_SCATTER;
     case GPU_ALL_REDUCE: return PLAN_ALL_REDUCE;
-    case GPU_BROADCAST:
-    case GPU_REDUCE:
-    case GPU_SEND:
-    case GPU_RECV: return PLAN_MESSAGE;
     default: break;
     }
+    if (gpulog_is_collective(e->op)) return PLAN_MESSAGE;
     if (strstr(e->name, "attention")) return PLAN_ATTENTION;
     return strstr(e->name, "adamw") || strstr(e->name, "sgd") ? PLAN_OPTIMIZER : PLAN_KERNEL;
 }

@@ -31,13 +31,13 @@ typedef enum GpuOp {
     GPU_MEMSET,         // cudaMemset*: range 0 written
     GPU_KERNEL,         // a kernel
     GPU_BLAS,           // a cuBLAS call
-    GPU_ALL_GATHER,     // range 0 read (send), range 1 written (receive), also for those below
-    GPU_REDUCE_SCATTER,
+    GPU_ALL_GATHER,     // this and those below, calls of NCCL (gpulog_is_collective): range 0 read
+    GPU_REDUCE_SCATTER, // (send), range 1 written (receive)
     GPU_ALL_REDUCE,
     GPU_BROADCAST,
     GPU_REDUCE,
     GPU_SEND,
-    GPU_RECV,
+    GPU_RECV,           // the last of them
     GPU_EVENT_RECORD,   // cudaEventRecord(event, stream)
     GPU_STREAM_WAIT,    // cudaStreamWaitEvent(stream, event)
     GPU_STREAM_SYNC,    // the host waited for a stream
@@ -201,6 +201,8 @@ void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int 
 
 // The words for an operation kind: "all-gather".
 const char *gpulog_op_name(GpuOp op);
+// Whether it is a collective or a message: a call of NCCL that moves data.
+bool gpulog_is_collective(GpuOp op);
 
 #ifdef __cplusplus
 }

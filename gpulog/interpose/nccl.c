@@ -10,6 +10,7 @@
 #include <nccl.h>
 #include <stdlib.h>
 
+#include "collectives.h"
 #include "interpose.h"
 
 WRAPPED(ncclAllGather);
@@ -169,7 +170,6 @@ static void add_scalar(GpuLogEntry *entry, ncclComm_t comm, ncclRedOp_t op)
 
 typedef struct Call {
     GpuOp op;
-    const char *name;
     const void *send, *recv;
     size_t count;
     ncclDataType_t type;
@@ -183,19 +183,19 @@ typedef struct Call {
 static void log_call(const Call *call)
 {
     int world = 1, rank = 0, device = 0;
+    const SimLogKind *kind = sim_log_kind(call->op);
     ncclCommCount(call->comm, &world);
     ncclCommUserRank(call->comm, &rank);
     ncclCommCuDevice(call->comm, &device);
     SimLogCollective c = {call->op, call->count * sim_log_element_size((int)call->type), world,
                           rank, call->root};
-    GpuLogEntry entry = entry_on_device(call->op, call->name, device, call->stream, call->site);
+    GpuLogEntry entry = entry_on_device(call->op, kind->call, device, call->stream, call->site);
     size_t sends = sim_log_send_bytes(&c), recvs = sim_log_recv_bytes(&c);
     if (sends) add_range(&entry, call->send, sends, GPU_READ);
     if (recvs) add_range(&entry, call->recv, recvs, GPU_WRITE);
     if (call->reduction >= ncclNumOps) add_scalar(&entry, call->comm, call->reduction);
     sim_log_count_traffic(&c, &entry);
-    bool message = call->op == GPU_SEND || call->op == GPU_RECV;
-    entry.collective.peer = message ? call->root : -1;
+    entry.collective.peer = kind->root == ROOT_IS_PEER ? call->root : -1;
     write_or_keep(&entry, call->comm);
 }
 
@@ -204,81 +204,61 @@ static ncclResult_t called(ncclResult_t result, const Call *call)
     if (worked(result)) log_call(call);
     return result;
 }
+// Makes the real call, and logs it if it worked.
+#define LOGGED(call, real)                                                                         \
+    called(WAITING(sim_log_kind((call).op)->call, (call).site, real), &(call))
 
 ncclResult_t __wrap_ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                                   ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
-    Call call = {GPU_ALL_GATHER, "ncclAllGather", sendbuff, recvbuff,
-                 sendcount,      datatype,        ncclSum,  0,
-                 comm,           stream,          SITE};
-    return called(
-        WAITING(call.name, SITE,
-                __real_ncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream)),
-        &call);
+    Call call = {GPU_ALL_GATHER, sendbuff, recvbuff, sendcount, datatype,
+                 ncclSum,        0,        comm,     stream,    SITE};
+    return LOGGED(call,
+                  __real_ncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream));
 }
 
 ncclResult_t __wrap_ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                       ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                       cudaStream_t stream)
 {
-    Call call = {GPU_REDUCE_SCATTER,
-                 "ncclReduceScatter",
-                 sendbuff,
-                 recvbuff,
-                 recvcount,
-                 datatype,
-                 op,
-                 0,
-                 comm,
-                 stream,
-                 SITE};
-    return called(WAITING(call.name, SITE,
-                          __real_ncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op,
-                                                   comm, stream)),
-                  &call);
+    Call call = {
+        GPU_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream, SITE};
+    return LOGGED(
+        call, __real_ncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream));
 }
 
 ncclResult_t __wrap_ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                                   ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                   cudaStream_t stream)
 {
-    Call call = {GPU_ALL_REDUCE, "ncclAllReduce", sendbuff, recvbuff, count, datatype, op, 0,
-                 comm,           stream,          SITE};
-    return called(
-        WAITING(call.name, SITE,
-                __real_ncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream)),
-        &call);
+    Call call = {GPU_ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0, comm, stream, SITE};
+    return LOGGED(call,
+                  __real_ncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream));
 }
 
 ncclResult_t __wrap_ncclReduce(const void *sendbuff, void *recvbuff, size_t count,
                                ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
                                cudaStream_t stream)
 {
-    Call call = {GPU_REDUCE, "ncclReduce", sendbuff, recvbuff, count, datatype,
-                 op,         root,         comm,     stream,   SITE};
-    return called(
-        WAITING(call.name, SITE,
-                __real_ncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream)),
-        &call);
+    Call call = {GPU_REDUCE, sendbuff, recvbuff, count, datatype, op, root, comm, stream, SITE};
+    return LOGGED(call,
+                  __real_ncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream));
 }
 
 ncclResult_t __wrap_ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                                   ncclDataType_t datatype, int root, ncclComm_t comm,
                                   cudaStream_t stream)
 {
-    Call call = {GPU_BROADCAST, "ncclBroadcast", sendbuff, recvbuff, count, datatype, ncclSum, root,
-                 comm,          stream,          SITE};
-    return called(
-        WAITING(call.name, SITE,
-                __real_ncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream)),
-        &call);
+    Call call = {GPU_BROADCAST, sendbuff, recvbuff, count,  datatype,
+                 ncclSum,       root,     comm,     stream, SITE};
+    return LOGGED(call,
+                  __real_ncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream));
 }
 
 ncclResult_t __wrap_ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
                               ncclComm_t comm, cudaStream_t stream)
 {
-    Call call = {GPU_BROADCAST, "ncclBroadcast", buff, buff, count, datatype, ncclSum, root,
-                 comm,          stream,          SITE};
+    Call call = {GPU_BROADCAST, buff, buff, count, datatype, ncclSum, root, comm, stream, SITE};
     return called(
         WAITING("ncclBcast", SITE, __real_ncclBcast(buff, count, datatype, root, comm, stream)),
         &call);
@@ -287,21 +267,15 @@ ncclResult_t __wrap_ncclBcast(void *buff, size_t count, ncclDataType_t datatype,
 ncclResult_t __wrap_ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
                              ncclComm_t comm, cudaStream_t stream)
 {
-    Call call = {GPU_SEND, "ncclSend", sendbuff, NULL,   count, datatype,
-                 ncclSum,  peer,       comm,     stream, SITE};
-    return called(
-        WAITING(call.name, SITE, __real_ncclSend(sendbuff, count, datatype, peer, comm, stream)),
-        &call);
+    Call call = {GPU_SEND, sendbuff, NULL, count, datatype, ncclSum, peer, comm, stream, SITE};
+    return LOGGED(call, __real_ncclSend(sendbuff, count, datatype, peer, comm, stream));
 }
 
 ncclResult_t __wrap_ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
                              ncclComm_t comm, cudaStream_t stream)
 {
-    Call call = {GPU_RECV, "ncclRecv", NULL, recvbuff, count, datatype,
-                 ncclSum,  peer,       comm, stream,   SITE};
-    return called(
-        WAITING(call.name, SITE, __real_ncclRecv(recvbuff, count, datatype, peer, comm, stream)),
-        &call);
+    Call call = {GPU_RECV, NULL, recvbuff, count, datatype, ncclSum, peer, comm, stream, SITE};
+    return LOGGED(call, __real_ncclRecv(recvbuff, count, datatype, peer, comm, stream));
 }
 
 // ---- Calls that are several messages: in the log they are those, all sends first ----
@@ -319,7 +293,6 @@ static void log_messages(Call call, GpuOp op, const void *buffer, bool same)
     size_t bytes = call.count * sim_log_element_size((int)call.type);
     ncclCommCount(call.comm, &world);
     call.op = op;
-    call.name = op == GPU_SEND ? "ncclSend" : "ncclRecv";
     int first = call.root < 0 ? 0 : call.root, end = call.root < 0 ? world : call.root + 1;
     for (int r = first; r < end; r++) {
         call.root = r;

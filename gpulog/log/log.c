@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "collectives.h"
 #include "log_writer.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,20 +27,13 @@ static struct {
     size_t live, peak;
 } held[SIM_LOG_DEVICES];
 
-static const char *const names[GPU_OP_KINDS] = {
+static const char *const names[GPU_OP_KINDS] = { // but those of collectives.h
     [GPU_ALLOC] = "allocation",
     [GPU_FREE] = "free",
     [GPU_COPY] = "copy",
     [GPU_MEMSET] = "memset",
     [GPU_KERNEL] = "kernel",
     [GPU_BLAS] = "BLAS call",
-    [GPU_ALL_GATHER] = "all-gather",
-    [GPU_REDUCE_SCATTER] = "reduce-scatter",
-    [GPU_ALL_REDUCE] = "all-reduce",
-    [GPU_BROADCAST] = "broadcast",
-    [GPU_REDUCE] = "reduce",
-    [GPU_SEND] = "send",
-    [GPU_RECV] = "receive",
     [GPU_EVENT_RECORD] = "event record",
     [GPU_STREAM_WAIT] = "stream wait",
     [GPU_STREAM_SYNC] = "stream synchronisation",
@@ -49,12 +43,9 @@ static const char *const names[GPU_OP_KINDS] = {
 
 const char *gpulog_op_name(GpuOp op)
 {
+    const SimLogKind *kind = sim_log_kind(op);
+    if (kind) return kind->words;
     return (unsigned)op < GPU_OP_KINDS ? names[op] : "unknown operation";
-}
-
-static bool is_collective(GpuOp op)
-{
-    return op >= GPU_ALL_GATHER && op <= GPU_RECV;
 }
 
 void sim_log_reserve(size_t entries)
@@ -91,7 +82,7 @@ int sim_log_thread(void)
 uint64_t sim_log_write(const GpuLogEntry *entry)
 {
     int thread = sim_log_thread();
-    if (is_collective(entry->op)) sim_log_look_at_operands(entry);
+    if (gpulog_is_collective(entry->op)) sim_log_look_at_operands(entry);
     pthread_mutex_lock(&lock);
     if (ring || make_ring()) {
         GpuLogEntry *place = &ring[length % capacity];
@@ -100,7 +91,7 @@ uint64_t sim_log_write(const GpuLogEntry *entry)
         place->thread = thread;
     }
     uint64_t index = length++;
-    if (is_collective(entry->op)) {
+    if (gpulog_is_collective(entry->op)) {
         traffic[entry->op].calls++;
         traffic[entry->op].bytes += entry->bytes;
         traffic[entry->op].sent += entry->sent;

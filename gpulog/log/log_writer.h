@@ -7,8 +7,7 @@
  * sim_log_line, sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name:
  * allocations by name; sim_log_stream_name, sim_log_stream_name_of, sim_log_forget_stream: streams
  * by name; sim_log_elements: bytes by element; sim_log_category_begins, sim_log_category_ends,
- * sim_log_look_at_operands: what memory is for; sim_log_send_bytes, sim_log_recv_bytes,
- * sim_log_count_traffic, sim_log_element_size: collectives; sim_log_vector, sim_log_copied_vector,
+ * sim_log_look_at_operands: what memory is for; sim_log_vector, sim_log_copied_vector,
  * sim_log_sum_length, sim_log_product, sim_log_stored: operands of cuBLAS calls.
  */
 #ifndef GPULOG_LOG_WRITER_H
@@ -106,23 +105,6 @@ void sim_log_category_begins(const void *ptr, size_t bytes);
 GpuCategory sim_log_category_ends(const void *ptr);
 // A collective is about to be logged.
 void sim_log_look_at_operands(const GpuLogEntry *entry);
-
-// ---- traffic.c ----
-
-typedef struct SimLogCollective {
-    GpuOp op;     // GPU_ALL_GATHER … GPU_RECV
-    size_t bytes; // the call's count times the size of an element
-    int world, rank;
-    int root; // of a broadcast and a reduce
-} SimLogCollective;
-
-// Bytes that this rank reads from its send buffer and writes to its receive buffer.
-size_t sim_log_send_bytes(const SimLogCollective *c);
-size_t sim_log_recv_bytes(const SimLogCollective *c);
-// Fills in the entry's `bytes` and `sent`.
-void sim_log_count_traffic(const SimLogCollective *c, GpuLogEntry *entry);
-// Of an ncclDataType_t; 0: there is no such type.
-size_t sim_log_element_size(int type);
 
 // ---- operands.c ----
 

@@ -269,8 +269,7 @@ static int overlapping(const Clocked *run, const Times *times, bool to_device)
         if (!is_copy(&run->log.entry[i], to_device)) continue;
         for (int k = run->first; k < run->log.n && !hidden; k++) {
             GpuOp op = run->log.entry[k].op;
-            bool works =
-                op == GPU_KERNEL || op == GPU_BLAS || (op >= GPU_ALL_GATHER && op <= GPU_RECV);
+            bool works = op == GPU_KERNEL || op == GPU_BLAS || gpulog_is_collective(op);
             hidden = works && times[k].begin < times[i].end && times[k].end > times[i].begin;
         }
         n += hidden;

@@ -436,7 +436,7 @@ static void test_every_compiler_gives_the_same(void **state)
         "for flags in -O0 '-O2 -march=native' '-O3 -funroll-loops'; do\n"
         "  timeout 100 ${CC:-cc} -std=gnu11 $flags -ffp-contract=off -Isimgpu/src "
         "-Igpulog/include\\\n"
-        "    -Isimgpu/include -Itests $t/main.c\\\n"
+        "    -Igpulog/log -Isimgpu/include -Itests $t/main.c gpulog/log/collectives.c\\\n"
         "    simgpu/src/time/machine*.c simgpu/src/time/cost_*.c $t/texts.c -lm -pthread -o "
         "$t/costs\n"
         "  $t/costs >$t/got; cmp $t/want $t/got || { echo \"differs with $flags\"; exit 1; }\n"

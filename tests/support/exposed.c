@@ -99,11 +99,6 @@ static bool reduces(GpuOp op)
     return op == GPU_REDUCE_SCATTER || op == GPU_ALL_REDUCE || op == GPU_REDUCE;
 }
 
-static bool is_collective(GpuOp op)
-{
-    return op >= GPU_ALL_GATHER && op <= GPU_RECV;
-}
-
 // The schedule of gathers alone, or of reductions alone, beside the same compute.
 static Schedule schedule_part(const TimesLog *log, const Times *times, int first, int end,
                               bool reductions)
@@ -112,7 +107,7 @@ static Schedule schedule_part(const TimesLog *log, const Times *times, int first
     assert_non_null(masked);
     for (int i = first; i < end; i++) {
         GpuOp op = log->entry[i].op;
-        if (!is_collective(op) || reduces(op) == reductions) masked[i] = times[i];
+        if (!gpulog_is_collective(op) || reduces(op) == reductions) masked[i] = times[i];
     }
     Schedule s = schedule_of(log, masked, first, end);
     free(masked);

@@ -64,8 +64,7 @@ static void beside_body(const Rank *r, void *arg)
     GpuLogEntry entry;
     uint64_t total = 0;
     for (uint64_t i = log; i < gpulog_length(); i++)
-        if (gpulog_get(i, &entry) && entry.op >= GPU_ALL_GATHER && entry.op <= GPU_RECV)
-            gather = (int64_t)i;
+        if (gpulog_get(i, &entry) && gpulog_is_collective(entry.op)) gather = (int64_t)i;
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++) total += gpulog_traffic((GpuOp)op).sent;
     check(gather >= 0, "fsdp_unshard queued no collective");
     check(

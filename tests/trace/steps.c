@@ -291,7 +291,7 @@ static void read_entry(const GpuLogEntry *e, bool training)
     if (e->op == GPU_ALLOC) read_alloc(e, stream, training);
     if (e->op == GPU_FREE) read_free(e, stream);
     if (!training) return;
-    if (e->op >= GPU_ALL_GATHER && e->op <= GPU_RECV) read_collective(e, stream);
+    if (gpulog_is_collective(e->op)) read_collective(e, stream);
     if (e->op >= GPU_COPY && e->op <= GPU_BLAS) read_work(stream);
     if (e->op == GPU_EVENT_RECORD) read_record(e, stream);
     if (e->op == GPU_STREAM_WAIT) read_wait(e, stream);

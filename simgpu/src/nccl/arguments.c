@@ -5,6 +5,7 @@
 #include "nccl/call.h"
 #include "nccl/collective.h"
 #include "nccl/describe.h"
+#include "nccl/kind.h"
 #include "nccl/redop.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
@@ -14,7 +15,7 @@
 
 static ncclResult_t check_buffer(const Call *call, const char *which, const void *ptr, size_t bytes)
 {
-    const char *name = sim_call_facts[call->signature.kind].name;
+    const char *name = sim_kind(call->signature.kind)->call;
     char what[512];
     size_t offset;
     if (bytes == 0) return ncclSuccess;
@@ -42,7 +43,7 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
             "Was cudaSetDevice called after the buffer was allocated?",
             which, what, device->index, call->comm->rank, call->comm->device);
     }
-    size_t element = sim_type_size((ncclDataType_t)call->signature.type);
+    size_t element = sim_log_element_size(call->signature.type);
     if ((uintptr_t)ptr % element == 0 || sim_config()->check == CHECK_OFF) return ncclSuccess;
     sim_stick(cudaErrorMisalignedAddress);
     sim_facts_range(ptr, bytes);
@@ -62,14 +63,19 @@ static ncclResult_t check_overlap(const Call *call)
     const char *send = call->send, *recv = call->recv;
     size_t rank = (size_t)call->comm->rank;
     if (!sends || !recvs || send + sends <= recv || recv + recvs <= send) return ncclSuccess;
+    const SimLogKind *kind = sim_kind(call->signature.kind);
     const char *rule = "sendbuff == recvbuff";
     bool in_place = send == recv;
-    if (call->signature.kind == CALL_ALL_GATHER) {
+    switch (kind->in_place) {
+    case IN_PLACE_SAME: break;
+    case IN_PLACE_SEND_IS_PART:
         in_place = send == recv + rank * sends;
         rule = "sendbuff == recvbuff + rank * sendcount";
-    } else if (call->signature.kind == CALL_REDUCE_SCATTER) {
+        break;
+    case IN_PLACE_RECV_IS_PART:
         in_place = recv == send + rank * recvs;
         rule = "recvbuff == sendbuff + rank * recvcount";
+        break;
     }
     if (in_place) return ncclSuccess;
     char from[512], to[512];
@@ -78,7 +84,7 @@ static ncclResult_t check_overlap(const Call *call)
     sim_facts_range(call->send, sends);
     sim_facts_range(call->recv, recvs);
     return sim_refuse(
-        SIMGPU_OVERLAP, ncclInvalidArgument, sim_call_facts[call->signature.kind].name, call->site,
+        SIMGPU_OVERLAP, ncclInvalidArgument, kind->call, call->site,
         "send and receive buffer overlap",
         "It sends %zu bytes from %s,\nand receives %zu bytes from %s.\n"
         "For rank %zu they may overlap only in place: %s.\n"
@@ -89,27 +95,20 @@ static ncclResult_t check_overlap(const Call *call)
 
 ncclResult_t sim_check_call(Call *call)
 {
-    const CallFacts *facts = &sim_call_facts[call->signature.kind];
-    ncclResult_t result = sim_check_comm(call->comm, facts->name, call->site);
+    const SimLogKind *kind = sim_kind(call->signature.kind);
+    ncclResult_t result = sim_check_comm(call->comm, kind->call, call->site);
     if (result != ncclSuccess || call->signature.kind == CALL_SPLIT) return result;
     if (call->signature.type < 0 || call->signature.type >= ncclNumTypes)
-        return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, facts->name, call->site,
+        return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, kind->call, call->site,
                           "an invalid data type",
                           "%d is no ncclDataType_t.\n"
                           "On real GPUs it returns \"invalid argument\", as now.\n"
                           "Are the count and the type the wrong way round?",
                           call->signature.type);
-    bool message = call->signature.kind == CALL_SEND || call->signature.kind == CALL_RECV;
-    if ((facts->rooted || message) &&
-        (call->signature.root < 0 || call->signature.root >= call->comm->size))
-        return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, facts->name, call->site,
-                          message ? "a peer outside the communicator"
-                                  : "a root outside the communicator",
-                          "%d is none of its ranks 0 to %d.\n"
-                          "On real GPUs it returns \"invalid argument\", as now.\n"
-                          "Is it a rank of the whole world, in a communicator of a part of it?",
-                          call->signature.root, call->comm->size - 1);
-    if (facts->reduces) result = sim_check_redop(call);
+    if (kind->root != ROOT_NONE)
+        result = sim_check_root(call->comm, call->signature.root, kind->root == ROOT_IS_PEER,
+                                kind->call, call->site);
+    if (result == ncclSuccess && kind->reduces) result = sim_check_redop(call);
     if (result == ncclSuccess)
         result = check_buffer(call, "send", call->send, sim_send_bytes(call));
     if (result == ncclSuccess)
@@ -120,15 +119,10 @@ ncclResult_t sim_check_call(Call *call)
 // Where a call of a group writes (receives) or reads (sends).
 static GpuRange message_range(const Call *call)
 {
-    bool receives = call->signature.kind == CALL_RECV;
+    bool receives = call->signature.kind == GPU_RECV;
     return (GpuRange){receives ? call->recv : call->send,
                       receives ? sim_recv_bytes(call) : sim_send_bytes(call),
                       receives ? GPU_WRITE : GPU_READ};
-}
-
-static bool is_message(const Call *call)
-{
-    return call->signature.kind == CALL_SEND || call->signature.kind == CALL_RECV;
 }
 
 // Two messages of a group move at the same time: what is received may not lie over what another
@@ -139,7 +133,7 @@ static bool messages_clash(const Call *into, const Call *other)
     const char *x = a.ptr, *y = b.ptr;
     bool to_itself = into->comm == other->comm && into->signature.root == into->comm->rank &&
                      other->signature.root == other->comm->rank && x == y && a.bytes == b.bytes &&
-                     other->signature.kind == CALL_SEND;
+                     other->signature.kind == GPU_SEND;
     return !to_itself && a.bytes && b.bytes && x < y + b.bytes && y < x + a.bytes;
 }
 
@@ -147,7 +141,7 @@ static void report_clash(const Call *into, const Call *other)
 {
     GpuRange a = message_range(into), b = message_range(other);
     char where[256], other_where[256], to[512], from[512];
-    const char *name = sim_call_facts[other->signature.kind].name;
+    const char *name = sim_kind(other->signature.kind)->call;
     gpulog_where(into->site, where, sizeof where);
     gpulog_where(other->site, other_where, sizeof other_where);
     sim_describe_buffer(a.ptr, to, sizeof to);
@@ -169,9 +163,9 @@ void sim_check_messages(const Call *call, int n)
 {
     if (n > MOST_COMPARED || sim_config()->check == CHECK_OFF) return;
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < n && call[i].signature.kind == CALL_RECV; j++) {
-            bool once = call[j].signature.kind == CALL_SEND || j > i;
-            if (i == j || !once || !is_message(&call[j])) continue;
+        for (int j = 0; j < n && call[i].signature.kind == GPU_RECV; j++) {
+            bool once = call[j].signature.kind == GPU_SEND || j > i;
+            if (i == j || !once || !sim_is_message(call[j].signature.kind)) continue;
             if (!messages_clash(&call[i], &call[j])) continue;
             report_clash(&call[i], &call[j]);
             return;

@@ -12,6 +12,7 @@
 
 #include "nccl/arrive.h"
 #include "nccl/call.h"
+#include "nccl/kind.h"
 #include "streams/streams.h"
 
 typedef struct Arrival {
@@ -33,25 +34,24 @@ static bool is_local(ncclComm_t comm, int rank)
 // Whether `rank` needs data of `other` to end its part of the call.
 static bool needs(const Call *call, int rank, int other)
 {
-    if (rank == other) return false;
-    switch (call->signature.kind) {
-    case CALL_ALL_GATHER:
-    case CALL_REDUCE_SCATTER:
-    case CALL_ALL_REDUCE: return true;
-    case CALL_BROADCAST: return other == call->signature.root;
-    case CALL_REDUCE: return rank == call->signature.root;
-    case CALL_RECV: return other == call->signature.root;
-    default: return false;
+    const SimLogKind *kind = sim_kind(call->signature.kind);
+    if (rank == other || kind->recv == EXTENT_NONE) return false;
+    switch (kind->root) {
+    case ROOT_NONE: return true;
+    case ROOT_RECEIVES: return rank == call->signature.root;
+    case ROOT_SENDS:
+    case ROOT_IS_PEER: return other == call->signature.root;
     }
+    return false;
 }
 
 static int readers_of(const Call *call)
 {
     ncclComm_t comm = call->comm;
-    if (call->signature.kind == CALL_SEND)
+    if (call->signature.kind == GPU_SEND)
         return call->signature.root != comm->rank && is_local(comm, call->signature.root);
     int n = 0;
-    for (int r = 0; r < comm->size && call->signature.kind != CALL_RECV; r++)
+    for (int r = 0; r < comm->size && call->signature.kind != GPU_RECV; r++)
         n += needs(call, r, comm->rank) && is_local(comm, r);
     return n;
 }
@@ -70,7 +70,7 @@ void sim_arrive(Call *call)
                          .nonce = call->comm->shared->nonce,
                          .seq = call->desc.seq,
                          .rank = call->comm->rank,
-                         .to = call->signature.kind == CALL_SEND ? call->signature.root : -1,
+                         .to = call->signature.kind == GPU_SEND ? call->signature.root : -1,
                          .readers = readers,
                          .start = call->start};
     arrivals = arrival;
@@ -81,7 +81,7 @@ void sim_arrive(Call *call)
 // Takes along the clock of one rank's arrival, if it is in this process. Called with the lock held.
 static void learn(const Call *call, int rank)
 {
-    int to = call->signature.kind == CALL_RECV ? call->comm->rank : -1;
+    int to = call->signature.kind == GPU_RECV ? call->comm->rank : -1;
     for (Arrival **link = &arrivals; *link; link = &(*link)->next) {
         Arrival *a = *link;
         if (a->nonce != call->comm->shared->nonce || a->seq != call->desc.seq || a->rank != rank ||

@@ -23,6 +23,7 @@
 #include "nccl/describe.h"
 #include "nccl/diagnose.h"
 #include "nccl/history.h"
+#include "nccl/kind.h"
 #include "nccl/lent.h"
 #include "nccl/phantom.h"
 #include "nccl/sends.h"
@@ -33,14 +34,14 @@
 
 static bool is_message(const Call *call)
 {
-    return call->signature.kind == CALL_SEND || call->signature.kind == CALL_RECV;
+    return sim_is_message(call->signature.kind);
 }
 
 static Channel *channel_of(const Call *call)
 {
     int self = call->comm->rank, peer = call->signature.root;
-    return call->signature.kind == CALL_SEND ? &call->comm->shared->channel[self][peer]
-                                             : &call->comm->shared->channel[peer][self];
+    return call->signature.kind == GPU_SEND ? &call->comm->shared->channel[self][peer]
+                                            : &call->comm->shared->channel[peer][self];
 }
 
 // What the log says of the call among those of all ranks.
@@ -48,9 +49,9 @@ static GpuCollective facts_of(const Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
     int peer = call->signature.root;
-    uint64_t *number = !is_message(call)                   ? &comm->logged.collectives
-                       : call->signature.kind == CALL_SEND ? &comm->logged.sends[peer]
-                                                           : &comm->logged.recvs[peer];
+    uint64_t *number = !is_message(call)                  ? &comm->logged.collectives
+                       : call->signature.kind == GPU_SEND ? &comm->logged.sends[peer]
+                                                          : &comm->logged.recvs[peer];
     return (GpuCollective){.comm = comm->shared->nonce,
                            .call = ++*number,
                            .group = group,
@@ -66,7 +67,6 @@ static GpuCollective facts_of(const Call *call, uint64_t group, int left)
 static ncclResult_t prepare(Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
-    const CallFacts *facts = &sim_call_facts[call->signature.kind];
     call->desc.signature = call->signature;
     call->desc.site.n = sim_log_frames(call->site, call->desc.site.frame);
     call->desc.send = call->desc.recv = -1;
@@ -76,7 +76,8 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
 
     int device = sim_current_device();
     if (device != comm->device) cudaSetDevice(comm->device);
-    SimgpuOp op = sim_begin(facts->op, facts->name, call->stream, call->site);
+    SimgpuOp op = sim_begin((GpuOp)call->signature.kind, sim_kind(call->signature.kind)->call,
+                            call->stream, call->site);
     cudaError_t before = op.error; // an error that stays, or no such stream: CUDA's, not NCCL's
     size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
     const char *alias = sim_device(comm->device)->alias;
@@ -85,7 +86,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     const char *recv = recvs ? sim_touch_over(&op, result, false) : NULL;
     if (call->handle >= ncclNumOps) {
         const RedOp *redop = &comm->redop[call->handle - ncclNumOps];
-        size_t width = sim_type_size(redop->type);
+        size_t width = sim_log_element_size(redop->type);
         const void *scalar = &redop->scalar;
         if (redop->device_scalar)
             scalar = sim_touch(&op, redop->device_scalar, width, GPU_READ, true);
@@ -100,7 +101,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
         sim_stream_start(&op, &call->start, &call->stream_slot);
     // What has been received has been read: who waits for the receive waits for the send.
-    if (call->signature.kind == CALL_SEND && call->start.n) call->start.t[call->stream_slot]++;
+    if (call->signature.kind == GPU_SEND && call->start.n) call->start.t[call->stream_slot]++;
     cudaError_t error = simgpu_end(&op);
     if (device != comm->device) cudaSetDevice(device);
     if (before != cudaSuccess) return ncclUnhandledCudaError;
@@ -142,7 +143,7 @@ static void post_message(Call *call)
 {
     ncclComm_t comm = call->comm;
     Channel *channel = channel_of(call);
-    bool sends = call->signature.kind == CALL_SEND;
+    bool sends = call->signature.kind == GPU_SEND;
     int peer = call->signature.root;
     call->desc.seq = sends ? ++comm->sends[peer] : ++comm->recvs[peer];
     sim_arrive(call);
@@ -231,7 +232,7 @@ static bool advance_message(Call *call)
     ncclComm_t comm = call->comm;
     Channel *channel = channel_of(call);
     int peer = call->signature.root;
-    bool sends = call->signature.kind == CALL_SEND;
+    bool sends = call->signature.kind == GPU_SEND;
     if (call->kept || atomic_load(&channel->done) >= call->desc.seq) {
         call->state = CALL_DONE;
         return true;
@@ -322,7 +323,7 @@ static WaitRef ref_of(const Call *call)
 static bool waits_for(const Call *call, const WaitRef *ref, int rank)
 {
     CommShared *shared = call->comm->shared;
-    if (call->signature.kind == CALL_RECV && atomic_load(&channel_of(call)->sends) >= ref->seq)
+    if (call->signature.kind == GPU_RECV && atomic_load(&channel_of(call)->sends) >= ref->seq)
         return false; // it is there, whatever became of the sender
     if (is_message(call))
         return rank == call->signature.root && atomic_load(&channel_of(call)->done) < ref->seq;
@@ -388,7 +389,7 @@ static void merge_streams(const Call *calls, int n)
 static void look_for_stayers(Call *calls, int n)
 {
     for (int i = 0; i < n; i++) {
-        calls[i].may_stay = calls[i].signature.kind == CALL_SEND;
+        calls[i].may_stay = calls[i].signature.kind == GPU_SEND;
         for (int j = i + 1; j < n && calls[i].may_stay; j++)
             calls[i].may_stay = !same_lane(&calls[i], &calls[j]);
     }
@@ -399,8 +400,7 @@ static ncclResult_t prepare_all(Call *calls, int n)
     static _Atomic uint64_t groups;
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < n; i++)
-        sim_sends_wait_comm(calls[i].comm, sim_call_facts[calls[i].signature.kind].name,
-                            calls[i].site);
+        sim_sends_wait_comm(calls[i].comm, sim_kind(calls[i].signature.kind)->call, calls[i].site);
     look_for_stayers(calls, n);
     merge_streams(calls, n);
     uint64_t group = n > 1 ? atomic_fetch_add(&groups, 1) + 1 : 0;
@@ -409,7 +409,7 @@ static ncclResult_t prepare_all(Call *calls, int n)
     for (int i = 0; i < n && left > 1; i++)
         if (calls[i].signature.kind != CALL_SPLIT)
             sim_stream_foretell(calls[i].comm->device, calls[i].stream,
-                                sim_call_facts[calls[i].signature.kind].name);
+                                sim_kind(calls[i].signature.kind)->call);
     for (int i = 0; i < n && result == ncclSuccess; i++) {
         left -= calls[i].signature.kind != CALL_SPLIT;
         result = prepare(&calls[i], group, left);

@@ -1,18 +1,11 @@
-/* collective.c: data movement, what one rank does when every rank of its call has posted.
+/* collective.c: each collective: the call, and one rank's part of its work when every rank has posted.
  *
  * All ranks work at the same time, each on a part that nobody else writes, straight in the others'
- * memory, without staging:
+ * memory, without staging. In place, a slice of a receive buffer is the same slice of a send buffer,
+ * which only that rank reads, block by block before it writes: safe.
  *
- *   all-gather       reads every send buffer, writes its own receive buffer; or writes its own part
- *                    of what all ranks read (lent.c)
- *   reduce-scatter   reduces its chunk of every send buffer into its own receive buffer
- *   all-reduce       reduces its slice of every send buffer, writes it into every receive buffer
- *   reduce           reduces its slice of every send buffer, writes it into that of the root
- *   broadcast        reads the root's send buffer, writes its own receive buffer
- *   receive          reads the sender's send buffer, writes its own receive buffer
- *
- * In place, a slice of a receive buffer is the same slice of a send buffer, which only that
- * rank reads, block by block before it writes: safe.
+ * What a collective is apart from its work is a row of gpulog/log/collectives.h; the work of row
+ * `name` is do_name here.
  */
 #include <stdint.h>
 #include <string.h>
@@ -23,6 +16,7 @@
 #include "nccl/call.h"
 #include "nccl/collective.h"
 #include "nccl/group.h"
+#include "nccl/kind.h"
 #include "nccl/lent.h"
 #include "nccl/reduce.h"
 #include "streams/streams.h"
@@ -34,31 +28,15 @@
 // are read. They are written to memory itself: an ordinary store first fetches what it replaces.
 #define CACHED_BYTES ((size_t)16 << 20)
 
-const CallFacts sim_call_facts[CALL_KINDS] = {
-    [CALL_ALL_GATHER] = {"ncclAllGather", GPU_ALL_GATHER, false, false},
-    [CALL_REDUCE_SCATTER] = {"ncclReduceScatter", GPU_REDUCE_SCATTER, true, false},
-    [CALL_ALL_REDUCE] = {"ncclAllReduce", GPU_ALL_REDUCE, true, false},
-    [CALL_BROADCAST] = {"ncclBroadcast", GPU_BROADCAST, false, true},
-    [CALL_REDUCE] = {"ncclReduce", GPU_REDUCE, true, true},
-    [CALL_SPLIT] = {"ncclCommSplit", GPU_OP_KINDS, false, false},
-    [CALL_SEND] = {"ncclSend", GPU_SEND, false, false},
-    [CALL_RECV] = {"ncclRecv", GPU_RECV, false, false},
-};
-
-size_t sim_type_size(ncclDataType_t type)
-{
-    return sim_log_element_size((int)type);
-}
-
 static size_t message_bytes(const Call *call)
 {
-    return (size_t)call->signature.count * sim_type_size((ncclDataType_t)call->signature.type);
+    return (size_t)call->signature.count * sim_log_element_size(call->signature.type);
 }
 
 static SimLogCollective in_log(const Call *call)
 {
-    return (SimLogCollective){sim_call_facts[call->signature.kind].op, message_bytes(call),
-                              call->comm->size, call->comm->rank, call->signature.root};
+    return (SimLogCollective){(GpuOp)call->signature.kind, message_bytes(call), call->comm->size,
+                              call->comm->rank, call->signature.root};
 }
 
 size_t sim_send_bytes(const Call *call)
@@ -81,24 +59,33 @@ void sim_count_traffic(const Call *call, GpuLogEntry *entry)
 
 // ---- The parts ----
 
-static char *send_of(ncclComm_t comm, int rank)
+// What one rank does of a call.
+typedef struct Part {
+    Call *call;
+    ncclComm_t comm;
+    int rank, root;
+    size_t count, bytes; // the call's, in elements and in bytes
+    bool cached;         // what is received stays in a cache until it is read
+} Part;
+
+static char *send_of(const Part *p, int rank)
 {
-    return comm->arena[rank] + comm->shared->slot[rank].desc.send;
+    return p->comm->arena[rank] + p->comm->shared->slot[rank].desc.send;
 }
 
-static char *recv_of(ncclComm_t comm, int rank)
+static char *recv_of(const Part *p, int rank)
 {
-    return comm->arena[rank] + comm->shared->slot[rank].desc.recv;
+    return p->comm->arena[rank] + p->comm->shared->slot[rank].desc.recv;
 }
 
-// Copies a part of what is received; `cached`: it stays in a cache until it is read.
-static void copy(char *to, const char *from, size_t bytes, bool cached)
+// Copies a part of what is received.
+static void copy(const Part *p, char *to, const char *from, size_t bytes)
 {
     size_t at = 0;
     if (to == from || bytes == 0) return;
 #ifdef __SSE2__
     size_t head = (SIM_CACHE_LINE - (uintptr_t)to % SIM_CACHE_LINE) % SIM_CACHE_LINE;
-    if (!cached && bytes >= head + SIM_CACHE_LINE) {
+    if (!p->cached && bytes >= head + SIM_CACHE_LINE) {
         memcpy(to, from, head);
         for (at = head; bytes - at >= SIM_CACHE_LINE; at += SIM_CACHE_LINE)
             for (size_t i = at; i < at + SIM_CACHE_LINE; i += sizeof(__m128i))
@@ -112,76 +99,36 @@ static void copy(char *to, const char *from, size_t bytes, bool cached)
 
 // Reduces elements [begin, end) of all send buffers into the same elements, less `shift`, of the
 // receive buffers of n ranks.
-static void reduce_part(const Call *call, size_t begin, size_t end, size_t shift, const int *to,
-                        int n, bool cached)
+static void reduce_part(const Part *p, size_t begin, size_t end, size_t shift, const int *to, int n)
 {
-    ncclComm_t comm = call->comm;
-    ncclDataType_t type = (ncclDataType_t)call->signature.type;
-    size_t width = sim_type_size(type), block = BLOCK_BYTES / width;
+    ncclDataType_t type = (ncclDataType_t)p->call->signature.type;
+    size_t width = sim_log_element_size(type), block = BLOCK_BYTES / width;
     const void *inputs[SIM_MAX_RANKS];
     uint64_t scalars[SIM_MAX_RANKS];
-    for (int r = 0; r < comm->size; r++) scalars[r] = comm->shared->slot[r].desc.scalar;
+    for (int r = 0; r < p->comm->size; r++) scalars[r] = p->comm->shared->slot[r].desc.scalar;
     for (size_t at = begin; at < end; at += block) {
         size_t count = end - at < block ? end - at : block, out = (at - shift) * width;
-        for (int r = 0; r < comm->size; r++) inputs[r] = send_of(comm, r) + at * width;
-        char *first = recv_of(comm, to[0]) + out;
-        sim_reduce(first, inputs, scalars, comm->size, count, type, call->signature.op);
-        for (int i = 1; i < n; i++) copy(recv_of(comm, to[i]) + out, first, count * width, cached);
+        for (int r = 0; r < p->comm->size; r++) inputs[r] = send_of(p, r) + at * width;
+        char *first = recv_of(p, to[0]) + out;
+        sim_reduce(first, inputs, scalars, p->comm->size, count, type, p->call->signature.op);
+        for (int i = 1; i < n; i++) copy(p, recv_of(p, to[i]) + out, first, count * width);
     }
 }
 
-// Slices are cut at multiples of 64 elements, so that two ranks seldom write the same cache line.
-static void slice_of(const ncclComm_t comm, size_t count, size_t *begin, size_t *end)
+// Reduces this rank's slice of all send buffers into the receive buffers of n ranks. Slices are cut
+// at multiples of 64 elements, so that two ranks seldom write the same cache line.
+static void reduce_slice(const Part *p, const int *to, int n)
 {
-    size_t size = (size_t)comm->size, rank = (size_t)comm->rank;
+    size_t size = (size_t)p->comm->size, rank = (size_t)p->rank, count = p->count;
     size_t length = (count / size + (count % size != 0) + 63) & ~(size_t)63;
-    *begin = rank * length < count ? rank * length : count;
-    *end = (rank + 1) * length < count ? (rank + 1) * length : count;
-}
-
-void sim_do_work(Call *call)
-{
-    ncclComm_t comm = call->comm;
-    size_t bytes, count = (size_t)call->signature.count, begin, end;
-    char *lent;
-    int rank = comm->rank, root = call->signature.root, all[SIM_MAX_RANKS];
-    if (call->signature.kind == CALL_SPLIT || count == 0 || sim_dry()) return;
-    bytes = message_bytes(call);
-    bool cached = sim_recv_bytes(call) * (size_t)comm->size <= CACHED_BYTES;
-    switch (call->signature.kind) {
-    case CALL_ALL_GATHER:
-        lent = sim_lent_begin(call);
-        if (lent) copy(lent + (size_t)rank * bytes, send_of(comm, rank), bytes, cached);
-        for (int i = 0; i < comm->size && !call->borrows; i++) {
-            int r = (rank + i) % comm->size; // not all from the same rank at once
-            copy(recv_of(comm, rank) + (size_t)r * bytes, send_of(comm, r), bytes, cached);
-        }
-        break;
-    case CALL_REDUCE_SCATTER:
-        begin = (size_t)rank * count;
-        reduce_part(call, begin, begin + count, begin, &rank, 1, cached);
-        break;
-    case CALL_ALL_REDUCE:
-        for (int i = 0; i < comm->size; i++) all[i] = (rank + i) % comm->size;
-        slice_of(comm, count, &begin, &end);
-        reduce_part(call, begin, end, 0, all, comm->size, cached);
-        break;
-    case CALL_BROADCAST: copy(recv_of(comm, rank), send_of(comm, root), bytes, cached); break;
-    case CALL_REDUCE:
-        slice_of(comm, count, &begin, &end);
-        reduce_part(call, begin, end, 0, &root, 1, cached);
-        break;
-    case CALL_RECV:
-        copy(comm->arena[rank] + call->desc.recv,
-             comm->arena[root] + comm->shared->channel[root][rank].send.send, bytes, cached);
-        break;
-    default: break;
-    }
+    size_t begin = rank * length < count ? rank * length : count;
+    size_t end = (rank + 1) * length < count ? (rank + 1) * length : count;
+    reduce_part(p, begin, end, 0, to, n);
 }
 
 // ---- The calls ----
 
-ncclResult_t sim_call_collective(CallKind kind, const void *send, void *recv, size_t count,
+ncclResult_t sim_call_collective(GpuOp kind, const void *send, void *recv, size_t count,
                                  ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
                                  cudaStream_t stream, const void *site)
 {
@@ -200,60 +147,142 @@ ncclResult_t sim_call_collective(CallKind kind, const void *send, void *recv, si
     return sim_submit(&call);
 }
 
+// ---- All-gather ----
+
+// Reads every send buffer, writes its own receive buffer; or writes its own part of what all ranks
+// read (lent.c).
+static void do_all_gather(const Part *p)
+{
+    char *lent = sim_lent_begin(p->call);
+    if (lent) copy(p, lent + (size_t)p->rank * p->bytes, send_of(p, p->rank), p->bytes);
+    for (int i = 0; i < p->comm->size && !p->call->borrows; i++) {
+        int r = (p->rank + i) % p->comm->size; // not all from the same rank at once
+        copy(p, recv_of(p, p->rank) + (size_t)r * p->bytes, send_of(p, r), p->bytes);
+    }
+}
+
 ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
-    return sim_call_collective(CALL_ALL_GATHER, sendbuff, recvbuff, sendcount, datatype, ncclSum, 0,
+    return sim_call_collective(GPU_ALL_GATHER, sendbuff, recvbuff, sendcount, datatype, ncclSum, 0,
                                comm, stream, HERE);
+}
+
+// ---- Reduce-scatter ----
+
+// Reduces its chunk of every send buffer into its own receive buffer.
+static void do_reduce_scatter(const Part *p)
+{
+    size_t begin = (size_t)p->rank * p->count;
+    reduce_part(p, begin, begin + p->count, begin, &p->rank, 1);
 }
 
 ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                cudaStream_t stream)
 {
-    return sim_call_collective(CALL_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0,
+    return sim_call_collective(GPU_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0,
                                comm, stream, HERE);
+}
+
+// ---- All-reduce ----
+
+// Writes the reduction of its slice into every receive buffer.
+static void do_all_reduce(const Part *p)
+{
+    int all[SIM_MAX_RANKS];
+    for (int i = 0; i < p->comm->size; i++) all[i] = (p->rank + i) % p->comm->size;
+    reduce_slice(p, all, p->comm->size);
 }
 
 ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    return sim_call_collective(CALL_ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0, comm,
+    return sim_call_collective(GPU_ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0, comm,
                                stream, HERE);
+}
+
+// ---- Reduce ----
+
+// Writes the reduction of its slice into the receive buffer of the root.
+static void do_reduce(const Part *p)
+{
+    reduce_slice(p, &p->root, 1);
 }
 
 ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    return sim_call_collective(CALL_REDUCE, sendbuff, recvbuff, count, datatype, op, root, comm,
+    return sim_call_collective(GPU_REDUCE, sendbuff, recvbuff, count, datatype, op, root, comm,
                                stream, HERE);
+}
+
+// ---- Broadcast ----
+
+// Reads the root's send buffer, writes its own receive buffer.
+static void do_broadcast(const Part *p)
+{
+    copy(p, recv_of(p, p->rank), send_of(p, p->root), p->bytes);
 }
 
 ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    return sim_call_collective(CALL_BROADCAST, sendbuff, recvbuff, count, datatype, ncclSum, root,
+    return sim_call_collective(GPU_BROADCAST, sendbuff, recvbuff, count, datatype, ncclSum, root,
                                comm, stream, HERE);
 }
 
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                        cudaStream_t stream)
 {
-    return sim_call_collective(CALL_BROADCAST, buff, buff, count, datatype, ncclSum, root, comm,
+    return sim_call_collective(GPU_BROADCAST, buff, buff, count, datatype, ncclSum, root, comm,
                                stream, HERE);
+}
+
+// ---- Messages ----
+
+static void do_send(const Part *p)
+{
+    // The receiver fetches the bytes.
+}
+
+static void do_recv(const Part *p)
+{
+    const Channel *channel = &p->comm->shared->channel[p->root][p->rank];
+    copy(p, p->comm->arena[p->rank] + p->call->desc.recv,
+         p->comm->arena[p->root] + channel->send.send, p->bytes);
 }
 
 ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    return sim_call_collective(CALL_SEND, sendbuff, NULL, count, datatype, ncclSum, peer, comm,
+    return sim_call_collective(GPU_SEND, sendbuff, NULL, count, datatype, ncclSum, peer, comm,
                                stream, HERE);
 }
 
 ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    return sim_call_collective(CALL_RECV, NULL, recvbuff, count, datatype, ncclSum, peer, comm,
+    return sim_call_collective(GPU_RECV, NULL, recvbuff, count, datatype, ncclSum, peer, comm,
                                stream, HERE);
+}
+
+// ---- All of them ----
+
+#define WORK(op, name, ...) [op] = do_##name,
+static void (*const work[])(const Part *) = {SIM_LOG_KINDS(WORK)};
+
+void sim_do_work(Call *call)
+{
+    size_t count = (size_t)call->signature.count;
+    if (call->signature.kind == CALL_SPLIT || count == 0 || sim_dry()) return;
+    Part part = {.call = call,
+                 .comm = call->comm,
+                 .rank = call->comm->rank,
+                 .root = call->signature.root,
+                 .count = count,
+                 .bytes = message_bytes(call),
+                 .cached = sim_recv_bytes(call) * (size_t)call->comm->size <= CACHED_BYTES};
+    work[call->signature.kind](&part);
 }

@@ -4,19 +4,12 @@
 
 #include "nccl/call.h"
 
-typedef struct CallFacts {
-    const char *name;
-    GpuOp op;
-    bool reduces, rooted;
-} CallFacts;
-extern const CallFacts sim_call_facts[CALL_KINDS];
-size_t sim_type_size(ncclDataType_t type);
 // Bytes that this rank's call reads from its send and writes to its receive buffer.
 size_t sim_send_bytes(const Call *call);
 size_t sim_recv_bytes(const Call *call);
 void sim_count_traffic(const Call *call, GpuLogEntry *entry);
 // Makes a call and submits it (group.h). The root of a message is the peer.
-ncclResult_t sim_call_collective(CallKind kind, const void *send, void *recv, size_t count,
+ncclResult_t sim_call_collective(GpuOp kind, const void *send, void *recv, size_t count,
                                  ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
                                  cudaStream_t stream, const void *site);
 // This rank's part of the movement, when everybody has posted.

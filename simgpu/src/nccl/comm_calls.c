@@ -7,6 +7,7 @@
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/group.h"
+#include "nccl/kind.h"
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
 #include "nccl/sends.h"

@@ -24,6 +24,7 @@
 
 #include "nccl/cycle.h"
 #include "nccl/diagnose.h"
+#include "nccl/kind.h"
 #include "nccl/peers.h"
 
 #define MAX_PROCESSES SIM_MAX_RANKS
@@ -73,8 +74,8 @@ int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
 {
     int n = 0, size = atomic_load(&shared->world);
     if (ref->working) return -1; // it ends as soon as the others have done what they are doing
-    if (ref->kind == CALL_SEND || ref->kind == CALL_RECV) {
-        bool sends = ref->kind == CALL_SEND;
+    if (sim_is_message(ref->kind)) {
+        bool sends = ref->kind == GPU_SEND;
         const Channel *channel =
             sends ? &shared->channel[ref->rank][ref->peer] : &shared->channel[ref->peer][ref->rank];
         if (atomic_load(sends ? &channel->recvs : &channel->sends) >= ref->seq) return -1;

@@ -11,8 +11,8 @@
 
 #include "memory/memory.h"
 #include "nccl/call.h"
-#include "nccl/collective.h"
 #include "nccl/describe.h"
+#include "nccl/kind.h"
 #include "nccl/reduce.h"
 #include "report/report.h"
 #include "streams/streams.h"
@@ -55,15 +55,16 @@ void sim_append(char *text, size_t size, const char *format, ...)
 // "ncclAllReduce (count 1000, ncclFloat32, ncclSum)"
 static void describe_call(const CallSignature *signature, char *text, size_t size)
 {
-    const CallFacts *facts = &sim_call_facts[signature->kind];
-    snprintf(text, size, "%s", facts->name);
+    const SimLogKind *kind = sim_kind(signature->kind);
+    snprintf(text, size, "%s", kind->call);
     if (signature->kind == CALL_SPLIT) return;
     sim_append(text, size, " (count %llu, %s", (unsigned long long)signature->count,
                sim_type_name(signature->type));
-    if (facts->reduces) sim_append(text, size, ", %s", sim_op_name(signature->op));
-    if (facts->rooted) sim_append(text, size, ", root %d", signature->root);
-    if (signature->kind == CALL_SEND) sim_append(text, size, ", to rank %d", signature->root);
-    if (signature->kind == CALL_RECV) sim_append(text, size, ", from rank %d", signature->root);
+    if (kind->reduces) sim_append(text, size, ", %s", sim_op_name(signature->op));
+    if (kind->root == ROOT_SENDS || kind->root == ROOT_RECEIVES)
+        sim_append(text, size, ", root %d", signature->root);
+    if (signature->kind == GPU_SEND) sim_append(text, size, ", to rank %d", signature->root);
+    if (signature->kind == GPU_RECV) sim_append(text, size, ", from rank %d", signature->root);
     sim_append(text, size, ")");
 }
 
@@ -92,7 +93,7 @@ void sim_describe_site(const RankSlot *slot, const SharedSite *site, char *text,
 
 void sim_note_desc(int rank, const RankSlot *slot, const CallDesc *desc)
 {
-    sim_facts_rank_call(rank, sim_call_facts[desc->signature.kind].name,
+    sim_facts_rank_call(rank, sim_kind(desc->signature.kind)->call,
                         sim_site_here(slot, &desc->site), SIM_NO_STREAM);
 }
 
@@ -106,11 +107,11 @@ void sim_describe_desc(const RankSlot *slot, const CallDesc *desc, char *text, s
 
 void sim_describe_waiting(const Call *call, char *text, size_t size)
 {
-    const char *name = sim_call_facts[call->signature.kind].name;
-    if (call->signature.kind == CALL_SEND || call->signature.kind == CALL_RECV)
+    const char *name = sim_kind(call->signature.kind)->call;
+    if (sim_is_message(call->signature.kind))
         snprintf(text, size, "%s (number %llu %s rank %d, as rank %d)", name,
                  (unsigned long long)call->desc.seq,
-                 call->signature.kind == CALL_SEND ? "to" : "from", call->signature.root,
+                 call->signature.kind == GPU_SEND ? "to" : "from", call->signature.root,
                  call->comm->rank);
     else
         snprintf(text, size, "%s (call %llu on the communicator, as rank %d of %d)", name,

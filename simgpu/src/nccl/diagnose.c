@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nccl/collective.h"
 #include "nccl/comm.h"
 #include "nccl/describe.h"
 #include "nccl/diagnose.h"
 #include "nccl/history.h"
+#include "nccl/kind.h"
 #include "nccl/launched.h"
 #include "report/report.h"
 
@@ -40,7 +40,7 @@ static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
             "Does every rank make the same calls in the same order? Is one inside an if (rank "
             "== …),\n"
             "or was one skipped by an early return?",
-            rank_a, sim_call_facts[a->kind].name, rank_b, sim_call_facts[b->kind].name);
+            rank_a, sim_kind(a->kind)->call, rank_b, sim_kind(b->kind)->call);
     else if (a->count != b->count)
         sim_append(
             text, size,
@@ -95,7 +95,7 @@ static bool append_parting(const CommShared *shared, int size, uint64_t seq, cha
         int rank = i ? other : 0;
         const RankSlot *slot = &shared->slot[rank];
         const PastCall *past = &slot->past[parted % SIM_HISTORY];
-        const char *name = sim_call_facts[past->kind].name;
+        const char *name = sim_kind(past->kind)->call;
         sim_describe_site(slot, &past->site, where, sizeof where);
         sim_facts_rank_call(rank, name, sim_site_here(slot, &past->site), SIM_NO_STREAM);
         sim_append(text, room, "rank %d: %s at %s\n", rank, name, where);
@@ -123,7 +123,7 @@ static void append_absent(const CommShared *shared, int size, uint64_t seq, char
         if (!alone) continue;
         sim_describe_site(first, &first->desc.site, where, sizeof where);
         sim_append(text, room, "Rank %d did not come to the %s that all others make at %s.\n", odd,
-                   sim_call_facts[first->desc.signature.kind].name, where);
+                   sim_kind(first->desc.signature.kind)->call, where);
         return;
     }
 }
@@ -201,12 +201,12 @@ static void describe_end(const RankSlot *slot, char *text, size_t size)
 // "without calling ncclAllGather number 7", or in which part of it.
 static void describe_missed(const WaitRef *waiter, const RankSlot *slot, char *text, size_t size)
 {
-    const char *name = waiter ? sim_call_facts[waiter->kind].name : "";
+    const char *name = waiter ? sim_kind(waiter->kind)->call : "";
     if (!waiter)
         snprintf(text, size, "before the communicator was made");
-    else if (waiter->kind == CALL_SEND || waiter->kind == CALL_RECV)
+    else if (sim_is_message(waiter->kind))
         snprintf(text, size, "without calling %s number %llu for rank %d",
-                 waiter->kind == CALL_SEND ? "ncclRecv" : "ncclSend",
+                 waiter->kind == GPU_SEND ? "ncclRecv" : "ncclSend",
                  (unsigned long long)waiter->seq, waiter->rank);
     else if (atomic_load(&slot->arrived) >= waiter->seq)
         snprintf(text, size, "in the middle of %s, call %llu on the communicator", name,
@@ -257,14 +257,14 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     }
     describe_missed(waiter, slot, missed, sizeof missed);
     describe_waiter(comm, site, in, waits, sizeof waits);
-    sim_facts_rank_call(comm->rank, waiter ? sim_call_facts[waiter->kind].name : "ncclCommInitRank",
+    sim_facts_rank_call(comm->rank, waiter ? sim_kind(waiter->kind)->call : "ncclCommInitRank",
                         site, SIM_NO_STREAM);
     sim_note_host_call(comm->rank, comm->self, in);
     if (atomic_load(&slot->thread_used)) {
         sim_describe_desc(slot, &slot->last, last, sizeof last);
         sim_note_desc(missing, slot, &slot->last);
     }
-    if (waiter && waiter->kind < CALL_SEND)
+    if (waiter && !sim_is_message(waiter->kind))
         append_parting(comm->shared, comm->size, atomic_load(&slot->arrived) + 1, parting,
                        sizeof parting);
     snprintf(title, sizeof title, "rank %d will never come", missing);
@@ -317,8 +317,8 @@ bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared)
 static const CallDesc *waiting_call(const CycleStep *step)
 {
     const CommShared *shared = step->shared;
-    if (step->ref.kind == CALL_SEND) return &shared->channel[step->ref.rank][step->ref.peer].send;
-    if (step->ref.kind == CALL_RECV) return &shared->channel[step->ref.peer][step->ref.rank].recv;
+    if (step->ref.kind == GPU_SEND) return &shared->channel[step->ref.rank][step->ref.peer].send;
+    if (step->ref.kind == GPU_RECV) return &shared->channel[step->ref.peer][step->ref.rank].recv;
     return &shared->slot[step->ref.rank].desc;
 }
 
@@ -349,7 +349,7 @@ static bool crosses_communicators(const CycleStep *step, int n)
 static bool has_messages(const CycleStep *step, int n)
 {
     for (int i = 0; i < n; i++)
-        if (step[i].ref.kind == CALL_SEND || step[i].ref.kind == CALL_RECV) return true;
+        if (sim_is_message(step[i].ref.kind)) return true;
     return false;
 }
 

@@ -1,4 +1,5 @@
 /* exchange.c: calls that are several messages: all-to-all, gather, scatter. */
+#include "collectives.h"
 #include "nccl/collective.h"
 #include "nccl/comm.h"
 #include "nccl/group.h"
@@ -9,14 +10,14 @@
 
 // Messages between this rank and all ranks from `first` on, up to `end`: what is sent to or
 // received from rank r lies at element r·count of the buffer, or at its begin where `same`.
-static void exchange(CallKind kind, const void *buffer, bool same, int first, int end, size_t count,
+static void exchange(GpuOp kind, const void *buffer, bool same, int first, int end, size_t count,
                      ncclDataType_t type, ncclComm_t comm, cudaStream_t stream, const void *site)
 {
-    size_t bytes = type >= 0 && type < ncclNumTypes ? count * sim_type_size(type) : 0;
+    size_t bytes = count * sim_log_element_size((int)type);
     for (int r = first; r < end; r++) {
         char *at = (char *)(uintptr_t)buffer + (same ? 0 : (size_t)r * bytes);
-        sim_call_collective(kind, kind == CALL_SEND ? at : NULL, kind == CALL_RECV ? at : NULL,
-                            count, type, ncclSum, r, comm, stream, site);
+        sim_call_collective(kind, kind == GPU_SEND ? at : NULL, kind == GPU_RECV ? at : NULL, count,
+                            type, ncclSum, r, comm, stream, site);
     }
 }
 
@@ -26,21 +27,15 @@ ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
     ncclResult_t result = sim_check_comm(comm, "ncclAlltoAll", HERE);
     if (result != ncclSuccess) return sim_grouped_error(result);
     sim_open_group(HERE);
-    exchange(CALL_SEND, sendbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
-    exchange(CALL_RECV, recvbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
+    exchange(GPU_SEND, sendbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
+    exchange(GPU_RECV, recvbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
     return ncclGroupEnd();
 }
 
 static ncclResult_t check_root(ncclComm_t comm, int root, const char *name, const void *site)
 {
     ncclResult_t result = sim_check_comm(comm, name, site);
-    if (result == ncclSuccess && (root < 0 || root >= comm->size))
-        result = sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, site,
-                            "a root outside the communicator",
-                            "%d is none of its ranks 0 to %d.\n"
-                            "On real GPUs it returns \"invalid argument\", as now.\n"
-                            "Is it a rank of the whole world, in a communicator of a part of it?",
-                            root, comm->size - 1);
+    if (result == ncclSuccess) result = sim_check_root(comm, root, false, name, site);
     return sim_grouped_error(result);
 }
 
@@ -51,8 +46,8 @@ ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, nccl
     if (result != ncclSuccess) return result;
     int receives = comm->rank == root ? comm->size : 0;
     sim_open_group(HERE);
-    exchange(CALL_SEND, sendbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
-    exchange(CALL_RECV, recvbuff, false, 0, receives, count, datatype, comm, stream, HERE);
+    exchange(GPU_SEND, sendbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
+    exchange(GPU_RECV, recvbuff, false, 0, receives, count, datatype, comm, stream, HERE);
     return ncclGroupEnd();
 }
 
@@ -63,7 +58,7 @@ ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
     if (result != ncclSuccess) return result;
     int sends = comm->rank == root ? comm->size : 0;
     sim_open_group(HERE);
-    exchange(CALL_SEND, sendbuff, false, 0, sends, count, datatype, comm, stream, HERE);
-    exchange(CALL_RECV, recvbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
+    exchange(GPU_SEND, sendbuff, false, 0, sends, count, datatype, comm, stream, HERE);
+    exchange(GPU_RECV, recvbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
     return ncclGroupEnd();
 }

@@ -11,10 +11,10 @@
 
 #include "nccl/arguments.h"
 #include "nccl/call.h"
-#include "nccl/collective.h"
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/group.h"
+#include "nccl/kind.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
 #include "streams/streams.h"
@@ -146,8 +146,8 @@ static ncclResult_t refuse_mixed(const char *name, const void *site, const char 
 ncclResult_t sim_submit(Call *call)
 {
     if (group.n_inits)
-        return refuse_mixed(sim_call_facts[call->signature.kind].name, call->site,
-                            "ncclCommInitRank", group.init[0].site);
+        return refuse_mixed(sim_kind(call->signature.kind)->call, call->site, "ncclCommInitRank",
+                            group.init[0].site);
     ncclResult_t result = sim_check_call(call);
     if (result != ncclSuccess) return sim_grouped_error(result);
     if (group.depth == 0) return run_calls(call, 1);
@@ -162,7 +162,7 @@ ncclResult_t sim_submit_init(const Init *init)
     if (group.depth == 0) return sim_run_inits(init, 1);
     if (group.n_calls)
         return refuse_mixed("ncclCommInitRank", init->site,
-                            sim_call_facts[group.call[0].signature.kind].name, group.call[0].site);
+                            sim_kind(group.call[0].signature.kind)->call, group.call[0].site);
     if (!grow((void **)&group.init, group.n_inits, &group.max_inits, sizeof *init))
         return sim_grouped_error(ncclSystemError);
     group.init[group.n_inits++] = *init;
@@ -205,7 +205,7 @@ static void check_wait(const char *name, cudaStream_t stream, const void *site)
     if (!held || group.told || sim_config()->check == CHECK_OFF) return;
     group.told = true;
     char where[256], held_where[256];
-    const char *held_name = sim_call_facts[held->signature.kind].name;
+    const char *held_name = sim_kind(held->signature.kind)->call;
     gpulog_where(site, where, sizeof where);
     gpulog_where(held->site, held_where, sizeof held_where);
     sim_facts_call(name, site, stream);

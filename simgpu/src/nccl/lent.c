@@ -54,9 +54,9 @@ static int take(CommShared *shared, size_t bytes, int users)
 void sim_lent_take(Call *call)
 {
     ncclComm_t comm = call->comm;
-    size_t bytes = sim_recv_bytes(call);
     call->desc.place = -1;
-    if (call->signature.kind != CALL_ALL_GATHER || comm->rank != 0 || comm->size == 1) return;
+    if (call->signature.kind != GPU_ALL_GATHER || comm->rank != 0 || comm->size == 1) return;
+    size_t bytes = sim_recv_bytes(call);
     if (!call->alone || bytes < LEAST || sim_dry()) return;
     call->desc.place = take(comm->shared, bytes, comm->size);
 }
@@ -91,8 +91,8 @@ char *sim_lent_begin(Call *call)
 
 void sim_lent_end(Call *call)
 {
-    size_t bytes = sim_recv_bytes(call);
     if (!call->lent) return;
+    size_t bytes = sim_recv_bytes(call);
     if (call->borrows && sim_borrow(call->recv, bytes, call->lent, call->users)) return;
     if (call->borrows)
         memcpy(call->comm->arena[call->comm->rank] + call->desc.recv, call->lent, bytes);

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "nccl/call.h"
+#include "nccl/kind.h"
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
 #include "report/report.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "nccl/call.h"
-#include "nccl/collective.h"
 #include "nccl/describe.h"
+#include "nccl/kind.h"
 #include "nccl/redop.h"
 #include "nccl/reduce.h"
 #include "nccl/refuse.h"
@@ -35,7 +35,7 @@ static ncclResult_t refuse_destroyed(ncclComm_t comm, int own, const char *name,
 
 ncclResult_t sim_check_redop(Call *call)
 {
-    const char *name = sim_call_facts[call->signature.kind].name;
+    const char *name = sim_kind(call->signature.kind)->call;
     int op = (int)call->handle;
     if (call->signature.type == ncclFloat8e4m3 || call->signature.type == ncclFloat8e5m2)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, call->site,
@@ -88,7 +88,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     if (residence == ncclScalarDevice)
         comm->redop[i].device_scalar = scalar;
     else
-        memcpy(&comm->redop[i].scalar, scalar, sim_type_size(datatype));
+        memcpy(&comm->redop[i].scalar, scalar, sim_log_element_size(datatype));
     *op = (ncclRedOp_t)(ncclNumOps + i);
     return ncclSuccess;
 }

@@ -17,8 +17,8 @@
  */
 #include <string.h>
 
+#include "collectives.h"
 #include "halves.h"
-#include "nccl/collective.h"
 #include "nccl/reduce.h"
 #include "nccl/shared.h"
 #include "report/report.h"
@@ -159,7 +159,8 @@ DEFINE_TREE(unsigned, uint64_t, uint64_t, ncclUint64)
 void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, int n, size_t count,
                 ncclDataType_t type, int op)
 {
-    Job job = {.in = inputs, .type = type, .op = op, .count = count, .width = sim_type_size(type)};
+    Job job = {
+        .in = inputs, .type = type, .op = op, .count = count, .width = sim_log_element_size(type)};
     bool average = op == ncclAvg;
     switch (type) {
         REDUCE(ncclInt8, signed, int8_t, int64_t, SAME, SAME, false)

@@ -21,6 +21,9 @@ ncclResult_t sim_refuse_of(SimgpuClass kind, ncclResult_t result, const char *na
 ncclResult_t sim_check_comm(ncclComm_t comm, const char *name, const void *site);
 ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *name,
                                 const void *site);
+// Refuses a root, or a peer, that is no rank of the communicator.
+ncclResult_t sim_check_root(ncclComm_t comm, int root, bool is_peer, const char *name,
+                            const void *site);
 void sim_note_gone(ncclComm_t comm, const void *site); // destroyed there
 
 #endif

@@ -198,7 +198,7 @@ static WaitRef ref_of(const KeptSend *send)
     return (WaitRef){.nonce = send->comm->shared->nonce,
                      .pid = send->comm->self->pid,
                      .shared_fd = send->comm->map->fd,
-                     .kind = CALL_SEND,
+                     .kind = GPU_SEND,
                      .rank = send->comm->rank,
                      .peer = send->peer,
                      .seq = send->seq};

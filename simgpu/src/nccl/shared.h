@@ -16,21 +16,10 @@
 #define SIM_MAX_RANKS 256
 #define SIM_MAX_THREADS 320 // of one process, waiting at the same time
 
-typedef enum CallKind {
-    CALL_ALL_GATHER,
-    CALL_REDUCE_SCATTER,
-    CALL_ALL_REDUCE,
-    CALL_BROADCAST,
-    CALL_REDUCE,
-    CALL_SPLIT,
-    CALL_SEND,
-    CALL_RECV,
-    CALL_KINDS
-} CallKind;
-
 // What all ranks must agree on. What a kind does not have is 0.
 typedef struct CallSignature {
-    int32_t kind, type, op;
+    int32_t kind; // kind.h
+    int32_t type, op;
     int32_t root; // send, receive: the peer
     uint64_t count;
 } CallSignature;

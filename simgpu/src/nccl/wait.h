@@ -17,7 +17,7 @@
 typedef struct WaitRef {
     uint64_t nonce; // of the CommShared
     int32_t pid, shared_fd;
-    int32_t kind; // a CallKind; all but send and receive are collectives
+    int32_t kind;
     int32_t rank, peer;
     uint64_t seq;
     int32_t working; // posted by all: waits for others to do their part

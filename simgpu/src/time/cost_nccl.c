@@ -10,6 +10,7 @@
  */
 #include <math.h>
 
+#include "collectives.h"
 #include "time/figures.h"
 
 typedef enum Algorithm { TREE, RING, NVLS, NVLS_TREE, PAT, ALGORITHMS } Algorithm;
@@ -58,7 +59,7 @@ static const double tree_factor[PROTOCOLS][23] = {
 typedef struct Call {
     const SimMachine *m;
     const SimFigures *f;
-    GpuOp op;
+    SimLogRoute route;
     int ranks, nodes;
     double per_node; // ranks
     int steps;
@@ -80,7 +81,11 @@ static int by_nodes(const Call *c)
 }
 static bool gathers(const Call *c)
 {
-    return c->op == GPU_ALL_GATHER || c->op == GPU_REDUCE_SCATTER;
+    return c->route == ROUTE_RING;
+}
+static bool all_reduces(const Call *c)
+{
+    return c->route == ROUTE_RING_TWICE;
 }
 static int log2_below(uint64_t n)
 {
@@ -96,13 +101,13 @@ static bool is_enabled(const Call *c, Algorithm a, Protocol p)
     bool nvlink = c->inside == WIRE_NVLINK || c->per_node == 1;
     switch (a) {
     case RING: return p != LL128 || nvlink;
-    case TREE: return c->op == GPU_ALL_REDUCE && (p != LL128 || nvlink);
+    case TREE: return all_reduces(c) && (p != LL128 || nvlink);
     case PAT: return gathers(c) && p == SIMPLE && c->nodes == c->ranks;
     case NVLS:
-        return (gathers(c) || c->op == GPU_ALL_REDUCE) && p == SIMPLE && c->nodes == 1 &&
+        return (gathers(c) || all_reduces(c)) && p == SIMPLE && c->nodes == 1 &&
                c->f->nvls.channels >= 2;
     default:
-        return c->op == GPU_ALL_REDUCE && p == SIMPLE && c->nodes > 1 && c->per_node > 1 &&
+        return all_reduces(c) && p == SIMPLE && c->nodes > 1 && c->per_node > 1 &&
                c->f->nvls.channels >= 2;
     }
 }
@@ -114,7 +119,7 @@ static double nvls_bandwidth(const Call *c, Algorithm a)
     double all = (double)g->channels, channels = least(all, c->per_node);
     double intra = g->intra / 1e9 * all / channels, inter = g->inter / 1e9 * all / channels;
     intra = intra * nvls_efficiency[c->f->generation] * (channels - 1) / channels;
-    intra *= c->op == GPU_ALL_REDUCE ? 2 : (c->per_node - 1) / c->per_node;
+    intra *= all_reduces(c) ? 2 : (c->per_node - 1) / c->per_node;
     if (a == NVLS_TREE) {
         intra = least(intra, c->nodes == 2 ? 2 * inter : inter);
         intra = least(intra, most_nvls_tree[c->f->generation][by_nodes(c)]);
@@ -166,9 +171,9 @@ static double bandwidth(const Call *c, Algorithm a, Protocol p)
 static double ring_latency(const Call *c, Protocol p, double inside, double between)
 {
     Wire wire = c->nodes == 1 ? c->inside : WIRE_NET;
-    if (c->op == GPU_BROADCAST || c->op == GPU_REDUCE) return wire_latency[wire][RING][p];
+    if (c->route == ROUTE_CHAIN) return wire_latency[wire][RING][p];
     double overhead = c->nodes == 1 ? 0 : c->f->cpu == SIM_AMD ? 2000 : 1000;
-    int far = (c->op == GPU_ALL_REDUCE ? 2 : 1) * (c->nodes - 1);
+    int far = (all_reduces(c) ? 2 : 1) * (c->nodes - 1);
     if (p == SIMPLE) overhead *= 3;
     return (double)(c->steps - far) * most(inside, overhead) + (double)far * between;
 }
@@ -186,7 +191,7 @@ static double latency(const Call *c, Algorithm a, Protocol p)
     case NVLS_TREE: return inside + 2 * logs * between;
     default: return base + logs * (between / 3.5) + (double)c->ranks * 2800;
     }
-    bool plateau = p == SIMPLE && c->nodes > 1 && c->op == GPU_ALL_REDUCE &&
+    bool plateau = p == SIMPLE && c->nodes > 1 && all_reduces(c) &&
                    c->bytes / (c->f->ring.channels * (uint64_t)c->ranks) >= 64;
     return plateau ? base * 1.4 : base;
 }
@@ -236,20 +241,30 @@ static SimCollectiveCost message(const Call *c, SimCollectiveCost cost)
     return cost;
 }
 
+static int steps_of(SimLogRoute route, int ranks)
+{
+    switch (route) {
+    case ROUTE_RING: return ranks - 1;
+    case ROUTE_RING_TWICE: return 2 * (ranks - 1);
+    case ROUTE_CHAIN:
+    case ROUTE_PAIR: return ranks;
+    }
+    return 0;
+}
+
 SimCollectiveCost sim_cost_collective(const SimMachine *m, GpuOp op, int ranks, int nodes,
                                       uint64_t bytes)
 {
     if (!m->has_link[SIM_NIC] || nodes < 1) nodes = 1;
     if (nodes > ranks) nodes = ranks;
-    int steps = op == GPU_ALL_REDUCE                               ? 2 * (ranks - 1)
-                : op == GPU_ALL_GATHER || op == GPU_REDUCE_SCATTER ? ranks - 1
-                                                                   : ranks;
-    Call c = {.m = m, .f = m->figures, .op = op, .ranks = ranks, .nodes = nodes, .steps = steps};
+    SimLogRoute route = sim_log_kind(op)->route;
+    Call c = {.m = m, .f = m->figures, .route = route, .ranks = ranks, .nodes = nodes};
+    c.steps = steps_of(route, ranks);
     c.per_node = (double)ranks / (double)nodes;
     c.bytes = bytes;
     c.inside = m->has_link[SIM_NVLINK] ? WIRE_NVLINK : WIRE_PCI;
     SimLink link = nodes > 1 ? SIM_NIC : m->has_link[SIM_NVLINK] ? SIM_NVLINK : SIM_PCIE;
     SimCollectiveCost cost = {.link = link, .protocol = "", .ideal = m->figures->link[link]};
-    if (op == GPU_SEND || op == GPU_RECV) return message(&c, cost);
+    if (route == ROUTE_PAIR) return message(&c, cost);
     return m->figures->model == SIM_MODEL_PLAIN ? by_hand(&c, cost) : by_nccl(&c, cost);
 }

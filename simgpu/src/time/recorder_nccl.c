@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "collectives.h"
 #include "time/recorder_internal.h"
 #include "time/tables.h"
 
@@ -22,7 +23,7 @@ typedef struct Part {
 
 static bool is_message(const GpuLogEntry *e)
 {
-    return e->op == GPU_SEND || e->op == GPU_RECV;
+    return sim_log_kind(e->op)->root == ROOT_IS_PEER;
 }
 
 static CommState *comm_of(SimRecorder *r, uint64_t comm, int rank)

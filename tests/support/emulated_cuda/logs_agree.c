@@ -101,7 +101,7 @@ static void say_entry(Text *t, const char *whose, const GpuLogEntry *e)
         " x %" PRIu64 " x %" PRIu64 " of type %d",
         e->thread, (unsigned)e->stream_number, e->pool ? "of a pool" : "of no pool", e->from, e->to,
         e->product.batch, e->product.rows, e->product.cols, e->product.inner, (int)e->type);
-    if (e->op >= GPU_ALL_GATHER && e->op <= GPU_RECV)
+    if (gpulog_is_collective(e->op))
         say(t,
             "\n    call %" PRIu64 " of communicator %" PRIx64
             ", rank %d of %d, peer %d, group %" PRIu64 " (%d left)",
@@ -198,7 +198,7 @@ static bool same_facts(const GpuLogEntry *outer, const GpuLogEntry *inner)
     bool copied = outer->op != GPU_COPY || (outer->to == inner->to && outer->from == inner->from);
     bool product = memcmp(&outer->product, &inner->product, sizeof outer->product) == 0 &&
                    (inner->product.batch == 0 || outer->type == inner->type);
-    bool collective = outer->op < GPU_ALL_GATHER || outer->op > GPU_RECV ||
+    bool collective = !gpulog_is_collective(outer->op) ||
                       same_collective(&outer->collective, &inner->collective);
     return copied && product && collective && outer->pool == inner->pool &&
            (any_order || outer->thread == inner->thread) &&

@@ -1,0 +1,25 @@
+/* kind.h: the kind of a call: an operation of the log that has a row in gpulog/log/collectives.h, or
+ * a split.
+ */
+#ifndef SIMGPU_NCCL_KIND_H
+#define SIMGPU_NCCL_KIND_H
+
+#include "collectives.h"
+
+#define CALL_SPLIT GPU_OP_KINDS
+
+// The row of a kind. That of a split has only its name.
+static inline const SimLogKind *sim_kind(int kind)
+{
+    static const SimLogKind split = {.call = "ncclCommSplit"};
+    const SimLogKind *row = sim_log_kind((GpuOp)kind);
+    return row ? row : &split;
+}
+
+// A send or a receive; all others are collectives.
+static inline bool sim_is_message(int kind)
+{
+    return sim_kind(kind)->root == ROOT_IS_PEER;
+}
+
+#endif
