@@ -4,7 +4,7 @@
  * a stream or the host, is certain to be done before it begins. The replay goes on from where it
  * was each time somebody asks.
  *
- * Interface: gpulog_has_order, gpulog_ordered, gpulog_find, gpulog_count; order.h for race.c.
+ * Interface: gpulog_has_order, gpulog_ordered, gpulog_find, gpulog_count; order.h for unordered.c.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* order.h: what order.c and race.c share: the replay of the log. */
+/* order.h: what order.c and unordered.c share: the replay of the log. */
 #ifndef GPULOG_ORDER_INTERNAL_H
 #define GPULOG_ORDER_INTERNAL_H
 

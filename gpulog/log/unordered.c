@@ -1,4 +1,4 @@
-/* race.c: two operations of the log that touch the same bytes and are not ordered. See
+/* unordered.c: two operations of the log that touch the same bytes and are not ordered. See
  * gpulog_order.h.
  *
  * The log is gone through once. Of each allocation it is kept which line of work has read and
