@@ -395,6 +395,7 @@ static void traffic(const Rank *r, void *arg)
         {GPU_BROADCAST, n, r->rank == r->world - 1 ? 0 : n},
         {GPU_REDUCE, n, r->rank == 0 ? 0 : n},
     };
+    _Static_assert(sizeof want / sizeof want[0] == GPU_SEND - GPU_ALL_GATHER, "each is tried");
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         GpuTraffic got = gpulog_traffic(want[i].op);
         check(got.calls == 1 && got.bytes == want[i].bytes && got.sent == want[i].sent,

@@ -61,7 +61,7 @@ static bool told; // something, since it was last published
 
 // ---- Times ----
 
-static void put(ClockTime *times, size_t room, uint64_t number, SimPs when)
+static void write_time(ClockTime *times, size_t room, uint64_t number, SimPs when)
 {
     ClockTime *t = &times[number % room];
     atomic_store(&t->number, 0);
@@ -70,7 +70,7 @@ static void put(ClockTime *times, size_t room, uint64_t number, SimPs when)
 }
 
 // The time of a call. One that was overwritten is so old that nobody should ask for it.
-static bool get(const ClockTime *times, size_t room, uint64_t number, SimPs *when)
+static bool read_time(const ClockTime *times, size_t room, uint64_t number, SimPs *when)
 {
     const ClockTime *t = &times[number % room];
     uint64_t before, after = atomic_load(&t->number);
@@ -82,7 +82,7 @@ static bool get(const ClockTime *times, size_t room, uint64_t number, SimPs *whe
     return before >= number;
 }
 
-static Entry *find(uint64_t nonce)
+static Entry *find_entry(uint64_t nonce)
 {
     Entry *e = entries;
     while (e && e->nonce != nonce) e = e->next;
@@ -95,22 +95,23 @@ static ClockTime *times_of(Channel *channel, bool meeting, bool sends)
     return sends ? channel->clock_sent : channel->clock_received;
 }
 
-static void arrived(void *arg, const SimCall *call, SimPs when)
+static void tell_arrived(void *arg, const SimCall *call, SimPs when)
 {
-    Entry *e = find(call->comm);
+    Entry *e = find_entry(call->comm);
     if (!e) return;
     told = true;
     if (call->from < 0) {
         RankSlot *slot = &e->shared->slot[call->rank];
         if (call->meeting)
-            put(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when);
+            write_time(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when);
         else
-            put(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
+            write_time(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
         atomic_fetch_add(&own->clock_told, 1); // when it can be seen
         return;
     }
     Channel *channel = &e->shared->channel[call->from][call->to];
-    put(times_of(channel, call->meeting, call->sends), SIM_CLOCK_MESSAGES, call->number, when);
+    write_time(times_of(channel, call->meeting, call->sends), SIM_CLOCK_MESSAGES, call->number,
+               when);
     atomic_fetch_add(&own->clock_told, 1);
 }
 
@@ -119,11 +120,11 @@ static bool arrival_of(const Entry *e, const SimCall *call, bool meeting, int ra
 {
     if (call->from < 0) {
         const RankSlot *slot = &e->shared->slot[rank];
-        return meeting ? get(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when)
-                       : get(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
+        return meeting ? read_time(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when)
+                       : read_time(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
     }
     Channel *channel = &e->shared->channel[call->from][call->to];
-    return get(times_of(channel, meeting, sends), SIM_CLOCK_MESSAGES, call->number, when);
+    return read_time(times_of(channel, meeting, sends), SIM_CLOCK_MESSAGES, call->number, when);
 }
 
 static bool has_ended(const Entry *e, int rank)
@@ -166,9 +167,9 @@ static bool add_rank(Entry *e, const SimCall *call, int rank, bool sends, SimPs 
     return there;
 }
 
-static bool start(void *arg, const SimCall *call, SimPs *when)
+static bool find_start(void *arg, const SimCall *call, SimPs *when)
 {
-    Entry *e = find(call->comm);
+    Entry *e = find_entry(call->comm);
     bool all = true;
     *when = 0;
     if (!e) return true;
@@ -181,9 +182,9 @@ static bool start(void *arg, const SimCall *call, SimPs *when)
     return all;
 }
 
-static SimPs missing(void *arg, const SimCall *call)
+static SimPs find_missing(void *arg, const SimCall *call)
 {
-    Entry *e = find(call->comm);
+    Entry *e = find_entry(call->comm);
     SimPs least = SIM_FOREVER;
     for (int r = 0; e && r < e->size; r++) {
         bool sends = r == call->from, takes_part = call->from < 0 || sends || r == call->to;
@@ -195,7 +196,7 @@ static SimPs missing(void *arg, const SimCall *call)
 }
 
 // The request after the time: who sees the one sees the other.
-static void until(void *arg, SimPs when, SimPs request)
+static void tell_until(void *arg, SimPs when, SimPs request)
 {
     if (request == SIM_FOREVER) request--;
     if (request > atomic_load(&own->clock_request)) {
@@ -209,7 +210,7 @@ static void until(void *arg, SimPs when, SimPs request)
 
 // ---- Bells ----
 
-static void ring(ProcessWaitTable *table)
+static void ring_bell(ProcessWaitTable *table)
 {
     atomic_fetch_add(&table->clock_bell, 1);
     syscall(SYS_futex, &table->clock_bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -224,7 +225,7 @@ static void publish(void)
     if (!told) return;
     told = false;
     for (Other *o = others; o; o = o->next)
-        if (atomic_load(&o->table->clock_waits)) ring(o->table);
+        if (atomic_load(&o->table->clock_waits)) ring_bell(o->table);
 }
 
 static uint64_t seen_told; // by the others, before this run
@@ -236,7 +237,7 @@ static uint64_t told_by_others(void)
     return sum;
 }
 
-static void look(void)
+static void count_told(void)
 {
     atomic_store(&own->clock_stuck, 0);
     seen_told = told_by_others();
@@ -271,14 +272,14 @@ static void raise_wanted(ProcessWaitTable *table, SimPs wanted)
 }
 
 // Whom the last turn of the engine has found missing: `waited_for` is set anew by the next one.
-static void ask(SimPs want)
+static void ring_awaited(SimPs want)
 {
     atomic_store(&own->clock_waits, 1);
     for (Other *o = others; o; o = o->next) {
         if (!o->waited_for) continue;
         o->waited_for = false;
         raise_wanted(o->table, want == SIM_FOREVER || want <= o->seen ? o->seen + 1 : want);
-        ring(o->table);
+        ring_bell(o->table);
     }
 }
 
@@ -297,11 +298,11 @@ static SimPs wanted(void)
     return atomic_load(&own->clock_wanted);
 }
 
-static void over(void)
+static void tell_over(void)
 {
     atomic_store(&own->clock_until, SIM_FOREVER);
     atomic_fetch_add(&own->clock_told, 1); // that it has ended is news too
-    for (Other *o = others; o; o = o->next) ring(o->table);
+    for (Other *o = others; o; o = o->next) ring_bell(o->table);
 }
 
 // ---- Communicators ----
@@ -355,16 +356,16 @@ static void release_quiet(void)
 
 static void meet_peers(void)
 {
-    static const SimPeers those = {{arrived, start, until, missing, NULL},
+    static const SimPeers those = {{tell_arrived, find_start, tell_until, find_missing, NULL},
                                    NULL,
-                                   look,
+                                   count_told,
                                    is_hopeless,
                                    publish,
-                                   ask,
+                                   ring_awaited,
                                    asked_enough,
                                    is_wanted,
                                    wanted,
-                                   over};
+                                   tell_over};
     static SimPeers peers;
     if (own) return;
     own = sim_wait_table(NULL);
@@ -398,7 +399,7 @@ void sim_board_join(ncclComm_t comm)
     if (comm->size < 2) return;
     sim_clock_lock();
     meet_peers();
-    Entry *e = find(comm->shared->nonce);
+    Entry *e = find_entry(comm->shared->nonce);
     if (!e) e = add_entry(comm);
     if (e) e->users++;
     sim_clock_unlock();
@@ -437,13 +438,13 @@ void sim_board_leave(ncclComm_t comm)
     if (!sim_clock_on() || comm->size < 2) return;
     int left = 0;
     sim_clock_lock();
-    Entry *e = find(comm->shared->nonce);
+    Entry *e = find_entry(comm->shared->nonce);
     if (e && --e->users == 0) e->over = sim_record_comm_end(sim_clock_fed_recorder(), e->nonce);
     release_quiet();
     for (Entry *other = entries; other; other = other->next) left += other->over != 0;
     if (left > FEW) {
         sim_clock_turn();
-        ask(SIM_FOREVER);
+        ring_awaited(SIM_FOREVER);
     }
     sim_clock_unlock();
 }

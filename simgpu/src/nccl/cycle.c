@@ -187,7 +187,7 @@ static bool add_waiter(Search *s, int p, int thread)
 }
 
 // All that sleep, from this process on to those for whose ranks they wait.
-static void look(Search *s, int pid, ProcessWaitTable *table)
+static void find_sleepers(Search *s, int pid, ProcessWaitTable *table)
 {
     s->n_waiters = s->n_refs = 0;
     s->process[0] = (Process){.pid = pid, .table = table};
@@ -379,9 +379,9 @@ static int find_cycle(Search *s, int thread, bool likely)
 static int look_for_cycle(int thread)
 {
     ProcessWaitTable *table = sim_wait_table(NULL);
-    look(&first_look, getpid(), table);
+    find_sleepers(&first_look, getpid(), table);
     if (!is_hopeless(&first_look)) return 0;
-    look(&second_look, getpid(), table);
+    find_sleepers(&second_look, getpid(), table);
     if (!is_unchanged(&first_look, &second_look)) return 0;
     int n = find_cycle(&first_look, thread, true);
     return n > 0 ? n : find_cycle(&first_look, thread, false);
@@ -409,7 +409,7 @@ void sim_cycle_notice(int thread, const Notice *notice)
         sim_unlock();
         return;
     }
-    look(s, getpid(), sim_wait_table(NULL));
+    find_sleepers(s, getpid(), sim_wait_table(NULL));
     for (int p = 0; p < s->n_processes; p++) s->process[p].helps_none = s->process[p].asleep > 0;
     reduce_set(s, false);
     if (find_cycle(s, thread, false)) {

@@ -38,7 +38,7 @@ static bool same_place(const RankSlot *a, const SharedSite *x, const RankSlot *b
 
 // The first rank whose call number `seq` came from another place than rank 0's; 0: none; -1: it is
 // not known of all of them.
-static int stray(const CommShared *shared, int size, uint64_t seq, uint64_t own_base)
+static int first_stray(const CommShared *shared, int size, uint64_t seq, uint64_t own_base)
 {
     const PastCall *first = &shared->slot[0].past[seq % SIM_HISTORY];
     int found = 0;
@@ -60,7 +60,7 @@ bool sim_find_parting(const CommShared *shared, int size, uint64_t before, uint6
     sim_note_program(&own);
     if (!__executable_start || own.program_inode != shared->slot[0].program_inode) return false;
     for (*seq = before > SIM_HISTORY ? before - SIM_HISTORY : 1; *seq < before; ++*seq) {
-        *rank = stray(shared, size, *seq, own.program_base);
+        *rank = first_stray(shared, size, *seq, own.program_base);
         if (*rank > 0) return agreed;
         if (*rank < 0) return false;
         agreed = true;

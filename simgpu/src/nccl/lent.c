@@ -28,7 +28,7 @@
 #define ALIGNMENT ((size_t)4 << 10) // of places
 
 // Takes a place for `bytes` bytes; -1: none. Rank 0 alone calls it, one call at a time.
-static int take(CommShared *shared, size_t bytes, int users)
+static int take_place(CommShared *shared, size_t bytes, int users)
 {
     int unused = -1;
     uint64_t at = 0;
@@ -58,7 +58,7 @@ void sim_lent_take(Call *call)
     if (call->signature.kind != GPU_ALL_GATHER || comm->rank != 0 || comm->size == 1) return;
     size_t bytes = sim_recv_bytes(call);
     if (!call->alone || bytes < LEAST || sim_dry()) return;
-    call->desc.place = take(comm->shared, bytes, comm->size);
+    call->desc.place = take_place(comm->shared, bytes, comm->size);
 }
 
 static char *map_places(SharedMap *map)

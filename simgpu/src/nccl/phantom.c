@@ -45,8 +45,8 @@ struct Phantoms {
     Roster *asks;    // the splits of which it is asked as its rank; NULL: it is no such rank
 };
 
-static SimgpuSplits ask;
-static void *ask_arg;
+static SimgpuSplits program_splits;
+static void *program_arg;
 
 bool sim_phantoms(void)
 {
@@ -55,8 +55,8 @@ bool sim_phantoms(void)
 
 void simgpu_phantom_splits(SimgpuSplits splits, void *arg)
 {
-    ask = splits;
-    ask_arg = arg;
+    program_splits = splits;
+    program_arg = arg;
 }
 
 // ---- Communicators ----
@@ -69,13 +69,13 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-static Roster *keep(Roster *roster)
+static Roster *keep_roster(Roster *roster)
 {
     if (roster) roster->refs++;
     return roster;
 }
 
-static void drop(Roster *roster)
+static void drop_roster(Roster *roster)
 {
     while (roster && --roster->refs == 0) {
         Roster *of = roster->of;
@@ -95,14 +95,14 @@ static Roster *new_roster(const Init *init)
     if (!roster) return NULL;
     *roster = (Roster){.refs = 1, .size = init->size};
     if (!init->parent) return roster;
-    roster->of = keep(init->parent->phantoms->roster);
+    roster->of = keep_roster(init->parent->phantoms->roster);
     roster->nth = init->mates[init->size];
     roster->mates = malloc(bytes);
     if (roster->mates) {
         memcpy(roster->mates, init->mates, bytes);
         return roster;
     }
-    drop(roster);
+    drop_roster(roster);
     return NULL;
 }
 
@@ -120,7 +120,7 @@ void sim_phantom_free(ncclComm_t comm)
 {
     struct Phantoms *p = comm->phantoms;
     if (comm->shared) munmap(comm->shared, sizeof *comm->shared);
-    if (p) drop(p->roster);
+    if (p) drop_roster(p->roster);
     if (p) free(p->world_rank);
     free(p);
     free(comm->redop);
@@ -129,7 +129,7 @@ void sim_phantom_free(ncclComm_t comm)
 }
 
 // Without a number; NULL: no memory.
-static ncclComm_t make(int rank, int size, int device)
+static ncclComm_t make_comm(int rank, int size, int device)
 {
     ncclComm_t comm = calloc(1, sizeof *comm);
     if (!comm) return NULL;
@@ -155,14 +155,14 @@ ncclResult_t sim_phantom_join(const Init *init, ncclComm_t *out)
     *out = NULL;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return ncclUnhandledCudaError;
-    ncclComm_t comm = make(init->rank, init->size, device->index);
+    ncclComm_t comm = make_comm(init->rank, init->size, device->index);
     if (!comm) return ncclSystemError;
     comm->site = init->site;
     const ncclComm_t parent = init->parent;
     struct Phantoms *p = comm->phantoms;
     p->asks = parent ? parent->phantoms->asks : NULL;
-    p->roster =
-        p->asks ? keep(on_the_way(parent->phantoms, init->mates[init->size])) : new_roster(init);
+    p->roster = p->asks ? keep_roster(on_the_way(parent->phantoms, init->mates[init->size]))
+                        : new_roster(init);
     if (!p->asks && !p->roster) {
         sim_phantom_free(comm);
         return ncclSystemError;
@@ -200,7 +200,7 @@ int sim_phantom_nodes(ncclComm_t comm, int peer, int per_node)
 // ---- Splits ----
 
 // One of the ranks says what it passes to its split number `nth`.
-static bool remember(Roster *roster, int nth, int rank, Split split)
+static bool remember_split(Roster *roster, int nth, int rank, Split split)
 {
     if (nth == roster->room) {
         int room = roster->room ? 2 * roster->room : 4;
@@ -227,21 +227,21 @@ static bool ask_all(ncclComm_t comm)
     for (int i = 0; i < roster->size; i++) {
         int rank = i;
         for (const Roster *r = roster; r->of; r = r->of) rank = r->mates[rank];
-        ncclComm_t as = make(rank, own->size, comm->device);
+        ncclComm_t as = make_comm(rank, own->size, comm->device);
         if (!as) return false;
         for (int r = 0; r < own->size; r++) as->phantoms->world_rank[r] = r;
         as->shared->nonce = mix(comm->shared->nonce + 1 + (uint64_t)rank);
-        as->phantoms->roster = keep(own);
+        as->phantoms->roster = keep_roster(own);
         as->phantoms->asks = roster;
         sim_comm_enlist(as);
-        ask(as, ask_arg);
+        program_splits(as, program_arg);
         sim_comm_unlist(as);
         sim_phantom_free(as);
     }
     return true;
 }
 
-static ncclResult_t refuse(const Call *call, const char *text)
+static ncclResult_t refuse_split(const Call *call, const char *text)
 {
     char where[256];
     gpulog_where(call->site, where, sizeof where);
@@ -289,7 +289,7 @@ static ncclResult_t split_as_asked(Call *call)
     const Roster *next = on_the_way(p, nth);
     int n = next ? next->size : 1, *mates = malloc(((size_t)n + 1) * sizeof *mates);
     call->phantom_mates = mates;
-    if (!mates || (p->roster == p->asks && !remember(p->asks, nth, rank, mine)))
+    if (!mates || (p->roster == p->asks && !remember_split(p->asks, nth, rank, mine)))
         return ncclSystemError;
     for (int i = 0; i < n; i++) {
         mates[i] = next ? next->mates[i] : rank;
@@ -300,22 +300,23 @@ static ncclResult_t split_as_asked(Call *call)
     return ncclSuccess;
 }
 
-static ncclResult_t split(Call *call)
+static ncclResult_t split_comm(Call *call)
 {
     struct Phantoms *p = call->comm->phantoms;
     call->new_size = call->new_rank = 0;
     if (p->asks) return split_as_asked(call);
-    if (!ask)
-        return refuse(call, "Nobody runs the other ranks, so what they pass is not known.\n"
-                            "Does the program say so by simgpu_phantom_splits "
-                            "(simgpu_nccl.h)?");
+    if (!program_splits)
+        return refuse_split(call, "Nobody runs the other ranks, so what they pass is not known.\n"
+                                  "Does the program say so by simgpu_phantom_splits "
+                                  "(simgpu_nccl.h)?");
     Roster *roster = p->roster;
     if (!roster->n && !ask_all(call->comm)) return ncclSystemError;
     int nth = p->splits++;
     const Split *all = nth < roster->n ? roster->split[nth] : NULL;
     if (!all || all[call->comm->rank].color != call->desc.color ||
         all[call->comm->rank].key != call->desc.key)
-        return refuse(call, "What simgpu_phantom_splits was given passes another color or key as "
+        return refuse_split(call,
+                            "What simgpu_phantom_splits was given passes another color or key as "
                             "this rank.\n"
                             "Does it make all of the program's splits, in the same order?");
     return call->desc.color < 0 ? ncclSuccess : find_mates(call, all, nth);
@@ -327,7 +328,7 @@ ncclResult_t sim_phantom_run(Call *calls, int n)
 {
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < n && result == ncclSuccess; i++) {
-        if (calls[i].signature.kind == CALL_SPLIT) result = split(&calls[i]);
+        if (calls[i].signature.kind == CALL_SPLIT) result = split_comm(&calls[i]);
         calls[i].state = CALL_DONE;
     }
     return result;
