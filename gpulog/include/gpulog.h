@@ -3,14 +3,6 @@
  * simgpu keeps it for itself; on real GPUs an interposer keeps the same log, so that one test
  * suite asserts the same figures on both. Everything here is about the calling process alone. The
  * interposer's settings (GPULOG_MEMORY and others) are listed in gpulog/interpose/config.c.
- *
- * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
- * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,
- * gpulog_get: the operations in program order; gpulog_where: a call site as file:line (function);
- * gpulog_source: the text of that line; gpulog_own_code: whose lines reports name; gpulog_name,
- * gpulog_name_stream, gpulog_name_elements: what reports call an allocation, a stream, and the
- * bytes of an allocation; gpulog_category, gpulog_category_of, gpulog_category_name,
- * gpulog_categories: what memory is for; gpulog_activity: what the process does now.
  */
 #ifndef GPULOG_H
 #define GPULOG_H
@@ -122,6 +114,7 @@ typedef struct GpuLogEntry {
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;
 
+// Device memory as requested, before any rounding.
 size_t gpulog_live_bytes(int device);
 size_t gpulog_peak_bytes(int device);
 void gpulog_reset_peak(int device); // the peak is the live bytes from here on

@@ -1,7 +1,4 @@
-/* gpulog_machine.h: on whose clock events are timed.
- *
- * Interface: gpulog_machine.
- */
+/* gpulog_machine.h: on whose clock events are timed. */
 #ifndef GPULOG_MACHINE_H
 #define GPULOG_MACHINE_H
 

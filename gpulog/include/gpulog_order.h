@@ -19,8 +19,6 @@
  *
  * simgpu's checker knows the same rules and finds races while a program runs. This is a second
  * engine, which shares no code with it, so that each can be held against the other.
- *
- * Interface: gpulog_ordered, gpulog_has_order, gpulog_race; gpulog_find, gpulog_count.
  */
 #ifndef GPULOG_ORDER_H
 #define GPULOG_ORDER_H

@@ -5,8 +5,6 @@
  * the unique id, or of the parent's number, its split's and the color. The same id may be used
  * again (NCCL_COMM_ID makes all of them alike), so it counts how often this rank has. On how many
  * nodes the ranks are, nobody here knows.
- *
- * Interface: comm_call, comm_group_ended; the wrapped ncclCommInitRank … ncclCommAbort.
  */
 #include <nccl.h>
 #include <stdlib.h>

@@ -3,9 +3,6 @@
  * A call outside a group is written when it returns; one inside when the outermost ncclGroupEnd has
  * worked, in program order, because none begins before it. A communicator that does not block
  * answers ncclInProgress, which is no failure.
- *
- * Interface: the wrapped ncclAllGather … ncclScatter, ncclGroup*, ncclRedOpCreatePreMulSum,
- * ncclMem*.
  */
 #include <nccl.h>
 #include <stdlib.h>

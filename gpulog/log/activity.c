@@ -3,8 +3,6 @@
  * A thread that is about to wait takes a slot and writes there what it waits in; gpulog_activity
  * reads the slots without a lock, because it runs in the signal handler of a process that may be
  * dying in the middle of anything.
- *
- * Interface: sim_log_waiting; gpulog_activity.
  */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -3,10 +3,6 @@
  * Allocations that are alive are in a table by address, so that an address in the middle of one
  * finds it, too. An allocation keeps the category that it was given last; its free is logged with
  * it.
- *
- * Interface: gpulog_category, gpulog_category_of, gpulog_category_name, gpulog_categories
- * (gpulog.h); sim_log_category_begins, sim_log_category_ends, sim_log_look_at_operands
- * (log_writer.h).
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,10 +2,6 @@
  *
  * The log is a ring. Its memory is reserved as a whole on first use and costs only the pages that
  * have been written, so that a short program pays for its own operations alone.
- *
- * Interface: log_writer.h to write; gpulog_length, gpulog_get, gpulog_traffic,
- * gpulog_reset_traffic, gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak, gpulog_op_name to
- * read.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -27,7 +23,8 @@ static struct {
     size_t live, peak;
 } held[SIM_LOG_DEVICES];
 
-static const char *const names[GPU_OP_KINDS] = { // but those of collectives.h
+static const char *const names[GPU_OP_KINDS] = {
+    // but those of collectives.h
     [GPU_ALLOC] = "allocation",
     [GPU_FREE] = "free",
     [GPU_COPY] = "copy",

@@ -1,14 +1,5 @@
 /* log_writer.h: how the log of gpulog.h is written: by simgpu on simulated GPUs, by the interposer
  * (gpulog/interpose) on real ones. Readers include gpulog.h alone.
- *
- * Interface: sim_log_write, sim_log_thread, sim_log_last, sim_log_reserve, sim_log_room, sim_log_at:
- * the log; sim_log_allocated, sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits
- * in; SIM_LOG_SITE, sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites;
- * sim_log_line, sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name:
- * allocations by name; sim_log_stream_name, sim_log_stream_name_of, sim_log_forget_stream: streams
- * by name; sim_log_elements: bytes by element; sim_log_category_begins, sim_log_category_ends,
- * sim_log_look_at_operands: what memory is for; sim_log_vector, sim_log_copied_vector,
- * sim_log_sum_length, sim_log_product, sim_log_stored: operands of cuBLAS calls.
  */
 #ifndef GPULOG_LOG_WRITER_H
 #define GPULOG_LOG_WRITER_H

@@ -9,10 +9,6 @@
  *
  * A stream's name is kept for as long as the process lives, because a report may be about a stream
  * that is destroyed; its handle leads to it only until then.
- *
- * Interface: gpulog_name, gpulog_name_stream, gpulog_name_elements; sim_log_name,
- * sim_log_forget_name, sim_log_stream_name, sim_log_stream_name_of, sim_log_forget_stream,
- * sim_log_elements (log_writer.h).
  */
 #include <ctype.h>
 #include <pthread.h>

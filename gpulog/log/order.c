@@ -3,8 +3,6 @@
  * A replay of the log computes, for every operation, a vector clock: how much of each line of work,
  * a stream or the host, is certain to be done before it begins. The replay goes on from where it
  * was each time somebody asks.
- *
- * Interface: gpulog_has_order, gpulog_ordered, gpulog_find, gpulog_count; order.h for unordered.c.
  */
 #include <pthread.h>
 #include <stdio.h>

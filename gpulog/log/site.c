@@ -6,8 +6,6 @@
  * to where it was compiled, its last folder and the file.
  *
  * The lock is taken with a limit, because a dying process may ask while it holds it.
- *
- * Interface: sim_log_line (log_writer.h).
  */
 #define _GNU_SOURCE
 #include <dwarf.h>
@@ -178,8 +176,7 @@ static void resolve(const void *site, SimLogLine *line)
     *line = (SimLogLine){.address = site};
     if (module) source = find_source(module, address);
     line->unit = source.unit;
-    if (source.function)
-        snprintf(line->function, sizeof line->function, "%s", source.function);
+    if (source.function) snprintf(line->function, sizeof line->function, "%s", source.function);
     if (source.path) {
         snprintf(text, size, "%s:%d (%s)", shorten(source.path, source.compiled_in), source.line,
                  source.function ? source.function : "?");

@@ -10,8 +10,6 @@
  * The walk reads nothing outside of the thread's own stack, because code that was compiled without
  * frame pointers leaves anything in that register. What it finds may then be wrong: where.c checks
  * that an address follows a call.
- *
- * Interface: sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames (log_writer.h).
  */
 #define _GNU_SOURCE
 #include <pthread.h>

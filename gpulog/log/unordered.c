@@ -3,8 +3,6 @@
  *
  * The log is gone through once. Of each allocation it is kept which line of work has read and
  * written which of its bytes last: an earlier touch of the same kind and line is ordered before it.
- *
- * Interface: gpulog_race.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,8 +13,6 @@
  *
  * The text of a line is shown where the source file can be read and is not newer than the program:
  * an edited file would show another line.
- *
- * Interface: gpulog_where, gpulog_source, gpulog_own_code; sim_log_is_own, sim_log_call_path.
  */
 #include <ctype.h>
 #include <fcntl.h>

@@ -2,14 +2,12 @@
 #include <stdio.h>
 
 #include "nccl/arguments.h"
-#include "nccl/call.h"
 #include "nccl/collective.h"
 #include "nccl/describe.h"
 #include "nccl/kind.h"
 #include "nccl/redop.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 #define MOST_COMPARED 1024 // calls of a group whose buffers are compared, each with each
 

@@ -11,9 +11,7 @@
 #include <stdlib.h>
 
 #include "nccl/arrive.h"
-#include "nccl/call.h"
 #include "nccl/kind.h"
-#include "streams/streams.h"
 
 typedef struct Arrival {
     struct Arrival *next;

@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "nccl/board.h"
-#include "nccl/comm.h"
 #include "nccl/phantom.h"
 #include "streams/streams.h"
 #include "time/clock.h"
@@ -248,8 +247,8 @@ static bool is_done(const Other *o)
     return o->peer->ended || atomic_load(&o->table->clock_until) == SIM_FOREVER;
 }
 
-// All have seen what all have told, and none of them can do anything. (Where others have others that
-// this process does not know, their counts differ, and nothing is found.)
+// All have seen what all have told, and none of them can do anything. (Where others have others
+// that this process does not know, their counts differ, and nothing is found.)
 static bool is_hopeless(bool stuck)
 {
     if (stuck) atomic_store(&own->clock_stuck, seen_told + 1);

@@ -27,7 +27,6 @@
 #include "nccl/lent.h"
 #include "nccl/phantom.h"
 #include "nccl/sends.h"
-#include "streams/streams.h"
 #include "time/time.h"
 
 // ---- Posting ----
@@ -371,9 +370,10 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
     sim_log_waiting(NULL, NULL);
 }
 
-// A group is one operation: each of a communicator's streams in it waits for all of them before, and
-// for the whole group behind (NCCL, "Mixing Multiple Streams within the same ncclGroupStart/End()
-// group"). The first round gathers what the streams have to wait for, the second one spreads it.
+// A group is one operation: each of a communicator's streams in it waits for all of them before,
+// and for the whole group behind (NCCL, "Mixing Multiple Streams within the same
+// ncclGroupStart/End() group"). The first round gathers what the streams have to wait for, the
+// second one spreads it.
 static void merge_streams(const Call *calls, int n)
 {
     for (int round = 0; round < 2; round++)

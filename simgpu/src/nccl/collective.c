@@ -1,8 +1,9 @@
-/* collective.c: each collective: the call, and one rank's part of its work when every rank has posted.
+/* collective.c: each collective: the call, and one rank's part of its work when every rank has
+ * posted.
  *
  * All ranks work at the same time, each on a part that nobody else writes, straight in the others'
- * memory, without staging. In place, a slice of a receive buffer is the same slice of a send buffer,
- * which only that rank reads, block by block before it writes: safe.
+ * memory, without staging. In place, a slice of a receive buffer is the same slice of a send
+ * buffer, which only that rank reads, block by block before it writes: safe.
  *
  * What a collective is apart from its work is a row of gpulog/log/collectives.h; the work of row
  * `name` is do_name here.
@@ -13,13 +14,11 @@
 #include <emmintrin.h>
 #endif
 
-#include "nccl/call.h"
 #include "nccl/collective.h"
 #include "nccl/group.h"
 #include "nccl/kind.h"
 #include "nccl/lent.h"
 #include "nccl/reduce.h"
-#include "streams/streams.h"
 
 #define HERE SIM_SITE
 // Bytes of a result that is copied on to other ranks while it is in the cache.

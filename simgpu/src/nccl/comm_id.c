@@ -28,7 +28,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "nccl/comm.h"
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/diagnose.h"

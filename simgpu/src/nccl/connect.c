@@ -1,8 +1,8 @@
 /* connect.c: a rank that has joined a communicator connects to its peers.
  *
- * It connects to each peer that has joined: maps the peer's device memory and its wait table, and has
- * the watcher look after its process. It is done when all ranks have connected to all. Ranks in one
- * process need no mappings: the device's own alias is used.
+ * It connects to each peer that has joined: maps the peer's device memory and its wait table, and
+ * has the watcher look after its process. It is done when all ranks have connected to all. Ranks in
+ * one process need no mappings: the device's own alias is used.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "nccl/board.h"
-#include "nccl/comm.h"
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/diagnose.h"

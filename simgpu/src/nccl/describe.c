@@ -10,12 +10,10 @@
 #include <sys/wait.h>
 
 #include "memory/memory.h"
-#include "nccl/call.h"
 #include "nccl/describe.h"
 #include "nccl/kind.h"
 #include "nccl/reduce.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 #define LINE 512
 

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nccl/comm.h"
 #include "nccl/describe.h"
 #include "nccl/diagnose.h"
 #include "nccl/history.h"

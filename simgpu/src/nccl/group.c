@@ -1,8 +1,9 @@
 /* group.c: calls of a group wait for its end.
  *
  * A call that is checked is run at once, or with all others of its group at the outermost
- * ncclGroupEnd. New communicators wait for a group's end likewise, so that one thread can make those
- * of several devices. If a call of a group was wrong, its end runs nothing and returns that error.
+ * ncclGroupEnd. New communicators wait for a group's end likewise, so that one thread can make
+ * those of several devices. If a call of a group was wrong, its end runs nothing and returns that
+ * error.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,14 +11,12 @@
 #include <string.h>
 
 #include "nccl/arguments.h"
-#include "nccl/call.h"
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/group.h"
 #include "nccl/kind.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 #define HERE SIM_SITE
 

@@ -6,7 +6,6 @@
  * places is where they diverge.
  */
 #include "nccl/history.h"
-#include "nccl/call.h"
 
 extern char __executable_start[] __attribute__((weak)), etext[] __attribute__((weak));
 

@@ -1,5 +1,5 @@
-/* kind.h: the kind of a call: an operation of the log that has a row in gpulog/log/collectives.h, or
- * a split.
+/* kind.h: the kind of a call: an operation of the log that has a row in gpulog/log/collectives.h,
+ * or a split.
  */
 #ifndef SIMGPU_NCCL_KIND_H
 #define SIMGPU_NCCL_KIND_H

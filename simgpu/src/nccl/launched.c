@@ -1,9 +1,9 @@
 /* launched.c: the processes of a world, as its launcher says.
  *
- * A rank that ends after it joined a communicator is seen by the watcher of every other (peer_end.c).
- * One that ends before has said nothing to anybody, and only whoever started it knows that it is
- * gone. So a launcher may say which process is which rank, in a file that SIMGPU_WORLD names
- * (README.md, "For launchers"):
+ * A rank that ends after it joined a communicator is seen by the watcher of every other
+ * (peer_end.c). One that ends before has said nothing to anybody, and only whoever started it knows
+ * that it is gone. So a launcher may say which process is which rank, in a file that SIMGPU_WORLD
+ * names (README.md, "For launchers"):
  *
  *     simgpu-world 1 4        the format, and how many ranks there are
  *     0 7301                  rank 0 is process 7301; a line for each rank, in any order
@@ -35,7 +35,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "nccl/comm.h"
 #include "nccl/launched.h"
 #include "nccl/peer_end.h"
 #include "streams/streams.h"

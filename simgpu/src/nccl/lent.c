@@ -17,11 +17,9 @@
 #include <sys/mman.h>
 
 #include "memory/memory.h"
-#include "nccl/call.h"
 #include "nccl/collective.h"
 #include "nccl/lent.h"
 #include "report/report.h"
-#include "streams/streams.h"
 
 // Fewer bytes are copied: to keep account of them would cost as much.
 #define LEAST ((size_t)256 << 10)

@@ -2,8 +2,8 @@
  *
  * One thread a process sleeps in poll() on the pidfds of all processes with which it shares a
  * communicator. When one ends, the watcher writes into all memory shared with it how it ended, and
- * wakes this process's threads; whoever waits for the dead rank finds it there. Each process does so
- * for itself, so nothing depends on the dead one having said anything.
+ * wakes this process's threads; whoever waits for the dead rank finds it there. Each process does
+ * so for itself, so nothing depends on the dead one having said anything.
  *
  * How a process ended that is not a child is told by /proc/PID/stat while it is a zombie, and after
  * that by the ioctl PIDFD_GET_INFO on kernels that have it (6.15); otherwise the report says that

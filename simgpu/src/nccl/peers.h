@@ -1,6 +1,6 @@
 /* peers.h: what a process has mapped of others: the memory of its communicators, and, of each
- * process with which it shares one, its wait table and its devices' memory. Mappings of a peer serve
- * all communicators with it.
+ * process with which it shares one, its wait table and its devices' memory. Mappings of a peer
+ * serve all communicators with it.
  */
 #ifndef SIMGPU_NCCL_PEERS_H
 #define SIMGPU_NCCL_PEERS_H

@@ -15,13 +15,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "nccl/call.h"
 #include "nccl/kind.h"
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
 #include "simgpu_nccl.h"
-#include "streams/streams.h"
 #include "time/time.h"
 
 typedef struct Split { // what a rank passes to a split

@@ -3,13 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nccl/call.h"
 #include "nccl/describe.h"
 #include "nccl/kind.h"
 #include "nccl/redop.h"
 #include "nccl/reduce.h"
 #include "nccl/refuse.h"
-#include "streams/streams.h"
 
 #define HERE SIM_SITE
 #define FEW_REDOPS 256 // one that is destroyed is not used again as long as there are few

@@ -89,8 +89,8 @@ DEFINE_LOAD(unsigned, uint64_t, WIDEN(ncclUint8, uint8_t, SAME), WIDEN(ncclUint3
 // ---- A tree for each arithmetic ----
 //
 // ACC is the type of the arithmetic, WRAP an ACC in which overflow is defined, PLAIN the type in
-// memory that is the same as ACC. tree_NAME returns where the result of inputs [first, first + n) of
-// the block is: `room` (BLOCK elements), or the input itself where there is nothing to do to it.
+// memory that is the same as ACC. tree_NAME returns where the result of inputs [first, first + n)
+// of the block is: `room` (BLOCK elements), or the input itself where there is nothing to do to it.
 #define DEFINE_TREE(NAME, ACC, WRAP, PLAIN)                                                        \
     static const ACC *leaf_##NAME(ACC *room, const Job *job, int which)                            \
     {                                                                                              \
@@ -133,9 +133,9 @@ DEFINE_TREE(unsigned, uint64_t, uint64_t, ncclUint64)
 
 // ---- Every type ----
 
-// The result of n inputs, `count` elements, at `out` (T). It is written when every input of its block
-// has been read: `out` may be one. NARROW makes a T of the arithmetic's ACC; scale: n ACC, or NULL;
-// an integer result is divided by `divide`, once it is a T.
+// The result of n inputs, `count` elements, at `out` (T). It is written when every input of its
+// block has been read: `out` may be one. NARROW makes a T of the arithmetic's ACC; scale: n ACC, or
+// NULL; an integer result is divided by `divide`, once it is a T.
 #define REDUCE(TYPE, NAME, T, ACC, NARROW, LOAD, FLOATING)                                         \
     case TYPE: {                                                                                   \
         ACC factor[SIM_MAX_RANKS], room[BLOCK];                                                    \

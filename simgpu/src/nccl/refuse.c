@@ -7,7 +7,6 @@
 
 #include "nccl/comm.h"
 #include "nccl/refuse.h"
-#include "report/report.h"
 
 static __thread char last_error[512] = "";
 

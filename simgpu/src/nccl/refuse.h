@@ -1,4 +1,4 @@
-/* refuse.h: what is said of a call that is wrong: a report with the call site, and NCCL's result. */
+/* refuse.h: what is said of a call that is wrong: a report with its site, and an ncclResult_t. */
 #ifndef SIMGPU_NCCL_REFUSE_H
 #define SIMGPU_NCCL_REFUSE_H
 

@@ -19,10 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nccl/call.h"
 #include "nccl/diagnose.h"
 #include "nccl/sends.h"
-#include "streams/streams.h"
 #include "time/time.h"
 
 #define ALIGNMENT 64
@@ -160,8 +158,8 @@ static bool is_one(const KeptSend *send, const Which *which)
     return !clock || (send->slot < clock->n && clock->t[send->slot] >= send->time);
 }
 
-// Takes out those that have been received; copies up to SIM_MAX_REFS of the others into `open`, whose
-// communicators stay until let_them_go. Returns how many there are.
+// Takes out those that have been received; copies up to SIM_MAX_REFS of the others into `open`,
+// whose communicators stay until let_them_go. Returns how many there are.
 static int find_open(const Which *which, KeptSend *open)
 {
     int n = 0;

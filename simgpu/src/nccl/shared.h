@@ -2,7 +2,8 @@
  *
  * It is a memfd without a name, gone when its last user is. In it each rank has a slot (RankSlot):
  * where its device's memory is, how far it has come, and the description of its present call
- * (CallDesc). A call is posted, and then nobody is asked again: whoever comes last wakes the others.
+ * (CallDesc). A call is posted, and then nobody is asked again: whoever comes last wakes the
+ * others.
  */
 #ifndef SIMGPU_NCCL_SHARED_H
 #define SIMGPU_NCCL_SHARED_H
@@ -66,8 +67,8 @@ typedef enum Gone {
     GONE_DIED,  // found dead by the watcher
 } Gone;
 
-// What ranks tell each other for the virtual clock (board.c): a time, and the number of the call that
-// it is of; by number modulo the room.
+// What ranks tell each other for the virtual clock (board.c): a time, and the number of the call
+// that it is of; by number modulo the room.
 typedef struct ClockTime {
     _Atomic uint64_t number, when;
 } ClockTime;

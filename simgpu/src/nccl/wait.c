@@ -7,7 +7,8 @@
  * wakes a rank cannot know which of its threads that is.
  *
  * Before it sleeps, a thread writes into its slot what it waits for: cycle.c looks whether that
- * can still come. Threads end and begin without anybody saying so; hence it looks again a little later.
+ * can still come. Threads end and begin without anybody saying so; hence it looks again a little
+ * later.
  */
 #define _GNU_SOURCE
 #include <errno.h>
