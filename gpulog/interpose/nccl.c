@@ -282,90 +282,73 @@ WRAPPED(ncclAlltoAll);
 WRAPPED(ncclGather);
 WRAPPED(ncclScatter);
 
-// What goes to or comes from rank r lies at element r·count of the buffer, or at its begin where
-// `same`. The call's root is the only rank; -1: it is all ranks.
-static void log_messages(Call call, GpuOp op, const void *buffer, bool same)
+enum { ALL = -1, NONE = -2 };
+
+// Logs messages with all ranks, with one, or with none (`rank`): what goes to or comes from rank r
+// lies at element r·count of the buffer, that of one rank at its begin.
+static void log_messages(Call call, GpuOp op, const void *buffer, int rank)
 {
     int world = 0;
     size_t bytes = call.count * sim_log_element_size((int)call.type);
+    if (rank == NONE) return;
     ncclCommCount(call.comm, &world);
     call.op = op;
-    int first = call.root < 0 ? 0 : call.root, end = call.root < 0 ? world : call.root + 1;
+    int first = rank == ALL ? 0 : rank, end = rank == ALL ? world : rank + 1;
     for (int r = first; r < end; r++) {
         call.root = r;
-        call.send = call.recv = (const char *)buffer + (same ? 0 : (size_t)r * bytes);
+        call.send = call.recv = (const char *)buffer + (rank == ALL ? (size_t)r * bytes : 0);
         log_call(&call);
     }
 }
 
-static void begin_messages(void)
+// The buffers are those of the call; it sends to rank `to`, and receives from rank `from`.
+static ncclResult_t exchanged(ncclResult_t result, const Call *call, int to, int from)
 {
+    if (!worked(result)) return result;
     group.depth++;
-}
-
-static void end_messages(void)
-{
+    log_messages(*call, GPU_SEND, call->send, to);
+    log_messages(*call, GPU_RECV, call->recv, from);
     if (--group.depth == 0) write_group(true);
+    return result;
 }
 
-static bool is_root(ncclComm_t comm, int root)
+// Whom the root has to do with.
+static int all_if_root(ncclComm_t comm, int root)
 {
     int rank = -1;
-    return ncclCommUserRank(comm, &rank) == ncclSuccess && rank == root;
+    return ncclCommUserRank(comm, &rank) == ncclSuccess && rank == root ? ALL : NONE;
 }
 
 ncclResult_t __wrap_ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
-    Call all = {
-        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
+    Call call = {GPU_SEND, sendbuff, recvbuff, count, datatype, ncclSum, 0, comm, stream, SITE};
     ncclResult_t result =
         WAITING("ncclAlltoAll", SITE,
                 __real_ncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream));
-    if (!worked(result)) return result;
-    begin_messages();
-    log_messages(all, GPU_SEND, sendbuff, false);
-    log_messages(all, GPU_RECV, recvbuff, false);
-    end_messages();
-    return result;
+    return exchanged(result, &call, ALL, ALL);
 }
 
 ncclResult_t __wrap_ncclGather(const void *sendbuff, void *recvbuff, size_t count,
                                ncclDataType_t datatype, int root, ncclComm_t comm,
                                cudaStream_t stream)
 {
-    Call all = {
-        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
-    Call one = all;
-    one.root = root;
+    Call call = {GPU_SEND, sendbuff, recvbuff, count, datatype, ncclSum, 0, comm, stream, SITE};
     ncclResult_t result =
         WAITING("ncclGather", SITE,
                 __real_ncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream));
-    if (!worked(result)) return result;
-    begin_messages();
-    log_messages(one, GPU_SEND, sendbuff, true);
-    if (is_root(comm, root)) log_messages(all, GPU_RECV, recvbuff, false);
-    end_messages();
-    return result;
+    return exchanged(result, &call, root, all_if_root(comm, root));
 }
 
 ncclResult_t __wrap_ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
                                 ncclDataType_t datatype, int root, ncclComm_t comm,
                                 cudaStream_t stream)
 {
-    Call all = {
-        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
-    Call one = all;
-    one.root = root;
+    Call call = {GPU_SEND, sendbuff, recvbuff, count, datatype, ncclSum, 0, comm, stream, SITE};
     ncclResult_t result =
         WAITING("ncclScatter", SITE,
                 __real_ncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream));
-    if (!worked(result)) return result;
-    begin_messages();
-    if (is_root(comm, root)) log_messages(all, GPU_SEND, sendbuff, false);
-    log_messages(one, GPU_RECV, recvbuff, true);
-    end_messages();
-    return result;
+    return exchanged(result, &call, all_if_root(comm, root), root);
 }
 #endif
 

@@ -82,12 +82,11 @@ typedef struct RankSlot {
     _Atomic uint32_t exit_told;  // 1 + what wait() says of the process's end; 0: not known
     _Atomic int32_t files_limit; // ulimit -n, where its end is that no descriptor was left; else 0
     int32_t pid, device, device_fd, shared_fd, wait_table_fd;
-    _Atomic int32_t
-        world_rank; // of the process in its launcher's world (launched.c); -1: not known
-    uint64_t world; // which world
-    int32_t gpu;    // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
-    uint64_t arena; // bytes of the device's memfd
-    uint64_t host;  // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
+    _Atomic int32_t world_rank; // of the process, in its launcher's world; -1: not known
+    uint64_t world;             // which world
+    int32_t gpu;                // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
+    uint64_t arena;             // bytes of the device's memfd
+    uint64_t host; // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
     _Atomic int32_t thread;                           // wait slot of the thread that called last
     _Atomic uint64_t listeners[SIM_MAX_THREADS / 64]; // wait slots of those to wake, as bits
