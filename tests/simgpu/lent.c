@@ -127,13 +127,6 @@ static cudaError_t kernel_promise(float *p, size_t n, size_t from, size_t to, cu
     return simgpu_end(&op);
 }
 
-static void runs_unheard(int world, RankBody body)
-{
-    setenv("SIMGPU_CHECK", "fast", 1); // which says nothing of what is read here
-    run_ranks(world, body, NULL);
-    unsetenv("SIMGPU_CHECK");
-}
-
 // As many floats of each rank that all of them are lent, by a page and a bit.
 static size_t lent_each(const Rank *r)
 {

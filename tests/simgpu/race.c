@@ -20,13 +20,6 @@ typedef struct Bench {
     Heard *heard;
 } Bench;
 
-static cudaStream_t make_stream(unsigned flags)
-{
-    cudaStream_t s;
-    need_cuda(cudaStreamCreateWithFlags(&s, flags));
-    return s;
-}
-
 static Bench set_up(const Rank *r)
 {
     Bench t;

@@ -533,12 +533,6 @@ TEST(test_oracle_knows)
 
 // ---- The tests ----
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 // Whether somebody asked for programs of his own. SEED alone is there in every `make test`, whose
 // programs are the known ones and some new.
 static bool asked_for(void)
@@ -548,11 +542,11 @@ static bool asked_for(void)
 
 static Batch wanted(uint64_t seed, uint64_t n, bool log)
 {
-    uint64_t asked = number_of("RANDOM_SEED", number_of("SEED", seed));
+    uint64_t asked = setting("RANDOM_SEED", setting("SEED", seed));
     return (Batch){.seed = asked_for() ? asked : seed,
-                   .n = number_of("RANDOM_PROGRAMS", n),
+                   .n = setting("RANDOM_PROGRAMS", n),
                    .log = log,
-                   .forget = (unsigned)number_of("RANDOM_FORGET", FORGET_NOTHING),
+                   .forget = (unsigned)setting("RANDOM_FORGET", FORGET_NOTHING),
                    .shrinks = true};
 }
 

@@ -143,6 +143,18 @@ void *shared_alloc(size_t bytes);
 float *fetch_at(const char *file, int line, const float *device, size_t n);
 void send_to_at(const char *file, int line, float *device, const float *host, size_t n);
 
+// Fails the test, in its own process, unless the text has the words, or because it has them.
+void expect_words(const char *text, const char *words);
+void expect_no_words(const char *text, const char *words);
+
+// Seconds of a clock that nobody sets; and a pause of so many.
+double seconds_now(void);
+void pause_for(double seconds);
+// How much slower the machine is than usual: as SHARDLAB_TIME_FACTOR says, else as it seems.
+double time_factor(void);
+// A whole number from the environment.
+uint64_t setting(const char *name, uint64_t otherwise);
+
 // gpulog_ordered, of operations that the log must have.
 bool log_ordered(uint64_t a, uint64_t b);
 

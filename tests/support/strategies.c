@@ -13,12 +13,6 @@
 
 // ---- A model under a strategy ----
 
-static bool is_block(const Spec *spec, const Module *model, int i)
-{
-    if (spec->gpt2) return strncmp(model->children[i]->name, "h.", 2) == 0;
-    return i < model->n_children - 1;
-}
-
 static Module *model_of(const Case *c)
 {
     Module *model = c->random != NULL ? random_model_create(c->random) : spec_create(&c->spec);
@@ -438,8 +432,7 @@ static float oracle(const Case *c, int world, const Sum *sum, size_t i)
     return grad;
 }
 
-// Waits until every rank is here.
-static void meet(const Rank *r)
+void ranks_meet(const Rank *r)
 {
     float *one;
     need_cuda(cudaMalloc((void **)&one, sizeof *one));
@@ -508,7 +501,7 @@ static void make_grads(Plain *p, const Case *c, const Rank *all, int step)
     load_params(p, masters);
     free(masters);
     free(rounded);
-    meet(all);
+    ranks_meet(all);
 }
 
 // The same under a policy: at the parameters of p, rounded.
@@ -532,7 +525,7 @@ static void make_narrow_grads(Narrow *w, Plain *p, const Case *c, const Rank *al
         batch_destroy(&batch);
         if (apart(c, r->world)) narrow_zero(w);
     }
-    meet(all);
+    ranks_meet(all);
 }
 
 // ---- The mistakes that a wrong gradient can come from ----
@@ -814,7 +807,7 @@ static void case_body(const Rank *r, void *arg)
             need(w.pipeline != NULL ? pipeline_clip_grad_norm(w.pipeline, c->clip, &norm)
                                     : fsdp_clip_grad_norm(w.model, &w.ctx, c->clip, &norm));
         need(fsdp_adamw_step(&w.adamw));
-        meet(r); // before the shared gradients are written again
+        ranks_meet(r); // before the shared gradients are written again
     }
     check_no_race(first);
     Compared compared = {&plain, c->clip > 0.0f};

@@ -90,6 +90,9 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
 void case_resume(Wrapped *w, const Case *c, const Rank *r, int step);
 extern char case_folder[PATH_BYTES];
 
+// Waits until every rank is here.
+void ranks_meet(const Rank *r);
+
 // Trains on `world` ranks, and compares after each step with the oracle: gradients and their
 // padding, the norm, and at the end the parameters. It ends before a step with gradients that
 // are not finite; whether the last case did.

@@ -27,7 +27,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "draw.h"
@@ -66,14 +65,6 @@ static struct Results {
 
 static Case *current;
 static const char *rule; // of it, that runs
-
-static double clock_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 // ---- JSON ----
 
@@ -381,7 +372,7 @@ static bool read_limit(double *limit)
 bool suite_limit(double *whole, double *left)
 {
     if (!current || !read_limit(whole)) return false;
-    *left = current->began + *whole - clock_now();
+    *left = current->began + *whole - seconds_now();
     if (*left < 0.01) *left = 0.01;
     return true;
 }
@@ -394,7 +385,7 @@ static int begin_case(void **state)
     current = c;
     rule = NULL; // the test before may have failed in one
     draw_begin(c->test->name);
-    c->began = clock_now();
+    c->began = seconds_now();
     return c->test->setup_func ? c->test->setup_func(&c->state) : 0;
 }
 
@@ -411,7 +402,7 @@ static int end_case(void **state)
     Case *c = *state;
     int result = c->test->teardown_func ? c->test->teardown_func(&c->state) : 0;
 
-    c->seconds = clock_now() - c->began;
+    c->seconds = seconds_now() - c->began;
     if (c->needs_them) c->passed = true; // as far as that goes
     if (c->passed && c->left_out) print_message("| %s: %s\n", c->test->name, c->left_out);
     if (c->passed && c->left_out && (c->ran == 0 || c->needs_them)) {
