@@ -34,11 +34,7 @@
 enum { MOST = 6, COUNT = 257, SEEDS = 60, WORDS = 4096 };
 
 // Seconds. Nothing here takes long; a sanitizer makes it slow, and so may a busy machine.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define BOUND 8.0
-#else
-#define BOUND 1.0
-#endif
+#define BOUND (1.0 * SLOWER)
 
 typedef struct Rehearsal {
     uint64_t seed;

@@ -21,6 +21,7 @@
 #include "misuse/group.c"
 #include "misuse/host_dereference.c"
 #include "misuse/host_race.c"
+#include "misuse/host_race_system.c"
 #include "misuse/leak.c"
 #include "misuse/lifetime.c"
 #include "misuse/mismatch.c"

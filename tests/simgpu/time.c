@@ -22,12 +22,6 @@
 #include "harness.h"
 #include "time/program.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SLOWER 8
-#else
-#define SLOWER 1
-#endif
-
 enum {
     SECTIONS = 10,           // programs of a world
     AT_ONCE = 8,             // worlds

@@ -51,10 +51,12 @@ typedef struct Rank {
 } Rank;
 typedef void (*RankBody)(const Rank *rank, void *arg);
 
-// Seconds. A program built with a sanitizer is slow by nature.
+// A program built with a sanitizer is slow by nature: so many times, at most.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define RANKS_LIMIT 40
+#define SLOWER 8
+#define RANKS_LIMIT 40 // seconds
 #else
+#define SLOWER 1
 #define RANKS_LIMIT 10
 #endif
 
