@@ -7,8 +7,7 @@
 #include <float.h>
 
 #include "kernels.h"
-#include "naive.h"
-#include "numbers.h"
+#include "naive_check.h"
 #ifndef BACKEND_CUDA
 // Both forms: vm_exp of a machine that rounds a product and its sum once, and twice_exp of one that
 // does not.

@@ -144,13 +144,4 @@ static inline void check_norm(const char *what, const float *got, float base, co
           what, sqrt(off / size), sqrt(size), bound);
 }
 
-// got must be within `bound` of want, relative to the larger of |want| and 1.
-static inline void check_close(const char *what, const float *got, const double *want, size_t n,
-                               double bound)
-{
-    for (size_t i = 0; i < n; i++)
-        check(fabs(got[i] - want[i]) <= bound * fmax(1.0, fabs(want[i])),
-              "%s, element %zu of %zu, is %.9g, not %.9g", what, i, n, got[i], want[i]);
-}
-
 #endif
