@@ -202,8 +202,8 @@ typedef struct Test {
 void begin_rule(const char *name); // NULL: it has ended
 void print_rule(void);             // the beginning of what cmocka prints of a failure
 
-// Runs the tests of the suite (or those named after --only), or prints their names for --list. With
-// SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
+// Runs the tests of the suite, or those named after --only, in that order; or prints their names for
+// --list. With SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
 //   {"nonce": …, "test": name, "status": "passed|failed|timeout|error", "message": …, "seconds": …}
 // (of a test that has drawn also "seed": number; draw.h; of one that told figures "figures": […])
 // and {"nonce": …, "end": count} at the end; the nonce is SHARDLAB_NONCE's.

@@ -454,30 +454,37 @@ static int list_tests(const struct CMUnitTest *tests, size_t n)
     return 0;
 }
 
-// Marks the tests that the command line wants; false after it has said what it does not understand.
-static bool choose_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t n,
-                         bool *chosen)
+// Which tests the command line wants, in its order; their number, or -1 after it has said what it
+// does not understand.
+static int choose_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t n,
+                        size_t *chosen)
 {
-    bool all = argc == 1;
+    int count = 0;
 
-    for (size_t i = 0; i < n; i++) chosen[i] = all;
+    for (size_t i = 0; i < n && argc == 1; i++) chosen[count++] = i;
     for (int a = 1; a < argc; a += 2) {
         bool found = false;
         if (strcmp(argv[a], "--only") != 0 || a + 1 >= argc) {
             fprintf(stderr, "usage: %s [--list] [--only TEST]...\n", argv[0]);
-            return false;
+            return -1;
         }
-        for (size_t i = 0; i < n; i++)
-            if (strcmp(argv[a + 1], tests[i].name) == 0) found = chosen[i] = true;
+        for (size_t i = 0; i < n; i++) {
+            bool again = false;
+            if (strcmp(argv[a + 1], tests[i].name) != 0) continue;
+            for (int k = 0; k < count; k++) again |= chosen[k] == i;
+            if (!again) chosen[count++] = i;
+            found = true;
+        }
         if (!found) {
             fprintf(stderr, "%s: no test is called %s; --list shows them\n", argv[0], argv[a + 1]);
-            return false;
+            return -1;
         }
     }
-    return true;
+    return count;
 }
 
-int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
+int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests,
+                  size_t n)
 {
     sanitize_linked();
     own_code(name);
@@ -485,25 +492,22 @@ int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTe
 
     struct CMUnitTest *wrapped = calloc(n + 1, sizeof *wrapped);
     Case *cases = calloc(n + 1, sizeof *cases);
-    bool *chosen = calloc(n + 1, sizeof *chosen);
-    size_t count = 0;
-    int status = 2;
+    size_t *chosen = calloc(n + 1, sizeof *chosen);
 
-    if (wrapped && cases && chosen && choose_tests(argc, argv, tests, n, chosen) &&
-        draw_seed_wanted(name)) {
-        for (size_t i = 0; i < n; i++) {
-            if (!chosen[i]) continue;
-            cases[count] = (Case){.test = &tests[i], .state = tests[i].initial_state};
-            wrapped[count] =
-                (struct CMUnitTest){tests[i].name, run_case, begin_case, end_case, &cases[count]};
-            count++;
+    if (!wrapped || !cases || !chosen) abort();
+    int status = 2, count = choose_tests(argc, argv, tests, n, chosen);
+    if (count >= 0 && draw_seed_wanted(name)) {
+        for (int i = 0; i < count; i++) {
+            const struct CMUnitTest *test = &tests[chosen[i]];
+            cases[i] = (Case){.test = test, .state = test->initial_state};
+            wrapped[i] = (struct CMUnitTest){test->name, run_case, begin_case, end_case, &cases[i]};
         }
         open_results();
-        status = _cmocka_run_group_tests(name, wrapped, count, NULL, NULL) != 0;
+        status = _cmocka_run_group_tests(name, wrapped, (size_t)count, NULL, NULL) != 0;
         settle();
         if (results.fd >= 0) write_end();
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < n; i++) {
         free(cases[i].message);
         free(cases[i].left_out);
         free(cases[i].drawn);
