@@ -24,7 +24,7 @@ NOT_FOR_TASKS := $(call objects,lib/checkpoint/*.c lib/text/*.c lib/kernels/e4m3
               $(foreach name,llama pass grouped_attention token_embedding rotary rmsnorm swiglu,lib/nn/$(name).c lib/kernels/$(name).c) \
               $(patsubst %,lib/fsdp/%.c,layout strategy_flags tokens pipeline_* *_parts) \
               $(patsubst %,simgpu/src/blas/%.c,batched factor matrices transfer vectors) simgpu/src/compat/*.c \
-              $(patsubst %,tests/support/%.c,bubble checkpoints disk files narrow prefetch_plan random_model shrink strategies training_llama))
+              $(patsubst %,tests/support/%.c,bubble checkpoints disk files narrow prefetch_plan random_model shrink strategies* training_llama))
 TASKS_OBJ  := $(filter-out $(NOT_FOR_TASKS),$(HARNESS_OBJ) $(LIB_OBJ) $(SIMGPU_OBJ))
 TASKS_LIB  := $(if $(filter simgpu,$(BACKEND)),$(BUILD)/lib/libtasks.a,$(HARNESS_LIB) $(LIBS))
 ALL_LIBS   ?=

@@ -18,19 +18,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static char folder[PATH_BYTES], dir[PATH_BYTES + 16];
+static char dir[PATH_BYTES + 16];
 
 static int begin(void **state)
 {
-    make_folder(folder);
-    snprintf(dir, sizeof dir, "%s/model", folder);
-    return 0;
-}
-
-static int end(void **state)
-{
-    remove_folder(folder);
-    return 0;
+    int status = own_folder_begin(state);
+    snprintf(dir, sizeof dir, "%s/model", own_folder);
+    return status;
 }
 
 // What a body is told.
@@ -118,19 +112,19 @@ static void save_or_load(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(saves_and_loads_again, begin, end)
+TEST_BETWEEN(saves_and_loads_again, begin, own_folder_end)
 {
     for (int world = 1; world <= 3; world++) {
         Job job = {.spec = spec_mlp(3), .step = 5 + world, .saves = true, .loads = true};
         run_ranks(world, save_or_load, &job);
         job = (Job){.spec = spec_gpt2(1), .step = 9, .saves = true, .loads = true};
-        snprintf(dir, sizeof dir, "%s/gpt2/", folder); // a slash at the end is no other folder
+        snprintf(dir, sizeof dir, "%s/gpt2/", own_folder); // a slash at the end is no other folder
         run_ranks(world, save_or_load, &job);
-        snprintf(dir, sizeof dir, "%s/model", folder);
+        snprintf(dir, sizeof dir, "%s/model", own_folder);
     }
 }
 
-TEST_BETWEEN(loads_on_any_world, begin, end)
+TEST_BETWEEN(loads_on_any_world, begin, own_folder_end)
 {
     for (int round = 0; round < 5; round++) {
         int from = round == 0 ? 1 : draw(1, 8), to = round == 1 ? 1 : draw(1, 8);
@@ -148,7 +142,7 @@ TEST_BETWEEN(loads_on_any_world, begin, end)
 }
 
 // Saved in units of blocks, loaded in one; and a parameter's own file has nothing of the padding.
-TEST_BETWEEN(loads_in_other_units, begin, end)
+TEST_BETWEEN(loads_in_other_units, begin, own_folder_end)
 {
     needs_ranks(3);
     Job job = {.spec = spec_mlp(3), .step = 3, .saves = true};
@@ -221,7 +215,7 @@ static void resume_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(resumes_as_if_never_stopped, begin, end)
+TEST_BETWEEN(resumes_as_if_never_stopped, begin, own_folder_end)
 {
     Resume all = {.bytes = 1 << 18};
     for (int i = 0; i < 3; i++) {
@@ -244,7 +238,7 @@ static int find_call(const Disk *disk, DiskCall call, const char *path, int from
     return found;
 }
 
-TEST_BETWEEN(reaches_the_disk_in_order, begin, end)
+TEST_BETWEEN(reaches_the_disk_in_order, begin, own_folder_end)
 {
     enum { WORLD = 3 };
     Job job = {.spec = spec_mlp(2), .step = 1, .saves = true};
@@ -284,7 +278,7 @@ TEST_BETWEEN(reaches_the_disk_in_order, begin, end)
     if (folder_synced < 0 || folder_synced > renamed)
         fail_msg("the folder %s was not synced before the rename: its names may be lost: in commit",
                  tmp);
-    int parent_synced = find_call(disk, DISK_SYNC, folder, renamed, false);
+    int parent_synced = find_call(disk, DISK_SYNC, own_folder, renamed, false);
     if (parent_synced < 0)
         fail_msg("the folder that holds %s was not synced after the rename: in commit", dir);
     for (int i = 0; i < disk->n && i < DISK_MAX; i++)
@@ -369,7 +363,7 @@ static void kill_at(int at, bool again)
 }
 
 // The calls that a save makes, so that the last ones, which commit, can all be tried.
-TEST_BETWEEN(a_kill_leaves_the_last_good_one, begin, end)
+TEST_BETWEEN(a_kill_leaves_the_last_good_one, begin, own_folder_end)
 {
     needs_ranks(2);
     Job job = {.spec = spec_mlp(2), .step = 4, .saves = true};
@@ -490,7 +484,7 @@ static void unsharded_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(refuses_damaged_checkpoints, begin, end)
+TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
 {
     needs_ranks(3);
     Refusal load = {.spec = spec_mlp(2)};
@@ -506,15 +500,15 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, end)
     write_bytes(file_of(0), "\377\377\377\377\377\377\377\377", 8);
     must_refuse(load, 4, "a hostile file", "rank-0-of-3.safetensors: header length");
     save_good();
-    assert_int_equal(rename(file_of(0), in_folder(folder, "kept")), 0);
+    assert_int_equal(rename(file_of(0), in_folder(own_folder, "kept")), 0);
     assert_int_equal(rename(file_of(1), in_folder(dir, "rank-0-of-3.safetensors")), 0);
-    assert_int_equal(rename(in_folder(folder, "kept"), file_of(1)), 0);
+    assert_int_equal(rename(in_folder(own_folder, "kept"), file_of(1)), 0);
     must_refuse(load, 1, "files that were swapped", "its part is 1 of 3");
     save_good();
-    assert_int_equal(rename(file_of(1), in_folder(folder, "kept")), 0);
+    assert_int_equal(rename(file_of(1), in_folder(own_folder, "kept")), 0);
     Job later = {.spec = spec_mlp(2), .step = 5, .saves = true};
     run_ranks(3, save_or_load, &later);
-    assert_int_equal(rename(in_folder(folder, "kept"), file_of(1)), 0);
+    assert_int_equal(rename(in_folder(own_folder, "kept"), file_of(1)), 0);
     must_refuse(load, 2, "a file of another save", "its step is 4, expected 5");
     save_good();
     must_refuse((Refusal){.spec = spec_mlp(3)}, 2, "a model with more layers", "l.1.fc.weight");
@@ -530,7 +524,7 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, end)
     must_refuse(load, 2, "a checkpoint without an optimizer", "adamw");
 }
 
-TEST_BETWEEN(a_failed_save_changes_nothing, begin, end)
+TEST_BETWEEN(a_failed_save_changes_nothing, begin, own_folder_end)
 {
     needs_ranks(3);
     Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
@@ -546,10 +540,10 @@ TEST_BETWEEN(a_failed_save_changes_nothing, begin, end)
     must_refuse(save, 2, "a folder with another file", "thesis.tex");
     run_ranks(2, save_or_load, &good);
     if (access(in_folder(dir, "thesis.tex"), F_OK) != 0) fail_msg("a save removed thesis.tex");
-    assert_int_equal(symlink(dir, in_folder(folder, "link")), 0);
-    snprintf(dir, sizeof dir, "%s/link", folder);
+    assert_int_equal(symlink(dir, in_folder(own_folder, "link")), 0);
+    snprintf(dir, sizeof dir, "%s/link", own_folder);
     must_refuse(save, 2, "a symbolic link", "is a symbolic link");
-    snprintf(dir, sizeof dir, "%s/nowhere/model", folder);
+    snprintf(dir, sizeof dir, "%s/nowhere/model", own_folder);
     must_refuse(save, 2, "a folder that is not there", "cannot be made");
 }
 
@@ -575,7 +569,7 @@ static void memory_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(holds_two_shards_at_most, begin, end)
+TEST_BETWEEN(holds_two_shards_at_most, begin, own_folder_end)
 {
     run_ranks(2, memory_body, NULL);
 }

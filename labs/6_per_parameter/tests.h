@@ -4,6 +4,8 @@
 
 #include "strategies.h"
 
+enum { MOST_WORLD = 8 };
+
 // Rows of the first chunk of a parameter, dealt out row by row.
 int64_t most_rows(int64_t rows, int world);
 // What all else builds on: a test whose shards are cut in another way would look for it elsewhere.

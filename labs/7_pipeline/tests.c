@@ -265,17 +265,6 @@ static void plain_step(Plain *p, const Cut *c, int place, int step, float *losse
     }
 }
 
-static void meet(const Rank *r)
-{
-    float *one;
-    need_cuda(cudaMalloc((void **)&one, sizeof *one));
-    need_cuda(cudaMemset(one, 0, sizeof *one));
-    need_cuda(cudaDeviceSynchronize());
-    need_nccl(ncclAllReduce(one, one, 1, ncclFloat, ncclSum, r->comm, r->stream));
-    need_cuda(cudaStreamSynchronize(r->stream));
-    need_cuda(cudaFree(one));
-}
-
 // In a collective's order: a balanced tree.
 static float tree(const float *x, int n)
 {
@@ -449,7 +438,7 @@ static void cut_body(const Rank *r, void *arg)
         if (s.ranks.stage == 0)
             memcpy(c->grads[s.ranks.place], grads, (size_t)model_numel(p.model) * sizeof *grads);
         free(grads);
-        meet(r);
+        ranks_meet(r);
         uint64_t begin = gpulog_length();
         stage_step(&s, c, step, losses);
         check_tied_bytes(&s, begin);
@@ -462,7 +451,7 @@ static void cut_body(const Rank *r, void *arg)
         check_norm(&o, &s, c, step);
         oracle_step(&o, &p, &s, c);
         need(fsdp_adamw_step(&s.adamw));
-        meet(r); // before the shared gradients are written again
+        ranks_meet(r); // before the shared gradients are written again
     }
     check_no_race(first);
     need(fsdp_full_state(s.model, compare_param, &p));

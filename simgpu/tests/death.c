@@ -73,13 +73,6 @@ static void die(const Rank *r, void *arg)
     check(false, "rank %d came back", r->rank);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 TEST(test_ends)
 {
     static const char *const words[] = {"was killed by signal 9", "was killed by signal 11",
@@ -195,9 +188,9 @@ TEST(test_cycles)
         Shared *shared = shared_alloc(sizeof *shared);
         int world = how == RING ? 8 : 2;
         shared->how = how;
-        double begin = now();
+        double begin = seconds_now();
         free(run_ranks_message(world, 10, cycle, shared));
-        assert_true(now() - begin < 9); // not by the time limit
+        assert_true(seconds_now() - begin < 9); // not by the time limit
         int told = 0;
         for (int r = 0; r < world; r++) {
             const char *title = shared->heard[r].title;
@@ -234,10 +227,10 @@ TEST(test_workers)
     Shared *shared = shared_alloc(sizeof *shared);
     shared->how = MESSAGES;
     setenv("SIMGPU_THREADS", "4", 1);
-    double begin = now();
+    double begin = seconds_now();
     free(run_ranks_message(2, 10, cycle_after_a_product, shared));
     unsetenv("SIMGPU_THREADS");
-    assert_true(now() - begin < 9); // not by the time limit
+    assert_true(seconds_now() - begin < 9); // not by the time limit
     assert_true(strstr(shared->heard[0].title, "deadlock") ||
                 strstr(shared->heard[1].title, "deadlock"));
 }

@@ -79,6 +79,21 @@ static inline char *stderr_of(void (*fn)(void), int *status)
     return text;
 }
 
+// Runs a body that reads what nobody has written, or the like, and is not to hear of it.
+static inline void runs_unheard(int world, RankBody body)
+{
+    setenv("SIMGPU_CHECK", "fast", 1);
+    run_ranks(world, body, NULL);
+    unsetenv("SIMGPU_CHECK");
+}
+
+static inline cudaStream_t make_stream(unsigned flags)
+{
+    cudaStream_t s;
+    need_cuda(cudaStreamCreateWithFlags(&s, flags));
+    return s;
+}
+
 // Pages of shared memory that this process has touched, devices' memory among them; -1: unknown.
 static inline long shared_kilobytes(void)
 {

@@ -27,17 +27,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "draw.h"
 #include "heard.h"
 #include "run.h"
 
 enum { MOST = 6, COUNT = 257, SEEDS = 60, WORDS = 4096 };
 
 // Seconds. Nothing here takes long; a sanitizer makes it slow, and so may a busy machine.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define BOUND 8.0
-#else
-#define BOUND 1.0
-#endif
+#define BOUND (1.0 * SLOWER)
 
 typedef struct Rehearsal {
     uint64_t seed;
@@ -52,39 +49,6 @@ typedef struct Rehearsal {
         char told[WORDS];
     } rank[MOST];
 } Rehearsal;
-
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014).
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
-static uint64_t drawn(uint64_t seed, uint64_t what, uint64_t which)
-{
-    return mix(mix(mix(seed) + what) + which);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void pause_for(double seconds)
-{
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    while (nanosleep(&t, &t) && errno == EINTR) continue;
-}
-
-static double factor(void)
-{
-    const char *text = getenv("SHARDLAB_TIME_FACTOR");
-    return text && atof(text) > 0 ? atof(text) : 1;
-}
 
 // ---- A rank ----
 
@@ -186,7 +150,7 @@ static void meet(const Rehearsal *r, Actor *a)
 {
     ncclUniqueId id = r->id;
     if (r->by_text) NCCL(ncclGetUniqueId(&id));
-    pause_for(1e-6 * (double)(drawn(r->seed, 2, (uint64_t)a->rank) % 6000));
+    pause_for(1e-6 * (double)(draw_number(r->seed, 2, (uint64_t)a->rank) % 6000));
     NCCL(ncclCommInitRank(&a->comm, a->world, id, a->rank));
 }
 
@@ -213,8 +177,8 @@ _Noreturn static void be_rank(int rank)
     atomic_fetch_add(&r->ready, 1);
     while (!atomic_load(&r->go)) pause_for(0.0002);
     meet(r, &a);
-    int steps = (int)(drawn(r->seed, 3, 0) % 400);
-    for (int i = 0; i < steps; i++) step(&a, drawn(r->seed, 4, (uint64_t)i));
+    int steps = (int)(draw_number(r->seed, 3, 0) % 400);
+    for (int i = 0; i < steps; i++) step(&a, draw_number(r->seed, 4, (uint64_t)i));
     CUDA(cudaStreamSynchronize(a.stream));
     NCCL(ncclCommFinalize(a.comm));
     NCCL(ncclCommDestroy(a.comm));
@@ -273,16 +237,17 @@ static void start(End *end)
 
 static void await_ready(const End *end)
 {
-    double begin = now();
+    double begin = seconds_now();
     atomic_store(&rehearsal->all_there, 1);
-    while (atomic_load(&rehearsal->ready) < rehearsal->world && now() - begin < 30 * factor())
+    while (atomic_load(&rehearsal->ready) < rehearsal->world &&
+           seconds_now() - begin < 30 * time_factor())
         pause_for(0.0005);
     if (atomic_load(&rehearsal->ready) < rehearsal->world) fail_seed(end, "the ranks do not start");
 }
 
 static void kill_ranks(const End *end, int victim, int second)
 {
-    killed = now();
+    killed = seconds_now();
     kill(end[victim].pid, SIGKILL);
     if (second >= 0) kill(end[second].pid, SIGKILL);
 }
@@ -290,12 +255,12 @@ static void kill_ranks(const End *end, int victim, int second)
 // Waits for all, until the time given.
 static void collect(End *end, double until)
 {
-    for (int left = rehearsal->world; left > 0 && now() < until;) {
+    for (int left = rehearsal->world; left > 0 && seconds_now() < until;) {
         left = 0;
         for (int i = 0; i < rehearsal->world; i++) {
             if (end[i].over) continue;
             end[i].over = waitpid(end[i].pid, &end[i].status, WNOHANG) == end[i].pid;
-            end[i].when = now();
+            end[i].when = seconds_now();
             left += !end[i].over;
         }
         if (left) pause_for(0.0005);
@@ -367,39 +332,33 @@ static bool run_seed(uint64_t seed, bool without_pidfd)
     char text[64];
     memset((void *)r, 0, sizeof *r);
     r->seed = seed;
-    r->world = 2 + (int)(drawn(seed, 5, 0) % (MOST - 1));
-    r->by_text = drawn(seed, 5, 1) % 3 == 0;
+    r->world = 2 + (int)(draw_number(seed, 5, 0) % (MOST - 1));
+    r->by_text = draw_number(seed, 5, 1) % 3 == 0;
     r->without_pidfd = without_pidfd;
     snprintf(text, sizeof text, "kills-%d-%llu:1", getpid(), (unsigned long long)seed);
     if (r->by_text) setenv("NCCL_COMM_ID", text, 1);
-    int victim = (int)(drawn(seed, 5, 2) % (uint64_t)r->world), second = -1;
-    if (r->world > 2 && drawn(seed, 5, 3) % 4 == 0) second = (victim + 1) % r->world;
-    bool early = drawn(seed, 5, 4) % 3 == 0; // while the ranks join
-    double delay = 1e-6 * (double)(drawn(seed, 5, 5) % (early ? 8000 : 40000));
+    int victim = (int)(draw_number(seed, 5, 2) % (uint64_t)r->world), second = -1;
+    if (r->world > 2 && draw_number(seed, 5, 3) % 4 == 0) second = (victim + 1) % r->world;
+    bool early = draw_number(seed, 5, 4) % 3 == 0; // while the ranks join
+    double delay = 1e-6 * (double)(draw_number(seed, 5, 5) % (early ? 8000 : 40000));
     start(end);
-    bool before = drawn(seed, 5, 6) % 8 == 0 && victim > 0; // rank 0 makes the id
+    bool before = draw_number(seed, 5, 6) % 8 == 0 && victim > 0; // rank 0 makes the id
     if (before && second == 0) second = -1;
     if (before) kill_ranks(end, victim, second);
     if (before) atomic_store(&r->ready, second >= 0 ? 2 : 1); // the dead will not say so
     await_ready(end);
     atomic_store(&r->go, 1);
-    killed = now();
+    killed = seconds_now();
     if (!before) pause_for(delay);
     if (!before) kill_ranks(end, victim, second);
     close(r->ranks);
-    collect(end, killed + BOUND * factor());
+    collect(end, killed + BOUND * time_factor());
     unsetenv("NCCL_COMM_ID");
     bool told = judge(end, victim, second);
     if (getenv("SIMGPU_KILLS_TIMES"))
         print_message("seed %llu: %.3f s\n", (unsigned long long)seed, slowest(end));
     if (r->by_text && socket_is_left(text)) fail_seed(end, "a socket is left");
     return told;
-}
-
-static uint64_t from_environment(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
 }
 
 static void run_seeds(uint64_t first, uint64_t seeds, bool without_pidfd)
@@ -416,14 +375,12 @@ static void run_seeds(uint64_t first, uint64_t seeds, bool without_pidfd)
 
 TEST(test_kills)
 {
-    run_seeds(from_environment("SIMGPU_KILLS_SEED", 1), from_environment("SIMGPU_KILLS", SEEDS),
-              false);
+    run_seeds(setting("SIMGPU_KILLS_SEED", 1), setting("SIMGPU_KILLS", SEEDS), false);
 }
 
 TEST(test_kills_without_pidfd)
 {
-    run_seeds(from_environment("SIMGPU_KILLS_SEED", 1) + 1000000,
-              from_environment("SIMGPU_KILLS", SEEDS) / 6, true);
+    run_seeds(setting("SIMGPU_KILLS_SEED", 1) + 1000000, setting("SIMGPU_KILLS", SEEDS) / 6, true);
 }
 
 SUITE_MAIN("kills")

@@ -26,11 +26,6 @@ static char *end_of(void (*fn)(void), int status)
     return text;
 }
 
-static void says(const char *text, const char *words)
-{
-    if (!strstr(text, words)) fail_msg("no \"%s\" in:\n%s", words, text);
-}
-
 static void silent(const char *text)
 {
     if (text[0]) fail_msg("want no report, not:\n%s", text);
@@ -49,12 +44,13 @@ static void leave_memory(void)
 TEST(test_memory)
 {
     char *text = end_of(leave_memory, 0);
-    says(text, "4 things were never given back [leak]");
-    says(text, "3 allocations of device memory (3000 bytes): parts[i], made at tests/leak.c:");
-    says(text, "1 allocation of device memory (100 bytes): small, made at tests/leak.c:");
-    says(text, "(leave_memory)");
-    says(text, "Is there a cudaFree missing");
-    says(text, "Read: simgpu/pages/mistakes.md, \"Leak\"");
+    expect_words(text, "4 things were never given back [leak]");
+    expect_words(text,
+                 "3 allocations of device memory (3000 bytes): parts[i], made at tests/leak.c:");
+    expect_words(text, "1 allocation of device memory (100 bytes): small, made at tests/leak.c:");
+    expect_words(text, "(leave_memory)");
+    expect_words(text, "Is there a cudaFree missing");
+    expect_words(text, "Read: simgpu/pages/mistakes.md, \"Leak\"");
     if (strstr(text, "given_back")) fail_msg("what was freed is accused:\n%s", text);
     if (strstr(text, "3000 bytes") > strstr(text, "100 bytes")) fail_msg("the order:\n%s", text);
 }
@@ -77,12 +73,12 @@ static void leave_others(void)
 TEST(test_others)
 {
     char *text = end_of(leave_others, 0);
-    says(text, "6 things were never given back");
-    says(text, "1 allocation of pinned memory (64 bytes): pinned, made at tests/leak.c:");
-    says(text, "  1 stream, made at ");
-    says(text, "  2 events, made at ");
-    says(text, "  1 cuBLAS handle, made at ");
-    says(text, "  1 communicator, made at ");
+    expect_words(text, "6 things were never given back");
+    expect_words(text, "1 allocation of pinned memory (64 bytes): pinned, made at tests/leak.c:");
+    expect_words(text, "  1 stream, made at ");
+    expect_words(text, "  2 events, made at ");
+    expect_words(text, "  1 cuBLAS handle, made at ");
+    expect_words(text, "  1 communicator, made at ");
 }
 
 static void leave_many_places(void)
@@ -109,9 +105,9 @@ static void leave_many_places(void)
 TEST(test_many_places)
 {
     char *text = end_of(leave_many_places, 0);
-    says(text, "514 things were never given back");
-    says(text, "500 allocations of device memory (4000 bytes)");
-    says(text, "  and more, of 3 other places");
+    expect_words(text, "514 things were never given back");
+    expect_words(text, "500 allocations of device memory (4000 bytes)");
+    expect_words(text, "  and more, of 3 other places");
     if (strlen(text) > 6000) fail_msg("%zu bytes of report", strlen(text));
 }
 
@@ -123,7 +119,7 @@ static void use_a_name(void)
 }
 TEST(test_the_given_name_is_used)
 {
-    says(end_of(use_a_name, 0), "(24 bytes): gradient of h.3, made at ");
+    expect_words(end_of(use_a_name, 0), "(24 bytes): gradient of h.3, made at ");
 }
 
 static void group_left_open(void)
@@ -139,9 +135,9 @@ static void group_left_open(void)
 TEST(test_an_open_group)
 {
     char *text = end_of(group_left_open, 0);
-    says(text, "a group that was never ended [group misuse]");
-    says(text, "ncclGroupStart, called at tests/leak.c:");
-    says(text, "1 call of it never ran");
+    expect_words(text, "a group that was never ended [group misuse]");
+    expect_words(text, "ncclGroupStart, called at tests/leak.c:");
+    expect_words(text, "1 call of it never ran");
     if (strstr(text, "[leak]")) fail_msg("leaks behind another report:\n%s", text);
 }
 
@@ -237,7 +233,7 @@ TEST(test_no_leak)
     silent(end_of(leave_memory, 3)); // it failed, and says why elsewhere
     silent(end_of(off, 0));
     silent(end_of(parent_of_ranks, 0));
-    says(end_of(fast, 0), "[leak]");
+    expect_words(end_of(fast, 0), "[leak]");
 }
 
 // Another report is the cause; what is left because of it is no news.
@@ -250,7 +246,7 @@ static void another_report(void)
 TEST(test_another_report_comes_first)
 {
     char *text = end_of(another_report, 0);
-    says(text, "a free of what is no device memory [wrong pointer]");
+    expect_words(text, "a free of what is no device memory [wrong pointer]");
     if (strstr(text, "[leak]")) fail_msg("%s", text);
 }
 

@@ -21,6 +21,7 @@
 #include "misuse/group.c"
 #include "misuse/host_dereference.c"
 #include "misuse/host_race.c"
+#include "misuse/host_race_system.c"
 #include "misuse/leak.c"
 #include "misuse/lifetime.c"
 #include "misuse/mismatch.c"
@@ -177,18 +178,11 @@ static int run_rank(const World *world, void *arg)
     return 0;
 }
 
-static double limit(void)
-{
-    const char *text = getenv("SHARDLAB_TIME_FACTOR");
-    double factor = text ? strtod(text, NULL) : 1;
-    return LIMIT * (factor > 0 ? factor : 1);
-}
-
 _Noreturn static void work(Outcome *o)
 {
     running = o;
     prctl(PR_SET_CHILD_SUBREAPER, 1); // whatever a rank leaves becomes a child of this process
-    launch_ranks(o->program->ranks, limit(), run_rank, NULL, o->ends);
+    launch_ranks(o->program->ranks, LIMIT * time_factor(), run_rank, NULL, o->ends);
     o->stray = waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD;
     for (int r = 0; r < o->program->ranks && o->stray; r++) // each rank leads a group of its own
         if (o->ends[r].pid > 1) kill(-o->ends[r].pid, SIGKILL);

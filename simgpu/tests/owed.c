@@ -51,13 +51,6 @@ static cudaError_t kernel_in_place(unsigned char *p, size_t bytes, int *one, cud
     return simgpu_end(&op);
 }
 
-static void runs_unheard(int world, RankBody body)
-{
-    setenv("SIMGPU_CHECK", "fast", 1); // which says nothing of what is read here
-    run_ranks(world, body, NULL);
-    unsetenv("SIMGPU_CHECK");
-}
-
 // ---- Single cases ----
 
 static void never_written(const Rank *r, void *arg)

@@ -8,14 +8,6 @@
 
 static Heard *heard;
 
-static void has(const char *text, const char *words)
-{
-    if (!strstr(text, words)) fail_msg("no \"%s\" in:\n%s", words, text);
-}
-static void has_not(const char *text, const char *words)
-{
-    if (strstr(text, words)) fail_msg("\"%s\" in:\n%s", words, text);
-}
 // `first` stands in the text, and `second` behind it.
 static void has_both(const char *text, const char *first, const char *second)
 {
@@ -53,16 +45,16 @@ TEST(test_names_the_programs_own_line)
 {
     int status;
     char *text = stderr_of(library_alone, &status);
-    has(text, "kernel_cross_entropy, called at nn/cross_entropy.c:");
+    expect_words(text, "kernel_cross_entropy, called at nn/cross_entropy.c:");
     text = stderr_of(for_a_program, &status);
-    has(text, "kernel_cross_entropy, called at tests/places.c:");
+    expect_words(text, "kernel_cross_entropy, called at tests/places.c:");
     has_both(text, "(asks_given_code),\n", "| cross_entropy(&run, x + 100, targets, 2, 3, ");
     has_both(text, "| cross_entropy(&run", "|            in ");
     has_both(text, "|            in ", "(nn/cross_entropy.c:");
-    has(text, "; called by for_a_program (tests/places.c:");
+    expect_words(text, "; called by for_a_program (tests/places.c:");
     text = stderr_of(recorded, &status);
-    has(text, "\"file\": \"tests/places.c\", \"line\": ");
-    has(text, "\"function\": \"asks_given_code\", \"path\": \"in ");
+    expect_words(text, "\"file\": \"tests/places.c\", \"line\": ");
+    expect_words(text, "\"function\": \"asks_given_code\", \"path\": \"in ");
 }
 
 // Code without frame pointers: the place is the same, and nothing is read that is not there.
@@ -84,8 +76,8 @@ TEST(test_needs_no_frame_pointers)
     int status;
     char *text = stderr_of(frees_the_stack, &status);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    has(text, "cudaFree, called at tests/places.c:");
-    has(text, "(without_frames)");
+    expect_words(text, "cudaFree, called at tests/places.c:");
+    expect_words(text, "(without_frames)");
 }
 
 // A log keeps a call site for every way that leads to a call, and an address is one too.
@@ -338,20 +330,21 @@ TEST(test_just_beside_an_allocation)
 {
     int status;
     char *text = stderr_of(before_the_first, &status);
-    has(text, "8 bytes before the beginning of x, the 400 bytes allocated at tests/places.c:");
-    has(text, "index or an offset negative");
-    has_not(text, "host");
+    expect_words(text,
+                 "8 bytes before the beginning of x, the 400 bytes allocated at tests/places.c:");
+    expect_words(text, "index or an offset negative");
+    expect_no_words(text, "host");
     text = stderr_of(far_before_the_first, &status);
-    has(text, "4000 bytes before the beginning of x, the 400 bytes");
+    expect_words(text, "4000 bytes before the beginning of x, the 400 bytes");
     text = stderr_of(before_the_second, &status);
-    has(text, "40 bytes before the beginning of y, the 100 bytes");
+    expect_words(text, "40 bytes before the beginning of y, the 100 bytes");
     text = stderr_of(past_the_first_of_two, &status);
-    has(text, "20 bytes past the end of x, the 100 bytes");
+    expect_words(text, "20 bytes past the end of x, the 100 bytes");
     text = stderr_of(send_from_before, &status);
-    has(text, "8 bytes before the beginning of x, the 400 bytes");
-    has_not(text, "host memory");
+    expect_words(text, "8 bytes before the beginning of x, the 400 bytes");
+    expect_no_words(text, "host memory");
     text = stderr_of(free_one_before, &status);
-    has(text, "1 byte before the beginning of x, the 400 bytes");
+    expect_words(text, "1 byte before the beginning of x, the 400 bytes");
 }
 
 // ---- Where ranks part ----
@@ -386,15 +379,15 @@ TEST(test_says_where_ranks_part)
     char *message;
     message = run_ranks_message(2, 20, run_layers, (&(Layers){.skipped_by = 0, .sum_by = -1}));
     assert_non_null(message);
-    has(message, "rank 0 will never come");
+    expect_words(message, "rank 0 will never come");
     has_both(message, "The ranks diverge at call 4",
              "rank 0: ncclAllGather at tests/places.c:");
     has_both(message, "rank 1: ncclAllGather at tests/places.c:", "rank 0 (process ");
     free(message);
     message = run_ranks_message(3, 20, run_layers, (&(Layers){.skipped_by = -1, .sum_by = 1}));
     assert_non_null(message);
-    has(message, " will never come [missing rank or deadlock]"); // 0 or 2
-    has_not(message, "parted");
+    expect_words(message, " will never come [missing rank or deadlock]"); // 0 or 2
+    expect_no_words(message, "parted");
     free(message);
 }
 
@@ -414,8 +407,8 @@ TEST(test_says_which_rank_did_not_come)
 {
     char *message = run_ranks_message(4, 20, odd_one, NULL);
     assert_non_null(message);
-    has(message, "Rank 2 did not come to the ncclAllGather that all others make at "
-                 "tests/places.c:");
+    expect_words(message, "Rank 2 did not come to the ncclAllGather that all others make at "
+                          "tests/places.c:");
     free(message);
     message = run_ranks_message(2, 20, odd_one, NULL); // nobody is odd
     assert_null(message);

@@ -154,30 +154,24 @@ static void use_the_next_owner(void)
     }
     if (p == first) kernel_touch(p, 601, 0, NULL);
 }
-static void has(const char *text, const char *words)
-{
-    if (!strstr(text, words)) fail_msg("no \"%s\" in:\n%s", words, text);
-}
-static void has_not(const char *text, const char *words)
-{
-    if (strstr(text, words)) fail_msg("\"%s\" in:\n%s", words, text);
-}
 TEST(test_shows_the_source)
 {
     int status;
     char *text = stderr_of(use_past_the_end, &status);
-    has(text,
+    expect_words(
+        text,
         "simgpu: device 0: an operation runs past the end of an allocation [wrong pointer]\n");
-    has(text, "simgpu: |   kernel_touch, called at tests/report.c:");
-    has(text, " | kernel_touch(flat->shard + 990, 16, 0, NULL);\n");
-    has(text, "writes 16 bytes from byte 990 of flat->shard, the 1000 bytes allocated at "
-              "tests/report.c:");
-    has(text, "6 bytes too many");
-    has(text, "simgpu: |   On a GPU this is an illegal memory access");
-    has(text, "offset right?\nsimgpu: |   Read: simgpu/pages/mistakes.md, \"Wrong pointer\"\n");
+    expect_words(text, "simgpu: |   kernel_touch, called at tests/report.c:");
+    expect_words(text, " | kernel_touch(flat->shard + 990, 16, 0, NULL);\n");
+    expect_words(text, "writes 16 bytes from byte 990 of flat->shard, the 1000 bytes allocated at "
+                       "tests/report.c:");
+    expect_words(text, "6 bytes too many");
+    expect_words(text, "simgpu: |   On a GPU this is an illegal memory access");
+    expect_words(text,
+                 "offset right?\nsimgpu: |   Read: simgpu/pages/mistakes.md, \"Wrong pointer\"\n");
     text = stderr_of(use_a_named_one, &status);
-    has(text, "byte 0 of shard of h.7, the 1000 bytes allocated at");
-    has_not(stderr_of(use_the_next_owner, &status), "an old name");
+    expect_words(text, "byte 0 of shard of h.7, the 1000 bytes allocated at");
+    expect_no_words(stderr_of(use_the_next_owner, &status), "an old name");
 }
 
 // ---- First causes ----
@@ -252,36 +246,36 @@ TEST(test_the_first_cause_is_printed)
                                "SIMGPU_REPORTS=all prints them\n";
     int status;
     char *text = stderr_of(three_mistakes, &status);
-    has(text, "device memory was freed twice");
-    has_not(text, "a free of what is no device memory");
+    expect_words(text, "device memory was freed twice");
+    expect_no_words(text, "a free of what is no device memory");
     assert_string_equal(text + strlen(text) - strlen(more), more);
 
     text = stderr_of(three_mistakes_all, &status);
-    has(text, "device memory was freed twice");
+    expect_words(text, "device memory was freed twice");
     assert_int_equal(times(text, "a free of what is no device memory"), 2);
-    has_not(text, "more report");
+    expect_no_words(text, "more report");
 
     text = stderr_of(two_mistakes, &status);
-    has(text, "\nsimgpu: 1 more report followed");
+    expect_words(text, "\nsimgpu: 1 more report followed");
 
     text = stderr_of(memory_runs_out_between, &status);
-    has(text, "[wrong pointer]");
-    has(text, "[out of memory]");
-    has_not(text, "more report");
+    expect_words(text, "[wrong pointer]");
+    expect_words(text, "[out of memory]");
+    expect_no_words(text, "more report");
     text = stderr_of(memory_runs_out_first, &status);
-    has(text, "[wrong pointer]");
-    has(text, "[out of memory]");
+    expect_words(text, "[wrong pointer]");
+    expect_words(text, "[out of memory]");
 
     text = stderr_of(a_mistake_and_a_fatal_one, &status);
     assert_int_equal(WEXITSTATUS(status), SIMGPU_FATAL_EXIT);
-    has(text, "and then this ended the process: host code touches device memory "
-              "[host dereference]\n");
-    has(text, "1 more report followed");
-    has_not(text, "segmentation fault");
+    expect_words(text, "and then this ended the process: host code touches device memory "
+                       "[host dereference]\n");
+    expect_words(text, "1 more report followed");
+    expect_no_words(text, "segmentation fault");
 
     text = stderr_of(every_process_has_a_first_one, &status);
-    has(text, "a free of what is no device memory");
-    has(text, "CUDA was used before fork()");
+    expect_words(text, "a free of what is no device memory");
+    expect_words(text, "CUDA was used before fork()");
 }
 
 RANK_TEST(test_the_hook_hears_all, 1)
@@ -325,19 +319,22 @@ TEST(test_records)
     char *text = records(), *second = strchr(text, '\n');
     assert_non_null(second);
     *second++ = 0;
-    has(text, "{\"class\": \"wrong-pointer\", \"title\": \"an operation runs past the end of an "
-              "allocation\", \"rank\": null, \"device\": 2, \"pid\": ");
-    has(text, "\"follows\": false, \"calls\": [{\"call\": \"cudaMemset\", "
-              "\"file\": \"tests/report.c\", \"line\": ");
-    has(text, "\"function\": \"make_records\"");
-    has(text, "\"ranges\": [{\"allocation\": \"p\", \"where\": \"tests/report.c:");
-    has(text, "\"begin\": 40, \"end\": 140}]");
-    has(text,
+    expect_words(text,
+                 "{\"class\": \"wrong-pointer\", \"title\": \"an operation runs past the end of an "
+                 "allocation\", \"rank\": null, \"device\": 2, \"pid\": ");
+    expect_words(text, "\"follows\": false, \"calls\": [{\"call\": \"cudaMemset\", "
+                       "\"file\": \"tests/report.c\", \"line\": ");
+    expect_words(text, "\"function\": \"make_records\"");
+    expect_words(text, "\"ranges\": [{\"allocation\": \"p\", \"where\": \"tests/report.c:");
+    expect_words(text, "\"begin\": 40, \"end\": 140}]");
+    expect_words(
+        text,
         "\"hardware\": \"On a GPU this is an illegal memory access, or silently other data.\", "
         "\"question\": \"Are the count (elements, not bytes?) and the offset right?\", "
         "\"read\": \"simgpu/pages/mistakes.md, \\\"Wrong pointer\\\"\", \"text\": \"simgpu: ");
-    has(second, "{\"class\": \"wrong-pointer\", \"title\": \"a free of what is no device memory\"");
-    has(second, "\"follows\": true");
+    expect_words(
+        second, "{\"class\": \"wrong-pointer\", \"title\": \"a free of what is no device memory\"");
+    expect_words(second, "\"follows\": true");
     assert_int_equal(times(second, "\n"), 1);
 }
 
@@ -355,7 +352,7 @@ TEST(test_an_unwritable_file_is_one_line)
     char *text = stderr_of(unwritable, &status);
     assert_int_equal(status, 0);
     assert_int_equal(times(text, "SIMGPU_REPORT: /nowhere/to/be/found cannot be written: "), 1);
-    has(text, "a free of what is no device memory");
+    expect_words(text, "a free of what is no device memory");
 }
 
 // ---- Alignment and overlap ----

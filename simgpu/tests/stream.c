@@ -36,13 +36,6 @@ static void start(Box b, int value, cudaStream_t stream)
             check((box).pinned[i_] == (value), what ": byte %d is %d", i_, (box).pinned[i_]);      \
     } while (0)
 
-static cudaStream_t make_stream(unsigned flags)
-{
-    cudaStream_t s;
-    need_cuda(cudaStreamCreateWithFlags(&s, flags));
-    return s;
-}
-
 static cudaEvent_t make_event(void)
 {
     cudaEvent_t e;

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "draw.h"
 #include "heard.h"
 #include "stress/plan.h"
 
@@ -25,7 +26,7 @@ enum { BATCHES = 25, SEEDS = 8, KILLS = 50 };
 
 static int world_of(uint64_t seed)
 {
-    return 2 + (int)(plan_number(seed, 1, 0) % (MAX_WORLD - 1));
+    return 2 + (int)(draw_number(seed, 1, 0) % (MAX_WORLD - 1));
 }
 
 // ---- Three ways to have ranks ----
@@ -89,16 +90,10 @@ static void as_one_thread(const Rank *r, void *arg)
     need_cuda(cudaSetDevice(0));
 }
 
-static uint64_t from_environment(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void run_seeds(RankBody body, bool processes)
 {
-    uint64_t first = from_environment("SHARDLAB_STRESS_SEED", 1);
-    uint64_t n = from_environment("SHARDLAB_STRESS", SEEDS);
+    uint64_t first = setting("SHARDLAB_STRESS_SEED", 1);
+    uint64_t n = setting("SHARDLAB_STRESS", SEEDS);
     for (uint64_t seed = first; seed < first + n; seed++) {
         char *message = run_ranks_message(processes ? world_of(seed) : 1, 60, body, &seed);
         if (message)
@@ -148,7 +143,7 @@ static void until_killed(const Rank *r, void *arg)
     need_nccl(ncclAllGather(NULL, NULL, 0, ncclFloat, r->comm, r->stream)); // all hear
     if (r->rank == killing->victim) {
         killing->pid = getpid();
-        kill_me_later(plan_number(killing->seed, 6, 0) % 40000000);
+        kill_me_later(draw_number(killing->seed, 6, 0) % 40000000);
     }
     equip(&actor, 1);
     for (;;) play(&actor, 1, killing->seed, BATCHES);
@@ -187,8 +182,8 @@ static int entries_of(const char *path)
 
 TEST(test_kills)
 {
-    uint64_t first = from_environment("SHARDLAB_STRESS_SEED", 1);
-    uint64_t n = from_environment("SHARDLAB_STRESS", KILLS);
+    uint64_t first = setting("SHARDLAB_STRESS_SEED", 1);
+    uint64_t n = setting("SHARDLAB_STRESS", KILLS);
     Killing *killing = shared_alloc(sizeof *killing);
     int descriptors = 0;
     prctl(PR_SET_CHILD_SUBREAPER, 1); // what ranks leave behind comes to this process
@@ -196,7 +191,7 @@ TEST(test_kills)
         int world = world_of(seed);
         memset(killing, 0, sizeof *killing);
         killing->seed = seed;
-        killing->victim = (int)(plan_number(seed, 7, 0) % (unsigned)world);
+        killing->victim = (int)(draw_number(seed, 7, 0) % (unsigned)world);
         char *message = run_ranks_message(world, 20, until_killed, killing);
         assert_non_null(message);
         bool told = false;

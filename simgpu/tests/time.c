@@ -22,12 +22,6 @@
 #include "harness.h"
 #include "time/program.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SLOWER 8
-#else
-#define SLOWER 1
-#endif
-
 enum {
     SECTIONS = 10,           // programs of a world
     AT_ONCE = 8,             // worlds
@@ -150,16 +144,10 @@ static void run_worlds(uint64_t seed, uint64_t programs, bool same)
                   (unsigned long long)p->calls);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 TEST(test_random_programs)
 {
     if (getenv("TIME_PROGRAMS"))
-        run_worlds(number_of("SEED", 1), number_of("TIME_PROGRAMS", 0), false);
+        run_worlds(setting("SEED", 1), setting("TIME_PROGRAMS", 0), false);
     else
         run_worlds(draw_word() >> 16, PROGRAMS, false);
 }

@@ -32,21 +32,9 @@ typedef struct Shared {
     Heard heard[WORLD];
 } Shared;
 
-static void pause_for(double seconds)
-{
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
-
 static void must(bool ok)
 {
     if (!ok) _exit(90);
-}
-
-static double factor(void)
-{
-    const char *text = getenv("SHARDLAB_TIME_FACTOR");
-    return text && atof(text) > 0 ? atof(text) : 1;
 }
 
 static ncclUniqueId meet(Shared *shared, int rank, int maker)
@@ -119,7 +107,7 @@ static void run_case(const Shared *wanted)
              shared->when == BEFORE_SIMGPU ? "before simgpu" : "before joining",
              shared->by_text ? "text" : "process");
     if (shared->by_text) setenv("NCCL_COMM_ID", text, 1);
-    launch_ranks(WORLD, LIMIT * factor(), be_rank, shared, ends);
+    launch_ranks(WORLD, LIMIT * time_factor(), be_rank, shared, ends);
     unsetenv("NCCL_COMM_ID");
     expect_told(shared, ends, what);
 }
@@ -138,7 +126,7 @@ TEST(test_ends_before_joining)
 static int be_launcher(const World *world, void *arg)
 {
     RankEnd ends[WORLD];
-    launch_ranks(WORLD, LIMIT * factor(), be_rank, arg, ends);
+    launch_ranks(WORLD, LIMIT * time_factor(), be_rank, arg, ends);
     expect_told(arg, ends, "an inner world");
     return 0;
 }
@@ -148,7 +136,7 @@ TEST(test_a_world_within_a_world)
     Shared *shared = shared_alloc(sizeof *shared);
     RankEnd end;
     *shared = (Shared){.end = FAILED, .when = BEFORE_SIMGPU, .victim = 2};
-    assert_int_equal(launch_ranks(1, 2 * LIMIT * factor(), be_launcher, shared, &end), OK);
+    assert_int_equal(launch_ranks(1, 2 * LIMIT * time_factor(), be_launcher, shared, &end), OK);
 }
 
 // ---- One process brings all ranks, and the other one has nothing to do ----
@@ -198,8 +186,8 @@ static int bring_all_at_once(const World *world, void *arg)
 TEST(test_a_process_without_a_rank)
 {
     RankEnd ends[2];
-    assert_int_equal(launch_ranks(2, LIMIT * factor(), bring_all_by_threads, NULL, ends), OK);
-    assert_int_equal(launch_ranks(2, LIMIT * factor(), bring_all_at_once, NULL, ends), OK);
+    assert_int_equal(launch_ranks(2, LIMIT * time_factor(), bring_all_by_threads, NULL, ends), OK);
+    assert_int_equal(launch_ranks(2, LIMIT * time_factor(), bring_all_at_once, NULL, ends), OK);
 }
 
 // A communicator of some ranks only; the third ends well while the second is still on its way.
@@ -220,7 +208,7 @@ TEST(test_a_rank_of_no_communicator)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     RankEnd ends[WORLD];
-    assert_int_equal(launch_ranks(WORLD, LIMIT * factor(), be_of_a_part, shared, ends), OK);
+    assert_int_equal(launch_ranks(WORLD, LIMIT * time_factor(), be_of_a_part, shared, ends), OK);
 }
 
 // ---- Without a launcher ----
@@ -246,7 +234,7 @@ static Waiter start_waiter(Shared *shared, int rank, int maker)
     if (waiter.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) _exit(1);
-        alarm((unsigned)(LIMIT * factor()));
+        alarm((unsigned)(LIMIT * time_factor()));
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
         close(ends[1]);
@@ -277,7 +265,7 @@ static bool read_until(Waiter *waiter, const char *words)
     return true;
 }
 
-static void expect_words(Waiter *waiter, const char *words)
+static void hear_from(Waiter *waiter, const char *words)
 {
     if (read_until(waiter, words)) return;
     kill(waiter->pid, SIGKILL);
@@ -291,8 +279,8 @@ static void expect_notice(Waiter *waiter, int rank)
     char words[64];
     int seconds = 0;
     snprintf(words, sizeof words, "rank %d of 2 has waited ", rank);
-    expect_words(waiter, words);
-    expect_words(waiter, " s in ncclCommInitRank at tests/world.c:");
+    hear_from(waiter, words);
+    hear_from(waiter, " s in ncclCommInitRank at tests/world.c:");
     sscanf(strstr(waiter->text, words) + strlen(words), "%d", &seconds);
     assert_in_range(seconds, 1, 5);
 }
@@ -315,14 +303,14 @@ static void wait_for_late(bool by_text, int first)
     if (by_text) setenv("NCCL_COMM_ID", text, 1);
     Waiter waiter = start_waiter(shared, first, first);
     expect_notice(&waiter, first);
-    expect_words(&waiter, by_text ? text : "the id that process");
+    hear_from(&waiter, by_text ? text : "the id that process");
     if (by_text && first == 1)
-        expect_words(&waiter, "Missing: rank 0");
+        hear_from(&waiter, "Missing: rank 0");
     else {
         snprintf(words, sizeof words, "Come: rank %d. Missing: rank %d.", first, 1 - first);
-        expect_words(&waiter, words);
+        hear_from(&waiter, words);
     }
-    expect_words(&waiter, "goes on waiting");
+    hear_from(&waiter, "goes on waiting");
     Waiter late = start_waiter(shared, 1 - first, first);
     unsetenv("NCCL_COMM_ID");
     assert_int_equal(end_of(&late), 0);
@@ -379,13 +367,13 @@ static void try_file(WorldFile as)
     setenv("SIMGPU_WORLD", path, 1);
     Waiter waiter = start_waiter(shared, 0, 0);
     unsetenv("SIMGPU_WORLD");
-    if (as.late) expect_words(&waiter, "Come: rank 0. Missing: rank 1.");
+    if (as.late) hear_from(&waiter, "Come: rank 0. Missing: rank 1.");
     assert_true(dprintf(file, "0 %d\n%s", (int)waiter.pid, as.more) > 0);
     if (as.waits)
         expect_notice(&waiter, 0);
     else
-        expect_words(&waiter, "a rank ended before it joined the communicator");
-    expect_words(&waiter, as.words);
+        hear_from(&waiter, "a rank ended before it joined the communicator");
+    hear_from(&waiter, as.words);
     if (as.waits) kill(waiter.pid, SIGKILL);
     assert_int_equal(end_of(&waiter), as.waits ? SIGKILL : SIMGPU_FATAL_EXIT << 8);
     close(file);

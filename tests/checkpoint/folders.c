@@ -12,19 +12,13 @@
 
 enum { PARTS = 3 };
 
-static char folder[PATH_BYTES], model[PATH_BYTES + 32];
+static char model[PATH_BYTES + 32];
 
 static int begin(void **state)
 {
-    make_folder(folder);
-    snprintf(model, sizeof model, "%s/model", folder);
+    if (own_folder_begin(state) != 0) return -1;
+    snprintf(model, sizeof model, "%s/model", own_folder);
     return mkdir(model, 0777);
-}
-
-static int end(void **state)
-{
-    remove_folder(folder);
-    return 0;
 }
 
 static const char *in_model(const char *name)
@@ -75,7 +69,7 @@ static void write_part(const Safetensors *from, int i)
 static void write_parts(void)
 {
     Safetensors from;
-    assert_int_equal(safetensors_open(&from, in_folder(folder, "one")), OK);
+    assert_int_equal(safetensors_open(&from, in_folder(own_folder, "one")), OK);
     assert_true(from.n < 64);
     for (int i = 0; i < PARTS; i++) write_part(&from, i);
     FILE *index = fopen(in_model("model.safetensors.index.json"), "w");
@@ -100,14 +94,14 @@ static Case llama_case(bool tied)
         .spec = spec_llama(2, tied), .save = llama_export, .load = llama_import, .path = model};
 }
 
-TEST_BETWEEN(reads_the_files_of_a_folder, begin, end)
+TEST_BETWEEN(reads_the_files_of_a_folder, begin, own_folder_end)
 {
     needs_ranks(2);
     static const int WORLDS[] = {1, 3, 8};
     const Case cases[] = {gpt2_case(), llama_case(false), llama_case(true)};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Case c = cases[i];
-        state_export(2, c.spec, c.save, in_folder(folder, "one"));
+        state_export(2, c.spec, c.save, in_folder(own_folder, "one"));
         write_parts();
         for (size_t w = 0; w < sizeof WORLDS / sizeof WORLDS[0]; w++)
             state_import(WORLDS[w], c.spec, c.load, c.path);
@@ -115,13 +109,13 @@ TEST_BETWEEN(reads_the_files_of_a_folder, begin, end)
 }
 
 // model.safetensors comes before an index, as in transformers.
-TEST_BETWEEN(reads_the_one_file_of_a_folder, begin, end)
+TEST_BETWEEN(reads_the_one_file_of_a_folder, begin, own_folder_end)
 {
     char slash[PATH_BYTES + 40];
     Case c = llama_case(false);
-    state_export(1, c.spec, c.save, in_folder(folder, "one"));
+    state_export(1, c.spec, c.save, in_folder(own_folder, "one"));
     write_bytes(in_model("model.safetensors.index.json"), "{", 1);
-    assert_int_equal(rename(in_folder(folder, "one"), in_model("model.safetensors")), 0);
+    assert_int_equal(rename(in_folder(own_folder, "one"), in_model("model.safetensors")), 0);
     snprintf(slash, sizeof slash, "%s/", model);
     c.path = slash;
     state_import(2, c.spec, c.load, c.path);
@@ -129,13 +123,13 @@ TEST_BETWEEN(reads_the_one_file_of_a_folder, begin, end)
 
 // ---- What is refused ----
 
-TEST_BETWEEN(refuses_a_folder_on_all_ranks, begin, end)
+TEST_BETWEEN(refuses_a_folder_on_all_ranks, begin, own_folder_end)
 {
     needs_ranks(3);
     Case c = llama_case(false), other = llama_case(false);
     state_refused(3, c.spec, c.load, c.path,
                   "model: has neither model.safetensors nor model.safetensors.index.json");
-    state_export(2, c.spec, c.save, in_folder(folder, "one"));
+    state_export(2, c.spec, c.save, in_folder(own_folder, "one"));
     write_parts();
     other.spec.layers = 3;
     state_refused(3, other.spec, other.load, other.path,
@@ -204,7 +198,7 @@ static void set_is_refused(const char *says)
     free(said);
 }
 
-TEST_BETWEEN(refuses_an_index_in_one_line, begin, end)
+TEST_BETWEEN(refuses_an_index_in_one_line, begin, own_folder_end)
 {
     SafetensorsSet set;
     const Safetensors *file = NULL;
@@ -228,7 +222,7 @@ TEST_BETWEEN(refuses_an_index_in_one_line, begin, end)
 }
 
 // An index that is no file, or a link to nothing; one that is too long, or names too many files.
-TEST_BETWEEN(refuses_what_is_no_index, begin, end)
+TEST_BETWEEN(refuses_what_is_no_index, begin, own_folder_end)
 {
     const char *index = "model.safetensors.index.json";
     assert_int_equal(mkdir(in_model(index), 0777), 0);

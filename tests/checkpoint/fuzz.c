@@ -113,14 +113,13 @@ static void read_everything(const Safetensors *file, size_t n, int *opened)
 TEST(any_file_is_read_or_refused)
 {
     static unsigned char bytes[MOST];
-    const char *asked = getenv("SAFETENSORS_FILES");
     char folder[PATH_BYTES];
     int opened = 0, refused = 0;
     make_folder(folder);
     const char *path = in_folder(folder, "fuzz.safetensors");
     int fd = open(path, O_RDWR | O_CREAT, 0600);
     check_set_silent(true);
-    for (int i = 0, n = asked != NULL ? atoi(asked) : 3000; i < n; i++) {
+    for (int i = 0, n = (int)setting("SAFETENSORS_FILES", 3000); i < n; i++) {
         Safetensors file;
         drawn("file number %d", i);
         size_t length = draw_file(bytes);
@@ -184,7 +183,6 @@ static void check_set(const SafetensorsSet *set)
 
 TEST(any_index_is_read_or_refused)
 {
-    const char *asked = getenv("SAFETENSORS_FILES");
     char folder[PATH_BYTES], text[MOST];
     int opened = 0, refused = 0;
     make_folder(folder);
@@ -195,7 +193,7 @@ TEST(any_index_is_read_or_refused)
     write_header(in_folder(folder, "2.safetensors"),
                  "{\"c\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
     check_set_silent(true);
-    for (int i = 0, n = asked != NULL ? atoi(asked) : 3000; i < n; i++) {
+    for (int i = 0, n = (int)setting("SAFETENSORS_FILES", 3000); i < n; i++) {
         SafetensorsSet set;
         size_t length = strlen(INDEX);
         drawn("index number %d", i);

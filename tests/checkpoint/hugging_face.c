@@ -10,40 +10,24 @@
 #include <string.h>
 #include <unistd.h>
 
-static char folder[PATH_BYTES], path[PATH_BYTES + 32];
-
-static int begin(void **state)
+static const char *model_file(void)
 {
-    make_folder(folder);
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    return 0;
+    return in_folder(own_folder, "model.safetensors");
 }
 
-static int end(void **state)
-{
-    remove_folder(folder);
-    return 0;
-}
-
-TEST_BETWEEN(goes_both_ways, begin, end)
+TEST_BETWEEN(goes_both_ways, own_folder_begin, own_folder_end)
 {
     static const int WORLDS[][2] = {{1, 1}, {1, 3}, {3, 1}, {2, 5}, {8, 7}};
     Spec spec = spec_gpt2(2);
     for (size_t i = 0; i < sizeof WORLDS / sizeof WORLDS[0]; i++) {
-        state_export(WORLDS[i][0], spec, gpt2_export, path);
-        state_import(WORLDS[i][1], spec, gpt2_import, path);
+        state_export(WORLDS[i][0], spec, gpt2_export, model_file());
+        state_import(WORLDS[i][1], spec, gpt2_import, model_file());
     }
-}
-
-// What state_fill gives element i of the parameter with that place in the model, at step 1.
-static float value(int id, int64_t i)
-{
-    return (float)(i + 4096 * 3 * id) + 0.0625f;
 }
 
 // The file that their side reads: names, shapes, and where an element is. The model's parameters in
 // the order of a walk have the numbers below.
-TEST_BETWEEN(has_their_names_and_layout, begin, end)
+TEST_BETWEEN(has_their_names_and_layout, own_folder_begin, own_folder_end)
 {
     needs_ranks(2);
     static const struct {
@@ -65,8 +49,8 @@ TEST_BETWEEN(has_their_names_and_layout, begin, end)
     };
     Spec spec = spec_gpt2(1);
     Safetensors file;
-    state_export(2, spec, gpt2_export, path);
-    assert_int_equal(safetensors_open(&file, path), OK);
+    state_export(2, spec, gpt2_export, model_file());
+    assert_int_equal(safetensors_open(&file, model_file()), OK);
     assert_string_equal(safetensors_text(&file, "format"), "pt");
     assert_int_equal(file.n, 16);
     for (size_t t = 0; t < sizeof table / sizeof table[0]; t++) {
@@ -82,9 +66,9 @@ TEST_BETWEEN(has_their_names_and_layout, begin, end)
         for (int64_t i = 0; i < entry->numel; i++) {
             int64_t row = i / columns, column = i % columns;
             int64_t ours = table[t].turned ? column * entry->shape[0] + row : i;
-            if (got[i] != value(table[t].id, ours))
+            if (got[i] != state_value(table[t].id, ours))
                 fail_msg("%s: element (%lld, %lld) is %g, want %g", table[t].name, (long long)row,
-                         (long long)column, (double)got[i], (double)value(table[t].id, ours));
+                         (long long)column, (double)got[i], (double)state_value(table[t].id, ours));
         }
         free(got);
     }
@@ -100,7 +84,7 @@ static void write_as(SafetensorsType type, const char *extra)
     Safetensors from, to;
     SafetensorsEntry entries[20];
     int n = 0;
-    assert_int_equal(safetensors_open(&from, path), OK);
+    assert_int_equal(safetensors_open(&from, model_file()), OK);
     for (; n < from.n; n++) {
         entries[n] = from.entries[n];
         entries[n].name += strlen("transformer.");
@@ -110,7 +94,8 @@ static void write_as(SafetensorsType type, const char *extra)
     entries[n++] = (SafetensorsEntry){.name = (char *)"lm_head.weight", .ndim = 1, .shape = {1}};
     if (extra != NULL)
         entries[n++] = (SafetensorsEntry){.name = (char *)extra, .ndim = 1, .shape = {1}};
-    assert_int_equal(safetensors_create(&to, in_folder(folder, "other"), entries, n, NULL, 0), OK);
+    assert_int_equal(safetensors_create(&to, in_folder(own_folder, "other"), entries, n, NULL, 0),
+                     OK);
     for (int i = 0; i < n; i++) {
         int64_t numel = to.entries[i].numel;
         char *bytes = malloc((size_t)numel * 8);
@@ -133,7 +118,7 @@ static void halves_body(const Rank *r, void *arg)
     Spec spec = spec_gpt2(1);
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    need(gpt2_import(in_folder(folder, "other"), s.model));
+    need(gpt2_import(in_folder(own_folder, "other"), s.model));
     const FlatParam *flat = &fsdp_unit(s.model)->flat; // wte first: its elements are in order
     int64_t n = flat_valid_numel(&flat->layout, 0);
     float *got = fetch(flat->sharded_param.data, (size_t)n);
@@ -144,41 +129,41 @@ static void halves_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(reads_halves_and_bare_names, begin, end)
+TEST_BETWEEN(reads_halves_and_bare_names, own_folder_begin, own_folder_end)
 {
     Spec spec = spec_gpt2(1);
-    state_export(1, spec, gpt2_export, path);
+    state_export(1, spec, gpt2_export, model_file());
     write_as(SAFETENSORS_F16, NULL);
     run_ranks(1, halves_body, NULL);
-    unlink(in_folder(folder, "other"));
+    unlink(in_folder(own_folder, "other"));
     write_as(SAFETENSORS_BF16, NULL);
     run_ranks(1, halves_body, NULL);
 }
 
-TEST_BETWEEN(refuses_other_models, begin, end)
+TEST_BETWEEN(refuses_other_models, own_folder_begin, own_folder_end)
 {
     needs_ranks(2);
     Spec spec = spec_gpt2(1), wide = spec_gpt2(1);
     wide.vocab++;
-    state_export(2, spec, gpt2_export, path);
-    state_refused(2, spec_gpt2(2), gpt2_import, path, "has no tensor h.1.");
-    state_refused(2, wide, gpt2_import, path, "wte.weight has another shape");
-    state_refused(2, spec, gpt2_import, in_folder(folder, "none"), "cannot be opened");
-    state_refused(2, spec, gpt2_export, in_folder(folder, "none/model"), "cannot be created");
-    state_refused(2, spec, gpt2_export, folder,
+    state_export(2, spec, gpt2_export, model_file());
+    state_refused(2, spec_gpt2(2), gpt2_import, model_file(), "has no tensor h.1.");
+    state_refused(2, wide, gpt2_import, model_file(), "wte.weight has another shape");
+    state_refused(2, spec, gpt2_import, in_folder(own_folder, "none"), "cannot be opened");
+    state_refused(2, spec, gpt2_export, in_folder(own_folder, "none/model"), "cannot be created");
+    state_refused(2, spec, gpt2_export, own_folder,
                   "cannot be renamed"); // a folder, which a file does not replace
     char tmp[PATH_BYTES + 8];
-    snprintf(tmp, sizeof tmp, "%s.tmp", folder);
+    snprintf(tmp, sizeof tmp, "%s.tmp", own_folder);
     if (access(tmp, F_OK) == 0) fail_msg("%s was left", tmp);
     write_as(SAFETENSORS_BF16, "h.1.ln_1.weight");
-    state_refused(2, spec, gpt2_import, in_folder(folder, "other"), "17 tensors");
-    unlink(in_folder(folder, "other"));
+    state_refused(2, spec, gpt2_import, in_folder(own_folder, "other"), "17 tensors");
+    unlink(in_folder(own_folder, "other"));
     write_as(SAFETENSORS_I16, NULL);
-    state_refused(2, spec, gpt2_import, in_folder(folder, "other"), "is I16, expected");
+    state_refused(2, spec, gpt2_import, in_folder(own_folder, "other"), "is I16, expected");
     Spec two = spec_gpt2(2);
-    state_export(2, two, gpt2_export, path);
-    state_refused(2, spec, gpt2_import, path, "it is of another model");
-    if (access(in_folder(folder, "model.safetensors.tmp"), F_OK) == 0)
+    state_export(2, two, gpt2_export, model_file());
+    state_refused(2, spec, gpt2_import, model_file(), "it is of another model");
+    if (access(in_folder(own_folder, "model.safetensors.tmp"), F_OK) == 0)
         fail_msg("an export has left its .tmp");
 }
 
@@ -191,14 +176,14 @@ static void memory_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     state_fill(&s, 1);
     host_limit(4 * 192 * 192 * sizeof(float) + (256 << 10));
-    need(gpt2_export(path, s.model));
-    need(gpt2_import(path, s.model));
+    need(gpt2_export(model_file(), s.model));
+    need(gpt2_import(model_file(), s.model));
     host_limit(0);
     state_check(&s, 1, "with little memory");
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(holds_one_parameter_at_most, begin, end)
+TEST_BETWEEN(holds_one_parameter_at_most, own_folder_begin, own_folder_end)
 {
     run_ranks(1, memory_body, NULL);
     run_ranks(2, memory_body, NULL);

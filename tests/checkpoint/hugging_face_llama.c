@@ -10,36 +10,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static char folder[PATH_BYTES], path[PATH_BYTES + 32];
-
-static int begin(void **state)
+static const char *model_file(void)
 {
-    make_folder(folder);
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    return 0;
+    return in_folder(own_folder, "model.safetensors");
 }
 
-static int end(void **state)
-{
-    remove_folder(folder);
-    return 0;
-}
-
-TEST_BETWEEN(from_world_to_world, begin, end)
+TEST_BETWEEN(from_world_to_world, own_folder_begin, own_folder_end)
 {
     static const int WORLDS[][2] = {{1, 1}, {1, 3}, {3, 1}, {2, 5}, {8, 7}};
     for (size_t i = 0; i < sizeof WORLDS / sizeof WORLDS[0] && ranks_fit(WORLDS[i][0]); i++)
         for (int tied = 0; tied < 2; tied++) {
             Spec spec = spec_llama(2, tied);
-            state_export(WORLDS[i][0], spec, llama_export, path);
-            state_import(WORLDS[i][1], spec, llama_import, path);
+            state_export(WORLDS[i][0], spec, llama_export, model_file());
+            state_import(WORLDS[i][1], spec, llama_import, model_file());
         }
-}
-
-// What state_fill gives element i of the parameter with that place in the model, at step 1.
-static float filled(int id, int64_t i)
-{
-    return (float)(i + 4096 * 3 * id) + 0.0625f;
 }
 
 // C = 24; 6 heads of 4 columns and 2 of keys; 17 hidden.
@@ -64,14 +48,14 @@ static const struct {
 };
 enum { TENSORS = sizeof THEIRS / sizeof THEIRS[0] };
 
-TEST_BETWEEN(each_tensor_has_its_rows, begin, end)
+TEST_BETWEEN(each_tensor_has_its_rows, own_folder_begin, own_folder_end)
 {
     needs_ranks(3);
     for (int tied = 0; tied < 2; tied++) {
         Spec spec = spec_llama(1, tied);
         Safetensors file;
-        state_export(3, spec, llama_export, path);
-        assert_int_equal(safetensors_open(&file, path), OK);
+        state_export(3, spec, llama_export, model_file());
+        assert_int_equal(safetensors_open(&file, model_file()), OK);
         assert_string_equal(safetensors_text(&file, "format"), "pt");
         assert_int_equal(file.n, TENSORS - tied);
         for (int t = 0; t < TENSORS - tied; t++) {
@@ -85,7 +69,7 @@ TEST_BETWEEN(each_tensor_has_its_rows, begin, end)
             float *got = malloc((size_t)entry->numel * sizeof *got);
             assert_int_equal(safetensors_read(&file, entry, 0, entry->numel, got), OK);
             for (int64_t i = 0; i < entry->numel; i++) {
-                float want = filled(THEIRS[t].id, THEIRS[t].first * columns + i);
+                float want = state_value(THEIRS[t].id, THEIRS[t].first * columns + i);
                 if (got[i] != want)
                     fail_msg("%s: element %lld is %g, want %g", THEIRS[t].name, (long long)i,
                              (double)got[i], (double)want);
@@ -98,22 +82,23 @@ TEST_BETWEEN(each_tensor_has_its_rows, begin, end)
 
 // ---- Files as others write them ----
 
-// The file of `path` once more as "other": names without "model.", and one tensor more of that name
+// The file of the model once more as "other": names without "model.", and one tensor more of that name
 // and of `rows` elements.
 static void write_other(const char *extra, int64_t rows)
 {
     Safetensors from, to;
     SafetensorsEntry entries[TENSORS + 1];
     int n = 0;
-    assert_int_equal(safetensors_open(&from, path), OK);
+    assert_int_equal(safetensors_open(&from, model_file()), OK);
     for (; n < from.n; n++) {
         entries[n] = from.entries[n];
         if (strncmp(entries[n].name, "model.", 6) == 0) entries[n].name += 6;
     }
     entries[n++] = (SafetensorsEntry){
         .name = (char *)extra, .type = SAFETENSORS_F32, .ndim = 1, .shape = {rows}};
-    unlink(in_folder(folder, "other"));
-    assert_int_equal(safetensors_create(&to, in_folder(folder, "other"), entries, n, NULL, 0), OK);
+    unlink(in_folder(own_folder, "other"));
+    assert_int_equal(safetensors_create(&to, in_folder(own_folder, "other"), entries, n, NULL, 0),
+                     OK);
     for (int i = 0; i < n; i++) {
         float *values = calloc((size_t)to.entries[i].numel, sizeof *values);
         for (int k = 0; k < from.n; k++)
@@ -131,34 +116,34 @@ static void write_other(const char *extra, int64_t rows)
     safetensors_close(&from);
 }
 
-TEST_BETWEEN(reads_what_others_write, begin, end)
+TEST_BETWEEN(reads_what_others_write, own_folder_begin, own_folder_end)
 {
     needs_ranks(2);
     Spec untied = spec_llama(1, false), tied = spec_llama(1, true);
-    state_export(2, untied, llama_export, path);
+    state_export(2, untied, llama_export, model_file());
     write_other("layers.0.self_attn.rotary_emb.inv_freq", 2);
-    state_import(2, untied, llama_import, in_folder(folder, "other"));
-    state_export(2, tied, llama_export, path);
+    state_import(2, untied, llama_import, in_folder(own_folder, "other"));
+    state_export(2, tied, llama_export, model_file());
     write_other("lm_head.weight", 5); // whatever it is: the head is the embedding
-    state_import(2, tied, llama_import, in_folder(folder, "other"));
+    state_import(2, tied, llama_import, in_folder(own_folder, "other"));
 }
 
-TEST_BETWEEN(refuses_what_is_another_model, begin, end)
+TEST_BETWEEN(refuses_what_is_another_model, own_folder_begin, own_folder_end)
 {
     needs_ranks(2);
     Spec untied = spec_llama(1, false), tied = spec_llama(1, true), keys = untied;
-    state_export(2, untied, llama_export, path);
+    state_export(2, untied, llama_export, model_file());
     write_other("layers.1.input_layernorm.weight", 24);
-    state_refused(2, untied, llama_import, in_folder(folder, "other"),
+    state_refused(2, untied, llama_import, in_folder(own_folder, "other"),
                   "has 13 tensors of parameters, and the model has 12");
-    state_export(2, tied, llama_export, path);
+    state_export(2, tied, llama_export, model_file());
     write_other("layers.0.self_attn.rotary_emb.inv_freq", 2);
-    state_refused(2, untied, llama_import, in_folder(folder, "other"),
+    state_refused(2, untied, llama_import, in_folder(own_folder, "other"),
                   "has no tensor lm_head.weight");
     keys.kv_heads = 3;
-    state_export(2, keys, llama_export, path);
+    state_export(2, keys, llama_export, model_file());
     write_other("layers.0.self_attn.rotary_emb.inv_freq", 2);
-    state_refused(2, untied, llama_import, in_folder(folder, "other"),
+    state_refused(2, untied, llama_import, in_folder(own_folder, "other"),
                   "layers.0.self_attn.k_proj.weight has another shape");
 }
 

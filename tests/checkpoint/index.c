@@ -136,8 +136,7 @@ TEST_BETWEEN(is_read_or_refused, own_folder_begin, own_folder_end)
 {
     uint64_t seed = 15;
     int taken = 0;
-    const char *more = getenv("INDEX_FILES");
-    for (int i = 0, n = more != NULL ? atoi(more) : 1500; i < n; i++) {
+    for (int i = 0, n = (int)setting("INDEX_FILES", 1500); i < n; i++) {
         CheckpointIndex index;
         char text[1024];
         strcpy(text, GOOD);

@@ -63,12 +63,11 @@ static void loading_body(const Rank *r, void *arg)
 TEST(random_kills)
 {
     needs_ranks(3);
-    const char *asked = getenv("CHECKPOINT_KILLS");
     char folder[PATH_BYTES];
     Kill kill = {.saved = shared_alloc(sizeof(int))};
     make_folder(folder);
     snprintf(dir, sizeof dir, "%s/model", folder);
-    for (int i = 0, n = asked != NULL ? atoi(asked) : 20; i < n; i++) {
+    for (int i = 0, n = (int)setting("CHECKPOINT_KILLS", 20); i < n; i++) {
         kill.disk = disk_open();
         kill.microseconds = draw(1, 20000);
         *kill.saved = 0;

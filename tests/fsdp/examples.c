@@ -24,8 +24,7 @@ static char output[MAX_OUTPUT];
 static int run(const char *command)
 {
     char line[16384];
-    const char *factor = getenv("SHARDLAB_TIME_FACTOR");
-    double limit = 120.0 * (factor != NULL ? strtod(factor, NULL) : 1.0);
+    double limit = 120.0 * time_factor();
     snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 %.0f sh -c 'IFS=; %s'", limit, command);
     setenv("BIN", bin, 1);
     setenv("LAUNCH", launch, 1);

@@ -222,11 +222,6 @@ static void run_inner(Outcome *outcome, bool with_results, const char *const *ar
 #define RUN_INNER(outcome, with_results, ...)                                                      \
     run_inner(outcome, with_results, (const char *const[]){__VA_ARGS__, NULL})
 
-static void expect_in(const char *text, const char *words)
-{
-    if (!strstr(text, words)) fail_msg("\"%s\" is not in:\n%s", words, text);
-}
-
 // Line number `which` of the results, from 0.
 static const char *line_of(const char *text, int which)
 {
@@ -262,9 +257,9 @@ TEST(test_only)
 
     RUN_INNER(&o, false, "--only", "inner_state", "--only", "inner_forger");
     assert_int_equal(o.status, 0);
-    expect_in(o.out,
-              "[       OK ] inner_forger\n[ RUN      ] inner_state\n[       OK ] inner_state\n");
-    expect_in(o.err, "[  PASSED  ] 2 test(s).");
+    expect_words(o.out,
+                 "[       OK ] inner_state\n[ RUN      ] inner_forger\n[       OK ] inner_forger\n");
+    expect_words(o.err, "[  PASSED  ] 2 test(s).");
 }
 
 TEST(test_bad_arguments)
@@ -274,10 +269,10 @@ TEST(test_bad_arguments)
     RUN_INNER(&o, true, "--only", "inner_nothing");
     assert_int_equal(o.status, 2);
     assert_string_equal(o.results, "");
-    expect_in(o.err, "no test is called inner_nothing");
+    expect_words(o.err, "no test is called inner_nothing");
     RUN_INNER(&o, true, "--only");
     assert_int_equal(o.status, 2);
-    expect_in(o.err, "usage: ");
+    expect_words(o.err, "usage: ");
 }
 
 TEST(test_all_results)
@@ -329,11 +324,11 @@ TEST(test_all_results)
     }
     assert_string_equal(line_of(o.results, INNER + 1), "");
     // What people read is there all the same.
-    expect_in(o.err, "0x3 != 0x4");
-    expect_in(o.err, "rank 1 of 2: a \"quote\"");
-    expect_in(o.err, "in rule two_are_right: rank 1 of 2: a \"quote\"");
-    expect_in(o.err, "in rule three_is_four: 3 != 4");
-    expect_in(o.err, "[  FAILED  ] ");
+    expect_words(o.err, "0x3 != 0x4");
+    expect_words(o.err, "rank 1 of 2: a \"quote\"");
+    expect_words(o.err, "in rule two_are_right: rank 1 of 2: a \"quote\"");
+    expect_words(o.err, "in rule three_is_four: 3 != 4");
+    expect_words(o.err, "[  FAILED  ] ");
 }
 
 // Without a grader the same suite just runs.
@@ -344,7 +339,7 @@ TEST(test_without_results)
     run_inner(&o, false, (const char *const[]){NULL});
     assert_int_equal(o.status, 1);
     assert_string_equal(o.results, "");
-    expect_in(o.err, "0x3 != 0x4");
+    expect_words(o.err, "0x3 != 0x4");
 }
 
 TEST(test_verbose)
@@ -357,8 +352,8 @@ TEST(test_verbose)
     setenv("SHARDLAB_VERBOSE", "1", 1);
     RUN_INNER(&o, false, "--only", "inner_wrong", "--only", "inner_right");
     unsetenv("SHARDLAB_VERBOSE");
-    expect_in(o.err, "---- what rank 0 of 2 wrote to standard error ----\nwords of rank 0\n");
-    expect_in(o.err, "---- what rank 1 of 2 wrote to standard error ----\nwords of rank 1\n");
+    expect_words(o.err, "---- what rank 0 of 2 wrote to standard error ----\nwords of rank 0\n");
+    expect_words(o.err, "---- what rank 1 of 2 wrote to standard error ----\nwords of rank 1\n");
     assert_null(strstr(o.err, "words of a rank that is right"));
 }
 

@@ -272,12 +272,6 @@ static void tell(const int *v, char *trouble)
     fail_msg("%s", case_command(small));
 }
 
-static int wanted(void)
-{
-    const char *text = getenv("RANDOM_OPTIONS");
-    return text != NULL && atoi(text) > 0 ? atoi(text) : 40;
-}
-
 // ---- The tests ----
 
 TEST(random_options_train_as_the_oracle)
@@ -293,7 +287,8 @@ TEST(random_options_train_as_the_oracle)
         printf("it %s\n", trains(v) ? "trains as the oracle" : "is refused as it should be");
         return;
     }
-    for (int done = 0; done < wanted();) {
+    const int wanted = (int)setting("RANDOM_OPTIONS", 40);
+    for (int done = 0; done < wanted;) {
         char text[TEXT_BYTES];
         draw_case(v);
         bool refuses = !trains(v);
@@ -309,7 +304,7 @@ TEST(random_options_train_as_the_oracle)
     }
     printf("%d combinations trained, bitwise as the oracle, %d were refused, %d overflowed "
            "(SEED=%llu)\n",
-           wanted(), refused, overflowed, (unsigned long long)draw_seed());
+           wanted, refused, overflowed, (unsigned long long)draw_seed());
 }
 
 SUITE_MAIN("random_options")

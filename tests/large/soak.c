@@ -17,6 +17,7 @@
 
 #include "../simgpu/random/program.h"
 #include "../simgpu/stress/plan.h"
+#include "draw.h"
 #include "harness.h"
 #include "run.h"
 
@@ -41,13 +42,6 @@ typedef struct Soak {
     uint64_t programs[WORLD];
     Size warm[WORLD], end[WORLD];
 } Soak;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static double number_of(const char *name, double otherwise)
 {
@@ -140,7 +134,7 @@ static void run_programs(const Rank *r, uint64_t seed, Soak *soak)
     Heard h;
     machine_start(false, true, ALL_RANKS, NULL);
     for (int done = 0; done < PROGRAMS; seed++) {
-        generate(&p, plan_number(seed, 30 + (uint64_t)r->rank, 0));
+        generate(&p, draw_number(seed, 30 + (uint64_t)r->rank, 0));
         p.timed = true; // right whatever its queries are told: "not ready" orders nothing
         p.not_ready = ~0U;
         judge(&p, FORGET_NOTHING, &v);
@@ -161,7 +155,7 @@ static void run_programs(const Rank *r, uint64_t seed, Soak *soak)
 // Whether rank 0 says that there is another round: all must agree.
 static bool goes_on(const Rank *r, double end)
 {
-    float *x, more = now() < end;
+    float *x, more = seconds_now() < end;
     need_cuda(cudaMalloc((void **)&x, sizeof more));
     need_cuda(cudaMemcpyAsync(x, &more, sizeof more, cudaMemcpyHostToDevice, r->stream));
     need_nccl(ncclBroadcast(x, x, 1, ncclFloat, 0, r->comm, r->stream));
@@ -174,7 +168,7 @@ static bool goes_on(const Rank *r, double end)
 static void soak_rank(const Rank *r, void *arg)
 {
     Soak *soak = arg;
-    double begin = now(), due = begin + 60;
+    double begin = seconds_now(), due = begin + 60;
     for (uint64_t round = 0; goes_on(r, begin + soak->seconds) || round < LEAST_ROUNDS; round++) {
         play_plan(r, soak->seed + round);
         run_programs(r, soak->seed + round * 1000, soak);
@@ -182,9 +176,9 @@ static void soak_rank(const Rank *r, void *arg)
         if (r->rank != 0) continue;
         soak->rounds++;
         if (round == WARM_ROUNDS) print_size("warm", &soak->warm[0]);
-        if (now() < due) continue;
+        if (seconds_now() < due) continue;
         Size size = size_now();
-        printf("%.0f s, %llu rounds; ", now() - begin, (unsigned long long)soak->rounds);
+        printf("%.0f s, %llu rounds; ", seconds_now() - begin, (unsigned long long)soak->rounds);
         print_size("rank 0", &size);
         due += 60;
     }

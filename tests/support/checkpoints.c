@@ -16,6 +16,11 @@ static float value_of(const Param *param, int64_t i, int part, int step)
     return (float)((i % 4093) + 4096 * (part + 3 * (int)(param->id % 32))) + 0.0625f * (float)step;
 }
 
+float state_value(int id, int64_t i)
+{
+    return value_of(&(Param){.id = (uint32_t)id}, i, 0, 1);
+}
+
 static float *part_of(const Sharded *s, int u, int part)
 {
     return part == 0   ? s->root->units[u]->flat.sharded_param.data

@@ -3,8 +3,6 @@
  * state_fill gives every element of the shards and moments a value that depends on (parameter,
  * element, part, step) alone; state_check says whether that is what a rank holds. Both count for
  * themselves who owns what.
- *
- * Interface: state_fill, state_check; state_export, state_import, state_refused.
  */
 #ifndef SHARDLAB_CHECKPOINTS_H
 #define SHARDLAB_CHECKPOINTS_H
@@ -20,6 +18,8 @@ enum { STATE_BEFORE = 77 };
 
 // Fills the rank's shards and moments with the values of `step`, and t is step; padding is zero.
 void state_fill(Sharded *s, int step);
+// What it gives element i of the parameter with that id, at step 1.
+float state_value(int id, int64_t i);
 // Fails the rank where an element, t or the padding is not that of `step`.
 void state_check(const Sharded *s, int step, const char *when);
 

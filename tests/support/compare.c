@@ -82,3 +82,13 @@ bool log_ordered(uint64_t a, uint64_t b)
                        (unsigned long long)asked[i], (unsigned long long)gpulog_length());
     return gpulog_ordered(a, b);
 }
+
+void expect_words(const char *text, const char *words)
+{
+    if (!strstr(text, words)) fail_msg("\"%s\" is not in:\n%s", words, text);
+}
+
+void expect_no_words(const char *text, const char *words)
+{
+    if (strstr(text, words)) fail_msg("\"%s\" is in:\n%s", words, text);
+}

@@ -15,7 +15,8 @@
 
 #include "run.h"
 
-#define MOST_WANTED 1000000000u // a seed of its own has nine digits: people type it
+#define MOST_WANTED 1000000000u    // a seed of its own has nine digits: people type it
+#define STRIDE 0x9e3779b97f4a7c15u // of splitmix64's counter
 
 static struct Drawing {
     uint64_t seed, state;
@@ -24,11 +25,17 @@ static struct Drawing {
     char again[480];
 } drawing;
 
-static uint64_t mix(uint64_t z)
+uint64_t draw_mix(uint64_t x)
 {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    x += STRIDE;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+uint64_t draw_number(uint64_t seed, uint64_t what, uint64_t which)
+{
+    return draw_mix(draw_mix(draw_mix(seed) + what) + which);
 }
 
 // FNV-1a.
@@ -52,7 +59,9 @@ uint64_t draw_word(void)
         abort();
     }
     drawing.used = true;
-    return mix(drawing.state += 0x9e3779b97f4a7c15u);
+    uint64_t word = draw_mix(drawing.state);
+    drawing.state += STRIDE;
+    return word;
 }
 
 int draw(int low, int high)
@@ -102,7 +111,7 @@ static uint64_t any_seed(void)
     if (getrandom(&word, sizeof word, 0) != sizeof word) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
-        word = mix((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+        word = draw_mix((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
     }
     return word % MOST_WANTED;
 }
@@ -127,7 +136,7 @@ bool draw_seed_wanted(const char *program)
 
 void draw_begin(const char *test)
 {
-    drawing.state = mix(drawing.seed + 0x9e3779b97f4a7c15u) ^ sum_of(test);
+    drawing.state = draw_mix(drawing.seed) ^ sum_of(test);
     drawing.begun = true;
     drawing.used = false;
     drawing.words[0] = '\0';

@@ -9,16 +9,13 @@
  * Draw in the test's function, never in a body: every rank would have a generator of its own, and
  * the message would not know what it drew. Hand it to the body by its argument.
  *
- *   static void averages(void **state)
+ *   TEST(averages)
  *   {
  *       Spec spec = spec_mlp(draw(2, 5));
  *       int world = draw(2, 8);
  *       drawn("%d layers, %d ranks", spec.layers, world);
  *       run_ranks(world, body, &spec);
  *   }
- *
- * Interface: draw, draw_of, draw_chance, draw_word, drawn; for suite.c draw_seed_wanted,
- * draw_begin, draw_used, draw_seed, draw_again.
  */
 #ifndef SHARDLAB_DRAW_H
 #define SHARDLAB_DRAW_H
@@ -39,6 +36,11 @@ uint64_t draw_word(void);
 // What the test has drawn, in words, for the message should it fail from here on. A test of several
 // rounds says it anew in each.
 void drawn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// A number that looks random, of any other: the finaliser of splitmix64 (Steele, Lea, Flood 2014).
+uint64_t draw_mix(uint64_t x);
+// One of a seed, for each two numbers.
+uint64_t draw_number(uint64_t seed, uint64_t what, uint64_t which);
 
 // ---- suite.c ----
 

@@ -14,7 +14,7 @@ enum { PATH_BYTES = 512 };
 // A folder of the test's own; remove_folder removes it with what is in it.
 void make_folder(char folder[PATH_BYTES]);
 void remove_folder(const char *folder);
-// One for each test, by cmocka_unit_test_setup_teardown.
+// One for each test: TEST_BETWEEN(name, own_folder_begin, own_folder_end).
 extern char own_folder[PATH_BYTES];
 int own_folder_begin(void **state);
 int own_folder_end(void **state);

@@ -294,29 +294,6 @@ static void compose(Message *message, Run *run, int world, const RankEnd *ends, 
 
 // ---- In the parent ----
 
-// How many processes want each processor, at least 1: a machine with so many others at work is so
-// much slower. The grader needs no such guess, because it asks the reference.
-static double crowd(void)
-{
-    double load = 0, running = 0, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
-    FILE *file = fopen("/proc/loadavg", "r");
-
-    if (file && fscanf(file, "%lf %*f %*f %lf/", &load, &running) != 2) load = running = 0;
-    if (file) fclose(file);
-    if (running > load) load = running;
-    return load > processors && processors > 0 ? load / processors : 1;
-}
-
-// How much slower the machine is than usual: as SHARDLAB_TIME_FACTOR says, else as it seems.
-static double time_factor(void)
-{
-    const char *text = getenv("SHARDLAB_TIME_FACTOR");
-    char *end;
-    double factor = text ? strtod(text, &end) : 0;
-
-    return text && end != text && !*end && factor > 0 && !isinf(factor) ? factor : crowd();
-}
-
 // A run may take its own limit, unless the whole test has one: then what is left of that.
 static void set_limit(Run *run, double own)
 {

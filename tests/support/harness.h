@@ -51,10 +51,12 @@ typedef struct Rank {
 } Rank;
 typedef void (*RankBody)(const Rank *rank, void *arg);
 
-// Seconds. A program built with a sanitizer is slow by nature.
+// A program built with a sanitizer is slow by nature: so many times, at most.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define RANKS_LIMIT 40
+#define SLOWER 8
+#define RANKS_LIMIT 40 // seconds
 #else
+#define SLOWER 1
 #define RANKS_LIMIT 10
 #endif
 
@@ -143,6 +145,18 @@ void *shared_alloc(size_t bytes);
 float *fetch_at(const char *file, int line, const float *device, size_t n);
 void send_to_at(const char *file, int line, float *device, const float *host, size_t n);
 
+// Fails the test, in its own process, unless the text has the words, or because it has them.
+void expect_words(const char *text, const char *words);
+void expect_no_words(const char *text, const char *words);
+
+// Seconds of a clock that nobody sets; and a pause of so many.
+double seconds_now(void);
+void pause_for(double seconds);
+// How much slower the machine is than usual: as SHARDLAB_TIME_FACTOR says, else as it seems.
+double time_factor(void);
+// A whole number from the environment.
+uint64_t setting(const char *name, uint64_t otherwise);
+
 // gpulog_ordered, of operations that the log must have.
 bool log_ordered(uint64_t a, uint64_t b);
 
@@ -188,8 +202,8 @@ typedef struct Test {
 void begin_rule(const char *name); // NULL: it has ended
 void print_rule(void);             // the beginning of what cmocka prints of a failure
 
-// Runs the tests of the suite (or those named after --only), or prints their names for --list. With
-// SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
+// Runs the tests of the suite, or those named after --only, in that order; or prints their names for
+// --list. With SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
 //   {"nonce": …, "test": name, "status": "passed|failed|timeout|error", "message": …, "seconds": …}
 // (of a test that has drawn also "seed": number; draw.h; of one that told figures "figures": […])
 // and {"nonce": …, "end": count} at the end; the nonce is SHARDLAB_NONCE's.

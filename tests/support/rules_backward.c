@@ -14,11 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static FsdpUnit *unit_of(const Sharded *s, int child)
-{
-    return fsdp_unit(s->model->children[child]);
-}
-
 // ---- Micro-batches through the hooks ----
 
 typedef struct Micro {

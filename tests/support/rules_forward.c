@@ -12,11 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static FsdpUnit *unit_of(const Sharded *s, int child)
-{
-    return fsdp_unit(s->model->children[child]);
-}
-
 static void begin_forward(Module *m)
 {
     need(fsdp_pre_forward(m, fsdp_unit(m)));

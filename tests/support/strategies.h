@@ -1,9 +1,6 @@
 /* strategies.h: small models trained under a strategy, and the oracle that each rank makes for
  * itself: gradients of a model without FSDP, one for each rank and micro-batch, added in the order
  * that include/strategy.h states, and under a policy with the casts of include/precision.h.
- *
- * Interface: case_of, case_refusal; case_build, case_take_down, case_wrap, case_unwrap, case_train,
- * case_batch, case_resume; run_case, run_case_message, run_refused_message; case_peak.
  */
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
@@ -89,6 +86,9 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
 // makes and removes.
 void case_resume(Wrapped *w, const Case *c, const Rank *r, int step);
 extern char case_folder[PATH_BYTES];
+
+// Waits until every rank is here.
+void ranks_meet(const Rank *r);
 
 // Trains on `world` ranks, and compares after each step with the oracle: gradients and their
 // padding, the norm, and at the end the parameters. It ends before a step with gradients that

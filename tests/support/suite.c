@@ -27,7 +27,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "draw.h"
@@ -66,14 +65,6 @@ static struct Results {
 
 static Case *current;
 static const char *rule; // of it, that runs
-
-static double clock_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 // ---- JSON ----
 
@@ -381,7 +372,7 @@ static bool read_limit(double *limit)
 bool suite_limit(double *whole, double *left)
 {
     if (!current || !read_limit(whole)) return false;
-    *left = current->began + *whole - clock_now();
+    *left = current->began + *whole - seconds_now();
     if (*left < 0.01) *left = 0.01;
     return true;
 }
@@ -394,7 +385,7 @@ static int begin_case(void **state)
     current = c;
     rule = NULL; // the test before may have failed in one
     draw_begin(c->test->name);
-    c->began = clock_now();
+    c->began = seconds_now();
     return c->test->setup_func ? c->test->setup_func(&c->state) : 0;
 }
 
@@ -411,7 +402,7 @@ static int end_case(void **state)
     Case *c = *state;
     int result = c->test->teardown_func ? c->test->teardown_func(&c->state) : 0;
 
-    c->seconds = clock_now() - c->began;
+    c->seconds = seconds_now() - c->began;
     if (c->needs_them) c->passed = true; // as far as that goes
     if (c->passed && c->left_out) print_message("| %s: %s\n", c->test->name, c->left_out);
     if (c->passed && c->left_out && (c->ran == 0 || c->needs_them)) {
@@ -463,30 +454,37 @@ static int list_tests(const struct CMUnitTest *tests, size_t n)
     return 0;
 }
 
-// Marks the tests that the command line wants; false after it has said what it does not understand.
-static bool choose_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t n,
-                         bool *chosen)
+// Which tests the command line wants, in its order; their number, or -1 after it has said what it
+// does not understand.
+static int choose_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t n,
+                        size_t *chosen)
 {
-    bool all = argc == 1;
+    int count = 0;
 
-    for (size_t i = 0; i < n; i++) chosen[i] = all;
+    for (size_t i = 0; i < n && argc == 1; i++) chosen[count++] = i;
     for (int a = 1; a < argc; a += 2) {
         bool found = false;
         if (strcmp(argv[a], "--only") != 0 || a + 1 >= argc) {
             fprintf(stderr, "usage: %s [--list] [--only TEST]...\n", argv[0]);
-            return false;
+            return -1;
         }
-        for (size_t i = 0; i < n; i++)
-            if (strcmp(argv[a + 1], tests[i].name) == 0) found = chosen[i] = true;
+        for (size_t i = 0; i < n; i++) {
+            bool again = false;
+            if (strcmp(argv[a + 1], tests[i].name) != 0) continue;
+            for (int k = 0; k < count; k++) again |= chosen[k] == i;
+            if (!again) chosen[count++] = i;
+            found = true;
+        }
         if (!found) {
             fprintf(stderr, "%s: no test is called %s; --list shows them\n", argv[0], argv[a + 1]);
-            return false;
+            return -1;
         }
     }
-    return true;
+    return count;
 }
 
-int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
+int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests,
+                  size_t n)
 {
     sanitize_linked();
     own_code(name);
@@ -494,25 +492,22 @@ int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTe
 
     struct CMUnitTest *wrapped = calloc(n + 1, sizeof *wrapped);
     Case *cases = calloc(n + 1, sizeof *cases);
-    bool *chosen = calloc(n + 1, sizeof *chosen);
-    size_t count = 0;
-    int status = 2;
+    size_t *chosen = calloc(n + 1, sizeof *chosen);
 
-    if (wrapped && cases && chosen && choose_tests(argc, argv, tests, n, chosen) &&
-        draw_seed_wanted(name)) {
-        for (size_t i = 0; i < n; i++) {
-            if (!chosen[i]) continue;
-            cases[count] = (Case){.test = &tests[i], .state = tests[i].initial_state};
-            wrapped[count] =
-                (struct CMUnitTest){tests[i].name, run_case, begin_case, end_case, &cases[count]};
-            count++;
+    if (!wrapped || !cases || !chosen) abort();
+    int status = 2, count = choose_tests(argc, argv, tests, n, chosen);
+    if (count >= 0 && draw_seed_wanted(name)) {
+        for (int i = 0; i < count; i++) {
+            const struct CMUnitTest *test = &tests[chosen[i]];
+            cases[i] = (Case){.test = test, .state = test->initial_state};
+            wrapped[i] = (struct CMUnitTest){test->name, run_case, begin_case, end_case, &cases[i]};
         }
         open_results();
-        status = _cmocka_run_group_tests(name, wrapped, count, NULL, NULL) != 0;
+        status = _cmocka_run_group_tests(name, wrapped, (size_t)count, NULL, NULL) != 0;
         settle();
         if (results.fd >= 0) write_end();
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < n; i++) {
         free(cases[i].message);
         free(cases[i].left_out);
         free(cases[i].drawn);

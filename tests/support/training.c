@@ -213,10 +213,15 @@ int flat_params(const Module *root, FlatParam **out, int max)
 }
 
 // Blocks become units first. GPT-2: the children "h.i"; the MLP: every child but the last.
-static bool is_block(const Spec *spec, const Module *model, int i)
+bool is_block(const Spec *spec, const Module *model, int i)
 {
     if (spec->gpt2) return strncmp(model->children[i]->name, "h.", 2) == 0;
     return i < model->n_children - 1;
+}
+
+FsdpUnit *unit_of(const Sharded *s, int child)
+{
+    return fsdp_unit(s->model->children[child]);
 }
 
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,

@@ -87,6 +87,9 @@ int flat_params(const Module *root, FlatParam **out, int max);
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
                     const AdamWConfig *adamw, const Rank *r);
 void sharded_destroy(Sharded *s);
+// Whether the model's child i is a block, which becomes a unit of its own.
+bool is_block(const Spec *spec, const Module *model, int i);
+FsdpUnit *unit_of(const Sharded *s, int child);
 // Elements of all parameters, by their shapes.
 int64_t model_numel(const Module *model);
 float *sharded_params(Sharded *s);        // host, on rank 0; NULL on the others. Collective

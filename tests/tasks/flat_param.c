@@ -1,9 +1,7 @@
 /* Task 2, flat parameter: what lies where, what is padding, and what a rank holds.
  */
 #include "bytes.h"
-#include "draw.h"
-#include "fsdp.h"
-#include "harness.h"
+#include "flat_param_sets.h"
 #include "rules.h"
 #include "training.h"
 
@@ -11,137 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PARAMS = 8, MAX_NUMEL = 64 };
-
-// A few parameters of the given sizes, on meta; one dimension each.
-typedef struct Set {
-    int n;
-    Param param[MAX_PARAMS];
-    Param *pointer[MAX_PARAMS];
-} Set;
-
-static void make_set(Set *set, int n, const int64_t *sizes)
-{
-    memset(set, 0, sizeof *set);
-    set->n = n;
-    for (int i = 0; i < n; i++) {
-        Param *p = &set->param[i];
-        snprintf(p->name, sizeof p->name, "p%d", i);
-        p->id = (uint32_t)i;
-        p->ndim = 1;
-        p->shape[0] = sizes[i];
-        p->init = INIT_NORMAL;
-        p->init_std = 1.0f;
-        set->pointer[i] = p;
-    }
-}
-
-// Parameters' sizes, for a set each.
-typedef struct Lengths {
-    int n;
-    int64_t of[MAX_PARAMS];
-} Lengths;
-
-// Sets, in worlds from `low` to `high` where no ranks are needed.
-typedef struct Table {
-    int n;
-    Lengths set[8];
-    int low, high;
-    bool align;
-    uint64_t seed;
-} Table;
-
-// Sizes that have bitten somebody: one element, fewer elements than ranks, primes, powers of two.
-static const Table KNOWN = {
-    .n = 8,
-    .set = {{1, {1}},
-            {1, {3}},
-            {2, {1, 1}},
-            {3, {3, 4, 3}},
-            {1, {8}},
-            {4, {5, 1, 13, 2}},
-            {3, {16, 1, 15}},
-            {2, {7, 31}}},
-    .low = 1,
-    .high = 8,
-    .seed = 42,
-};
-
-static int64_t sum_sizes(const Lengths *sizes)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < sizes->n; i++) sum += sizes->of[i];
-    return sum;
-}
-
-// Others, that nobody knows before: `n` sets for one world.
-static Table draw_table(int n, int low, int high)
-{
-    char words[300];
-    int length = 0;
-    Table t = {.n = n, .low = draw(low, high), .align = draw_chance(50), .seed = draw_word()};
-    t.high = t.low;
-    for (int s = 0; s < n; s++) {
-        Lengths *set = &t.set[s];
-        set->n = draw(1, MAX_PARAMS);
-        for (int i = 0; i < set->n; i++) {
-            set->of[i] = draw(1, draw_chance(50) ? 5 : MAX_NUMEL - 1);
-            length += snprintf(words + length, sizeof words - (size_t)length, "%s%lld",
-                               i > 0   ? " "
-                               : s > 0 ? ", "
-                                       : "",
-                               (long long)set->of[i]);
-        }
-    }
-    drawn("parameters of %s elements; %d ranks", words, t.low);
-    return t;
-}
-
 // ---- Arithmetic ----
-
-// The layout of a set as it must be, made here, for tests of what reads one: they must not loop to
-// figures that the code under test has written.
-typedef struct Known {
-    FlatLayout layout;
-    Param *params[MAX_PARAMS];
-    int64_t offset[MAX_PARAMS];
-} Known;
-
-static void make_known(Known *known, const Set *set, int rank, int world, bool align)
-{
-    FlatLayout *layout = &known->layout;
-    *layout = (FlatLayout){.n = set->n,
-                           .params = known->params,
-                           .offset = known->offset,
-                           .rank = rank,
-                           .world = world};
-    for (int i = 0; i < set->n; i++) {
-        known->params[i] = set->pointer[i];
-        known->offset[i] = layout->numel;
-        layout->numel += set->param[i].shape[0];
-    }
-    while (layout->shard_numel * world < layout->numel) layout->shard_numel += align ? 4 : 1;
-    layout->padded = layout->shard_numel * world;
-}
-
-// That a layout is what it must be: what else is to be compared with it can rely on that.
-static void check_known(const FlatLayout *got, const Set *set, const Rank *r, bool align)
-{
-    Known known;
-    make_known(&known, set, r->rank, r->world, align);
-    check(got->n == set->n && got->numel == known.layout.numel &&
-              got->padded == known.layout.padded && got->shard_numel == known.layout.shard_numel &&
-              got->rank == r->rank && got->world == r->world,
-          "flat_layout (numel %lld, W = %d): numel %lld, padded %lld, shards of %lld for rank "
-          "%d of %d; want %lld, %lld and %lld for rank %d of %d",
-          (long long)known.layout.numel, r->world, (long long)got->numel, (long long)got->padded,
-          (long long)got->shard_numel, got->rank, got->world, (long long)known.layout.numel,
-          (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world);
-    for (int i = 0; i < set->n; i++)
-        check(got->offset[i] == known.offset[i] && got->params[i] == set->pointer[i],
-              "flat_layout: parameter %d begins at %lld, want %lld", i, (long long)got->offset[i],
-              (long long)known.offset[i]);
-}
 
 static void layout_body(const Rank *r, void *arg)
 {
@@ -177,28 +45,27 @@ static void layout_body(const Rank *r, void *arg)
     }
 }
 
-TEST(layout_pads_to_world)
+static void run_layouts(bool align)
 {
     Table table = KNOWN;
+    table.align = align;
     run_ranks(1, layout_body, &table);
-    RULE(layout_beyond_32_bits);
     for (int i = 0; i < 2; i++) {
         table = draw_table(6, 1, 40);
-        table.align = false;
+        table.align = align;
         run_ranks(1, layout_body, &table);
     }
 }
 
+TEST(layout_pads_to_world)
+{
+    run_layouts(false);
+    RULE(layout_beyond_32_bits);
+}
+
 TEST(layout_aligns_shards)
 {
-    Table table = KNOWN;
-    table.align = true;
-    run_ranks(1, layout_body, &table);
-    for (int i = 0; i < 2; i++) {
-        table = draw_table(6, 1, 40);
-        table.align = true;
-        run_ranks(1, layout_body, &table);
-    }
+    run_layouts(true);
 }
 
 // The handout's example, written out.
@@ -272,6 +139,16 @@ TEST(layout_refuses_bad_input)
     RULE(layouts_ask_their_rule);
 }
 
+static void run_tables(RankBody body)
+{
+    Table table = KNOWN;
+    run_ranks(1, body, &table);
+    for (int i = 0; i < 2; i++) {
+        table = draw_table(6, 1, 40);
+        run_ranks(1, body, &table);
+    }
+}
+
 // The two tests below count element by element who owns what, and compare.
 static void real_body(const Rank *r, void *arg)
 {
@@ -298,12 +175,7 @@ static void real_body(const Rank *r, void *arg)
 
 TEST(real_and_padding_by_rank)
 {
-    Table table = KNOWN;
-    run_ranks(1, real_body, &table);
-    for (int i = 0; i < 2; i++) {
-        table = draw_table(6, 1, 40);
-        run_ranks(1, real_body, &table);
-    }
+    run_tables(real_body);
 }
 
 static void cover_body(const Rank *r, void *arg)
@@ -347,12 +219,7 @@ static void cover_body(const Rank *r, void *arg)
 
 TEST(slices_cover_every_element_once)
 {
-    Table table = KNOWN;
-    run_ranks(1, cover_body, &table);
-    for (int i = 0; i < 2; i++) {
-        table = draw_table(6, 1, 40);
-        run_ranks(1, cover_body, &table);
-    }
+    run_tables(cover_body);
 }
 
 // ---- Storage ----

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "kernels.h"
 
@@ -92,6 +93,21 @@ HELPER float *filled(size_t n, float value)
     CUDA(cudaDeviceSynchronize());
     free(host);
     return x;
+}
+
+// n floats of pinned host memory, each of them `value`.
+HELPER float *pinned(size_t n, float value)
+{
+    float *host;
+    CUDA(cudaMallocHost((void **)&host, n * sizeof *host));
+    for (size_t i = 0; i < n; i++) host[i] = value;
+    return host;
+}
+
+// Two sockets that hand to each other.
+HELPER void new_pair(int pair[2])
+{
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
 }
 
 // All n floats at x are `value`, once everything that was queued is done.

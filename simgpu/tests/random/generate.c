@@ -5,21 +5,10 @@
  * operations is put between them. What comes out is right and has no wait too many. Of a part of
  * those, one ordering step is taken away again, or one span is moved by a little: the mistakes that
  * are hardest to see.
- *
- * Interface: mix, generate (program.h).
  */
 #include "program.h"
 
 #include <string.h>
-
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014).
-uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
 
 typedef struct Dice {
     uint64_t state;
@@ -27,7 +16,7 @@ typedef struct Dice {
 
 static uint64_t bits(Dice *d)
 {
-    return mix(d->state += 0x9e3779b97f4a7c15u);
+    return draw_mix(d->state += 0x9e3779b97f4a7c15u);
 }
 
 // 0 … n-1
@@ -360,7 +349,7 @@ static void damage(Dice *d, Program *p)
 
 void generate(Program *p, uint64_t seed)
 {
-    Dice d = {mix(seed)};
+    Dice d = {draw_mix(seed)};
     Taste t = {.longest = 1 + below(&d, 14), .wide = one_in(&d, 3)};
     Verdict v;
     memset(p, 0, sizeof *p);

@@ -365,7 +365,7 @@ static void reset_states(void)
     if (!states) states = calloc(1, sizeof *states);
     if (!states) abort();
     for (int i = 0; i < states->n; i++) { // cheaper than to clear a large table
-        uint64_t at = mix(states->state[i]) % TABLE;
+        uint64_t at = draw_mix(states->state[i]) % TABLE;
         while (states->table[at]) {
             states->table[at] = 0;
             at = (at + 1) % TABLE;
@@ -377,7 +377,7 @@ static void reset_states(void)
 // False: there is no room.
 static bool reach(Set state, int from, int moment)
 {
-    uint64_t at = mix(state) % TABLE;
+    uint64_t at = draw_mix(state) % TABLE;
     for (; states->table[at]; at = (at + 1) % TABLE)
         if (states->state[states->table[at] - 1] == state) return true;
     if (states->n == MAX_STATES) return false;

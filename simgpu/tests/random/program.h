@@ -21,6 +21,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "draw.h"
+
 enum {
     N_DEVICES = 2,
     N_STREAMS = 9,
@@ -172,8 +174,6 @@ bool remove_step(Program *p, int at);
 
 // ---- generate.c ----
 
-// A number that looks random.
-uint64_t mix(uint64_t x);
 void generate(Program *p, uint64_t seed);
 
 // ---- oracle.c ----

@@ -1,8 +1,7 @@
 /* plan.c: draws random sequences of NCCL calls, plays them, and checks what comes of them.
- *
- * Interface: plan_number, equip, play, strip (plan.h).
  */
 #include "plan.h"
+#include "draw.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -13,21 +12,6 @@
 enum { COUNT = 3000 }; // elements, at most
 
 // ---- Plans ----
-
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014): a number that looks random, for each
-// argument.
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
-uint64_t plan_number(uint64_t seed, uint64_t what, uint64_t which)
-{
-    return mix(mix(mix(seed) + what) + which);
-}
 
 enum Kind {
     GATHER,
@@ -56,7 +40,7 @@ typedef struct Step {
 static Step plan_step(uint64_t seed, uint64_t number, int world)
 {
     static const ncclRedOp_t ops[] = {ncclSum, ncclProd, ncclMax, ncclMin};
-    uint64_t bits = plan_number(seed, 2, number);
+    uint64_t bits = draw_number(seed, 2, number);
     Step s = {.seed = seed, .number = number};
     s.kind = (enum Kind)(bits % KINDS);
     s.type = (ncclDataType_t)(bits >> 8 & 0xff) % (ncclBfloat16 + 1);
@@ -75,19 +59,19 @@ static Step plan_step(uint64_t seed, uint64_t number, int world)
 // The steps that go into one group; one alone needs none.
 static int batch_size(uint64_t seed, uint64_t batch)
 {
-    uint64_t bits = plan_number(seed, 3, batch);
+    uint64_t bits = draw_number(seed, 3, batch);
     return bits & 1 ? 1 : 1 + (int)(bits >> 1) % MAX_BATCH;
 }
 
 static bool is_part(uint64_t seed, uint64_t batch)
 {
-    return plan_number(seed, 4, batch) % 8 == 0;
+    return draw_number(seed, 4, batch) % 8 == 0;
 }
 
 // Element i of what a rank sends. A product of eight stays below 128: half of the ranks give 1.
 static double element(const Step *s, int rank, size_t i)
 {
-    uint64_t bits = plan_number(s->seed ^ s->number << 20, (uint64_t)rank, i);
+    uint64_t bits = draw_number(s->seed ^ s->number << 20, (uint64_t)rank, i);
     if (s->op == ncclProd) return rank % 2 ? 1 : (double)(1 + bits % 2);
     return (double)(bits % 8);
 }
@@ -236,7 +220,7 @@ static void verify(Actor *a, const Step *s, int k)
 // Ranks do not come at the same time.
 static void dawdle(uint64_t seed, uint64_t batch, int rank)
 {
-    uint64_t bits = plan_number(seed, 5 + (uint64_t)rank, batch);
+    uint64_t bits = draw_number(seed, 5 + (uint64_t)rank, batch);
     struct timespec moment = {0, (long)(bits >> 8) % 400000};
     if (bits % 6 == 0) nanosleep(&moment, NULL);
 }
@@ -256,7 +240,7 @@ static void play_steps(Actor *actor, int n, const Step *step, int steps)
 
 static int color_of(uint64_t seed, uint64_t batch, int rank)
 {
-    return (int)(plan_number(seed, 20 + (uint64_t)rank, batch) % 3) - 1; // -1: in no part
+    return (int)(draw_number(seed, 20 + (uint64_t)rank, batch) % 3) - 1; // -1: in no part
 }
 
 // Splits all ranks into parts and sums each rank's number, plus 1, over its part.

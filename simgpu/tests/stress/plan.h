@@ -3,8 +3,6 @@
  * A seed says everything, step by step: what is called, with which type, count and root, on which
  * communicator and stream, in which group. All numbers are small whole ones, so that every result
  * is exact in every type, and is checked.
- *
- * Interface: plan_number; equip, play, strip.
  */
 #ifndef SHARDLAB_STRESS_PLAN_H
 #define SHARDLAB_STRESS_PLAN_H
@@ -25,8 +23,6 @@ typedef struct Actor {
     char *send[MAX_BATCH], *recv[MAX_BATCH];
 } Actor;
 
-// A number that looks random, for each argument.
-uint64_t plan_number(uint64_t seed, uint64_t what, uint64_t which);
 // Makes what n actors (one, or all) need in addition to comm[0], and frees it again.
 void equip(Actor *actor, int n);
 void strip(Actor *actor, int n);

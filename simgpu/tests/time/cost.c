@@ -65,7 +65,7 @@ Ps slowed_work(const World *w, Ps work, int rank, uint64_t n, bool on_compute)
     if (on_compute && forgotten != SLOW_RANK && rank == w->slow_rank)
         work += (work * (uint64_t)w->slow_percent + 99) / 100;
     if (forgotten == JITTER) return work;
-    uint64_t u = mix(mix(mix(w->jitter_seed) + (uint64_t)rank) + n) >> 32;
+    uint64_t u = draw_number(w->jitter_seed, (uint64_t)rank, n) >> 32;
     return work + (Ps)((unsigned __int128)work * (uint64_t)w->jitter_percent * u / 100 >> 32);
 }
 

@@ -2,21 +2,10 @@
  *
  * What makes times hard is drawn often: copies and kernels during transfers, two communicators at
  * work, a rank that comes late, threads, and figures of a machine that do not divide.
- *
- * Interface: mix, generate (program.h).
  */
 #include "program.h"
 
 #include <string.h>
-
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014).
-uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
 
 typedef struct Dice {
     uint64_t state;
@@ -25,7 +14,7 @@ typedef struct Dice {
 // 0 … n-1
 static int below(Dice *d, int n)
 {
-    return (int)(mix(d->state += 0x9e3779b97f4a7c15u) % (uint64_t)n);
+    return (int)(draw_mix(d->state += 0x9e3779b97f4a7c15u) % (uint64_t)n);
 }
 
 static bool chance(Dice *d, int percent)
@@ -290,7 +279,7 @@ static void add_section(Hand *h)
 
 void generate(Program *p, uint64_t seed, int sections)
 {
-    Hand h = {.dice = {mix(seed)}, .p = p};
+    Hand h = {.dice = {draw_mix(seed)}, .p = p};
     memset(p, 0, sizeof *p);
     p->seed = seed;
     draw_ranks(&h.dice, &p->world);

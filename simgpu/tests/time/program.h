@@ -28,6 +28,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "draw.h"
+
 typedef uint64_t Ps; // picoseconds
 
 enum {
@@ -274,7 +276,6 @@ extern Rule forgotten;
 
 // ---- generate.c ----
 
-uint64_t mix(uint64_t x); // a number that looks random
 // `sections` random programs, one after the other, in one world.
 void generate(Program *p, uint64_t seed, int sections);
 
