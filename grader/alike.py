@@ -30,7 +30,7 @@ REFUSED = re.compile(r" failed\s\((?:[^\s:()]*/)?([^\s:/()]+:\d+): ") # the file
 
 # What differs where two tests show the same: the rank, addresses, the test's line and draw.
 RANK = re.compile(r"\b(?:rank|device) \d+\b(?: of \d+)?|\b0x[0-9a-f]+\b|\(nil\)")
-TEST = re.compile(r" \(tests/[\w/.]+:\d+\)|\n\(drawn.*\)|\nThe reference took .*")
+TEST = re.compile(r" \((?:tests|tasks)/[\w/.]+:\d+\)|\n\(drawn.*\)|\nThe reference took .*")
 NUMBER = re.compile(r"(?<![\w.:])\d[\d.e+-]*")
 LONG = 3 # line ends of a message that is a report, whose numbers are sizes
 

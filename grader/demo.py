@@ -185,9 +185,8 @@ def prepare(options, names):
         raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
                        % options.impl)
     with builder.locked_folder():
-        library = tasks + manifest.load_labs(ROOT)
-        builder.common([piece.name for task in library for piece in task.pieces()], [],
-                       given_to(builder, ["examples/%s.c" % name for name in names]))
+        builder.common([piece.name for task in manifest.load_all(ROOT) for piece in task.pieces()],
+                       [], given_to(builder, ["examples/%s.c" % name for name in names]))
         targets = [program_of(builder, name) for name in names]
         if given:
             files = None

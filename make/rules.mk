@@ -15,15 +15,16 @@ $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
 $(COLD_OBJ) $(BUILD)/obj/tests/%.o $(BUILD)/obj/labs/%.o: OPT = $(COLD)
-$(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tests/tasks/%.o: OPT = $(TESTS_OPT)
+$(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tasks/%.o: OPT = $(TESTS_OPT)
 # Students debug their tests and programs.
-$(BUILD)/obj/tests/tasks/%.o $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
+$(call objects,tasks/*/tests*.c tasks/*/together.c) $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
 $(VECTOR_OBJ): OPT = $(VECTOR)
 $(VECTOR_OBJ): $(MADE_WITH)/vector
 # The same picoseconds from every compiler and on every processor.
 $(COSTS_OBJ): OPT = $(COLD) -ffp-contract=off
-$(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
+$(BUILD)/obj/tests/%.o $(BUILD)/obj/tasks/%.o $(BUILD)/obj/labs/%.o: DEFS = $(SUPPORT_DEFS)
 $(BUILD)/obj/tests/simgpu/time/play.o $(BUILD)/obj/tests/simgpu/aarch64.o $(BUILD)/obj/tests/simgpu/processors.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
+$(BUILD)/obj/tests/support/crash.o: DEFS = $(SUPPORT_DEFS) $(call quote,-DFILES_OF_TASKS={$(patsubst %,"%.c"$(comma),$(TASKS)) NULL})
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the hidden tests of course.json on a folder with the six files.
 
-tests/hidden/<suite>.c is a suite like tests/tasks/<suite>.c and is linked as that one: with the
-student's file of the task and the reference's other five, or, as `together`, with the student's
-six. They draw their shapes and worlds (tests/support/draw.h) from the course's hidden.seed, the
-same for everybody, whatever SEED is. The student archive has neither the suites nor course.json.
+hidden.c in a task's folder is a suite like tests.c and is linked as that one: with the student's
+file of the task and the reference's others, or, hidden_together.c, with all of the student's. They
+draw their shapes and worlds (tests/support/draw.h) from the course's hidden.seed, the same for
+everybody, whatever SEED is. The student archive has neither the suites nor course.json.
 
 The grading is grade.py's own, with these tests in the place of the manifests' and these suites in
 the place of the tasks'.
@@ -27,7 +27,7 @@ SUITES = "hidden" # where they are in the build tree, beside suite/
 
 
 class Builder(grade.Builder):
-    """Links the suites of tests/hidden."""
+    """Links the hidden suites."""
 
     NEEDS_ALL = True
 
@@ -42,6 +42,10 @@ class Grading(grade.Grading):
     def own_suite(self, builder, task, failing):
         if task.own():
             super().own_suite(builder, task, failing)
+
+    def test_sources(self, own, together):
+        return [task.folder + "/hidden" for task in own] + \
+            [task.folder + "/hidden_together" for task in together]
 
 
 def tasks_of(course, root):
@@ -64,7 +68,7 @@ def main():
     course = settings.load()
     tasks = tasks_of(course, ROOT)
     os.environ["SEED"] = str(course["hidden"]["seed"])
-    grade.manifest.load = lambda root: tasks
+    grade.manifest.load = lambda root, kind: tasks
     grade.Builder = Builder
     grade.Grading = Grading
     return grade.main(sys.argv[1:])
