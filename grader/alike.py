@@ -22,7 +22,7 @@ NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>L?\d+\.\d+[a-z]
 LEFT_OUT = re.compile(r"left out from W = \d+ on: (.*)")
 
 # How a test says that it is not judged, in front of what happened in it (grade.py).
-NOT_JUDGED = re.compile(r"(Needs all six files, [^\n]*?) What happened:\n")
+NOT_JUDGED = re.compile(r"(Needs all \w+ files, [^\n]*?) What happened:\n")
 
 LIKELY = re.compile(r"^Likely cause: (.*)", re.MULTILINE)
 RUNNING = re.compile(r"was still running at [^\s:]+:\d+ \((\w+)\)")

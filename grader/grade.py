@@ -162,7 +162,8 @@ class Grading:
         """What comes when all tests pass, as lines: the next task that has something to write, or
         the demonstration of the six files."""
         if not self.alone and self.kind is manifest.TASK:
-            return [self.command("demo"), "  It trains a model with your six files."]
+            return [self.command("demo"), "  It trains a model with your %s files."
+                    % manifest.how_many()]
         others = sorted((task for task in self.all_tasks if task not in self.tasks),
                         key=lambda task: (task.number < self.alone, task.number))
         for task in others:
@@ -199,8 +200,7 @@ class Grading:
         except account.NoAccount as problem:
             raise BadUsage(str(problem))
         if not os.path.isdir(self.impl):
-            raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
-                           % self.impl)
+            raise BadUsage(manifest.no_folder(self.impl))
         if "\n" in os.path.abspath(self.impl):
             raise BadUsage("the path %r has a line break in it: rename the folder"
                            % os.path.abspath(self.impl))
@@ -303,8 +303,8 @@ class Grading:
         tests = task.together()
         if failing:
             files = [other.file for other in self.all_tasks if other.name in failing]
-            self.give_all(tests, Failing("skipped", "Needs all six files, and %s cannot be used."
-                                         % " and ".join(files)))
+            self.give_all(tests, Failing("skipped", "Needs all %s files, and %s cannot be used."
+                                         % (manifest.how_many(), " and ".join(files))))
             return
         problem = builder.link("together", self.all_tasks)
         if problem:
@@ -324,8 +324,9 @@ class Grading:
                 if shared:
                     self.shared.add(test.name)
             elif self.alone:
-                verdict.message += ("\nThe other five files are yours too, and were not tested: "
-                                    "`make grade` tests all six.")
+                verdict.message += ("\nThe other %s files are yours too, and were not tested: `make "
+                                    "grade` tests all %s." % (manifest.how_many(but=1),
+                                                              manifest.how_many()))
 
     def run_suite(self, name, tests, late=False):
         """`late`: tests have had a time-out that may be the same mistake's."""
@@ -376,8 +377,8 @@ def unjudged(message, broken):
     """The message of a test of all six files that fails while tests of these tasks do, and whether
     it is the same for all such tests."""
     ended = "" if NOT_YET.search(message) else " What happened:\n" + message
-    return ("Needs all six files, and cannot be judged while tests of %s fail.%s"
-            % (counted("task", broken), ended)), not ended
+    return ("Needs all %s files, and cannot be judged while tests of %s fail.%s"
+            % (manifest.how_many(), counted("task", broken), ended)), not ended
 
 
 def counted(noun, words):

@@ -25,7 +25,7 @@ is in TASK and LAB. In a folder of a student's (IMPL=DIR) each file has its own 
 
 Interface: load(root, kind) returns the Tasks of a kind in order, load_all(root) tasks and labs;
 problems(tasks, root) returns what is wrong with them, a line each; choose(tasks, wanted) the task of
-a number or name; Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(), .option();
+a number or name; asked(options); how_many() and no_folder(path) for messages; Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(), .option();
 Test.hints(); headings(text) and sections_of_parts(text) of a handout, section_of_part(sections,
 part); BadManifest.
 """
@@ -44,6 +44,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FURTHER = 2          # hints of a test after the first
 PART_LEVELS = 2      # hints of a part, at least
 LONGEST_HINT = 450   # characters
+NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split()
 
 HEADING = re.compile(r"#{1,6} +(\S.*?) *#*$")
 PARAGRAPH = re.compile(r"\*\*([L\d.a-z, ]+)\*\*") # **1.6, 1.7** opens what a handout says of parts
@@ -268,6 +269,17 @@ def load(root, kind=TASK):
 def load_all(root, stage=LAB.stage):
     """The tasks, then the labs; or those up to a stage."""
     return [task for kind in (TASK, LAB) if kind.stage <= stage for task in load(root, kind)]
+
+
+def how_many(root=ROOT, but=0):
+    """How many files the tasks have, apart from so many, in a word: six."""
+    number = len(glob.glob(os.path.join(root, TASK.folder(), "*", TASK.manifest()))) - but
+    return NUMBERS[number] if number < len(NUMBERS) else str(number)
+
+
+def no_folder(path):
+    """What is wrong with an IMPL that is no folder."""
+    return "%s is not a folder: IMPL must name one with the %s task files" % (path, how_many())
 
 
 def asked(options):

@@ -28,8 +28,7 @@ def build_program(options):
     builder.find_key()
     given = builder.key == "reference" # in an archive there are its objects alone
     if not given and not os.path.isdir(builder.impl):
-        raise demo.BadUsage("%s is not a folder: IMPL must name one with the six task files"
-                            % options.impl)
+        raise demo.BadUsage(manifest.no_folder(options.impl))
     program = demo.program_of(builder, "plan")
     with builder.locked_folder():
         sources = ["plan/" + name for name in os.listdir(os.path.join(ROOT, "plan"))
@@ -53,7 +52,7 @@ def prepare(options):
     if files:
         files.say(sys.stdout)
     else:
-        print("All six files are the reference's.\n", flush=True)
+        print("All %s files are the reference's.\n" % manifest.how_many(), flush=True)
     return program
 
 

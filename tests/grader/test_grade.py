@@ -98,7 +98,7 @@ class Scores(FakeKit):
         self.suite("together", "e", "say('e', 'failed', 'weights differ'); end()")
         test = self.grade()[2]["e"]
         self.assertEqual((test["status"], test["score"], test["message"]),
-                         ("skipped", 0, "Needs all six files, and cannot be judged while tests of "
+                         ("skipped", 0, "Needs all two files, and cannot be judged while tests of "
                           "task 1 fail. What happened:\nweights differ"))
         self.suite("together", "e", "rest()") # and where it passes it has passed
         self.assertEqual(self.grade()[2]["e"]["status"], "passed")
@@ -503,7 +503,7 @@ class Trouble(FakeKit):
         self.infrastructure(status, 2, document)
         self.assertEqual(out, "")
         self.assertEqual(self.err, "grade: nowhere is not a folder: IMPL must name one with the "
-                                   "six task files\n")
+                                   "two task files\n")
 
     def test_no_such_task(self):
         status, _, _, document = self.grade("--task", "7")

@@ -293,7 +293,7 @@ class WithoutAHint(Hints):
         self.task(2, "two", [("d", 40)], [])
         self.write("mine/two.c", "int two(void) { return 1 }\n")
         out = self.hint("--task", "1")
-        self.assertIn("Needs all six files, and two.c cannot be used.", out)
+        self.assertIn("Needs all two files, and two.c cannot be used.", out)
         self.assertIn("  Next:  make hint IMPL=mine\n", out)
         self.assertNotIn("Hint", out)
 

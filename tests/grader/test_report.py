@@ -82,7 +82,7 @@ class Terminal(FakeKit):
             "Task 2  Two             ok     2 tests                         40/40", "",
             "All tests pass.",
             "What to do next: make demo IMPL=mine",
-            "  It trains a model with your six files.", "",
+            "  It trains a model with your two files.", "",
             "Score: 100/100"])
 
     def test_what_is_not_written_is_one_line_and_no_failure(self):
@@ -240,7 +240,7 @@ class Elsewhere(FakeKit):
         self.assertEqual(out[-5:], [
             "All tests pass.",
             "What to do next: make demo IMPL=mine",
-            "  It trains a model with your six files.", "",
+            "  It trains a model with your two files.", "",
             "Score: 100/100"])
 
     def test_a_test_without_a_hint(self):
