@@ -16,11 +16,6 @@ class Kit(unittest.TestCase):
         tasks = manifest.load(ROOT)
         self.assertEqual(manifest.problems(tasks, ROOT), [])
 
-    def test_points(self):
-        self.assertEqual([(task.name, task.points) for task in manifest.load(ROOT)],
-                         [("meta_init", 14), ("flat_param", 16), ("forward", 16), ("backward", 20),
-                          ("optimizer", 16), ("api", 18)])
-
     def test_names_are_those_of_the_suites(self):
         folder = os.path.join(build_folder(), "impl", "reference", "suite")
         if not os.path.exists(os.path.join(folder, "together")):
