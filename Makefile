@@ -19,7 +19,7 @@ include make/flags.mk
 include make/backends.mk
 include $(wildcard make/emulated_cuda.mk)
 include make/objects.mk
-include make/labs.mk
+include make/tasks.mk
 
 # What people run.
 include make/grade.mk

@@ -51,7 +51,7 @@ def find(name):
 
 
 def hide(path):
-    """Keeps a folder from everybody but its owner, where it is there."""
+    """Keeps a folder or file from everybody but its owner, where it is there."""
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
         os.chmod(path, mode & 0o700)

@@ -22,7 +22,7 @@ NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>L?\d+\.\d+[a-z]
 LEFT_OUT = re.compile(r"left out from W = \d+ on: (.*)")
 
 # How a test says that it is not judged, in front of what happened in it (grade.py).
-NOT_JUDGED = re.compile(r"(Needs all six files, [^\n]*?) What happened:\n")
+NOT_JUDGED = re.compile(r"(Needs all \w+ files, [^\n]*?) What happened:\n")
 
 LIKELY = re.compile(r"^Likely cause: (.*)", re.MULTILINE)
 RUNNING = re.compile(r"was still running at [^\s:]+:\d+ \((\w+)\)")
@@ -31,7 +31,7 @@ REFUSED = re.compile(r" failed\s\((?:[^\s:()]*/)?([^\s:/()]+:\d+): ") # the file
 # What differs where two tests show the same: rule, rank, addresses, the test's line and draw.
 RULE = re.compile(r"^in rule \w+: ", re.MULTILINE)
 RANK = re.compile(r"\b(?:rank|device) \d+\b(?: of \d+)?|\b0x[0-9a-f]+\b|\(nil\)")
-TEST = re.compile(r" \(tests/[\w/.]+:\d+\)|\n\(drawn.*\)|\nThe reference took .*")
+TEST = re.compile(r" \((?:tests|tasks)/[\w/.]+:\d+\)|\n\(drawn.*\)|\nThe reference took .*")
 NUMBER = re.compile(r"(?<![\w.:])\d[\d.e+-]*")
 LONG = 3 # line ends of a message that is a report, whose numbers are sizes
 

@@ -27,6 +27,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+import manifest
 import runner
 import submission
 from expand import Expansion, compiler_environment
@@ -447,7 +448,7 @@ class Builder:
                                        extra=GIVEN_IS_MADE + self.with_libraries())
         if status == 0:
             return self.look_at_suite(name, tasks)
-        who = tasks[0].file if len(tasks) == 1 else "one of the six files"
+        who = tasks[0].file if len(tasks) == 1 else "one of the %s files" % manifest.how_many()
         undefined = re.findall(r"(?:^|: )(?:([^:\n]+:\d+): )?undefined reference to [`']([^`']+)'",
                                output, re.MULTILINE)
         own = [(place, what) for place, what in undefined if place and self.is_own(place)]

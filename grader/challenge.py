@@ -145,8 +145,7 @@ def words(figures):
 
 def run(options):
     if not os.path.isdir(options.impl):
-        raise demo.BadUsage("%s is not a folder: IMPL must name one with the six task files"
-                            % options.impl)
+        raise demo.BadUsage(manifest.no_folder(options.impl))
     path = os.path.join(options.impl, NAME)
     reference = os.path.realpath(options.impl) == os.path.join(os.path.realpath(ROOT), "reference")
     if not os.path.lexists(path) and not reference:
@@ -163,7 +162,7 @@ def run(options):
     own = files is not None and len(files.own) == len(files.tasks)
     print("  %s" % " ".join(settings))
     if not own:
-        print("  No entry for a leaderboard: not all six files are yours.")
+        print("  No entry for a leaderboard: not all %s files are yours." % manifest.how_many())
     print("Challenge: %s" % words(figures))
     return {"status": "graded", "message": "", "settings": settings, "own": own,
             "figures": figures}

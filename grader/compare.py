@@ -48,7 +48,7 @@ WIDTH = 80 # columns of a terminal
 def written(builder, impl):
     """The names of the files of labs that are complete."""
     names = []
-    for lab in manifest.load_labs(ROOT):
+    for lab in manifest.load(ROOT, manifest.LAB):
         pieces = lab.pieces()
         if any(first_gap(piece.source(impl)) or builder.compile(piece)[0] for piece in pieces):
             continue
@@ -60,9 +60,9 @@ def build(options):
     """(Builder, the names of the student's files)"""
     builder = Builder(options.impl, options.build, options.backend)
     builder.find_key()
-    library = manifest.load(ROOT) + manifest.load_labs(ROOT)
     with builder.locked_folder():
-        builder.common([piece.name for task in library for piece in task.pieces()], [])
+        builder.common([piece.name for task in manifest.load_all(ROOT)
+                        for piece in task.pieces()], [])
         with builder.compiling():
             own = [] if builder.key == "reference" else written(builder, options.impl)
         for names in (own, []):

@@ -79,10 +79,10 @@ class Files:
         """What runs, before it does."""
         given = [task for task in self.tasks if task not in self.own]
         if not given:
-            print("All six files are yours, from %s/." % self.shown, file=out)
+            print("All %s files are yours, from %s/." % (manifest.how_many(), self.shown), file=out)
         elif not self.own:
-            print("None of the six files in %s/ can run yet. The reference's run instead:"
-                  % self.shown, file=out)
+            print("None of the %s files in %s/ can run yet. The reference's run instead:"
+                  % (manifest.how_many(), self.shown), file=out)
         else:
             print("From %s/: %s. The reference's run instead of:"
                   % (self.shown, ", ".join(task.file for task in self.own)), file=out)
@@ -182,12 +182,10 @@ def prepare(options, names):
     builder.find_key()
     given = builder.key == "reference" # in an archive there are its objects alone
     if not given and not os.path.isdir(builder.impl):
-        raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
-                       % options.impl)
+        raise BadUsage(manifest.no_folder(options.impl))
     with builder.locked_folder():
-        library = tasks + manifest.load_labs(ROOT)
-        builder.common([piece.name for task in library for piece in task.pieces()], [],
-                       given_to(builder, ["examples/%s.c" % name for name in names]))
+        builder.common([piece.name for task in manifest.load_all(ROOT) for piece in task.pieces()],
+                       [], given_to(builder, ["examples/%s.c" % name for name in names]))
         targets = [program_of(builder, name) for name in names]
         if given:
             files = None
@@ -203,7 +201,7 @@ def prepare(options, names):
     if files:
         files.say(sys.stdout)
     else:
-        print("All six files are the reference's.\n", flush=True)
+        print("All %s files are the reference's.\n" % manifest.how_many(), flush=True)
     return builder, files
 
 
@@ -446,11 +444,11 @@ def conclude(ending, files):
 def whose(files):
     """Which files a program ran with, in words."""
     if not files:
-        return "the reference's six files"
+        return "the reference's %s files" % manifest.how_many()
     if not files.own:
-        return "the reference's six files, since none of yours is complete yet"
+        return whose(None) + ", since none of yours is complete yet"
     if len(files.own) == len(files.tasks):
-        return "your six files"
+        return "your %s files" % manifest.how_many()
     names = [task.file for task in files.own]
     return "your %s and the reference's other files" % ", ".join(names)
 

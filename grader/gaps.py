@@ -1,19 +1,14 @@
-"""Where something is left for a student to write: the six tasks, the labs, the regions of the
-reference that a skeleton leaves out (course/skeleton.py has their format), and the gaps of a
-student's file.
+"""Where something is left for a student to write: the regions of the reference that a skeleton
+leaves out (course/skeleton.py has their format), and the gaps of a student's file.
 
 A part of a task is 3.2, a part of a lab L1.2: the same number stands for both otherwise.
 
-Interface: TASKS; begins(line, gaps); parts(source, gaps); first_gap(path) -> (part, line) or None.
+Interface: begins(line, gaps); parts(source, gaps); first_gap(path) -> (part, line) or None.
 """
 
 import re
 
 from files import read_regular_file
-
-# The tasks in order: (number, name). The number is the first part of a region's id.
-TASKS = [(1, "meta_init"), (2, "flat_param"), (3, "forward"), (4, "backward"), (5, "optimizer"),
-         (6, "api")]
 
 PART = r"L?\d+\.\d+[a-z]?" # as messages, hints and NOT_YET name it
 BEGIN = re.compile(r"(\s*)//\[(L?\d+\.\d+)\] (\S.*)$")

@@ -12,8 +12,8 @@ and is replaced at the end.
 
 What the tests draw at random (seeds.py) is one seed for the whole grading; the results name it.
 
-A lab is graded as a task is, on its own points: its file with the reference's six and the reference
-of the other labs.
+A lab is graded as a task is, on its own points: its files with the reference of the tasks and of the
+other labs.
 
 Interface: grade.py --impl DIR [--task N|name | --lab N|name|all] [--build DIR] [--out FILE]; `make
 grade` calls it. Files: manifest.py (what the tests are worth), builder.py (building), runner.py
@@ -62,6 +62,7 @@ class Grading:
 
     def __init__(self, options, tasks):
         self.options = options
+        self.kind, self.wanted = manifest.asked(options)
         self.tasks = tasks            # those that are graded
         self.all_tasks = tasks
         self.impl = options.impl
@@ -143,7 +144,7 @@ class Grading:
             "tests": rows}
         if self.alone:
             document["task"] = self.alone
-        if self.options.lab:
+        if self.kind is manifest.LAB:
             document["labs"] = True
         if self.seed is not None:
             document["seed"] = self.seed
@@ -160,8 +161,9 @@ class Grading:
     def after(self):
         """What comes when all tests pass, as lines: the next task that has something to write, or
         the demonstration of the six files."""
-        if not self.alone and not self.options.lab:
-            return [self.command("demo"), "  It trains a model with your six files."]
+        if not self.alone and self.kind is manifest.TASK:
+            return [self.command("demo"), "  It trains a model with your %s files."
+                    % manifest.how_many()]
         others = sorted((task for task in self.all_tasks if task not in self.tasks),
                         key=lambda task: (task.number < self.alone, task.number))
         for task in others:
@@ -169,30 +171,28 @@ class Grading:
                 return ["%s, %s" % (task.heading().lower(), task.title),
                         "  Read:  " + task.handout,
                         "  Then:  " + self.command("grade", task.number)]
-        if self.options.lab:
-            return [self.command("grade LAB=all"), "  It grades all labs."]
-        return [self.command("grade"), "  It grades all tasks."]
+        everything = "grade" if self.kind is manifest.TASK else "grade " + self.kind.option("all")
+        return [self.command(everything), "  It grades all %s." % self.kind.folder()]
 
     def command(self, word, number=None):
         """The command line for something with these files."""
         same = os.path.abspath(self.options.impl) == os.path.join(ROOT, "skeleton")
         return "make %s%s%s%s" % (
-            word, " %s=%d" % ("LAB" if self.options.lab else "TASK", number) if number else "",
+            word, " " + self.kind.option(number) if number else "",
             "" if self.options.backend == "simgpu" else " BACKEND=" + self.options.backend,
             "" if same else " IMPL=%s" % shlex.quote(self.options.impl))
 
     def choose(self):
         """Checks the folder and the task that were asked for."""
-        wanted, sort = (self.options.task or "").strip(), "task"
-        if self.options.lab:
-            if wanted:
-                raise BadUsage("TASK names a task and LAB a lab: ask for one of them")
-            wanted, sort = self.options.lab.strip(), "lab"
-        if wanted and (sort, wanted) != ("lab", "all"):
-            chosen = manifest.choose(self.all_tasks, wanted)
+        if self.options.lab and (self.options.task or "").strip():
+            raise BadUsage("TASK names a task and LAB a lab: ask for one of them")
+        if self.wanted and (self.kind, self.wanted) != (manifest.LAB, "all"):
+            chosen = manifest.choose(self.all_tasks, self.wanted)
             if not chosen:
-                raise BadUsage("there is no %s %s; the %ss are %s" % (sort, wanted, sort, ", ".join(
-                    "%d %s" % (task.number, task.name) for task in self.all_tasks) or "none here"))
+                raise BadUsage("there is no %s %s; the %s are %s" % (
+                    self.kind.word, self.wanted, self.kind.folder(), ", ".join(
+                        "%d %s" % (task.number, task.name) for task in self.all_tasks)
+                    or "none here"))
             self.tasks = chosen
             self.alone = chosen[0].number
         try:
@@ -200,8 +200,7 @@ class Grading:
         except account.NoAccount as problem:
             raise BadUsage(str(problem))
         if not os.path.isdir(self.impl):
-            raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
-                           % self.impl)
+            raise BadUsage(manifest.no_folder(self.impl))
         if "\n" in os.path.abspath(self.impl):
             raise BadUsage("the path %r has a line break in it: rename the folder"
                            % os.path.abspath(self.impl))
@@ -213,17 +212,17 @@ class Grading:
         builder = Builder(self.impl, self.options.build, self.options.backend,
                           self.options.compile_limit)
         builder.progress = self.progress
-        builder.lean = not (self.options.lab or builder.NEEDS_ALL)
+        builder.lean = self.kind is manifest.TASK and not builder.NEEDS_ALL
         builder.find_key()
         with builder.locked_folder():
             self.run_locked(builder, report)
 
     def run_locked(self, builder, report):
         self.builder = builder
-        together = any(task.together() for task in self.tasks)
-        suites = [task.name for task in self.tasks if task.own()] + ["together"] * together
-        sources = [source for task in self.tasks if task.own() for source in task.test_sources()]
-        builder.common(self.library(), sources + ["tests/tasks/together"] * together)
+        own, together = [[task for task in self.tasks if tests(task)]
+                         for tests in (manifest.Task.own, manifest.Task.together)]
+        suites = [task.name for task in own] + ["together"] * bool(together)
+        builder.common(self.library(), self.test_sources(own, together))
         self.pace = pace.Pace(builder, suites, self.options.limit)
         self.devices = builder.name_devices()
         report.devices(self.devices)
@@ -234,10 +233,15 @@ class Grading:
         self.show.trace()
         self.show.take_cost()
 
+    def test_sources(self, own, together):
+        """The sources of the suites, of tasks with tests of their own and with such of all files."""
+        return [source for task in own for source in task.test_sources()] + \
+            [task.folder + "/together" for task in together]
+
     def library(self):
         """The names of what a suite is linked with apart from the student's file."""
-        tasks = self.all_tasks + (manifest.load(ROOT) if self.options.lab else [])
-        return [piece.name for task in tasks for piece in task.pieces()]
+        return [piece.name for task in manifest.load_all(ROOT, self.kind.stage)
+                for piece in task.pieces()]
 
     def standing(self):
         """How far the tests have come, in a line."""
@@ -299,8 +303,8 @@ class Grading:
         tests = task.together()
         if failing:
             files = [other.file for other in self.all_tasks if other.name in failing]
-            self.give_all(tests, Failing("skipped", "Needs all six files, and %s cannot be used."
-                                         % " and ".join(files)))
+            self.give_all(tests, Failing("skipped", "Needs all %s files, and %s cannot be used."
+                                         % (manifest.how_many(), " and ".join(files))))
             return
         problem = builder.link("together", self.all_tasks)
         if problem:
@@ -320,8 +324,9 @@ class Grading:
                 if shared:
                     self.shared.add(test.name)
             elif self.alone:
-                verdict.message += ("\nThe other five files are yours too, and were not tested: "
-                                    "`make grade` tests all six.")
+                verdict.message += ("\nThe other %s files are yours too, and were not tested: `make "
+                                    "grade` tests all %s." % (manifest.how_many(but=1),
+                                                              manifest.how_many()))
 
     def run_suite(self, name, tests, late=False):
         """`late`: tests have had a time-out that may be the same mistake's."""
@@ -372,8 +377,8 @@ def unjudged(message, broken):
     """The message of a test of all six files that fails while tests of these tasks do, and whether
     it is the same for all such tests."""
     ended = "" if NOT_YET.search(message) else " What happened:\n" + message
-    return ("Needs all six files, and cannot be judged while tests of %s fail.%s"
-            % (counted("task", broken), ended)), not ended
+    return ("Needs all %s files, and cannot be judged while tests of %s fail.%s"
+            % (manifest.how_many(), counted("task", broken), ended)), not ended
 
 
 def counted(noun, words):
@@ -436,8 +441,7 @@ def main(arguments=None):
     grading.progress = progress
     try:
         grading.drop()
-        load = manifest.load_labs if options.lab else manifest.load
-        grading.tasks = grading.all_tasks = load(ROOT)
+        grading.tasks = grading.all_tasks = manifest.load(ROOT, grading.kind)
         grading.choose()
         grading.seed = seeds.choose()
         try:

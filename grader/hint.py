@@ -233,7 +233,7 @@ def command(word, options, number=None, test="", drawn=False):
     """The command line for something."""
     text = "make " + word
     if number:
-        text += " %s=%d" % ("LAB" if options.lab else "TASK", number)
+        text += " " + manifest.asked(options)[0].option(number)
     if test:
         text += " TEST=%s" % test
     if options.backend != "simgpu":
@@ -335,7 +335,7 @@ def check(options, everything):
 
 
 def run(options, report):
-    everything = manifest.load_labs(ROOT) if options.lab else manifest.load(ROOT)
+    everything = manifest.load(ROOT, manifest.asked(options)[0])
     tasks = check(options, everything)
     for task in tasks:
         problem = look_at(task, options, report)

@@ -1,10 +1,10 @@
-"""The manifests tasks/N_name/task.json: what each task is worth and which tests it has; and those
-of the labs, labs/N_name/lab.json.
+"""The manifests tasks/N_name/task.json and labs/N_name/lab.json: what each task or lab is worth, and
+which tests it has.
 
-A manifest holds the task's number, name, title, points, the file that students write, the handout,
-and its tests in order. A test has a name (as the suite's --list prints it), points, a title (one
+A manifest holds the number, name, title, points, the files that students write, the handout, and
+the tests in order. A test has a name (as the suite's --list prints it), points, a title (one
 sentence: what must hold) and a hint (a question). A test marked "together" runs in the suite
-`together`, which is linked with all six of the student's files; the others run in the suite named
+`together`, which is linked with the student's files of all tasks; the others run in the suite named
 after the task.
 
 Hints come in levels, for `make hint`. The first asks, each further one tells more: a test's `hint`,
@@ -18,16 +18,16 @@ what given code says when a part has been done wrong, and which; a test has
 `parts`, those that it is meant for and its hints ask about, and `reports`, the classes of simgpu's
 reports that its hints help with, whatever test they come in.
 
-A lab is a task that has all its own in one folder: handout.md, reference.c, skeleton.c, tests.c,
-mutants.json. In place of `file` its manifest has `files`: one, NAME.c for a lab of that name, or
-two where the idea has two halves. In the folder the first is reference.c and skeleton.c, and
-another, OTHER.c, is reference_OTHER.c and skeleton_OTHER.c; in a folder of a student's (IMPL=DIR)
-each has its own name. A lab has points of its own, and no tests marked "together".
+The folder of a manifest holds what tests the files too: tests.c, tests_OTHER.c and rules*.c, which
+are its suite, hidden.c, mutants.json and alternatives/. Of `files` the first is NAME.c for a task of
+that name; there may be others where the idea has several parts. What differs between tasks and labs
+is in TASK and LAB. In a folder of a student's (IMPL=DIR) each file has its own name.
 
-Interface: load(root) returns the Tasks in order, load_labs(root) the labs; problems(tasks, root)
-returns what is wrong with them, a line each; choose(tasks, wanted) the task of a number or name;
-Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(); Test.hints(); headings(text)
-and sections_of_parts(text) of a handout, section_of_part(sections, part); BadManifest.
+Interface: load(root, kind) returns the Tasks of a kind in order, load_all(root) tasks and labs;
+problems(tasks, root) returns what is wrong with them, a line each; choose(tasks, wanted) the task of
+a number or name; asked(options); how_many() and no_folder(path) for messages; Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(), .option();
+Test.hints(); headings(text) and sections_of_parts(text) of a handout, section_of_part(sections,
+part); BadManifest.
 """
 
 import dataclasses
@@ -41,10 +41,10 @@ import gaps
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-FULL_SCORE = 100
 FURTHER = 2          # hints of a test after the first
 PART_LEVELS = 2      # hints of a part, at least
 LONGEST_HINT = 450   # characters
+NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split()
 
 HEADING = re.compile(r"#{1,6} +(\S.*?) *#*$")
 PARAGRAPH = re.compile(r"\*\*([L\d.a-z, ]+)\*\*") # **1.6, 1.7** opens what a handout says of parts
@@ -54,6 +54,30 @@ FENCE = re.compile(r" {0,3}(```|~~~)")
 
 class BadManifest(Exception):
     """A manifest that cannot be read; the text names the file and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What all tasks have in common, or all labs."""
+    word: str            # in headings, commands (TASK=3) and names (tasks/N_name/task.json)
+    stage: int           # a suite is linked with the files of its own stage and of those before
+    place: str           # of a file's reference and skeleton in the kit
+    letter: str = ""     # in front of a part's number
+    of_many: bool = True # a file says of how many it is one, and is one of a folder's to be handed in
+
+    def folder(self):
+        return self.word + "s"
+
+    def manifest(self):
+        return self.word + ".json"
+
+    def option(self, number):
+        """How a command names one of them."""
+        return "%s=%s" % (self.word.upper(), number)
+
+
+TASK = Kind("task", 1, "{sort}/{file}")
+LAB = Kind("lab", 2, "{folder}/{sort}{other}.c", "L", False)
 
 
 @dataclass
@@ -79,7 +103,7 @@ class Task:
     name: str
     title: str
     points: float
-    file: str
+    files: list
     handout: str
     tests: list = field(default_factory=list)
     path: str = ""
@@ -87,37 +111,46 @@ class Task:
     functions: dict = field(default_factory=dict)
     errors: dict = field(default_factory=dict)
     sections: dict = field(default_factory=dict) # from the handout: the heading above each part
-    files: list = field(default_factory=list)    # of a lab: file is the first of them
-    lab: bool = False
+    kind: Kind = TASK
+    of: int = 1                                  # so many of the kind there are
+    file: str = ""                               # of a piece: its own of the files
+
+    def __post_init__(self):
+        self.file = self.file or self.files[0]
+        self.folder = os.path.dirname(self.path)
 
     def heading(self):
         """Task 3, or Lab 1."""
-        return "%s %d" % ("Lab" if self.lab else "Task", self.number)
+        return "%s %d" % (self.kind.word.capitalize(), self.number)
 
     def option(self):
         """How a command names it."""
-        return "%s=%d" % ("LAB" if self.lab else "TASK", self.number)
+        return self.kind.option(self.number)
 
-    def suite(self):
-        """The source of its tests, without the ending."""
-        return os.path.dirname(self.path) + "/tests" if self.lab else "tests/tasks/" + self.name
+    def label(self):
+        """What its parts' numbers begin with: 3, or L1."""
+        return "%s%d" % (self.kind.letter, self.number)
 
     def test_sources(self):
-        """The sources of its suite, without the ending: of a lab tests.c and tests_*.c."""
-        more = glob.glob(os.path.join(ROOT, self.suite() + "_*.c")) if self.lab else []
-        return [self.suite()] + sorted(os.path.relpath(path, ROOT)[:-2] for path in more)
+        """The sources of its suite, without the ending."""
+        more = [path for name in ("tests_*.c", "rules*.c")
+                for path in glob.glob(os.path.join(ROOT, self.folder, name))]
+        return [self.folder + "/tests"] + sorted(os.path.relpath(path, ROOT)[:-2] for path in more)
 
     def in_kit(self, sort):
         """The path in the kit of its reference or skeleton (sort)."""
-        if not self.lab:
-            return "%s/%s" % (sort, self.file)
-        other = "" if self.file == self.files[0] else "_" + self.file[:-2]
-        return "%s/%s%s.c" % (os.path.dirname(self.path), sort, other)
+        return self.kind.place.format(sort=sort, file=self.file, folder=self.folder, other=""
+                                      if self.file == self.files[0] else "_" + self.file[:-2])
+
+    def in_own_folder(self):
+        """Whether its files are in a folder of its own in the kit."""
+        return "{folder}" in self.kind.place
 
     def source(self, impl):
         """Where the student's file is, for the folder that IMPL names."""
         above, sort = os.path.split(os.path.realpath(impl))
-        if self.lab and sort in ("skeleton", "reference") and above == os.path.realpath(ROOT):
+        if self.in_own_folder() and sort in ("skeleton", "reference") and \
+                above == os.path.realpath(ROOT):
             return os.path.join(ROOT, self.in_kit(sort))
         return os.path.join(impl, self.file)
 
@@ -130,13 +163,13 @@ class Task:
         """Whether a path in a message is the student's file."""
         folder, name = os.path.split(path)
         folder = os.path.basename(folder)
-        if self.lab and folder == os.path.basename(os.path.dirname(self.path)):
+        if folder == os.path.basename(self.folder):
             return name in [os.path.basename(piece.in_kit(sort)) for piece in self.pieces()
                             for sort in ("skeleton", "reference")]
-        return name in [piece.file for piece in self.pieces()] and folder != "tasks"
+        return name in [piece.file for piece in self.pieces()]
 
     def pieces(self):
-        """A task for each of its files, by the file's name; the first has the lab's."""
+        """A task for each of its files, by the file's name; the first is the task itself."""
         return [self] + [dataclasses.replace(self, name=file[:-2], file=file)
                          for file in self.files[1:] if self.file == self.files[0]]
 
@@ -145,7 +178,7 @@ class Task:
         return [test for test in self.tests if not test.together]
 
     def together(self):
-        """The tests that need all six files."""
+        """The tests that need the files of all tasks."""
         return [test for test in self.tests if test.together]
 
 
@@ -155,9 +188,8 @@ def is_number(value):
 
 # What a manifest's fields are, with the sort of value each must be.
 TASK_FIELDS = {"number": "a whole number", "name": "a text", "title": "a text",
-               "points": "a number", "file": "a text", "handout": "a text", "tests": "a list"}
-LAB_FIELDS = {**{name: sort for name, sort in TASK_FIELDS.items() if name != "file"},
-              "files": "a list of texts"}
+               "points": "a number", "files": "a list of texts", "handout": "a text",
+               "tests": "a list"}
 TASK_OPTIONS = {"parts": "an object of lists of texts",
                 "functions": "an object of lists of texts", "errors": "an object of texts"}
 TEST_FIELDS = {"name": "a text", "points": "a number", "title": "a text", "hint": "a text"}
@@ -197,50 +229,63 @@ def take(data, fields, where, optional):
     return data
 
 
-def load_task(path, shown, lab=False):
+def load_task(path, shown, kind):
     """One manifest."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     except (OSError, ValueError) as problem:
         raise BadManifest("%s cannot be read: %s" % (shown, problem))
-    data = take(data, LAB_FIELDS if lab else TASK_FIELDS, shown, TASK_OPTIONS)
-    if lab and not data["files"]:
+    data = take(data, TASK_FIELDS, shown, TASK_OPTIONS)
+    if not data["files"]:
         raise BadManifest("%s: \"files\" names no file" % shown)
-    task = Task(**data, **({"file": data["files"][0], "lab": True} if lab else {}), path=shown)
+    task = Task(**data, path=shown, kind=kind)
     task.tests = [Test(**take(entry, TEST_FIELDS, "%s, test %d" % (shown, i + 1), TEST_OPTIONS))
                   for i, entry in enumerate(task.tests)]
     return task
 
 
-def load_folder(root, above, manifest):
-    """The manifests of this name below a folder, by number."""
+def load(root, kind=TASK):
+    """All of a kind, by number; no labs where there is no folder of them."""
+    above = kind.folder()
+    if kind is not TASK and not os.path.isdir(os.path.join(root, above)):
+        return []
     try:
         names = sorted(os.listdir(os.path.join(root, above)))
     except OSError as problem:
         raise BadManifest("%s cannot be read: %s" % (above, problem))
-    tasks = []
-    for name in names:
-        shown = os.path.join(above, name, manifest)
-        path = os.path.join(root, shown)
-        if os.path.exists(path):
-            tasks.append(load_task(path, shown, above == "labs"))
-            sections = sections_of_parts(text_of(root, tasks[-1].handout))
-            tasks[-1].sections = {part: section_of_part(sections, part) for part in tasks[-1].parts}
+    shown = [os.path.join(above, name, kind.manifest()) for name in names]
+    tasks = [load_task(os.path.join(root, path), path, kind) for path in shown
+             if os.path.exists(os.path.join(root, path))]
     if not tasks:
-        raise BadManifest("%s holds no %s" % (above, manifest))
+        raise BadManifest("%s holds no %s" % (above, kind.manifest()))
+    for task in tasks:
+        sections = sections_of_parts(text_of(root, task.handout))
+        task.sections = {part: section_of_part(sections, part) for part in task.parts}
+        task.of = len(tasks)
     return sorted(tasks, key=lambda task: task.number)
 
 
-def load(root):
-    """All tasks, by number."""
-    return load_folder(root, "tasks", "task.json")
+def load_all(root, stage=LAB.stage):
+    """The tasks, then the labs; or those up to a stage."""
+    return [task for kind in (TASK, LAB) if kind.stage <= stage for task in load(root, kind)]
 
 
-def load_labs(root):
-    """All labs, by number; none where there is no folder of them."""
-    there = os.path.isdir(os.path.join(root, "labs"))
-    return load_folder(root, "labs", "lab.json") if there else []
+def how_many(root=ROOT, but=0):
+    """How many files the tasks have, apart from so many, in a word: six."""
+    number = len(glob.glob(os.path.join(root, TASK.folder(), "*", TASK.manifest()))) - but
+    return NUMBERS[number] if number < len(NUMBERS) else str(number)
+
+
+def no_folder(path):
+    """What is wrong with an IMPL that is no folder."""
+    return "%s is not a folder: IMPL must name one with the %s task files" % (path, how_many())
+
+
+def asked(options):
+    """What options of the command line are about: (kind, number or name; "" or "all" for all)."""
+    kind = LAB if options.lab else TASK
+    return kind, (options.lab or options.task or "").strip()
 
 
 def choose(tasks, wanted):
@@ -364,10 +409,9 @@ def problems(tasks, root):
     for place, task in enumerate(tasks, 1):
         def wrong(text, task=task):
             found.append("%s: %s" % (task.path, text))
-        if task.number != place and not task.lab:
+        if task.number != place:
             wrong("number %d where %d is due" % (task.number, place))
-        if os.path.dirname(task.path) != "%s/%d_%s" % ("labs" if task.lab else "tasks",
-                                                       task.number, task.name):
+        if task.folder != "%s/%d_%s" % (task.kind.folder(), task.number, task.name):
             wrong("a manifest of %d_%s in another folder" % (task.number, task.name))
         if task.file != task.name + ".c":
             wrong("the file is %s, not %s.c" % (task.file, task.name))
@@ -380,14 +424,12 @@ def problems(tasks, root):
         for test in task.tests:
             if test.points <= 0:
                 wrong("test %s is worth %g" % (test.name, test.points))
-            if test.together and task.lab:
-                wrong("test %s is marked \"together\", which tests of labs are not" % test.name)
+            if test.together and task.kind is not TASK:
+                wrong("test %s is marked \"together\", which tests of %s are not"
+                      % (test.name, task.kind.folder()))
             if test.name in seen:
                 wrong("a second test is named %s" % test.name)
             seen.add(test.name)
         for text in bad_hints(task, root):
             wrong(text)
-    total = sum(task.points for task in tasks)
-    if total != FULL_SCORE and not (tasks and tasks[0].lab):
-        found.append("tasks: all tasks together have %g points, not %d" % (total, FULL_SCORE))
     return found

@@ -24,21 +24,19 @@ from builder import ROOT, Builder, Infrastructure
 
 def build_program(options):
     """The program's path, and whose files run in it (demo.Files; None: the reference's)."""
-    tasks, labs = manifest.load(ROOT), manifest.load_labs(ROOT)
     builder = Builder(options.impl, options.build, "simgpu")
     builder.find_key()
     given = builder.key == "reference" # in an archive there are its objects alone
     if not given and not os.path.isdir(builder.impl):
-        raise demo.BadUsage("%s is not a folder: IMPL must name one with the six task files"
-                            % options.impl)
+        raise demo.BadUsage(manifest.no_folder(options.impl))
     program = demo.program_of(builder, "plan")
     with builder.locked_folder():
         sources = ["plan/" + name for name in os.listdir(os.path.join(ROOT, "plan"))
                    if name.endswith(".c")]
-        builder.common([piece.name for task in tasks + labs for piece in task.pieces()], [],
-                       demo.given_to(builder, sources))
+        builder.common([piece.name for task in manifest.load_all(ROOT) for piece in task.pieces()],
+                       [], demo.given_to(builder, sources))
         with builder.compiling():
-            files = None if given else demo.choose_files(builder, tasks)
+            files = None if given else demo.choose_files(builder, manifest.load(ROOT))
             own = [] if given else files.names().split() + compare.written(builder, options.impl)
         status, output = demo.link_with(builder, " ".join(own), [program])
         if status != 0 and files:
@@ -54,7 +52,7 @@ def prepare(options):
     if files:
         files.say(sys.stdout)
     else:
-        print("All six files are the reference's.\n", flush=True)
+        print("All %s files are the reference's.\n" % manifest.how_many(), flush=True)
     return program
 
 

@@ -195,8 +195,7 @@ def check_known(options, key):
 def run(options):
     """(what is marked, whether questions were added, whose numbers)."""
     if not os.path.isdir(options.impl):
-        raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
-                       % options.impl)
+        raise BadUsage(manifest.no_folder(options.impl))
     path = os.path.join(options.impl, answers.NAME)
     tasks = chosen_tasks(options.task.strip())
     given = answers.read(path)

@@ -16,6 +16,7 @@ import sys
 import threading
 
 import grade
+import manifest
 from emit import common
 
 GRADER = os.path.dirname(os.path.abspath(__file__))
@@ -74,10 +75,9 @@ class Regrading:
                    "--build", options.build, "--backend", options.backend, "--out", self.out]
         if sys.stdout.isatty(): # somebody waits for it, though its own stdout is no terminal
             command.append("--quick")
-        if options.lab:
-            command += ["--lab", str(number or "all")]
-        elif number:
-            command += ["--task", str(number)]
+        kind, _ = manifest.asked(options)
+        if number or kind is manifest.LAB:
+            command += ["--" + kind.word, str(number or "all")]
         if options.limit:
             command += ["--limit", str(options.limit)]
         # In a session of its own, so that Ctrl-C reaches the caller alone, who ends this in order.

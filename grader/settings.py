@@ -20,7 +20,8 @@
                 tests; 0: the quiz is no part of the assignment, as with a lab
     challenge   whether the challenge (plan.txt, challenge.py) is planned, for Gradescope's
                 leaderboard and Autolab's scoreboard
-    hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
+    hidden      seed: the same for the hidden suites; tests: suite (a task: its hidden.c; or
+                "together"), name,
                 points, title, hint, and if you like more and section, as in manifest.py
 
 A student archive has no course.json: load() then gives defaults and no hidden tests.
@@ -69,7 +70,7 @@ def load(root=ROOT):
             raise BadCourse("grader/course/course.json cannot be read: %s" % problem)
     course["tasks"] = [{"number": task.number, "name": task.name, "title": task.title,
                         "points": task.points, "file": task.file, "handout": task.handout,
-                        "files": [piece.file for piece in task.pieces()]}
+                        "folder": task.folder, "files": [piece.file for piece in task.pieces()]}
                        for task in tasks_of(course, root)]
     if course["lab"]:
         course["hidden"], course["quiz"] = DEFAULTS["hidden"], 0
@@ -84,7 +85,7 @@ def tasks_of(course, root):
     """What the assignment is made of, as manifest.Tasks."""
     if not course["lab"]:
         return manifest.load(root)
-    labs = manifest.load_labs(root)
+    labs = manifest.load(root, manifest.LAB)
     chosen = labs if course["lab"] == "all" else manifest.choose(labs, str(course["lab"]))
     if not chosen:
         raise BadCourse("grader/course/course.json: there is no lab %s" % course["lab"])
@@ -118,13 +119,14 @@ def problems(course, root):
     for name, seed in (("seed", course["seed"]), ("hidden: seed", course["hidden"].get("seed"))):
         if not seeds.is_seed(seed):
             found.append("%s is %r: must be a whole number from 0 to %d" % (name, seed, seeds.MOST))
-    names = [task["name"] for task in course["tasks"]]
+    hidden = {task["name"]: [task["folder"] + "/hidden.c"] for task in course["tasks"]}
+    hidden["together"] = [task["folder"] + "/hidden_together.c" for task in course["tasks"]]
     for test in course["hidden"]["tests"]:
         if set(test) - {"more", "section"} != {"suite", "name", "points", "title", "hint"}:
             found.append("a hidden test has suite, name, points, title and hint")
-        elif test["suite"] not in names + ["together"]:
+        elif test["suite"] not in hidden:
             found.append("hidden test %s: there is no task %s" % (test["name"], test["suite"]))
-        elif not os.path.exists(os.path.join(root, "tests", "hidden", test["suite"] + ".c")):
-            found.append("hidden test %s: there is no tests/hidden/%s.c" % (test["name"],
-                                                                           test["suite"]))
+        elif not any(os.path.exists(os.path.join(root, path)) for path in hidden[test["suite"]]):
+            found.append("hidden test %s: there is no %s" % (test["name"],
+                                                             hidden[test["suite"]][-1]))
     return found

@@ -14,6 +14,7 @@ import os
 import time
 
 import layout
+import manifest
 import runner
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -41,7 +42,7 @@ class Show:
 
     def trace(self):
         """What training does with those files and the reference's others."""
-        if not self.path or self.grading.options.lab:
+        if not self.path or self.grading.kind is manifest.LAB:
             return # it is the six tasks' program
         import trace # with page.py as much as the rest of the grader, and seldom asked for
         builder, options = self.grading.builder, self.grading.options

@@ -135,9 +135,8 @@ class Watch:
         self.shown = os.path.basename(os.path.abspath(options.impl))
 
     def names(self, task):
-        """What Files calls a task's files: a lab's may be in other folders than IMPL."""
-        return [os.path.abspath(piece.source(self.options.impl)) for piece in task.pieces()] \
-            if task.lab else [task.file]
+        """Where a task's files are, which need not be in IMPL."""
+        return [os.path.abspath(piece.source(self.options.impl)) for piece in task.pieces()]
 
     def together(self):
         """The task that has the tests of all six files, where it is watched beside others."""
@@ -182,10 +181,10 @@ class Watch:
         if not self.begin():
             return 3
         if not self.ended:
-            what = self.tasks[0].shown(self.options.impl) if self.tasks[0].lab else \
-                self.tasks[0].file if len(self.tasks) == 1 else "%d files" % len(self.tasks)
-            self.report.say("Watching %s%s: save one to have it graded; Ctrl-C ends this."
-                            % (what, "" if self.tasks[0].lab else " in " + self.shown))
+            first = self.tasks[0]
+            what = first.shown(self.options.impl) if first.in_own_folder() else "%s in %s" % (
+                first.file if len(self.tasks) == 1 else "%d files" % len(self.tasks), self.shown)
+            self.report.say("Watching %s: save one to have it graded; Ctrl-C ends this." % what)
         while not self.ended:
             if self.files.changed():
                 self.note_saves()
@@ -202,10 +201,8 @@ class Watch:
         for task in self.tasks:
             saved = [name for name in self.names(task) if name in names]
             if saved:
-                shown = "%s/%s" % (self.shown, task.file) if not task.lab else \
-                    "/".join(saved[0].split("/")[-2:])
-                self.add(task, "%s %s" % (shown, "saved" if self.files.known[saved[0]]
-                                          else "is gone"))
+                self.add(task, "%s %s" % ("/".join(saved[0].split("/")[-2:]),
+                                          "saved" if self.files.known[saved[0]] else "is gone"))
                 if task is not self.together():
                     self.stale = self.together() is not None
 
@@ -310,7 +307,7 @@ def parse(arguments):
 def main(arguments=None):
     options = parse(arguments)
     try:
-        tasks = choose(options, manifest.load_labs(ROOT) if options.lab else manifest.load(ROOT))
+        tasks = choose(options, manifest.load(ROOT, manifest.asked(options)[0]))
         seeds.choose() # one for all gradings: what changes is then the student's doing
     except (grade.BadUsage, seeds.BadSeed) as problem:
         layout.tell("watch: %s" % problem)

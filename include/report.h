@@ -26,19 +26,19 @@ typedef struct TaskFile {
     const void *function; // NULL: the program is linked without the file
 } TaskFile;
 
-#define TASK_FILE_COUNT 6
-// Of each of the six files a function that it must define.
+// Of each task's file a function that it must define; at the end one without a name.
 #define TASK_FILES                                                                                 \
     {                                                                                              \
         {"meta_init", (const void *)meta_numel}, {"flat_param", (const void *)flat_layout},        \
             {"forward", (const void *)fsdp_unshard}, {"backward", (const void *)fsdp_begin_grad},  \
             {"optimizer", (const void *)fsdp_adamw_step}, {"api", (const void *)fully_shard},      \
+            {NULL, NULL},                                                                          \
     }
 
-// A call that comes from the file of this task ("forward": forward.c; NULL: any of the six) is
+// A call that comes from the file of this task ("forward": forward.c; NULL: any of them) is
 // reported with that file's line, whatever given code it went through. False: there is no such
 // task.
-bool report_own_code(const TaskFile files[TASK_FILE_COUNT], const char *task);
+bool report_own_code(const TaskFile *files, const char *task);
 
 // Names the context's streams as the source does. Call it after fsdp_context_create.
 void report_streams(const FsdpContext *ctx);

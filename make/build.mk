@@ -18,7 +18,7 @@ simgpu: deps
 # Parts of the above. Where nothing is to be done, make says nothing of it.
 own-suites: $(OWN_SUITES)
 	@:
-suites: $(TASK_SUITES) $(TOGETHER) $(LAB_SUITES)
+suites: $(SUITES:%=$(BUILD)/impl/$(IMPL_KEY)/suite/%)
 	@:
 large-suites: $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(if $(filter simgpu,$(BACKEND)),,tests/large/soak.c),$(wildcard tests/large/*.c)))
 	@:

@@ -23,8 +23,7 @@ test-programs: deps
 	@$(if $(filter simgpu,$(BACKEND)),,$(DEVICES))
 
 RUN_TESTS     = $(PYTHON) grader/devtools/run_tests.py --build '$(BUILD)'
-SUITES_TO_RUN = $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(LONG_GRADER_TESTS)) $(OWN_SUITES) $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
-                $(patsubst $(BUILD)/impl/$(IMPL_KEY)/%,$(BUILD)/impl/reference/%,$(LAB_SUITES)) \
+SUITES_TO_RUN = $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(LONG_GRADER_TESTS)) $(OWN_SUITES) $(SUITES:%=$(BUILD)/impl/reference/suite/%) \
                 $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(filter-out $(LONG_GRADER_TESTS),$(wildcard tests/grader/test_*.py)))
 
 # The longest come first, so that none is left over at the end.

@@ -30,17 +30,10 @@ TASKS_LIB  := $(if $(filter simgpu,$(BACKEND)),$(BUILD)/lib/libtasks.a,$(HARNESS
 ALL_LIBS   ?=
 SUITE_LIBS := $(if $(ALL_LIBS),$(HARNESS_LIB) $(LIBS),$(TASKS_LIB))
 
-REFERENCE_OBJ := $(TASKS:%=$(BUILD)/impl/reference/%.o)
-IMPL_OBJ      := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/%.o)
-
-# Suites of the kit's own (tests/<folder>/<name>.c, and simgpu's and gpulog's), each a program linked with
-# the harness.
+# Suites of the kit's own (tests/<folder>/<name>.c, and simgpu's and gpulog's), each a program linked
+# with the harness.
 NO_SUITE   := tests/cuda/cpu_kernels.c
 OWN_SUITES := $(patsubst %.c,$(BUILD)/%,$(filter-out $(NO_SUITE),$(wildcard $(FOLDERS:%=%/*.c))))
-# Suites of the tasks: each is linked with the student's file and the reference's other five, so that a
-# mistake costs its own task; `together` is linked with the student's six.
-TASK_SUITES := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/suite/%)
-TOGETHER    := $(BUILD)/impl/$(IMPL_KEY)/suite/together
 EXAMPLES    := $(patsubst examples/%.c,$(BUILD)/impl/$(IMPL_KEY)/bin/%,$(wildcard examples/*.c))
 PLAN        := $(BUILD)/impl/$(IMPL_KEY)/bin/plan
 EXAMPLES_LIB:= $(BUILD)/lib/libexamples.a

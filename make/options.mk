@@ -65,8 +65,6 @@ endif
 # What things were made with (made_with.mk).
 MADE_WITH := $(BUILD)/made_with
 
-TASKS := meta_init flat_param forward backward optimizer api
-
 # A text as one word for the shell; lines become words.
 define newline
 

@@ -10,17 +10,6 @@ define link
 endef
 objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
 
-# $(1): the folder in the build tree, $(2): of the tests, $(3): libraries. The hidden suites
-# (grader/course/hidden.py) are linked as the task's own are, and may call anything.
-define suite_rules
-$(BUILD)/impl/$(IMPL_KEY)/$(1)/together: $(BUILD)/obj/tests/$(2)/together.o $(IMPL_OBJ) $(3) $(MADE_WITH)/link
-	$$(call link,$$(call objects_of,$$^),-lcmocka)
-$(BUILD)/impl/$(IMPL_KEY)/$(1)/%: $(BUILD)/obj/tests/$(2)/%.o $(BUILD)/impl/$(IMPL_KEY)/%.o $(REFERENCE_OBJ) $(3) $(MADE_WITH)/link
-	$$(call link,$$(filter-out $(BUILD)/impl/reference/$$*.o,$$(call objects_of,$$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$$*.o),-lcmocka)
-endef
-$(eval $(call suite_rules,suite,tasks,$(SUITE_LIBS)))
-$(eval $(call suite_rules,hidden,hidden,$(HARNESS_LIB) $(LIBS)))
-
 # What the results page draws and what a step costs: with the student's files of the tasks in OWN and
 # the reference's other files. grader/trace.py removes a program first: OWN has no time stamp.
 OWN ?=

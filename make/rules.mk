@@ -16,15 +16,16 @@ $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
 OWN_TESTS    := $(addprefix $(BUILD)/obj/,tests/%.o simgpu/tests/%.o gpulog/tests/%.o)
 $(COLD_OBJ) $(OWN_TESTS) $(BUILD)/obj/labs/%.o: OPT = $(COLD)
-$(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tests/tasks/%.o: OPT = $(TESTS_OPT)
+$(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tasks/%.o: OPT = $(TESTS_OPT)
 # Students debug their tests and programs.
-$(BUILD)/obj/tests/tasks/%.o $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
+$(call objects,tasks/*/tests*.c tasks/*/together.c) $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
 $(VECTOR_OBJ): OPT = $(VECTOR)
 $(VECTOR_OBJ): $(MADE_WITH)/vector
 # The same picoseconds from every compiler and on every processor.
 $(COSTS_OBJ): OPT = $(COLD) -ffp-contract=off
-$(OWN_TESTS): DEFS = $(SUPPORT_DEFS)
+$(OWN_TESTS) $(BUILD)/obj/tasks/%.o $(BUILD)/obj/labs/%.o: DEFS = $(SUPPORT_DEFS)
 $(BUILD)/obj/simgpu/tests/time/play.o $(BUILD)/obj/simgpu/tests/aarch64.o $(BUILD)/obj/simgpu/tests/processors.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
+$(BUILD)/obj/tests/support/crash.o: DEFS = $(SUPPORT_DEFS) $(call quote,-DFILES_OF_TASKS={$(patsubst %,"%.c"$(comma),$(TASKS)) NULL})
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/simgpu/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)

@@ -15,6 +15,7 @@ Files: grade.py (the tests), hidden.py (the hidden ones), quiz.py (the quiz), ch
 
 import argparse
 import datetime
+import glob
 import json
 import os
 import re
@@ -208,13 +209,12 @@ def keep_apart(options, work, impl):
     os.chmod(work, 0o711)
     os.chmod(impl, 0o755)
     build = os.path.join(ROOT, options.build or "build")
-    made = [os.path.join(build, *parts)
-            for parts in (("impl", "reference"), ("obj", "tests", "hidden"))]
+    made = [os.path.join(build, *parts) for parts in (("impl", "reference"), ("obj", "tasks"))]
     for folder in made:
         os.makedirs(folder, exist_ok=True)
-    for folder in made + [os.path.join(ROOT, *parts) for parts in (
-            ("grader",), ("given",), ("reference",), ("tests", "hidden"))]:
-        account.hide(folder)
+    secret = [os.path.join(ROOT, folder) for folder in ("grader", "given", "reference")]
+    for path in made + secret + glob.glob(os.path.join(ROOT, "tasks", "*", "hidden*.c")):
+        account.hide(path)
 
 
 def grade(options, course, work):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the hidden tests of course.json on a folder with the six files.
 
-tests/hidden/<suite>.c is a suite like tests/tasks/<suite>.c and is linked as that one: with the
-student's file of the task and the reference's other five, or, as `together`, with the student's
-six. They draw their shapes and worlds (tests/support/draw.h) from the course's hidden.seed, the
-same for everybody, whatever SEED is. The student archive has neither the suites nor course.json.
+hidden.c in a task's folder is a suite like tests.c and is linked as that one: with the student's
+file of the task and the reference's others, or, hidden_together.c, with all of the student's. They
+draw their shapes and worlds (tests/support/draw.h) from the course's hidden.seed, the same for
+everybody, whatever SEED is. The student archive has neither the suites nor course.json.
 
 The grading is grade.py's own, with these tests in the place of the manifests' and these suites in
 the place of the tasks'.
@@ -27,7 +27,7 @@ SUITES = "hidden" # where they are in the build tree, beside suite/
 
 
 class Builder(grade.Builder):
-    """Links the suites of tests/hidden."""
+    """Links the hidden suites."""
 
     NEEDS_ALL = True
 
@@ -43,15 +43,17 @@ class Grading(grade.Grading):
         if task.own():
             super().own_suite(builder, task, failing)
 
+    def test_sources(self, own, together):
+        return [task.folder + "/hidden" for task in own] + \
+            [task.folder + "/hidden_together" for task in together]
+
 
 def tasks_of(course, root):
     """The manifests' tasks with the hidden tests in the place of theirs."""
     tasks = manifest.load(root)
     for task in tasks:
-        task.tests = [made(test) for test in course["hidden"]["tests"]
-                      if test["suite"] == task.name]
-    tasks[-1].tests += [made(test) for test in course["hidden"]["tests"]
-                        if test["suite"] == "together"]
+        suites = [task.name] + ["together"] * bool(task.together())
+        task.tests = [made(test) for test in course["hidden"]["tests"] if test["suite"] in suites]
     return tasks
 
 
@@ -64,7 +66,7 @@ def main():
     course = settings.load()
     tasks = tasks_of(course, ROOT)
     os.environ["SEED"] = str(course["hidden"]["seed"])
-    grade.manifest.load = lambda root: tasks
+    grade.manifest.load = lambda root, kind: tasks
     grade.Builder = Builder
     grade.Grading = Grading
     return grade.main(sys.argv[1:])

@@ -54,13 +54,14 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("examples", "gpulog", "include", "labs", "lib", "plan", "simgpu", "tasks",
-               "tests/support", "tests/tasks")
-# What of these folders is in no archive: of labs/, what students are to find out, and how the tests
-# are tested; the tests of simgpu and of gpulog.
-LEFT_OUT = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$|"
-                      r"(simgpu|gpulog)/tests/")
+               "tests/support")
+# What of these folders is in no archive: of a task or lab, what students are to find out, and how the
+# tests are tested; the tests of simgpu and of gpulog. Hidden tests are in archives that grade alone.
+NOT_RELEASED = re.compile(r"(tasks|labs)/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$|"
+                          r"(simgpu|gpulog)/tests/")
+HIDDEN = re.compile(r"(tasks|labs)/[^/]+/hidden\w*\.c$")
 KIT_FILES = ("LICENSE",)
-# What students get in addition: no test of the kit itself, only those that grade (tests/tasks,
+# What students get in addition: no test of the kit itself, only those that grade (tasks and labs,
 # above) and the program that the results page draws.
 STUDENT_FOLDERS = ("handouts", "tests/trace")
 STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".devcontainer/devcontainer.json",
@@ -106,15 +107,10 @@ class Secrets:
         self.gaps = gaps
         self.lines = set()
         given = []
-        for number, name in skeleton.TASKS:
-            path = os.path.join(root, "reference", name + ".c")
-            text = read(path).decode("utf-8")
-            self.lines.update(self.solution(text))
-            given.append(skeleton.generate(text, path, number, gaps))
-        for piece in lab_pieces(root):
+        for piece in pieces(root):
             self.lines.update(self.solution(read(os.path.join(
                 root, piece.in_kit("reference"))).decode("utf-8")))
-        given += skeleton.lab_files(root, gaps).values()
+        given += skeleton.files(root, gaps).values()
         for path in sorted(walk(root, "lib") + walk(root, "simgpu")):
             given.append(read(os.path.join(root, path)).decode("utf-8"))
         known = "\n".join(flat(line) for text in given for line in text.split("\n"))
@@ -151,9 +147,9 @@ class Secrets:
 
 # ---- Collecting ----
 
-def lab_pieces(root):
-    """The files of all labs, each as a manifest.Task."""
-    return [piece for lab in manifest.load_labs(root) for piece in lab.pieces()]
+def pieces(root):
+    """The files of all tasks and labs, each as a manifest.Task."""
+    return [piece for task in manifest.load_all(root) for piece in task.pieces()]
 
 
 def read(path):
@@ -201,7 +197,7 @@ def make_files(root):
 def collect(root, folders, files):
     """{path: Entry}"""
     paths = [path for folder in folders for path in walk(root, folder)
-             if not LEFT_OUT.match(path)] + list(files)
+             if not NOT_RELEASED.match(path)] + list(files)
     return {path: entry(root, path) for path in paths}
 
 
@@ -214,7 +210,7 @@ def objects(root):
 
 def objects_built_in(build, root):
     machine = os.uname().machine
-    names = [name for _, name in skeleton.TASKS] + [piece.name for piece in lab_pieces(root)]
+    names = [piece.name for piece in pieces(root)]
     paths = [os.path.join(build, "impl", "reference", name + ".o") for name in names]
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("MAKE", "MFLAGS")) and name not in
@@ -285,7 +281,7 @@ class Contents:
         self.course = settings.load(root)
         self.gaps = gaps
         self.secrets = Secrets(root, gaps)
-        names = [name for _, name in skeleton.TASKS] + [piece.name for piece in lab_pieces(root)]
+        names = [piece.name for piece in pieces(root)]
         others = other_objects(given, names) # first: what is missing there is soon known
         self.given = {**objects(root), **others}
         self.version_file = {"VERSION": Entry((version + "\n").encode())}
@@ -295,16 +291,12 @@ class Contents:
         machines = sorted({path.split("/")[1].partition("-")[2] for path in self.given})
         course = self.course["course"]
         files = collect(self.root, KIT_FOLDERS + STUDENT_FOLDERS, KIT_FILES + STUDENT_FILES)
-        files = {path: file for path, file in files.items() if path not in FOR_STAFF}
+        files = {path: file for path, file in files.items()
+                 if path not in FOR_STAFF and not HIDDEN.match(path)}
         files.update(collect(self.root, (), grader_files(self.root) + make_files(self.root)))
         files.update(self.given)
         files.update(self.version_file)
-        for number, name in skeleton.TASKS:
-            path = os.path.join("reference", name + ".c")
-            text = skeleton.generate(read(os.path.join(self.root, path)).decode("utf-8"), path,
-                                     number, self.gaps)
-            files["skeleton/%s.c" % name] = Entry(text.encode("utf-8"))
-        for path, text in skeleton.lab_files(self.root, self.gaps).items():
+        for path, text in skeleton.files(self.root, self.gaps).items():
             files[path] = Entry(text.encode("utf-8"))
         files["README.md"] = filled("student/README.md", title=self.course["title"],
                                     course=course + "\n" if course else "",
@@ -314,17 +306,18 @@ class Contents:
         self.check(files)
         hidden = [test["name"].encode() for test in self.course["hidden"]["tests"]]
         for path, file in files.items():
-            if path.startswith("tests/hidden/") or any(name in file.data for name in hidden):
+            if HIDDEN.match(path) or any(name in file.data for name in hidden):
                 raise BadRelease("%s would give a hidden test away" % path)
         return files
 
     def kit(self):
         """The part of every archive for graders."""
-        files = collect(self.root, KIT_FOLDERS + ("tests/hidden",), KIT_FILES)
+        files = collect(self.root, KIT_FOLDERS, KIT_FILES)
         files.update(collect(self.root, (), grader_files(self.root, COURSE_FILES) +
                              make_files(self.root)))
-        for path, text in skeleton.lab_files(self.root, self.gaps).items():
-            files[path] = Entry(text.encode("utf-8"))
+        files.update((path, Entry(text.encode("utf-8")))
+                     for path, text in skeleton.files(self.root, self.gaps).items()
+                     if path in files)
         files.update(self.given)
         files.update(self.version_file)
         self.check(files)

@@ -34,9 +34,9 @@ is a region with GAPS=2 alone; else its solution is copied and its marks are not
 added to the part that the helper belongs to, and letters of one part are in order.
 
 The files of the labs are made in the same way, labs/N_name/skeleton.c from reference.c there, with
-parts L1.1, L1.2 …; where a lab has two files its parts are counted through both.
+parts L1.1, L1.2 …; where there are several files the parts are counted through all.
 
-Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR] [--gaps 1|2]; generate() for
+Interface: skeleton.py write | check [--root DIR] [--skeleton DIR] [--gaps 1|2]; files() for
 release.py. What the grader knows of regions and gaps is in gaps.py.
 """
 
@@ -50,7 +50,7 @@ sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 from files import write_atomically
 import manifest
-from gaps import GAPS, PART, TASKS, begins
+from gaps import GAPS, PART, begins
 
 WIDTH = 100
 
@@ -139,18 +139,17 @@ def comment(indent, text):
     return lines
 
 
-def generate(source, shown_name, number, gaps=1, note=None, first=1):
+def generate(source, shown_name, task, gaps=1, first=1):
     """The skeleton's text for a reference's, with the regions of the first `gaps` levels left to be
-    written. `shown_name` is what messages call the reference; regions must be numbered `number`.1,
-    `number`.2 …, in order, from `first` on. `note`: lines about the task (those of task `number`).
-    Raises Malformed."""
+    written. `shown_name` is what messages call the reference; regions must be numbered 3.1, 3.2 …
+    for task 3, in order, from `first` on. Raises Malformed."""
 
     def wrong(line, what):
         raise Malformed("%s:%d: %s" % (shown_name, line, what))
 
     out = []
     region = None
-    order = Order(number, first)
+    order = Order(task.label(), first)
     in_head = False  # only text and hints so far
     for at, line in enumerate(source.splitlines(), 1):
         begin = begins(line)
@@ -201,35 +200,33 @@ def generate(source, shown_name, number, gaps=1, note=None, first=1):
     if order.orphan():
         wrong(order.orphan()[0], "a region with a letter of part %s, which this file does not have"
               % order.orphan()[1])
-    return "\n".join(with_note(out, shown_name, note or task_note(number))) + "\n"
+    return "\n".join(with_note(out, shown_name, task_note(task))) + "\n"
 
 
-def task_note(number):
-    """The two lines about a task."""
-    name = dict(TASKS)[number]
-    return ["// Task %d of %d: a TODO says what must be true after it, and asks; write what makes "
-            "it true."
-            % (number, len(TASKS)),
-            "// The handout is handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
-            % (number, name, number)]
+def task_note(task):
+    """The two lines about a task or lab."""
+    return ["// %s%s: a TODO says what must be true after it, and asks; write what makes it true."
+            % (task.heading(), " of %d" % task.of if task.kind.of_many else ""),
+            "// The handout is %s; `make grade %s` says how far you are."
+            % (task.handout, task.option())]
 
 
-def lab_files(root, gaps=1):
-    """{path in the kit: the skeleton's text} of all labs. Raises Malformed."""
-    wanted = {}
-    for lab in manifest.load_labs(root):
-        note = ["// Lab %d: a TODO says what must be true after it, and asks; write what makes it "
-                "true." % lab.number,
-                "// The handout is %s; `make grade LAB=%d` says how far you are."
-                % (lab.handout, lab.number)]
-        first = 1
-        for piece in lab.pieces():
-            shown = piece.in_kit("reference")
-            text = read(os.path.join(root, shown))
-            wanted[piece.in_kit("skeleton")] = generate(text, shown, "L%d" % lab.number, gaps, note,
-                                                        first)
-            first += sum(1 for line in text.splitlines() if begins(line, 1))
-    return wanted
+def texts(task, root, gaps=1):
+    """[(piece of a task or lab, the skeleton's text)] of the references below `root`. Raises Malformed,
+    OSError or UnicodeDecodeError."""
+    made, first = [], 1
+    for piece in task.pieces():
+        shown = piece.in_kit("reference")
+        text = read(os.path.join(root, shown))
+        made.append((piece, generate(text, shown, task, gaps, first)))
+        first += sum(1 for line in text.splitlines() if begins(line, 1))
+    return made
+
+
+def files(root, gaps=1):
+    """{path in the kit: the skeleton's text} of all tasks and labs. Raises as texts() does."""
+    return {piece.in_kit("skeleton"): text for task in manifest.load_all(root)
+            for piece, text in texts(task, root, gaps)}
 
 
 def with_note(lines, shown_name, note):
@@ -255,10 +252,9 @@ def holds_work(old, new):
     return not set(marks.findall(new)) <= set(marks.findall(old))
 
 
-def write(wanted, folder):
+def write(wanted):
     """Writes every file that differs. One that holds somebody's work is kept beside it."""
-    for name, text in wanted.items():
-        path = os.path.join(folder, name)
+    for path, (text, _) in wanted.items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         shown = os.path.relpath(path)
         if os.path.exists(path):
@@ -273,66 +269,54 @@ def write(wanted, folder):
     return 0
 
 
-def check(wanted, folder, reference):
+def check(wanted):
     """One line for each file that is not what the reference gives."""
-    drifting = 0
-    for name, text in wanted.items():
-        path = os.path.join(folder, name)
-        if not os.path.exists(path) or read(path) != text:
-            drifting += 1
-            source = os.path.join(reference, name) if os.sep not in name else \
-                os.path.join(folder, name.replace("/skeleton", "/reference"))
-            print("%s is not what %s gives: run make skeleton" %
-                  (os.path.relpath(path), os.path.relpath(source)))
+    drifting = {path: source for path, (text, source) in wanted.items()
+                if not os.path.exists(path) or read(path) != text}
+    for path, source in drifting.items():
+        print("%s is not what %s gives: run make skeleton"
+              % (os.path.relpath(path), os.path.relpath(source)))
     return 1 if drifting else 0
 
 
 def main():
     parser = argparse.ArgumentParser(description="Make the skeleton, or compare it.")
     parser.add_argument("action", choices=["write", "check"])
-    parser.add_argument("--reference", default=os.path.join(ROOT, "reference"), metavar="DIR")
-    parser.add_argument("--skeleton", default="", metavar="DIR")
+    parser.add_argument("--root", default=ROOT, metavar="DIR", help="the kit (this one)")
+    parser.add_argument("--skeleton", default="", metavar="DIR",
+                        help="another folder, with all files in it as in a student's")
     parser.add_argument("--gaps", default="1", metavar="LEVEL",
                         help="1, or 2 to leave out function bodies and given helpers too")
     arguments = parser.parse_args()
+    root, folder = arguments.root, arguments.skeleton
     if arguments.gaps not in map(str, GAPS):
         print("skeleton: GAPS is 1 or 2, not %s" % arguments.gaps, file=sys.stderr)
         return 2
-    kit = os.path.join(ROOT, "skeleton")
-    folder = arguments.skeleton or kit
-    if arguments.gaps != "1" and os.path.realpath(folder) == os.path.realpath(kit):
+    in_kit = os.path.realpath(folder or os.path.join(root, "skeleton")) == os.path.realpath(
+        os.path.join(root, "skeleton"))
+    if arguments.gaps != "1" and in_kit:
         print("skeleton: skeleton/ itself is GAPS=1: name another folder, OUT=DIR", file=sys.stderr)
         return 2
-    wanted = {}
-    problems = []
-    for number, name in TASKS:
-        path = os.path.join(arguments.reference, name + ".c")
+    wanted, problems = {}, []
+    try:
+        tasks = manifest.load_all(root)
+    except manifest.BadManifest as problem:
+        tasks, problems = [], [str(problem)]
+    for task in tasks:
         try:
-            wanted[name + ".c"] = generate(read(path), os.path.relpath(path), number,
-                                           int(arguments.gaps))
+            for piece, text in texts(task, root, int(arguments.gaps)):
+                path = os.path.join(root, piece.in_kit("skeleton")) if in_kit else \
+                    os.path.join(folder, piece.file)
+                wanted[path] = text, os.path.join(root, piece.in_kit("reference"))
         except Malformed as problem:
             problems.append(str(problem))
         except (OSError, UnicodeDecodeError) as problem:
-            problems.append("%s: cannot be read: %s" % (os.path.relpath(path), problem))
-    labs = {}
-    if os.path.realpath(arguments.reference) == os.path.realpath(os.path.join(ROOT, "reference")):
-        try:
-            labs = lab_files(ROOT, int(arguments.gaps))
-        except (Malformed, manifest.BadManifest, OSError, UnicodeDecodeError) as problem:
-            problems.append(str(problem))
+            problems.append("a file of %s cannot be read: %s" % (task.folder, problem))
     if problems:
         # Nothing is written: a skeleton of two references of different days helps nobody.
         print("\n".join(problems), file=sys.stderr)
         return 1
-    # The labs' skeletons are in folders of their own; elsewhere they are named as in IMPL=DIR.
-    if folder != kit:
-        labs = {piece.file: labs[piece.in_kit("skeleton")] for lab in manifest.load_labs(ROOT)
-                for piece in lab.pieces() if labs}
-        wanted.update(labs)
-        labs = {}
-    if arguments.action == "write":
-        return write(wanted, folder) or write(labs, ROOT)
-    return check(wanted, folder, arguments.reference) | check(labs, ROOT, arguments.reference)
+    return write(wanted) if arguments.action == "write" else check(wanted)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,7 @@ def differences(shown, wanted, listed):
 def check_suites(tasks, folder):
     """Compares names with those of the suites in the folder."""
     wanted = {task.name: [test.name for test in task.own()] for task in tasks}
-    if not any(task.lab for task in tasks):
-        wanted["together"] = [test.name for task in tasks for test in task.together()]
+    wanted["together"] = [test.name for task in tasks for test in task.together()]
     found = []
     for name, names in wanted.items():
         program = os.path.abspath(os.path.join(folder, name))
@@ -53,13 +52,13 @@ def main():
                         help="compare names with the suites in this folder")
     options = parser.parse_args()
     try:
-        tasks, labs = manifest.load(ROOT), manifest.load_labs(ROOT)
+        kinds = [manifest.load(ROOT, kind) for kind in (manifest.TASK, manifest.LAB)]
     except manifest.BadManifest as problem:
         print(problem)
         return 1
-    found = manifest.problems(tasks, ROOT) + manifest.problems(labs, ROOT)
+    found = [line for tasks in kinds for line in manifest.problems(tasks, ROOT)]
     if options.suites:
-        found += check_suites(tasks, options.suites) + check_suites(labs, options.suites)
+        found += check_suites(sum(kinds, []), options.suites)
     for line in found:
         print(line)
     return 1 if found else 0

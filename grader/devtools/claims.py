@@ -3,7 +3,7 @@
 
 A *claim* is a sentence, or a part of one, that a wrong solution can break. tests/claims.txt has an
 entry for each: its number, the text as it stands in the document, the tests that fail where it is
-broken, and the wrong solutions of tests/mutants, or of a lab's mutants.json, that break it:
+broken, and the wrong solutions of a task's or lab's mutants.json that break it:
 
     fsdp.h/meta_numel/1
       says     Elements of a parameter: the product of its shape.
@@ -202,7 +202,7 @@ def known_tests(root):
 def known_mutants(root):
     """{name: the tests that it must lose}, and the names of those that must each break a claim."""
     found, owed = {}, set()
-    paths = sorted(glob.glob(os.path.join(root, "tests", "mutants", "*.json")))
+    paths = sorted(glob.glob(os.path.join(root, "tasks", "*", "mutants.json")))
     paths += [os.path.join(root, "labs", folder, "mutants.json")
               for folder in sorted(set(LABS_HEADERS.values()))]
     for path in paths:

@@ -404,8 +404,8 @@ def source_of(program):
     name = os.path.basename(program)
     suite = re.fullmatch(r"build/impl/\w+/suite/(\w+)", program)
     if suite:
-        task = os.path.join(ROOT, "tests", "tasks", suite.group(1) + ".c")
-        return "tests/support/suite.c" if os.path.exists(task) else ""
+        task = glob.glob(os.path.join(ROOT, "tasks", "[0-9]*_" + suite.group(1), "tests.c"))
+        return "tests/support/suite.c" if task else ""
     if program.startswith(("build/bin/", "build/cuda/bin/")) or program == "launch":
         found = [path for path in ("examples/%s/options.c" % name, "examples/%s.c" % name,
                                    "lib/launch/main/%s.c" % name)

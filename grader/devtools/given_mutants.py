@@ -3,9 +3,9 @@
 
 Students write none of it, so no test that grades has to find its mistakes; but what the six files
 and the labs rely on must not break without a failing test either. A file of tests/mutants/given
-names the file that it changes, and its mutants with the tests that must fail, as those of
-tests/mutants do (mutants.py); a test is named SUITE/NAME, a suite of tests/fsdp, tasks, labs, nn or
-checkpoint, or a lab's (mixed_precision/NAME):
+names the file that it changes, and its mutants with the tests that must fail, as those of a task do
+(mutants.py); a test is named SUITE/NAME, a suite of tests/fsdp, labs, nn or checkpoint, or a task's
+or lab's (mixed_precision/NAME):
 
     {"file": "lib/fsdp/root.c", "mutants": [{"name": …, "wrong": …, "edits": [[old, new]],
                                              "caught_by": {"states/NAME": "what it says"}}]}
@@ -69,10 +69,10 @@ def load(folder):
 
 def objects_of(suite):
     """The suite's objects, below build/obj."""
-    for lab in manifest.load_labs(ROOT):
-        if lab.name == suite:
-            return [source + ".o" for source in lab.test_sources()]
-    folder = next((name for name in ("tasks", "labs", "nn", "checkpoint")
+    for task in manifest.load_all(ROOT):
+        if task.name == suite:
+            return [source + ".o" for source in task.test_sources()]
+    folder = next((name for name in ("labs", "nn", "checkpoint")
                    if os.path.exists(os.path.join(ROOT, "tests", name, suite + ".c"))), "fsdp")
     return ["tests/%s/%s.o" % (folder, suite)]
 
@@ -80,7 +80,7 @@ def objects_of(suite):
 def lab_objects(kit, source):
     """The labs' files of the reference, as kit.reference has the tasks'; not that of `source`."""
     return ["%s/impl/reference/%s.o" % (kit.build, piece.name)
-            for lab in manifest.load_labs(ROOT) for piece in lab.pieces()
+            for lab in manifest.load(ROOT, manifest.LAB) for piece in lab.pieces()
             if piece.in_kit("reference") != source]
 
 
@@ -113,7 +113,7 @@ def why_not(kit, part, mutant, suites, folder):
     target = changed if source == compiled else os.path.join(folder, os.path.basename(source))
     with open(target, "w", encoding="utf-8") as file:
         file.write(text)
-    flags = ["-iquote", folder] + ["-Itests/support"] * compiled.startswith(("tests/", "labs/"))
+    flags = ["-iquote", folder] + ["-Itests/support"] * compiled.startswith(("tests/", "tasks/", "labs/"))
     flags += ["-Isimgpu/src", "-Igpulog/log"] * compiled.startswith("simgpu/")
     problem = kit.command(kit.compiler + flags + ["-c", changed, "-o", changed[:-2] + ".o"])
     if problem:
@@ -124,7 +124,7 @@ def why_not(kit, part, mutant, suites, folder):
         own = [name for name in suites[suite] if not name.endswith("/obj/%s.o" % compiled[:-2])]
         objects = own + [changed[:-2] + ".o"] + [
             kit.reference(task) for task in kit.tasks if task.in_kit("reference") != compiled]
-        if not objects_of(suite)[0].startswith(("tests/fsdp", "tests/tasks")):
+        if not objects_of(suite)[0].startswith(("tests/fsdp", "tasks/")):
             objects += lab_objects(kit, compiled)
         problem = kit.command(kit.linker + objects + kit.libraries + kit.late + ["-o", program])
         if problem:

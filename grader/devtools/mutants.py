@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 """Wrong solutions that the tests must catch, and right ones that they must let pass.
 
-A *mutant* is the reference with one mistake in one file, such as students make. It stands in
-tests/mutants/*.json with the tests that must fail and, for each of them, a regular expression that
-the test's message or hint must match: a mistake that is caught for another reason teaches the wrong
-thing. An *alternative* (tests/alternatives/*.c) is right, but does its work in another way than
-the reference; it must get all points.
+A *mutant* is the reference with one mistake in one file, such as students make. It stands in the
+mutants.json of its task's or lab's folder with the tests that must fail and, for each of them, a
+regular expression that the test's message or hint must match: a mistake that is caught for another
+reason teaches the wrong thing. An *alternative* (alternatives/*.c there) is right, but does its work
+in another way than the reference; it must get all points. One that changes the files of several
+tasks lies with the first of them.
 
 The tests draw shapes and worlds from a seed (seeds.py). For mutants it is always the same: one that
 is caught by some draws alone must not be caught today and survive tomorrow. Alternatives must
 hold whatever is drawn, so theirs is a new one each time, and is told. SEED sets either.
 
-Each is tested as the grader tests a student's: the changed file with the reference's other five in
-its task's own suite, and once more all together. A lab's are in labs/N_name/mutants.json, with a
-"lab" in the place of the "task", and are tested in the lab's suite. The objects of the kit are
-built once; of a mutant only its own file is compiled, in a temporary folder.
+Each is tested as the grader tests a student's: the changed file with the reference's others in its
+task's or lab's own suite, and, of a task, once more all together. The objects of the kit are built
+once; of a mutant only its own file is compiled, in a temporary folder.
 
 The messages of a mutant are held to it as well, those of its side tests included: what they point
 at must not be a wrong cause (messages.py). Which functions are right is known from where the edits
@@ -30,6 +30,7 @@ fault.
 import argparse
 import contextlib
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -52,7 +53,6 @@ import seeds
 from builder import Builder, Infrastructure
 
 REFERENCE = os.path.join(ROOT, "reference")
-TOGETHER = "tests/tasks/together"
 AT_ONCE = 2
 TEST_LIMIT = 40.0        # seconds a test may take, times SHARDLAB_TIME_FACTOR
 COMPILE_LIMIT = 120.0
@@ -92,7 +92,7 @@ class Outcome:
     rows: list = field(default_factory=list)       # of a mutant's task, as it would be graded
     named: dict = field(default_factory=dict)      # "screen", "message": it names the cause
     seconds: float = 0.0
-    full: float = 0.0      # of an alternative: points of its labs; 0: of the tasks
+    full: float = 0.0      # of an alternative: points of all tasks, or of its labs
 
 
 # ---- Mutants: a place in the reference, and what stands there instead ----
@@ -143,34 +143,27 @@ def read_mutant(entry, task, path):
     return Solution(entry["name"], task, entry["wrong"], edits, caught_by, also)
 
 
-def mutant_files(folder, tasks):
-    """The files of a folder of mutants, and those of the labs."""
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    return [os.path.join(folder, name) for name in names if name.endswith(".json")] + [
-        os.path.join(ROOT, os.path.dirname(task.path), "mutants.json")
-        for task in tasks if task.lab]
-
-
-def load_mutants(folder, tasks):
+def load_mutants(tasks):
     """All mutants, by task."""
     found, seen = [], set()
-    for path in mutant_files(folder, tasks):
+    for task in tasks:
+        path = os.path.join(ROOT, task.folder, "mutants.json")
+        if not os.path.exists(path):
+            continue
         try:
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
         except (OSError, ValueError) as problem:
             raise BadFile("%s: %s" % (path, problem))
-        data = data if isinstance(data, dict) else {}
-        task = [task for task in tasks if task.number == data.get("lab" if task.lab else "task")]
-        if not task or not isinstance(data.get("mutants"), list):
-            raise BadFile("%s must have a \"task\" that there is, and a list \"mutants\"" % path)
+        if not isinstance(data, dict) or not isinstance(data.get("mutants"), list):
+            raise BadFile("%s must have a list \"mutants\"" % path)
         for entry in data["mutants"]:
-            mutant = read_mutant(entry, task[0], path)
+            mutant = read_mutant(entry, task, path)
             if mutant.name in seen:
                 raise BadFile("%s: a second mutant is named %s" % (path, mutant.name))
             seen.add(mutant.name)
             found.append(mutant)
-    return sorted(found, key=lambda mutant: (mutant.task.lab, mutant.task.number))
+    return found
 
 
 def edit_text(text, edits):
@@ -232,20 +225,20 @@ def put_in(text, part):
     return text + part[done:]
 
 
-def load_alternatives(folder, tasks):
-    """All alternatives, by name. A file begins with a comment "name: what is done another way", and
+def load_alternatives(tasks):
+    """All alternatives, by task. A file begins with a comment "name: what is done another way", and
     has a line "// ==== file.c" in front of the functions for that file."""
     found = []
-    files = {piece.file for task in tasks for piece in task.pieces()}
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        if not name.endswith(".c"):
-            continue
-        path = os.path.join(folder, name)
+    for task, path in [(task, path) for task in tasks for path in sorted(glob.glob(
+            os.path.join(ROOT, task.folder, "alternatives", "*.c")))]:
+        name = os.path.basename(path)
+        files = {piece.file for piece in pieces([other for other in tasks
+                                                 if other.kind is task.kind])}
         with open(path, encoding="utf-8") as file:
             text = file.read()
         about = re.match(r"/\* %s: (.*?)\*/" % re.escape(name), text, re.DOTALL)
-        pieces = re.split(r"^// ==== (\S+)$\n", text, flags=re.MULTILINE)
-        parts = dict(zip(pieces[1::2], pieces[2::2]))
+        cuts = re.split(r"^// ==== (\S+)$\n", text, flags=re.MULTILINE)
+        parts = dict(zip(cuts[1::2], cuts[2::2]))
         if not about or not parts or not set(parts) <= files:
             raise BadFile("%s must begin with a comment \"%s: …\", and name the files of its "
                           "functions in lines \"// ==== file.c\"" % (path, name))
@@ -276,7 +269,8 @@ class Kit:
         self.compiler, self.linker, self.libraries, self.late = map(shlex.split, lines[1:])
         targets = self.libraries + [self.test_object(source) for task in tasks
                                     for source in task.test_sources()]
-        targets += [self.test_object(TOGETHER)] + [self.reference(task) for task in pieces(tasks)]
+        targets += [self.test_object(task.folder + "/together") for task in tasks
+                    if task.together()] + [self.reference(task) for task in pieces(tasks)]
         with self.lock():
             status, output = builder.make(targets, jobs=2)
         if status != 0:
@@ -317,15 +311,13 @@ class Kit:
     def compile(self, source, target):
         return self.command(self.compiler + ["-c", source, "-o", target])
 
-    def link(self, suite, changed, target):
-        """changed: {task name: object} that stands in for the reference's."""
+    def link(self, kind, sources, changed, target):
+        """A suite of a task or lab; changed: {task name: object} that stands in for the
+        reference's."""
         objects = [changed.get(task.name) or self.reference(task) for task in pieces(self.tasks)
-                   if suite.startswith("labs/") or not task.lab]
-        sources = next((task.test_sources() for task in self.tasks if task.suite() == suite),
-                       [suite])
-        tests = [self.test_object(source) for source in sources]
-        return self.command(self.linker + tests + objects + self.libraries +
-                            self.late + ["-o", target])
+                   if task.kind.stage <= kind.stage]
+        return self.command(self.linker + [self.test_object(source) for source in sources] +
+                            objects + self.libraries + self.late + ["-o", target])
 
 
 def read(path):
@@ -340,12 +332,11 @@ def pieces(tasks):
 
 def reference_of(task):
     """The text of a file of the reference."""
-    return read(os.path.join(ROOT, task.in_kit("reference")) if task.lab
-                else os.path.join(REFERENCE, task.file))
+    return read(os.path.join(ROOT, task.in_kit("reference")))
 
 
 def edited(task, edits):
-    """{file: its text after the edits}; where a task has two files, each edit is in one of them."""
+    """{file: its text after the edits}; where a task has several, each edit is in one of them."""
     texts = {piece.file: reference_of(piece) for piece in task.pieces()}
     for edit in edits:
         done = {}
@@ -355,7 +346,7 @@ def edited(task, edits):
             except DoesNotApply as problem:
                 why = problem
         if len(done) != 1:
-            raise why if not done else DoesNotApply("`%s` is in both files" % edit[0])
+            raise why if not done else DoesNotApply("`%s` is in several files" % edit[0])
         texts.update(done)
     return texts
 
@@ -385,18 +376,18 @@ def run_all(kit, solution, folder):
         problem = kit.compile(source, objects[name])
         if problem:
             return {}, "does not compile: %s" % problem
-    suites = []
-    for task in kit.tasks:
-        own = {piece.name: objects[piece.name] for piece in task.pieces() if piece.name in objects}
-        suites += [(task.suite(), own, task.own())] if own else []
-    if not all(suite.startswith("labs/") for suite, _, _ in suites):
-        suites.append((TOGETHER, objects, [test for task in kit.tasks for test in task.together()]))
-    for name, changed, tests in suites:
+    changed = {task.name: {piece.name: objects[piece.name] for piece in task.pieces()
+                           if piece.name in objects} for task in kit.tasks}
+    suites = [(task.name, task.kind, task.test_sources(), changed[task.name], task.own())
+              for task in kit.tasks if changed[task.name]]
+    suites += [("together", task.kind, [task.folder + "/together"], objects, task.together())
+               for task in kit.tasks if any(changed[other.name] for other in kit.tasks
+                                            if other.kind is task.kind)]
+    for name, kind, sources, own, tests in suites:
         if not tests:
             continue
-        part = 1 if name.startswith("labs/") else -1
-        program = os.path.join(folder, "suite-" + name.split("/")[part])
-        problem = kit.link(name, changed, program)
+        program = os.path.join(folder, "suite-" + name)
+        problem = kit.link(kind, sources, own, program)
         if problem:
             return {}, "cannot be linked: %s" % problem
         verdicts.update(runner.run_tests([program], [test.name for test in tests],
@@ -462,8 +453,11 @@ def try_one(kit, solution, folder):
                             for piece in solution.task.pieces())])
         except DoesNotApply as problem:
             outcome.trouble = "does not apply: %s" % problem
-    outcome.full = sum(task.points for task in kit.tasks if task.lab and any(
-        piece.file in solution.parts for piece in task.pieces()))
+    touched = [task for task in kit.tasks
+               if any(piece.file in solution.parts for piece in task.pieces())]
+    if manifest.TASK in [task.kind for task in touched]:
+        touched = [task for task in kit.tasks if task.kind is manifest.TASK]
+    outcome.full = sum(task.points for task in touched)
     outcome.lost = [tests[name] for name in tests if name in outcome.verdicts
                     and outcome.verdicts[name].status != "passed"]
     if not outcome.trouble:
@@ -484,12 +478,11 @@ def show(outcome, verbose):
         text = ", ".join(named) + (" and %d more" % others if others else "") if named else \
             ", ".join(names)
         print("%-4s %-2s %-32s -%-4g %4.1f s  %s" % ("no" if outcome.trouble else "yes",
-              "%s%d" % ("L" if solution.task.lab else "", solution.task.number), solution.name,
+              solution.task.label(), solution.name,
               points, outcome.seconds, text or "nothing"))
     else:
-        full = outcome.full or manifest.FULL_SCORE
         print("%-4s %-32s %3g/%-3g %4.1f s" % ("no" if outcome.trouble else "yes", solution.name,
-              full - points, full, outcome.seconds))
+              outcome.full - points, outcome.full, outcome.seconds))
     if outcome.trouble:
         print("       %s\n       %s" % (solution.about, outcome.trouble))
     if verbose:
@@ -529,13 +522,12 @@ def sample(solutions, asked):
 
 def choose(options, solutions, tasks):
     """Those that were asked for."""
-    for sort, asked in (("task", options.task), ("lab", options.lab)):
-        if not asked:
-            continue
-        some = [task for task in tasks if task.lab == (sort == "lab")]
-        task = some if (sort, asked) == ("lab", "all") else manifest.choose(some, asked)
+    kind, wanted = manifest.asked(options)
+    if wanted:
+        some = [task for task in tasks if task.kind is kind]
+        task = some if (kind, wanted) == (manifest.LAB, "all") else manifest.choose(some, wanted)
         if not task:
-            raise BadUsage("there is no %s %s" % (sort, asked))
+            raise BadUsage("there is no %s %s" % (kind.word, wanted))
         files = {piece.file for piece in pieces(task)}
         solutions = [s for s in solutions if s.task in task or files & set(s.parts)]
     if options.only:
@@ -584,7 +576,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description="Test the tests: with solutions that are wrong, "
                                      "and with some that are right in another way.")
     parser.add_argument("--alternatives", action="store_true",
-                        help="the right ones of tests/alternatives instead of tests/mutants")
+                        help="the right ones instead of the wrong ones")
     parser.add_argument("--only", action="append", metavar="NAME",
                         help="this one (may be repeated)")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
@@ -605,14 +597,8 @@ def main(arguments=None):
     runner.stop_on_signals()
     began = time.monotonic()
     try:
-        tasks = manifest.load(ROOT) + manifest.load_labs(ROOT)
-        if options.alternatives:
-            solutions = load_alternatives(os.path.join(ROOT, "tests", "alternatives"), tasks)
-            for lab in manifest.load_labs(ROOT):
-                solutions += load_alternatives(os.path.join(
-                    ROOT, os.path.dirname(lab.path), "alternatives"), [lab])
-        else:
-            solutions = load_mutants(os.path.join(ROOT, "tests", "mutants"), tasks)
+        tasks = manifest.load_all(ROOT)
+        solutions = load_alternatives(tasks) if options.alternatives else load_mutants(tasks)
         solutions = choose(options, solutions, tasks)
         if not options.alternatives and not os.environ.get("SEED"):
             os.environ["SEED"] = MUTANTS_SEED

@@ -87,11 +87,11 @@ class Workshop(mutants.Kit):
         wrong = self.command(self.compiler + self.mistakes + ["-c", source, "-o", made])
         return (None, wrong) if wrong else (made, code_sum(made))
 
-    def all_but_one(self, suite, task, folder):
+    def all_but_one(self, suite, sources, task, folder):
         """An object that holds a suite and what it needs, but not the task's file: to be linked
         with every mutant of that file. It has its lines, by which tests know given code."""
         target = os.path.join(folder, "%s-without-%s.o" % (suite, task.name))
-        objects = [self.test_object("tests/tasks/" + suite)]
+        objects = [self.test_object(source) for source in sources]
         objects += [self.reference(other) for other in self.tasks if other is not task]
         wrong = self.command(self.linker + ["-r", "-nostdlib"] + objects +
                              ["-Wl,--start-group"] + self.libraries + ["-Wl,--end-group"] +
@@ -151,10 +151,13 @@ class Bench:
         if not made:
             raise Infrastructure("reference/%s does not compile: %s" % (task.file, self.code))
         sums = [str(seed), self.code]
-        for suite, tests in ((task.name, task.own()),
-                             ("together", [t for each in shop.tasks for t in each.together()])):
+        having = [each for each in shop.tasks if each.together()]
+        for suite, sources, tests in (
+                (task.name, task.test_sources(), task.own()),
+                ("together", [each.folder + "/together" for each in having],
+                 [test for each in having for test in each.together()])):
             if tests:
-                self.rest[suite] = shop.all_but_one(suite, task, folder)
+                self.rest[suite] = shop.all_but_one(suite, sources, task, folder)
                 sums.append(file_sum(self.rest[suite])) # the program knows its folder
                 if suite == task.name or not own:
                     self.suites[suite] = [test.name for test in tests]

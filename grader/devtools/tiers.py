@@ -30,7 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIST = os.path.join(ROOT, "tests", "tiers.txt")
 TEST, DRAW, LONG, MORE, PART, WAIT = "test", "draw", "long", "more", "part", "wait"
 # Folders of tests/ whose .c files are no tests: what tests share, and solutions to try them on.
-NO_TESTS = ("support", "attacks", "alternatives")
+NO_TESTS = ("support", "attacks")
 
 
 class BadList(Exception):
@@ -119,9 +119,10 @@ def load(path=LIST):
 
 
 def test_files(root=ROOT):
-    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, labs/N_NAME/tests.c,
-    and simgpu's and gpulog's own."""
-    found = [path for pattern in ("tests/*/*.c", "tests/grader/test_*.py", "labs/*/tests.c",
+    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, those of suites in the
+    folders of tasks and labs, and simgpu's and gpulog's own."""
+    found = [path for pattern in ("tests/*/*.c", "tests/grader/test_*.py", "tasks/*/tests.c",
+                                  "labs/*/tests.c", "tasks/*/together.c", "tasks/*/hidden*.c",
                                   "simgpu/tests/*.c", "simgpu/tests/clock/*.c", "gpulog/tests/*.c")
              for path in glob.glob(os.path.join(root, pattern))]
     files = sorted(os.path.relpath(path, root) for path in found)
@@ -137,8 +138,10 @@ def source_of(suite):
     found = re.search(r"(?:^|/)impl/[^/]+/suite/(\w+)$", suite)
     if not found:
         return None
-    lab = glob.glob(os.path.join(ROOT, "labs", "[0-9]_" + found.group(1), "tests.c"))
-    return os.path.relpath(lab[0], ROOT) if lab else "tests/tasks/%s.c" % found.group(1)
+    own = [path for path in glob.glob(os.path.join(ROOT, "*", "[0-9]*_*", "tests.c"))
+           if os.path.basename(os.path.dirname(path)).partition("_")[2] == found.group(1)]
+    own += glob.glob(os.path.join(ROOT, "tasks", "*", "together.c"))
+    return os.path.relpath(own[0], ROOT)
 
 
 def classes_of(file, root=ROOT):

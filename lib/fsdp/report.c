@@ -8,12 +8,12 @@
 
 #include "gpulog.h"
 
-bool report_own_code(const TaskFile files[TASK_FILE_COUNT], const char *task)
+bool report_own_code(const TaskFile *files, const char *task)
 {
     bool found = false;
-    for (int i = 0; i < TASK_FILE_COUNT; i++) {
-        if (task != NULL && strcmp(task, files[i].task) != 0) continue;
-        gpulog_own_code(files[i].function);
+    for (; files->task != NULL; files++) {
+        if (task != NULL && strcmp(task, files->task) != 0) continue;
+        gpulog_own_code(files->function);
         found = true;
     }
     return found;

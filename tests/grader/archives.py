@@ -33,8 +33,8 @@ import skeleton
 from quiz_questions import QUESTIONS
 
 RELEASE = os.path.join(GRADER, "course", "release.py")
-FILES = [name + ".c" for _, name in skeleton.TASKS]
 TASKS = manifest.load(ROOT)
+FILES = [task.file for task in TASKS]
 COURSE = settings.load(ROOT)
 HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"])
 FULL = sum(task.points for task in TASKS)
@@ -61,12 +61,12 @@ def run(command, folder, **more):
 def solutions(folder):
     """Writes the three solutions: {name: folder}."""
     texts = {}
-    for number, name in skeleton.TASKS:
-        with open(os.path.join(ROOT, "reference", name + ".c"), encoding="utf-8") as file:
+    for task in TASKS:
+        with open(os.path.join(ROOT, "reference", task.file), encoding="utf-8") as file:
             text = file.read()
-        texts[name] = (text, skeleton.generate(text, name, number))
+        texts[task.name] = (text, skeleton.generate(text, task.name, task))
     folders = {}
-    for what, done in (("reference", [name for _, name in skeleton.TASKS]), ("skeleton", []),
+    for what, done in (("reference", [task.name for task in TASKS]), ("skeleton", []),
                        ("half", DONE)):
         folders[what] = os.path.join(folder, what)
         os.mkdir(folders[what])

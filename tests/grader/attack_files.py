@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from helpers import ROOT
 
-import skeleton
+import manifest
 
 TARGET, TARGET_FILE = "zero_grad_zeroes", "optimizer.c"
-FILES = [name + ".c" for _, name in skeleton.TASKS]
+FILES = [task.file for task in manifest.load(ROOT)]
 HONEST = "static void attack(void)\n{\n}\n"
 # What makes a limit come soon; the others have the usual ones.
 SOON = {"memory_bomb": ["--memory", "0.4"], "device_memory_bomb": ["--memory", "0.4"],

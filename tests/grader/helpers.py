@@ -178,7 +178,7 @@ DEVICES := $(BUILD)/bin/devices
 $(DEVICES):
 	@mkdir -p $(@D)
 	@(echo '#!/bin/sh'; echo 'echo 2 made-up devices') > $@ && chmod +x $@
-$(BUILD)/lib/%.a $(BUILD)/obj/tests/tasks/%.o:
+$(BUILD)/lib/%.a $(BUILD)/obj/tasks/%.o:
 	@mkdir -p $(@D) && touch $@
 define rule
 $(BUILD)/impl/$(1)/%.o: $(2)
@@ -253,7 +253,7 @@ class FakeKit(TempFolder):
         tests = [entry(*test) for test in own]
         tests += [dict(entry(*test), together=True) for test in together]
         self.write("tasks/%d_%s/task.json" % (number, name), json.dumps({
-            "number": number, "name": name, "title": name.title(), "file": name + ".c",
+            "number": number, "name": name, "title": name.title(), "files": [name + ".c"],
             "points": sum(test["points"] for test in tests),
             "handout": "handouts/%d_%s.md" % (number, name), "tests": tests}))
 

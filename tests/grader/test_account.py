@@ -141,13 +141,13 @@ class Apart(FakeKit):
         """What deliver.py lets the tests of a submission see."""
         self.write("grader/course/course.json", json.dumps(dict(
             settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="nobody")))
-        self.write("tests/hidden/one.c", "what is asked")
+        self.write("tasks/1_one/hidden.c", "what is asked")
         self.suite("one", "abc", "found = []\nfor path in %r:\n    try:\n"
-                   "        os.stat(path)\n        found.append(path)\n"
+                   "        open(path).close()\n        found.append(path)\n"
                    "    except OSError:\n        pass\n"
                    "say('a', 'failed', ' '.join(found))\nrest('a')" % [
                        self.path(name) for name in (
-                           "grader/course/course.json", "tests/hidden/one.c", "reference/one.c",
+                           "grader/course/course.json", "tasks/1_one/hidden.c", "reference/one.c",
                            "build/impl/reference/one.o", "Makefile")])
         done = subprocess.run(
             [sys.executable, "-B", self.path("grader/course/deliver.py"), "--platform",

@@ -15,9 +15,10 @@ import unittest
 
 from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 import builder
+import manifest
 import runner
 
-TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
+TASKS = [(task.name, task.folder) for task in manifest.load(ROOT)]
 KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
        "grader/files.py", "grader/expand.py", "grader/submission.py", "grader/layout.py",
        "grader/plain.py", "simgpu/machines/texts.sh")
@@ -55,11 +56,13 @@ class Miniature(TempFolder):
         for name in ("lib/launch/main/launch", "tests/nn/suite"):
             self.source(name, "int main(void) { return 0; }\n")
         for folder in ("reference", "mine"):
-            for task in TASKS:
+            for task, _ in TASKS:
                 self.source("%s/%s" % (folder, task),
                             "extern const char *%s;\nconst char *%s = __FILE__;\n" % (task, task))
-        for name in TASKS + ("together",):
-            self.source("tests/tasks/" + name, "int main(void) { return 0; }\n")
+        for _, task in TASKS:
+            self.source(task + "/tests", "int main(void) { return 0; }\n")
+            self.write(os.path.join(self.FOLDER, task, "task.json"), "{}")
+        self.source(TASKS[-1][1] + "/together", "int main(void) { return 0; }\n")
         for folder in ("include", "simgpu/include", "gpulog/include", "build"):
             os.makedirs(os.path.join(self.kit, folder))
         self.write(os.path.join(self.FOLDER, "simgpu/machines/small.machine"), "memory 1 GiB\n")
@@ -142,9 +145,9 @@ class Changes(Miniature):
         self.assertEqual(words("lib/nn/layer"), ["-g", "-g1", "-O2", "-O1"])
         self.assertEqual(words("gpulog/log/log"), ["-g", "-g1", "-O2", "-O1"])
         self.assertEqual(words("tests/support/harness"), ["-g", "-g1", "-O2", "-O0"])
-        self.assertEqual(words("tests/tasks/api"), ["-g", "-O2", "-O0"])
+        self.assertEqual(words("tasks/6_api/tests"), ["-g", "-O2", "-O0"])
         for name in ("simgpu/src/memory/one", "lib/nn/layer", "tests/support/harness",
-                     "tests/tasks/api"):
+                     "tasks/6_api/tests"):
             self.assertEqual(words(name, "CFLAGS=-O0 -g3"), ["-g", "-O0", "-g3"])
 
     def test_another_blas(self):
@@ -393,8 +396,6 @@ class Folders(Miniature):
                              ["reference", "reference"])
 
 
-@unittest.skipUnless(os.path.exists(os.path.join(ROOT, "tests", "tasks", "together.c")),
-                     "the tasks' suites are not there")
 class RealKit(ReferenceCopy):
     def grade(self, *options, impl=None):
         out = self.path("out", "results.json")

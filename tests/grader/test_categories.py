@@ -2,7 +2,7 @@
 whatever the six files do.
 
 tests/trace/steps.c knows unsharded parameters by other signs: parameters' data pointed into them,
-or an all-gather wrote them. Here it runs with right-but-different solutions of tests/alternatives
+or an all-gather wrote them. Here it runs with right-but-different solutions
 that bring memory or collectives of their own, and says how many of those counted as temporary.
 """
 
@@ -48,7 +48,7 @@ class Categories(ReferenceCopy):
     def test_no_unsharded_parameter_is_temporary(self):
         tasks = manifest.load(ROOT)
         known = {solution.name: solution.parts for solution in
-                 mutants.load_alternatives(os.path.join(ROOT, "tests", "alternatives"), tasks)}
+                 mutants.load_alternatives(tasks)}
         for name in OWN_MEMORY:
             with self.subTest(name):
                 counts = self.counts(known[name])

@@ -81,7 +81,7 @@ class Tables(TempFolder):
         self.write("include/fsdp.h", contract)
         self.write("handouts/1_one.md", handout)
         self.write("tasks/1_one/task.json", TASK)
-        self.write("tests/mutants/1_one.json", MUTANTS)
+        self.write("tasks/1_one/mutants.json", MUTANTS)
         self.write("tests/mutants/given/pairs.json", GIVEN)
         self.write("tests/fsdp/pairs.c", "TEST(counts)\n")
         self.write("tests/claims.txt", table)

@@ -15,11 +15,12 @@ import unittest
 import unittest.mock
 
 from helpers import GRADER, ROOT, ReferenceCopy, build_folder, hears_ctrl_c, processes_with
-from gaps import TASKS
 import demo
+import manifest
 import runner
 
-FILES = [name + ".c" for _, name in TASKS]
+TASKS = manifest.load(ROOT)
+FILES = [task.file for task in TASKS]
 SKELETON = os.path.join(ROOT, "skeleton")
 SMALL = "--steps 4 --layers 1 --dim 16 --heads 2 --batch 64"
 LIMIT = 120
@@ -83,9 +84,9 @@ class Demo(ReferenceCopy):
         status, out, err = self.run_demo()
         self.assertEqual((status, err), (0, ""))
         shown = re.escape(os.path.basename(self.copy))
-        for number, name in TASKS:
-            self.assertRegex(out, r"(?m)^  %s\.c +part %d\.\d+ is not written yet\s+"
-                             r"\(%s/%s\.c:\d+\)$" % (name, number, shown, name))
+        for task in TASKS:
+            self.assertRegex(out, r"(?m)^  %s +part %d\.\d+ is not written yet\s+"
+                             r"\(%s/%s:\d+\)$" % (task.file, task.number, shown, task.file))
         self.assertIn("None of the six files", out)
         self.assertIn("This ran with the reference's six files", out)
 
@@ -365,13 +366,8 @@ class Questions(unittest.TestCase):
 class Places(unittest.TestCase):
     """Which line is the student's."""
 
-    class Task:
-        def __init__(self, number, name):
-            self.number, self.name, self.file = number, name, name + ".c"
-
     def setUp(self):
-        tasks = [self.Task(*task) for task in TASKS]
-        self.files = demo.Files(tasks, "mine", "", own=[tasks[2], tasks[3]])
+        self.files = demo.Files(TASKS, "mine", "", own=[TASKS[2], TASKS[3]])
 
     def test_of_a_report_the_innermost_own_call(self):
         report = {"class": "race", "title": "a race", "text": "", "calls": [

@@ -71,7 +71,7 @@ class Scores(FakeKit):
 
     def test_a_report_that_many_tests_meet_is_shown_once(self):
         block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel.\\n   copy.\\n   "
-                 "question (tests/tasks/one.c:%d)")
+                 "question (tasks/1_one/tests.c:%d)")
         self.suite("one", "abc",
                    "say('a', 'failed', '%s'); say('b', 'failed', '%s'); say('c'); end()"
                    % (block % (0, 0, 0, 11), block % (1, 1, 1, 22)))
@@ -98,7 +98,7 @@ class Scores(FakeKit):
         self.suite("together", "e", "say('e', 'failed', 'weights differ'); end()")
         test = self.grade()[2]["e"]
         self.assertEqual((test["status"], test["score"], test["message"]),
-                         ("skipped", 0, "Needs all six files, and cannot be judged while tests of "
+                         ("skipped", 0, "Needs all two files, and cannot be judged while tests of "
                           "task 1 fail. What happened:\nweights differ"))
         self.suite("together", "e", "rest()") # and where it passes it has passed
         self.assertEqual(self.grade()[2]["e"]["status"], "passed")
@@ -212,7 +212,7 @@ class Seeds(FakeKit):
 
     def test_a_report_is_shown_once_whatever_the_tests_drew(self):
         block = ("rank 0 of 2: simgpu: a race\\n   kernel\\n   copy\\n   question "
-                 "(tests/tasks/one.c:%d)")
+                 "(tasks/1_one/tests.c:%d)")
         drawn = "\\n(drawn: %d ranks. The same again: SEED=8812)"
         self.suite("one", "abc", "say('a', 'failed', '%s'); say('b', 'failed', '%s'); rest('ab')"
                    % ((block + drawn) % (11, 2), (block + drawn) % (22, 5)))
@@ -503,7 +503,7 @@ class Trouble(FakeKit):
         self.infrastructure(status, 2, document)
         self.assertEqual(out, "")
         self.assertEqual(self.err, "grade: nowhere is not a folder: IMPL must name one with the "
-                                   "six task files\n")
+                                   "two task files\n")
 
     def test_no_such_task(self):
         status, _, _, document = self.grade("--task", "7")

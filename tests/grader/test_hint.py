@@ -140,7 +140,7 @@ class Levels(Hints):
 
 RACE = """rank 1 of 2: simgpu: rank 1, device 1: two operations on the same memory, and neither \
 waits for the other [race between streams]
-   kernel_add_out, called at tasks/one.c:192 (read_whole),
+   kernel_add_out, called at 1_one/tests.c:192 (read_whole),
       192 | need_cuda(kernel_add_out(out, unit->flat.unsharded_param.data, \
 unit->flat.unsharded_param.data, n, compute)
    on stream A, non-blocking, (made at support/harness.c:121 (rank_main)),
@@ -155,13 +155,13 @@ mine/one.c:58 (fsdp_unshard).
    An event was recorded after that work (at mine/one.c:61 (fsdp_unshard)),
    and stream A did not wait for it.
    Is there a cudaStreamWaitEvent missing?
-   Read: simgpu/pages/mistakes.md, "Race between streams" (tests/tasks/one.c:228)
+   Read: simgpu/pages/mistakes.md, "Race between streams" (tasks/1_one/tests.c:228)
 (drawn: 3 layers. The same again: SEED=1)"""
 RACE_REPORT = {"class": "race-between-streams", "title": "two operations", "follows": False,
                "hardware": "On a GPU they run in either order or at once: it may read what was "
                            "there before, or half of the new.",
                "question": "Is there a cudaStreamWaitEvent missing?",
-               "calls": [{"file": "tasks/one.c", "function": "read_whole"},
+               "calls": [{"file": "1_one/tests.c", "function": "read_whole"},
                          {"file": "mine/one.c", "function": "fsdp_unshard"}]}
 
 
@@ -169,7 +169,7 @@ class Essence(unittest.TestCase):
     """What is shown of a message: what matters, in 80 columns."""
 
     def essence(self, message, *reports):
-        task = manifest.Task(1, "one", "One", 1, "one.c", "handouts/1_one.md")
+        task = manifest.Task(1, "one", "One", 1, ["one.c"], "handouts/1_one.md")
         text = hint.essence({"message": message, "reports": list(reports)}, task)
         for line in text.splitlines():
             self.assertLessEqual(len(line), 69, line)
@@ -293,7 +293,7 @@ class WithoutAHint(Hints):
         self.task(2, "two", [("d", 40)], [])
         self.write("mine/two.c", "int two(void) { return 1 }\n")
         out = self.hint("--task", "1")
-        self.assertIn("Needs all six files, and two.c cannot be used.", out)
+        self.assertIn("Needs all two files, and two.c cannot be used.", out)
         self.assertIn("  Next:  make hint IMPL=mine\n", out)
         self.assertNotIn("Hint", out)
 

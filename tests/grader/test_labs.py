@@ -20,7 +20,7 @@ import skeleton
 
 # What a TODO may not name: the calls are for the student to find.
 CALLS = re.compile(r"\b(?:cuda|nccl|cublas)[A-Z]\w*|\bkernel_\w+|\bmem(?:set|cpy)\b")
-LABS = manifest.load_labs(ROOT)
+LABS = manifest.load(ROOT, manifest.LAB)
 LEAST_MUTANTS, LEAST_ALTERNATIVES = 8, 2
 
 
@@ -73,14 +73,14 @@ class Manifests(unittest.TestCase):
 
     def test_fields(self):
         with self.assertRaises(manifest.BadManifest):
-            manifest.take({"file": "one.c"}, manifest.LAB_FIELDS, "lab.json", {})
+            manifest.take({"file": "one.c"}, manifest.TASK_FIELDS, "lab.json", {})
 
 
 class Solutions(unittest.TestCase):
     """Wrong ones and right ones that are unlike the reference."""
 
     def test_mutants_apply_and_are_many(self):
-        found = mutants.load_mutants(os.path.join(ROOT, "tests", "none"), LABS)
+        found = mutants.load_mutants(LABS)
         for lab in LABS:
             own = [mutant for mutant in found if mutant.task is lab]
             self.assertGreaterEqual(len(own), LEAST_MUTANTS, lab.name)
@@ -91,8 +91,7 @@ class Solutions(unittest.TestCase):
 
     def test_alternatives_apply_and_are_some(self):
         for lab in LABS:
-            found = mutants.load_alternatives(
-                os.path.join(ROOT, os.path.dirname(lab.path), "alternatives"), [lab])
+            found = mutants.load_alternatives([lab])
             self.assertGreaterEqual(len(found), LEAST_ALTERNATIVES, lab.name)
             files = {piece.file: piece for piece in lab.pieces()}
             for solution in found:
@@ -104,7 +103,7 @@ class Releases(unittest.TestCase):
     def test_students_get_no_solution_and_no_mutants(self):
         files = release.collect(ROOT, ("labs",), ())
         for lab in LABS:
-            folder = os.path.dirname(lab.path)
+            folder = lab.folder
             for name in ("skeleton.c", "tests.c", "lab.json", "handout.md"):
                 self.assertIn("%s/%s" % (folder, name), files)
         for path in files:
@@ -115,7 +114,7 @@ class Releases(unittest.TestCase):
         for lab in LABS:
             for piece in lab.pieces():
                 self.assertTrue(secrets.leaks(text_of(piece).encode()), piece.file)
-                made = skeleton.lab_files(ROOT)[piece.in_kit("skeleton")]
+                made = skeleton.files(ROOT)[piece.in_kit("skeleton")]
                 self.assertEqual(secrets.leaks(made.encode()), [], piece.file)
 
 

@@ -27,7 +27,7 @@ LIBS := $(BUILD)/lib/libkit.a
 LDLIBS := -lm
 $(BUILD)/lib/%.a:
 	@mkdir -p $(@D) && ar rcs $@
-$(BUILD)/obj/tests/tasks/%.o: suites/%.c
+$(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D) && $(CC) -c $< -o $@
 $(BUILD)/impl/reference/%.o: reference/%.c
 	@mkdir -p $(@D) && $(CC) -c $< -o $@
@@ -68,6 +68,9 @@ int one(void)
 '''
 
 
+FOLDERS = {1: "1_one", 2: "2_two"}
+
+
 class Miniature(TempFolder):
     """A kit of a task `one` (60 points) and a task `two` (40, of which 10 need both)."""
 
@@ -88,7 +91,7 @@ class Miniature(TempFolder):
 
     def task(self, number, name, tests, **more):
         self.write("tasks/%d_%s/task.json" % (number, name), json.dumps(dict({
-            "number": number, "name": name, "title": name, "file": name + ".c", "points":
+            "number": number, "name": name, "title": name, "files": [name + ".c"], "points":
             sum(points for _, points, _ in tests), "handout": "handouts/%s.md" % name,
             "tests": [{"name": test, "points": points, "title": "%s holds." % test,
                        "hint": "Why %s?" % test, "together": together,
@@ -96,7 +99,8 @@ class Miniature(TempFolder):
                       for test, points, together in tests]}, **more)))
 
     def suite(self, name, call, test, want):
-        self.write("suites/%s.c" % name, SUITE.replace("CALL", call).replace("TEST", test)
+        folder = FOLDERS[1] if name == "one" else FOLDERS[2]
+        self.write("tasks/%s/%s.c" % (folder, "together" if name == "together" else "tests"), SUITE.replace("CALL", call).replace("TEST", test)
                    .replace("WANT", str(want)))
 
     def mutant(self, name="wrong_half", old="return 3;", new="return 4;", test="is_six",
@@ -105,8 +109,7 @@ class Miniature(TempFolder):
                      "caught_by": {test: reason}}, **more)
 
     def mutants(self, *entries, task=1):
-        self.write("tests/mutants/%d.json" % task, json.dumps(
-            {"task": task, "mutants": list(entries)}))
+        self.write("tasks/%s/mutants.json" % FOLDERS[task], json.dumps({"mutants": list(entries)}))
 
     def start(self, *arguments):
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", TMPDIR=self.scratch,
@@ -314,7 +317,7 @@ class Mutants(Miniature):
             self.assertIn(said, out)
         self.mutants(self.mutant(), self.mutant())
         self.assertIn("a second mutant is named wrong_half", self.run_it()[1])
-        self.write("tests/mutants/1.json", "{")
+        self.write("tasks/1_one/mutants.json", "{")
         self.assertEqual(self.run_it()[0], 2)
 
 
@@ -337,13 +340,13 @@ int one(void)
 class Alternatives(Miniature):
 
     def test_full_marks(self):
-        self.write("tests/alternatives/sums.c", ALTERNATIVE)
+        self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE)
         status, out = self.run_it("--alternatives")
         self.assertEqual(status, 0, out)
         self.assertRegex(out, r"yes +sums +100/100")
 
     def test_points_lost(self):
-        self.write("tests/alternatives/sums.c", ALTERNATIVE.replace("n + n", "n"))
+        self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE.replace("n + n", "n"))
         status, out = self.run_it("--alternatives")
         self.assertEqual(status, 1)
         self.assertRegex(out, r"no +sums +30/100")
@@ -351,19 +354,19 @@ class Alternatives(Miniature):
         self.assertIn("is_six says: one is 3", out)
 
     def test_functions_of_two_files(self):
-        self.write("tests/alternatives/sums.c", ALTERNATIVE +
+        self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE +
                    "\n// ==== two.c\nint two(void)\n{\n    return 1 + 1;\n}\n")
         self.assertEqual(self.run_it("--alternatives")[0], 0)
         self.assertEqual(self.run_it("--alternatives", "--task", "2", "--only", "sums")[0], 0)
 
     def test_takes_the_place_of_nothing(self):
-        self.write("tests/alternatives/sums.c", ALTERNATIVE.replace("int one(", "int won("))
+        self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE.replace("int one(", "int won("))
         status, out = self.run_it("--alternatives")
         self.assertEqual(status, 1)
         self.assertIn("does not apply: it has none of the reference's functions", out)
 
     def test_file_without_a_sentence(self):
-        self.write("tests/alternatives/sums.c", ALTERNATIVE.replace("sums.c:", ""))
+        self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE.replace("sums.c:", ""))
         self.assertEqual(self.run_it("--alternatives")[0], 2)
 
     def test_what_a_file_turns_into(self):
@@ -375,13 +378,13 @@ class Alternatives(Miniature):
 
 
 class TheKitsOwn(unittest.TestCase):
-    """What is in tests/mutants and tests/alternatives fits the reference as it is now."""
+    """The mutants and alternatives of the tasks fit the reference as it is now."""
 
     def setUp(self):
         self.tasks = manifest.load(ROOT)
 
     def test_mutants_apply_and_are_many(self):
-        found = mutants.load_mutants(os.path.join(ROOT, "tests", "mutants"), self.tasks)
+        found = mutants.load_mutants(self.tasks)
         for task in self.tasks:
             self.assertGreaterEqual(len([m for m in found if m.task is task]), 8, task.name)
         for mutant in found:
@@ -390,7 +393,7 @@ class TheKitsOwn(unittest.TestCase):
             self.assertNotEqual(mutants.edit_text(text, mutant.edits), text, mutant.name)
 
     def test_alternatives_apply(self):
-        found = mutants.load_alternatives(os.path.join(ROOT, "tests", "alternatives"), self.tasks)
+        found = mutants.load_alternatives(self.tasks)
         self.assertGreaterEqual(len(found), 10)
         for solution in found:
             for name, part in solution.parts.items():

@@ -312,7 +312,7 @@ class Machine(Miniature):
         self.assertIn("one.c:one:once:00000000: there is no such mutant any more", out)
 
     def test_killed_by_some_seeds(self):
-        self.write("suites/one.c", DRAWS.replace("CALL", "one").replace("TEST", "is_six")
+        self.write("tasks/1_one/tests.c", DRAWS.replace("CALL", "one").replace("TEST", "is_six")
                    .replace("WANT", "6"))
         self.task(2, "two", [("is_two", 40, False)])
         change = "return 3; => return 4;"
@@ -323,7 +323,7 @@ class Machine(Miniature):
 
     def test_a_report_in_a_test_that_passes(self):
         """costs no student a point, and so it is no kill."""
-        self.write("suites/one.c", REPORTS)
+        self.write("tasks/1_one/tests.c", REPORTS)
         status, out = self.run_tool("--only", self.all()["return 3; => return 4;"], "--own")
         self.assertEqual(status, 1, out)
         self.assertIn("Of those alive 1 make simgpu report something in a test that passes.", out)
@@ -337,7 +337,7 @@ class Machine(Miniature):
         self.assertEqual(status, 0, out)
         self.assertIn("1 have a result already", out)
         # Another suite: only --resume kills believes it.
-        self.write("suites/one.c", self.read("suites/one.c") + "int more;\n")
+        self.write("tasks/1_one/tests.c", self.read("tasks/1_one/tests.c") + "int more;\n")
         self.assertNotIn("already", self.run_tool("--only", name, "--resume", "1")[1])
         self.assertIn("already", self.run_tool("--only", name, "--resume", "kills")[1])
 

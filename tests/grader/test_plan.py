@@ -261,7 +261,7 @@ class Alternatives(ReferenceCopy):
 
     def test_other_right_solutions(self):
         solutions = {solution.name: solution for solution in mutants.load_alternatives(
-            os.path.join(ROOT, "tests", "alternatives"), manifest.load(ROOT))}
+            manifest.load(ROOT))}
         reference = os.path.join(ROOT, "reference")
         for name in ALTERNATIVES:
             with self.subTest(name=name):

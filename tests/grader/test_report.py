@@ -34,7 +34,7 @@ RACE = ("rank %d of 2: simgpu: rank %d, device %d: two operations race [race]\n"
         "   by somebody.\n"
         "   On a GPU it reads what was there before.\n"
         "   Is there a wait missing?\n"
-        "   Read: simgpu/pages/mistakes.md, \"Race\" (tests/tasks/one.c:%d)")
+        "   Read: simgpu/pages/mistakes.md, \"Race\" (tasks/1_one/tests.c:%d)")
 
 
 def race(test, line=7):
@@ -44,7 +44,7 @@ def race(test, line=7):
         test, RACE % (n % 2, n % 2, n % 2, line, n * 4, n), json.dumps({
             "class": "race", "title": "two operations race", "rank": n % 2, "follows": False,
             "calls": [{"call": "kernel_add", "file": "mine/one.c", "line": line},
-                      {"call": "kernel_%s" % test, "file": "tasks/one.c", "line": n}]}) + "\n")
+                      {"call": "kernel_%s" % test, "file": "1_one/tests.c", "line": n}]}) + "\n")
 
 
 def asking(test):
@@ -82,7 +82,7 @@ class Terminal(FakeKit):
             "Task 2  Two             ok     2 tests                         40/40", "",
             "All tests pass.",
             "What to do next: make demo IMPL=mine",
-            "  It trains a model with your six files.", "",
+            "  It trains a model with your two files.", "",
             "Score: 100/100"])
 
     def test_what_is_not_written_is_one_line_and_no_failure(self):
@@ -161,7 +161,7 @@ class Terminal(FakeKit):
     def test_a_crash(self):
         self.suite("one", "abc", "for t in wanted:\n    if t in 'ac':\n        say(t, 'failed', "
                    "'rank %d of 2: crashed (segmentation fault, address 0x%x) at mine/one.c:8 (f) "
-                   "(tests/tasks/one.c:%d)' % (t == 'c', ord(t), ord(t)))\n"
+                   "(tasks/1_one/tests.c:%d)' % (t == 'c', ord(t), ord(t)))\n"
                    "    else: say(t)\nend()")
         lines = self.screen()
         self.assertEqual("\n".join(lines).count("crashed"), 1)
@@ -240,7 +240,7 @@ class Elsewhere(FakeKit):
         self.assertEqual(out[-5:], [
             "All tests pass.",
             "What to do next: make demo IMPL=mine",
-            "  It trains a model with your six files.", "",
+            "  It trains a model with your two files.", "",
             "Score: 100/100"])
 
     def test_a_test_without_a_hint(self):
@@ -304,9 +304,10 @@ class Causes(unittest.TestCase):
 
     def test_rules_ranks_addresses_and_test_lines_do_not_count(self):
         self.assertTrue(self.same("rank 0 of 2: crashed (address 0x12) at mine/a.c:3 (f) "
-                                  "(tests/tasks/a.c:9)",
+                                  "(tasks/1_a/tests.c:9)",
                                   "in rule two_add_up: rank 2 of 3: crashed (address 0x77) at "
-                                  "mine/a.c:3 (f) (tests/tasks/a.c:99)\n(drawn: 3 ranks. The same again: SEED=1)"))
+                                  "mine/a.c:3 (f) (tasks/1_a/tests.c:99)\n"
+                                  "(drawn: 3 ranks. The same again: SEED=1)"))
 
     def test_places_count(self):
         self.assertFalse(self.same("rank 0 of 2: crashed at mine/a.c:3 (f)",

@@ -170,8 +170,6 @@ int main(void)
                 self.assertIn(words, section)
 
 
-@unittest.skipUnless(os.path.exists(os.path.join(ROOT, "tests", "tasks", "together.c")),
-                     "the tasks' suites are not there")
 class InAGrading(TempFolder):
     def forget_builds(self, name):
         for folder in glob.glob(os.path.join(build_folder(), "impl", name + "-*")):

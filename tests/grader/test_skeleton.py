@@ -15,8 +15,11 @@ import skeleton
 HEAD = "/* Task 3: something.\n *\n * More.\n */\n#include \"fsdp.h\"\n"
 
 
-def make(body, number=3, gaps=1):
-    return skeleton.generate(HEAD + body, "reference/x.c", number, gaps)
+TASKS = manifest.load(ROOT)
+
+
+def make(body, gaps=1):
+    return skeleton.generate(HEAD + body, "reference/x.c", TASKS[2], gaps)
 
 
 class Regions(unittest.TestCase):
@@ -30,7 +33,7 @@ class Regions(unittest.TestCase):
     def test_the_head_says_which_task_it_is(self):
         lines = make("//[3.1] T\nx;\n//[end 3.1]\n").split("\n")
         self.assertEqual(lines[3], " */")
-        self.assertIn("Task 3 of 6", lines[4])
+        self.assertIn("Task 3 of %d:" % len(TASKS), lines[4])
         self.assertIn("handouts/3_forward.md", lines[5])
         self.assertIn("`make grade TASK=3`", lines[5])
         self.assertEqual(lines[6], "#include \"fsdp.h\"")
@@ -121,7 +124,7 @@ class Malformed(unittest.TestCase):
 
     def test_a_file_that_does_not_open_with_a_comment(self):
         with self.assertRaises(skeleton.Malformed):
-            skeleton.generate("#include <x.h>\n//[3.1] T\nx;\n//[end 3.1]\n", "r.c", 3)
+            skeleton.generate("#include <x.h>\n//[3.1] T\nx;\n//[end 3.1]\n", "r.c", TASKS[2])
 
 
 class Program(TempFolder):
@@ -129,8 +132,9 @@ class Program(TempFolder):
 
     def setUp(self):
         super().setUp()
-        for number, name in skeleton.TASKS:
-            self.reference(number, name, "return %d;" % number)
+        for task in TASKS:
+            self.reference(task.number, task.name, "return %d;" % task.number)
+            self.write(task.path, manifest.text_of(ROOT, task.path))
 
     def reference(self, number, name, solution, more=""):
         self.write("reference/%s.c" % name, "/* Task. */\n//[%d.1] Do it.\n%s\n//[end %d.1]\n%s"
@@ -138,7 +142,7 @@ class Program(TempFolder):
 
     def call(self, action, *more, folder="skeleton"):
         return subprocess.run([sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), action,
-                               "--reference", "reference", "--skeleton", folder] + list(more),
+                               "--root", ".", "--skeleton", folder] + list(more),
                               cwd=self.folder, capture_output=True, text=True, timeout=20,
                               check=False)
 
@@ -148,7 +152,7 @@ class Program(TempFolder):
         done = self.call("check")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertEqual(sorted(os.listdir(self.path("skeleton"))),
-                         sorted(name + ".c" for _, name in skeleton.TASKS))
+                         sorted(task.file for task in TASKS))
 
     def test_drift_is_one_line_a_file(self):
         self.call("write")
@@ -170,7 +174,7 @@ class Program(TempFolder):
         self.assertNotIn("3.1a", self.read("skeleton/forward.c"))
 
     def test_gaps_that_make_no_sense(self):
-        kit = os.path.join(ROOT, "skeleton")
+        kit = self.path("skeleton")
         for gaps, folder, words in (("3", "more", "GAPS is 1 or 2, not 3"), ("", "more", "not "),
                                     ("2", kit, "name another folder, OUT=DIR"),
                                     ("2", "", "name another folder, OUT=DIR")):
@@ -259,8 +263,8 @@ class Texts(unittest.TestCase):
     """What a TODO says: the state to reach and a question, and nothing twice."""
 
     def test_every_todo_asks_and_names_no_call(self):
-        for _, name in skeleton.TASKS:
-            for part, (text, asked, _) in regions(name).items():
+        for task in TASKS:
+            for part, (text, asked, _) in regions(task.name).items():
                 with self.subTest(part=part):
                     self.assertEqual(CALLS.findall(text), [], text)
                     if not part[-1].isalpha():
@@ -270,7 +274,7 @@ class Texts(unittest.TestCase):
 
     def test_each_text_is_in_one_place(self):
         """The reference's TODOs, the handout, and the hints of `make hint`."""
-        for task in manifest.load(ROOT):
+        for task in TASKS:
             seen = {}
             places = [("TODO %s" % part, " ".join([text] + asked))
                       for part, (text, asked, _) in regions(task.name).items()]
@@ -283,15 +287,15 @@ class Texts(unittest.TestCase):
 
     def test_the_recipe_is_the_last_hint(self):
         """A function that a solution calls and the TODO does not name is in the last hint."""
-        for task in manifest.load(ROOT):
+        for task in TASKS:
             for part, (text, _, lines) in regions(task.name).items():
                 calls = set(re.findall(r"\b((?:cuda|nccl)[A-Z]\w+|kernel_\w+)\(", "\n".join(lines)))
                 for call in calls:
                     self.assertIn(call, task.parts[part][-1], part)
 
     def test_no_file_is_longer_than_280_lines(self):
-        for _, name in skeleton.TASKS:
-            self.assertLessEqual(len(reference(name).splitlines()), 280, name)
+        for task in TASKS:
+            self.assertLessEqual(len(reference(task.name).splitlines()), 280, task.name)
 
 
 @unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "there is no reference")
@@ -299,13 +303,13 @@ class KitGaps2(TempFolder):
     """What `make skeleton GAPS=2` leaves to be written in the kit."""
 
     def test_it_compiles_as_task_files_do_with_no_warning(self):
-        for number, name in skeleton.TASKS:
-            self.write(name + ".c", skeleton.generate(reference(name), name, number, 2))
+        for task in TASKS:
+            self.write(task.file, skeleton.generate(reference(task.name), task.name, task, 2))
         done = subprocess.run(
             ["make", "-s", "--no-print-directory", "WERROR=1", "BUILD=" + self.path("build"),
              "IMPL=" + self.folder]
-            + ["%s/impl/%s/%s.o" % (self.path("build"), self.key(), name)
-               for _, name in skeleton.TASKS],
+            + ["%s/impl/%s/%s.o" % (self.path("build"), self.key(), task.name)
+               for task in TASKS],
             cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
             env={key: value for key, value in os.environ.items()
                  if key not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "IMPL", "BUILD")})
@@ -318,10 +322,10 @@ class KitGaps2(TempFolder):
         return "%s-%s" % (os.path.basename(self.folder), total)
 
     def test_the_solutions_put_back_give_the_reference(self):
-        for number, name in skeleton.TASKS:
-            solved = regions(name)
+        for task in TASKS:
+            name, solved = task.name, regions(task.name)
             lines = []
-            for line in skeleton.generate(reference(name), name, number, 2).splitlines():
+            for line in skeleton.generate(reference(name), name, task, 2).splitlines():
                 gap = gaps.GAP.match(line)
                 lines += solved.pop(gap.group(1))[2] if gap else [line]
             self.assertEqual(solved, {}, "parts that the skeleton of %s does not have" % name)
@@ -329,7 +333,7 @@ class KitGaps2(TempFolder):
 
     def test_each_letter_has_hints_and_is_a_gap_with_gaps_2_alone(self):
         letters = 0
-        for task in manifest.load(ROOT):
+        for task in TASKS:
             text = reference(task.name)
             more = set(gaps.parts(text)) - set(gaps.parts(text, 1))
             letters += len(more)
@@ -338,7 +342,7 @@ class KitGaps2(TempFolder):
                 for level in skeleton.GAPS:
                     self.assertEqual(
                         'NOT_YET("%s")' % part
-                        in skeleton.generate(text, task.file, task.number, level), level == 2)
+                        in skeleton.generate(text, task.file, task, level), level == 2)
         self.assertGreater(letters, 20)
 
 

@@ -86,7 +86,7 @@ class List(unittest.TestCase):
     def test_the_file_that_a_suite_is_made_of(self):
         for suite, file in (("build/simgpu/tests/race", "simgpu/tests/race.c"),
                             ("build/cuda/tests/nn/gpt2", "tests/nn/gpt2.c"),
-                            ("/x/build/impl/reference/suite/api", "tests/tasks/api.c"),
+                            ("/x/build/impl/reference/suite/api", "tasks/6_api/tests.c"),
                             ("tests/grader/test_x.py", "tests/grader/test_x.py"),
                             ("elsewhere/one", None)):
             self.assertEqual(tiers.source_of(suite), file)

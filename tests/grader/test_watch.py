@@ -308,7 +308,7 @@ class Refused(Watched):
 
     def test_questions_that_make_no_sense(self):
         self.assertEqual(self.refused("--impl", "nowhere"), (2, "", (
-            "watch: nowhere is not a folder: IMPL must name one with the six task files\n")))
+            "watch: nowhere is not a folder: IMPL must name one with the two task files\n")))
         self.assertEqual(self.refused("--impl", "mine", "--task", "7"), (2, "", (
             "watch: there is no task 7; the tasks are 1 one, 2 two\n")))
 

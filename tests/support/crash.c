@@ -60,9 +60,8 @@ static bool is_hidden(const void *site)
 // then the kit's library, then the test; -1 for what starts ranks, and what has no line.
 static int interest(const char *where)
 {
-    static const char *const task_files[] = {
-        "meta_init.c", "flat_param.c", "forward.c", "backward.c", "optimizer.c", "api.c", NULL};
-    static const char *const tests[] = {"tasks", "fsdp", "harness", "simgpu", NULL};
+    static const char *const task_files[] = FILES_OF_TASKS; // by make/rules.mk
+    static const char *const tests[] = {"fsdp", "harness", "simgpu", NULL};
     static const char *const library[] = {"kernels", "nn", "check", NULL};
     static const char *const launch[] = {"launch_ranks.c", "watch.c", "rendezvous.c", "world.c",
                                          NULL};

@@ -1,7 +1,8 @@
 /* rules.h: sentences of fsdp.h that nobody would write a test of when writing the tests of a task:
  * sizes beyond 2³¹, what stays allocated after a failure, the seventeenth unit, the second
- * iteration. Each is a function that runs ranks and fails the cmocka test; the suites of
- * tests/tasks call them after their own bodies. tests/claims.txt says which sentence is whose.
+ * iteration. Each is a function that runs ranks and fails the cmocka test; the tasks' suites call
+ * them after their own bodies. What serves one task is in its folder (rules.c, rules_NAME.c), what
+ * serves several is here. tests/claims.txt says which sentence is whose.
  *
  * Interface: rule_*.
  */
@@ -23,7 +24,7 @@ void rule_contexts_are_apart(Apart part);
 // rules_growth.c
 void rule_nothing_grows(Apart part);
 
-// ---- Task 1: rules_meta.c ----
+// ---- Task 1 ----
 void rule_philox_of_any_words(void);
 void rule_counts_large_and_small_types(void);
 void rule_walks_every_tie_once(void);
@@ -33,7 +34,7 @@ void rule_host_buffer_has_fixed_size(void);
 void rule_release_frees_what_is_its_own(void);
 void rule_failed_materialize_keeps_nothing(void);
 
-// ---- Task 2: rules_flat.c ----
+// ---- Task 2 ----
 void rule_layout_beyond_32_bits(void);
 void rule_padding_of_any_size_and_type(void);
 void rule_views_have_their_buffers_type(void);
@@ -42,7 +43,7 @@ void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
 void rule_states_follow_each_other(void);
 
-// ---- Task 3: rules_forward.c ----
+// ---- Task 3 ----
 void rule_unshard_is_one_gather_ahead(void);
 void rule_gathers_by_the_units_own_function(void);
 void rule_gathers_in_the_shards_own_type(void);
@@ -52,31 +53,28 @@ void rule_each_unit_has_its_own_option(void);
 void rule_order_is_of_this_iteration(void);
 void rule_reshard_all_reaches_every_unit(void);
 
-// ---- Task 4: rules_backward.c ----
+// ---- Task 4 ----
 void rule_micro_batches_with_kept_parameters(void);
 void rule_order_of_each_backward(void);
 void rule_reduces_by_the_units_own_function(void);
 void rule_shards_within_its_group(void);
 
-// ---- Task 5: rules_optimizer.c ----
+// ---- Task 5 ----
 void rule_clips_at_any_norm(void);
 void rule_norm_has_the_same_bits_everywhere(void);
 void rule_adamw_steps_all_or_nothing(void);
 void rule_sgd_steps_all_or_nothing(void);
 void rule_zero_grad_reaches_every_unit(void);
-// rules_elsewhere.c
 void rule_shards_may_be_elsewhere(Apart what);
-// rules_adamw.c
 void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);
 
-// ---- Task 6: rules_api.c ----
+// ---- Task 6 ----
 void rule_options_are_the_units_own(void);
 void rule_unwrap_leaves_what_is_not_its_own(void);
 void rule_any_number_of_units(void);
 void rule_a_refused_module_is_as_it_was(void);
 void rule_full_state_leaves_units_as_they_were(void);
-// rules_units.c
 void rule_refuses_each_time(void);
 void rule_lists_no_more_than_its_places(void);
 void rule_unwraps_below_a_root(void);

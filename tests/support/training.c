@@ -414,6 +414,27 @@ void check_padding(const Sharded *s, const char *when)
     free(flat);
 }
 
+void check_initial_values(const FsdpUnit *unit, uint64_t seed)
+{
+    const FlatParam *flat = &unit->flat;
+    check_figures();
+    float *want = calloc((size_t)flat->layout.padded, sizeof *want);
+    check(want != NULL && flat->unsharded_param.data != NULL, "unit %s has no unsharded parameter",
+          flat->name);
+    for (int i = 0; i < flat->layout.n; i++)
+        meta_init_slice(flat->layout.params[i], seed, 0, meta_numel(flat->layout.params[i]),
+                        want + flat->layout.offset[i]);
+    need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
+    need_cuda(cudaStreamSynchronize(unit->ctx->all_gather_stream));
+    float *got = fetch(flat->unsharded_param.data, (size_t)flat->layout.padded);
+    Layout layout;
+    layout_module(&layout, unit->module, true, flat->layout.world, LAYOUT_WHOLE);
+    check_equal_in(&((Clues){.layout = &layout, .world = flat->layout.world}),
+                   "the gathered flat parameter", got, want, (size_t)flat->layout.padded);
+    free(got);
+    free(want);
+}
+
 void check_no_race(uint64_t first)
 {
     char text[1024];

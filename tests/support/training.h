@@ -99,6 +99,8 @@ int64_t sharded_numel(const Sharded *s);  // Σ numel
 
 // Fails the rank where padding is anything but zero: shards, gradients, moments.
 void check_padding(const Sharded *s, const char *when);
+// The unit's unsharded parameter, once its streams are done, is the initial values of this seed.
+void check_initial_values(const FsdpUnit *unit, uint64_t seed);
 
 // Fails the rank where two operations from `first` on race with each other (gpulog_race).
 void check_no_race(uint64_t first);

@@ -1,4 +1,4 @@
-/* rules_flat.c: sentences of fsdp.h on flat_param.c that no other body of its suite reads. See
+/* rules.c: sentences of fsdp.h on flat_param.c that no other body of its suite reads. See
  * rules.h.
  */
 #include "rules.h"

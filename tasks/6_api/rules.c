@@ -1,4 +1,4 @@
-/* rules_api.c: sentences of fsdp.h on api.c that no other body of its suite reads. See rules.h.
+/* rules.c: sentences of fsdp.h on api.c that no other body of its suite reads. See rules.h.
  */
 #include "rules.h"
 

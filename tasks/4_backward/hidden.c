@@ -1,6 +1,6 @@
 /* Task 4, backward, on shapes that nobody can have written for and in worlds of more ranks than
  * eight. Drawn from SEED, which is the course's (course.json), and not in the archive that
- * students get. Linked as tests/tasks/backward.c is; grader/course/hidden.py runs it.
+ * students get. Linked as tests.c is; grader/course/hidden.py runs it.
  */
 #include "claims.h"
 #include "draw_model.h"

@@ -3,9 +3,6 @@
  */
 #include "claims.h"
 #include "draw_model.h"
-#include "figures.h"
-
-#include <stdlib.h>
 
 typedef struct Shape {
     Spec spec;
@@ -25,23 +22,11 @@ static void gather_body(const Rank *r, void *arg)
         if (unit == NULL) continue;
         need(fsdp_unshard(unit));
         need(fsdp_wait_for_unshard(unit));
-        check_figures();
-        const FlatParam *flat = &unit->flat;
-        float *want = calloc((size_t)flat->layout.padded, sizeof *want);
-        check(want != NULL && flat->unsharded_param.data != NULL,
-              "unit %s has no unsharded parameter", flat->name);
-        for (int i = 0; i < flat->layout.n; i++)
-            meta_init_slice(flat->layout.params[i], shape->options.seed, 0,
-                            meta_numel(flat->layout.params[i]), want + flat->layout.offset[i]);
-        need_cuda(cudaDeviceSynchronize());
-        float *got = fetch(flat->unsharded_param.data, (size_t)flat->layout.padded);
-        check_equal("the gathered flat parameter", got, want, (size_t)flat->layout.padded);
-        free(got);
-        free(want);
+        check_initial_values(unit, shape->options.seed);
         need(fsdp_reshard(unit));
         need(fsdp_free_all_gather(s.root));
-        check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes allocated", flat->name,
-              gpulog_live_bytes(r->device) - live);
+        check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes allocated",
+              unit->flat.name, gpulog_live_bytes(r->device) - live);
     }
     sharded_destroy(&s);
 }

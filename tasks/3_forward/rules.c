@@ -1,4 +1,4 @@
-/* rules_forward.c: sentences of fsdp.h on forward.c that no other body of its suite reads. See
+/* rules.c: sentences of fsdp.h on forward.c that no other body of its suite reads. See
  * rules.h.
  */
 #include "rules.h"

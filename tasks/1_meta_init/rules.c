@@ -1,4 +1,4 @@
-/* rules_meta.c: sentences of fsdp.h on meta_init.c that no other body of its suite reads. See rules.h.
+/* rules.c: sentences of fsdp.h on meta_init.c that no other body of its suite reads. See rules.h.
  */
 #include "rules.h"
 

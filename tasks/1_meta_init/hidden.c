@@ -1,6 +1,6 @@
 /* Task 1, meta init, on shapes, ties and cuts that nobody can have written for: drawn from SEED,
  * which is the course's (course.json), and not in the archive that students get. Linked as
- * tests/tasks/meta_init.c is; grader/course/hidden.py runs it.
+ * tests.c is; grader/course/hidden.py runs it.
  */
 #include "drawn_claims.h"
 #include "harness.h"

@@ -4,7 +4,6 @@
 #include "claims.h"
 #include "draw_model.h"
 #include "exposed.h"
-#include "figures.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "kernels.h"
@@ -34,27 +33,6 @@ static Shape draw_shape(int layers)
 static FsdpUnit *first_unit(Sharded *s)
 {
     return fsdp_unit(s->model->children[0]);
-}
-
-// Whether the unit's unsharded parameter holds the initial values, read in order on the compute
-// stream.
-static void check_whole(const FsdpUnit *unit)
-{
-    const FlatParam *flat = &unit->flat;
-    check_figures();
-    float *want = calloc((size_t)flat->layout.padded, sizeof *want);
-    for (int i = 0; i < flat->layout.n; i++)
-        meta_init_slice(flat->layout.params[i], TEST_OPTIONS.seed, 0,
-                        meta_numel(flat->layout.params[i]), want + flat->layout.offset[i]);
-    need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
-    need_cuda(cudaStreamSynchronize(unit->ctx->all_gather_stream));
-    float *got = fetch(flat->unsharded_param.data, (size_t)flat->layout.padded);
-    Layout layout;
-    layout_module(&layout, unit->module, true, flat->layout.world, LAYOUT_WHOLE);
-    check_equal_in(&((Clues){.layout = &layout, .world = flat->layout.world}),
-                   "the gathered flat parameter", got, want, (size_t)flat->layout.padded);
-    free(got);
-    free(want);
 }
 
 // ---- Gathers in the log ----
@@ -135,7 +113,7 @@ static void gather_body(const Rank *r, void *arg)
         need(fsdp_wait_for_unshard(unit));
         check(unit->flat.unsharded_param.data != NULL,
               "the unit has no unsharded parameter after unshard and wait");
-        check_whole(unit);
+        check_initial_values(unit, TEST_OPTIONS.seed);
         const float *whole = unit->flat.unsharded_param.data;
         for (int j = 0; j < unit->flat.layout.n; j++)
             check(unit->flat.layout.params[j]->data.data == whole + unit->flat.layout.offset[j],
