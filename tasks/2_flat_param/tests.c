@@ -1,7 +1,7 @@
 /* Task 2, flat parameter: what lies where, what is padding, and what a rank holds.
  */
 #include "bytes.h"
-#include "flat_param_sets.h"
+#include "tests_sets.h"
 #include "rules.h"
 #include "training.h"
 

@@ -1,6 +1,6 @@
 /* Task 4, backward: the average over ranks, in shards, in order, in bounded memory.
  */
-#include "backward_gradients.h"
+#include "tests_gradients.h"
 #include "bytes.h"
 #include "exposed.h"
 #include "rules.h"

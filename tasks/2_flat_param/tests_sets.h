@@ -1,4 +1,4 @@
-/* flat_param_sets.h: the parameters of flat_param.c, known and drawn, and the layout that they must
+/* tests_sets.h: the parameters of flat_param.c, known and drawn, and the layout that they must
  * have.
  */
 #ifndef TESTS_FLAT_PARAM_SETS_H

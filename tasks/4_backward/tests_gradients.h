@@ -1,4 +1,4 @@
-/* backward_gradients.h: the models of backward.c, the gradients that each rank makes of them, and the
+/* tests_gradients.h: the models of backward.c, the gradients that each rank makes of them, and the
  * average that must come of those.
  */
 #ifndef TESTS_BACKWARD_GRADIENTS_H
