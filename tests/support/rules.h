@@ -1,7 +1,7 @@
 /* rules.h: sentences of fsdp.h that nobody would write a test of when writing the tests of a task:
  * sizes beyond 2³¹, what stays allocated after a failure, the seventeenth unit, the second
  * iteration. Each is a function that runs ranks and fails the cmocka test; the suites of
- * tests/tasks call them after their own bodies. tests/claims.txt says which sentence is whose.
+ * tests/tasks call them after their own bodies. tests/claims.txt says which rule is whose.
  *
  * Interface: rule_*.
  */
