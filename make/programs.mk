@@ -67,7 +67,7 @@ OWN_LIST := $(BUILD)/impl/$(IMPL_KEY)/bin/own.txt
 $(EXAMPLES): $(BUILD)/impl/$(IMPL_KEY)/bin/%: $(BUILD)/obj/examples/%.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
         $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS) $(LABS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
-# The planner, with the files in OWN likewise. Its dry runs leave out what the host does (plan/host.c).
+# The planner, with the files in OWN likewise. Its dry runs leave out what the host does (plan/host_dry.c).
 PLAN_WRAPS := $(addprefix -Wl$(comma)--wrap=,cudaMallocHost cudaFreeHost memset host_adamw host_sgd \
               host_scale host_sum_squares host_all_finite)
 $(PLAN): $(call objects,plan/*.c) $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \

@@ -90,15 +90,15 @@ void plan_model_names(char *text, size_t size);
 
 // ---- options.c ---- The ranks of a stage: of all where there is one.
 int plan_places(const PlanOptions *options);
-// "no", "blocks", "attention" (labs.c)
+// "no", "blocks", "attention" (lab_options.c)
 const char *plan_recompute_name(const PlanOptions *options);
 // One line on stderr says what is wrong: ERR_ARGUMENT.
 Status plan_options(int argc, char **argv, PlanOptions *options);
 
-// ---- kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not known.
+// ---- rank_kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not known.
 int plan_kinds(const PlanOptions *options, int ranks[PLAN_KINDS]);
 
-// ---- parts.c ---- The model of a stage, on meta; NULL, with a line.
+// ---- stage_parts.c ---- The model of a stage, on meta; NULL, with a line.
 Module *plan_stage(const PlanOptions *options, int stage);
 typedef struct PlanUnitSize {
     int64_t numel, shard; // elements; of a rank, with padding
@@ -113,7 +113,7 @@ PlanParts plan_parts(const PlanOptions *options, const Module *stage);
 // Whether one of the first so many blocks has the parameter.
 bool plan_in_block(const Module *stage, int blocks, const Param *param);
 
-// ---- record.c ----
+// ---- rank_record.c ----
 #define PLAN_TEXT 200
 #define PLAN_UNITS 160
 typedef struct PlanUnit { // elements
@@ -146,10 +146,10 @@ void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
 // stage send each other.
 Status plan_ties(const PlanOptions *options, Trainer *trainer);
 
-// ---- host.c ---- From now on this process needs no memory for shards on the host.
+// ---- host_dry.c ---- From now on this process needs no memory for shards on the host.
 void plan_host_dry(void);
 
-// ---- ranks.c ----
+// ---- run_ranks.c ----
 typedef struct PlanRanks {
     int n;
     PlanRecord *record[PLAN_KINDS];
@@ -158,7 +158,7 @@ typedef struct PlanRanks {
 Status plan_run(const PlanOptions *options, const int *ranks, int n, PlanRanks *all);
 void plan_free(PlanRanks *all);
 
-// ---- times.c ---- Picoseconds, of the slowest rank that ran.
+// ---- step_time.c ---- Picoseconds, of the slowest rank that ran.
 typedef enum PlanKind {
     PLAN_PRODUCT,
     PLAN_ATTENTION,
@@ -191,7 +191,7 @@ uint64_t plan_flops_of(const GpuLogEntry *entry);
 const char *plan_kind_name(PlanKind kind);
 Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
 
-// ---- timeline.c ---- An operation of each entry of the record: since the step began.
+// ---- timeline_json.c ---- An operation of each entry of the record: since the step began.
 typedef struct PlanSpan {
     uint64_t start, end;
 } PlanSpan;

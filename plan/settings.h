@@ -61,7 +61,7 @@ Status plan_number_from(const PlanValues value, PlanSetting which, int least, in
 Status plan_word(const PlanValues value, PlanSetting which, const char *const *words, int n,
                  int *found);
 
-// ---- labs.c ---- What the labs add, and what that does not go with.
+// ---- lab_options.c ---- What the labs add, and what that does not go with.
 Status plan_read_stages(const PlanValues value, PlanOptions *o);
 Status plan_read_labs(const PlanValues value, PlanOptions *o);
 

@@ -1,4 +1,4 @@
-/* ranks.c: the processes that run the ranks: a few steps of the example's trainer, dry, each rank alone
+/* run_ranks.c: the processes that run the ranks: a few steps of the example's trainer, dry, each rank alone
  * among phantoms, or all of them.
  *
  * Parameters get storage and no values (checkpoint_storage_only, as PyTorch's to_empty), unless

@@ -1,4 +1,4 @@
-/* times.c: the step in time: the ranks' logs are played on the modelled machine, and the slowest
+/* step_time.c: the step in time: the ranks' logs are played on the modelled machine, and the slowest
  * rank's last step is looked at.
  *
  * Communication is hidden while something computes on the same GPU, exposed while nothing does. A

@@ -1,4 +1,4 @@
-/* host.c: shards in host memory (OFFLOAD=yes), of which a dry run needs no byte.
+/* host_dry.c: shards in host memory (OFFLOAD=yes), of which a dry run needs no byte.
  *
  * A program's own code runs in a dry run, and pinned memory is there: the optimizer of a model of
  * 175 billion parameters would read and write terabytes. What it computes from zeros nobody looks

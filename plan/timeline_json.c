@@ -1,4 +1,4 @@
-/* timeline.c: the measured step of the slowest rank, operation by operation, as an object of JSON.
+/* timeline_json.c: the measured step of the slowest rank, operation by operation, as an object of JSON.
  *
  *   rank, step      its number; picoseconds that the step takes
  *   operations      in the order in which they were queued, each of them

@@ -1,4 +1,4 @@
-/* kinds.c: which ranks differ.
+/* rank_kinds.c: which ranks differ.
  *
  * The ranks of a stage queue the same, except for the padding: of a flat parameter the first ranks'
  * shards are full, one may be partly padding, and those after it have nothing else; cut by
