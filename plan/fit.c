@@ -7,8 +7,6 @@
  * takes less memory, too. Where no batch is asked for it is looked for: it is doubled while the plan
  * fits and a token takes less time; in a pipeline, more micro-batches are. More units ahead are tried
  * last, on the fastest. What was asked for (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, GATHER, STAGES) stays.
- *
- * Interface: plan_fit.
  */
 #include <stdio.h>
 

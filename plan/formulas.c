@@ -13,8 +13,6 @@
  * and f micro-batches in flight. A block that runs again has a forward more, and keeps its input
  * alone. Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is
  * copied; gathered in FP8, a matrix has one byte per element on its way.
- *
- * Interface: plan_formulas, plan_block_flops, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
  */
 #include "fsdp.h"
 #include "plan.h"

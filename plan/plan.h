@@ -3,21 +3,25 @@
  * The student's files run dry (simgpu/pages/dry.md), one rank of each kind alone among phantoms;
  * their logs say what they hold and send, and are timed together on the modelled machine.
  *
- *   main.c       what is asked for, in what order it is done
- *   settings.c   NAME=VALUE on the command line
- *   options.c    what they mean, and what is wrong with them; labs.c: those of the labs
- *   models.c     models by name
- *   kinds.c      which ranks differ
- *   parts.c      the model of a stage, and its units
- *   ranks.c      processes that run the ranks; ties.c: what these cannot know in a dry run;
- *                host.c: what they need not do
- *   record.c     what a rank keeps of its own log: memory, messages
- *   times.c      the step in time, from the logs
- *   timeline.c   the same, operation by operation, as JSON
- *   formulas.c   the same quantities without a run
- *   print.c, json.c    the plan as a table and as JSON
- *   advice.c     what would help most
- *   fit.c        the fastest of several plans that fit
+ * Files, each of which calls those below it alone:
+ *
+ *   main.c           what is asked for, in what order it is done
+ *   fit.c            the fastest of several plans that fit
+ *   print.c, json.c  the plan as a table and as JSON
+ *   advice.c         what would help most, which may be other plans
+ *   make.c           one plan: formulas, ranks, times
+ *   rank_kinds.c     which ranks differ
+ *   run_ranks.c      processes that run the ranks
+ *   stage_ties.c     what these cannot know in a dry run; host_dry.c: what they need not do
+ *   rank_record.c    what a rank keeps of its own log: memory, messages
+ *   step_time.c      the step in time, from the logs
+ *   timeline_json.c  the same, operation by operation, as JSON
+ *   formulas.c       the same quantities without a run
+ *   stage_parts.c    the model of a stage, and its units
+ *   options.c        what the settings mean, and what is wrong with them
+ *   lab_options.c    those of the labs
+ *   settings.c       NAME=VALUE on the command line
+ *   models.c         models by name
  */
 #ifndef PLAN_H
 #define PLAN_H
@@ -95,7 +99,8 @@ const char *plan_recompute_name(const PlanOptions *options);
 // One line on stderr says what is wrong: ERR_ARGUMENT.
 Status plan_options(int argc, char **argv, PlanOptions *options);
 
-// ---- rank_kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not known.
+// ---- rank_kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not
+// known.
 int plan_kinds(const PlanOptions *options, int ranks[PLAN_KINDS]);
 
 // ---- stage_parts.c ---- The model of a stage, on meta; NULL, with a line.
@@ -142,7 +147,7 @@ typedef struct PlanRecord {
 // From the calling process's log.
 void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
 
-// ---- ties.c ---- Of a dry run: which elements of tied parameters this rank and those of another
+// ---- stage_ties.c ---- Of a dry run: which elements of tied parameters this rank and those of another
 // stage send each other.
 Status plan_ties(const PlanOptions *options, Trainer *trainer);
 
@@ -233,7 +238,7 @@ typedef struct Plan {
 void plan_print(const Plan *plan);
 Status plan_write_json(const Plan *plan);
 
-// ---- main.c ---- Runs the ranks and times them; plan->options is set.
+// ---- make.c ---- Runs the ranks and times them; plan->options is set.
 Status plan_make(Plan *plan);
 uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 

@@ -6,8 +6,6 @@
  * where a padding begins, and the first rank of each stands for it. The last rank runs in any case,
  * and so does one that is slow. Of stages the ranks of the same place run in each: they send each
  * other.
- *
- * Interface: plan_kinds.
  */
 #include <stdlib.h>
 

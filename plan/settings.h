@@ -1,8 +1,4 @@
-/* settings.h: NAME=VALUE on the command line, before it is known what the values mean.
- *
- * Interface: plan_read, plan_number, plan_number_from, plan_word, plan_refuse; and of labs.c:
- * plan_read_stages, plan_read_labs.
- */
+/* settings.h: NAME=VALUE on the command line, before it is known what the values mean. */
 #ifndef PLAN_SETTINGS_H
 #define PLAN_SETTINGS_H
 

@@ -2,8 +2,6 @@
  *
  * A unit is cut as one range of elements, padded at its end, or parameter by parameter, each padded
  * by rows.
- *
- * Interface: plan_stage, plan_parts, plan_in_block.
  */
 #include <stdlib.h>
 #include <string.h>

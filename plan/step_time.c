@@ -4,8 +4,6 @@
  * Communication is hidden while something computes on the same GPU, exposed while nothing does. A
  * collective counts from when its last rank has arrived. What neither computes nor communicates is
  * idle; while the next kernel had not been queued, that is the host's.
- *
- * Interface: plan_times, plan_kind_of, plan_flops_of, plan_kind_name.
  */
 #include <stdlib.h>
 #include <string.h>
