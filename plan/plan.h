@@ -12,7 +12,8 @@
  *   make.c           one plan: formulas, ranks, times
  *   rank_kinds.c     which ranks differ
  *   run_ranks.c      processes that run the ranks
- *   stage_ties.c     what these cannot know in a dry run; host_dry.c: what they need not do
+ *   stage_ties.c     what these cannot know in a dry run
+ *   host_dry.c       what they need not do
  *   rank_record.c    what a rank keeps of its own log: memory, messages
  *   step_time.c      the step in time, from the logs
  *   timeline_json.c  the same, operation by operation, as JSON
