@@ -37,7 +37,6 @@ from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
-sys.path.insert(1, os.path.join(ROOT, "grader", "devtools"))
 
 import given_mutants
 import manifest
@@ -48,7 +47,8 @@ TABLE = os.path.join("tests", "claims.txt")
 # Where a header begins to make claims: its first line, if it is not in here.
 BEGINS = {"kernels.h": "// ---- 4."}
 # Headers for tasks and labs that given code alone implements: its own suites hold it.
-GIVEN = {"nn.h", "box_muller.h", "check.h", "not_yet.h", "host_kernels.h", "safetensors.h", "e4m3.h"}
+GIVEN = {"nn.h", "box_muller.h", "check.h", "not_yet.h", "host_kernels.h", "safetensors.h",
+         "e4m3.h"}
 
 
 class BadTable(Exception):
