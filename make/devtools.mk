@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench bench-programs gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench bench-programs gpt2-medium mutants mutation claims lint alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt); some are a draw (SEED=8812),
@@ -61,6 +61,10 @@ mutation: deps
 ##                    (TASK=2 for one task's)
 claims:
 	@$(PYTHON) -B grader/devtools/claims.py $(if $(TASK),--task '$(TASK)')
+
+## make lint          format and columns of all code, shellcheck, pyflakes
+lint:
+	@$(PYTHON) -B grader/devtools/lint.py
 
 ## make alternatives  grade right solutions that are unlike the reference: all must
 ##                    score 100 (a minute; TASK, LAB and SAMPLE as above)

@@ -32,7 +32,7 @@ endif
 
 # What is the full kit's says so where it is asked for in an archive (grader/course/release.py), which
 # has neither these rules (devtools.mk, release.mk, site.mk, emulated_cuda.mk) nor what they work on.
-KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench gpt2-medium soak release site check-site mutants mutation claims alternatives flakiness skeleton BACKEND=emulated-cuda)
+KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench gpt2-medium soak release site check-site mutants mutation claims lint alternatives flakiness skeleton BACKEND=emulated-cuda)
 $(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) belongs to the full kit, which this archive is not: `make help` lists what works here))
 
 ifneq ($(filter-out dnnl openblas,$(BLAS)),)
