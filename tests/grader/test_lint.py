@@ -18,8 +18,9 @@ class Lint(TempFolder):
         self.assertEqual(lint.long_lines(text), [(2, 101), (4, 114)])
 
     def test_all_code_is_found(self):
-        for path, text in (("a/one.py", ""), ("run", "#!/usr/bin/env bash\n"), ("go", "#!/bin/sh\n"),
-                           ("LICENSE", "MIT"), ("Makefile", ""), ("k.cu", ""), ("new.py", "")):
+        for path, text in (("a/one.py", ""), ("run", "#!/usr/bin/env bash\n"),
+                           ("go", "#!/bin/sh\n"), ("LICENSE", "MIT"), ("Makefile", ""),
+                           ("k.cu", ""), ("new.py", "")):
             self.write(path, text)
         for words in ["init", "-q"], ["add", "."], ["rm", "-q", "--cached", "new.py"]:
             subprocess.run(["git"] + words, cwd=self.folder, check=True)

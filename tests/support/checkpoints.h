@@ -3,8 +3,6 @@
  * state_fill gives every element of the shards and moments a value that depends on (parameter,
  * element, part, step) alone; state_check says whether that is what a rank holds. Both count for
  * themselves who owns what.
- *
- * Interface: state_fill, state_check; state_export, state_import, state_refused.
  */
 #ifndef SHARDLAB_CHECKPOINTS_H
 #define SHARDLAB_CHECKPOINTS_H

@@ -16,9 +16,6 @@
  *       drawn("%d layers, %d ranks", spec.layers, world);
  *       run_ranks(world, body, &spec);
  *   }
- *
- * Interface: draw, draw_of, draw_chance, draw_word, drawn; for suite.c draw_seed_wanted,
- * draw_begin, draw_used, draw_seed, draw_again.
  */
 #ifndef SHARDLAB_DRAW_H
 #define SHARDLAB_DRAW_H

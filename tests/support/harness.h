@@ -11,10 +11,6 @@
  *       check(r->world > 0, "the world has %d ranks", r->world);
  *   }
  *   static void test_something(void **state) { run_ranks(3, body, NULL); }
- *
- * Interface: run_ranks, run_ranks_limit, run_ranks_small, needs_ranks, ranks_fit; check, need,
- * need_cuda, need_nccl, check_leaks (inside a body); shared_alloc for what ranks hand back; fetch,
- * send_to; log_ordered; suite_main, tell_figures.
  */
 #ifndef SHARDLAB_HARNESS_H
 #define SHARDLAB_HARNESS_H

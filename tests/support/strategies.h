@@ -1,9 +1,6 @@
 /* strategies.h: small models trained under a strategy, and the oracle that each rank makes for
  * itself: gradients of a model without FSDP, one for each rank and micro-batch, added in the order
  * that include/strategy.h states, and under a policy with the casts of include/precision.h.
- *
- * Interface: case_of, case_refusal; case_build, case_take_down, case_wrap, case_unwrap, case_train,
- * case_batch, case_resume; run_case, run_case_message, run_refused_message; case_peak.
  */
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
