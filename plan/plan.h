@@ -148,8 +148,8 @@ typedef struct PlanRecord {
 // From the calling process's log.
 void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
 
-// ---- stage_ties.c ---- Of a dry run: which elements of tied parameters this rank and those of another
-// stage send each other.
+// ---- stage_ties.c ---- Of a dry run: which elements of tied parameters this rank and those of
+// another stage send each other.
 Status plan_ties(const PlanOptions *options, Trainer *trainer);
 
 // ---- host_dry.c ---- From now on this process needs no memory for shards on the host.
@@ -247,9 +247,9 @@ uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 // take.
 void plan_advise(const Plan *plan);
 
-// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where none
-// is given, the batch to those of the fastest plan that fits, and prints a line for each that was
-// tried. ERR_ARGUMENT, said on stderr: none fits.
+// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where
+// none is given, the batch to those of the fastest plan that fits, and prints a line for each that
+// was tried. ERR_ARGUMENT, said on stderr: none fits.
 Status plan_fit(PlanOptions *options);
 
 #endif
