@@ -4,8 +4,8 @@
 # `make help` prints, in 80 columns. A file that is not in every archive (grader/course/release.py)
 # is included where it is there: $(wildcard …) of a plain name is the name, or nothing.
 
-# Without make's own rules (for Fortran, RCS and so on), which it would try for each of the 800 files
-# that the compiler has named: a tenth of a second for every call.
+# Without make's own rules (for Fortran, RCS and so on), which it would try for each of the 800
+# files that the compiler has named: a tenth of a second for every call.
 MAKEFLAGS += -r
 
 .DEFAULT_GOAL := help
@@ -36,8 +36,9 @@ include make/programs.mk
 include make/made_with.mk
 
 # The parts that `make help` shows, in its order: what students run, what others run, variables.
-HELP_FILES := $(wildcard $(patsubst %,make/%.mk,grade demo build install setup release site devtools) Makefile \
-                         $(patsubst %,make/%.mk,backends emulated_cuda options))
+HELP_FILES := $(wildcard \
+    $(patsubst %,make/%.mk,grade demo build install setup release site devtools) Makefile \
+    $(patsubst %,make/%.mk,backends emulated_cuda options))
 
 ## make help          this list
 ##

@@ -26,7 +26,6 @@ from the message), hints_of (a part or a test);
 point(row, task, source) -> Pointer; told(message); split(message).
 """
 
-import os
 import re
 from dataclasses import dataclass
 

@@ -12,7 +12,6 @@ Interface: take(builder, tasks, run, account) -> Cost or None; line(cost), why_s
 import os
 from dataclasses import dataclass
 
-import runner
 import trace
 from files import write_atomically
 

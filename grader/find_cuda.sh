@@ -4,8 +4,8 @@
 # It looks in this order, and for each part alone, because NVIDIA's pip packages keep every part in
 # a folder of its own: CUDA_HOME and NCCL_HOME, the folder of the nvcc in PATH, /usr/local/cuda,
 # /opt/cuda, /usr, and the `nvidia` folder of Python's packages (cu13/…, or cuda_runtime/…,
-# cublas/…, nccl/… of the packages for CUDA 12). A CUDA_HOME or NCCL_HOME that was given and does not
-# have what it is named for is an error: nothing else is taken in its place.
+# cublas/…, nccl/… of the packages for CUDA 12). A CUDA_HOME or NCCL_HOME that was given and does
+# not have what it is named for is an error: nothing else is taken in its place.
 #
 # Usage: find_cuda.sh FILE. Writes NVCC, CUDA_ARCH_FLAG, CUDA_INCLUDES, CUDA_LIB_FILES,
 # CUDA_LIB_FOLDERS, CUDA_VERSION and NCCL_VERSION to FILE, where they differ from what it holds.
@@ -101,7 +101,8 @@ header() {
     first_file "$1" "include/$2" "targets/$(uname -m)-linux/include/$2"
 }
 
-where="looked in CUDA_HOME, PATH, /usr/local/cuda and Python's packages; set CUDA_HOME to the toolkit's folder"
+where="looked in CUDA_HOME, PATH, /usr/local/cuda and Python's packages"
+where="$where; set CUDA_HOME to the toolkit's folder"
 [ -n "$home" ] && where="CUDA_HOME=$home has none: set it to the toolkit's folder"
 nccl_where="set NCCL_HOME to its folder (the one with include/nccl.h and lib/libnccl.so)"
 [ -n "${NCCL_HOME:-}" ] && nccl_where="NCCL_HOME=$NCCL_HOME has none: $nccl_where"

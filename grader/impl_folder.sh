@@ -6,8 +6,8 @@
 # elsewhere, one spelling however the folder was named. make and the shell give a meaning to spaces,
 # ':', '=', '$', '#', '%', quotes and more, so a folder with such a path is reached by a link,
 # build/impl/KEY/src, and build/impl/KEY/names tells the compiler what the folder is really called
-# (an option in a file, which gcc and clang read as @FILE), for messages and debug information, where
-# only a '=' in its name is told as '_'.
+# (an option in a file, which gcc and clang read as @FILE), for messages and debug information,
+# where only a '=' in its name is told as '_'.
 #
 # Usage: impl_folder.sh IMPL BUILD, in the kit's folder. Where that cannot be, one line on standard
 # error and status 1.
@@ -58,10 +58,10 @@ case $folder in
     [ "$(readlink "$here/src")" = "$path" ] || ln -sfn -- "$path" "$here/src" ||
         give_up "$here/src cannot be made, a link to the folder"
     # gcc takes the last '=' for the one between the two names, clang the first.
-    shown=$(printf '%s' "${path##*/}" | tr = _)
+    shown=$(printf '%s' "${path##*/}" | tr '=' _)
     map="-ffile-prefix-map=$(escaped "$here/src=$shown")"
     if [ ! -f "$here/names" ] || [ "$(cat "$here/names")" != "$map" ]; then
-        printf '%s\n' "$map" >"$here/names.$$" && mv "$here/names.$$" "$here/names" ||
+        { printf '%s\n' "$map" >"$here/names.$$" && mv "$here/names.$$" "$here/names"; } ||
             give_up "$here/names cannot be written"
     fi
     folder=$here/src

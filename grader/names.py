@@ -27,7 +27,7 @@ def seen_before(kept):
 
 
 def ask(files):
-    """{file: names}, from nm: a line for each name, behind `library.a[member.o]: ` or `file.o: `."""
+    """{file: names}, from nm: a line for each name, after `library.a[member.o]: ` or `file.o: `."""
     done = subprocess.run(["nm", "-P", "-A", "-g"] + files, cwd=ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True, check=False)
     found = {path: set() for path in files}

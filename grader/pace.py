@@ -53,7 +53,7 @@ PATIENCE = 300.0             # seconds a test of the reference may take while it
 class Limit:
     """What a test of a suite may take."""
     seconds: float
-    reference: dict = field(default_factory=dict) # test name: seconds of the reference; may be empty
+    reference: dict = field(default_factory=dict) # test name: seconds of the reference, if known
     measured: object = None # what returns the two above; None: these are them
 
     @property

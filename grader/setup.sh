@@ -16,8 +16,8 @@
 # versions fits is the driver's matter. find_cuda.sh looks for them.
 #
 # Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, CFLAGS, LDFLAGS, CXX, PYTHON, BACKEND
-# (cuda and emulated-cuda want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that one
-# will do) and CONFIG, the file to write; without CONFIG it looks anew and writes nothing.
+# (cuda and emulated-cuda want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that
+# one will do) and CONFIG, the file to write; without CONFIG it looks anew and writes nothing.
 #
 # The file holds, as Make variables: BLAS (dnnl or openblas), BLAS_DEFS and BLAS_LIBS (its compiler
 # and linker flags), COMPILER (the C compiler's version) and PROCESSOR (a sum of what this machine's
@@ -58,8 +58,8 @@ list_features() {
     done </proc/cpuinfo
 }
 
-# Sets `found`: where the shell finds the tools. PATH itself says less: pyenv puts folders in front of
-# it for what Python starts, such as the make that the grader calls, and all tools stay the same.
+# Sets `found`: where the shell finds the tools. PATH itself says less: pyenv puts folders in front
+# of it for what Python starts, such as the make that the grader calls, and all tools stay the same.
 list_tools() {
     found=
     for tool in "${cc_command%% *}" "${cxx_command%% *}" as ld pkg-config; do
@@ -73,7 +73,8 @@ list_tools() {
 describe() {
     list_features
     list_tools
-    asked="cmocka dw jansson|$cc_command|$cxx_command|$python_command|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
+    asked="cmocka dw jansson|$cc_command|$cxx_command|$python_command"
+    asked="$asked|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
     asked="$asked|$found|${CPATH:-}|${C_INCLUDE_PATH:-}|${LIBRARY_PATH:-}|${PKG_CONFIG_PATH:-}"
     for header in /usr/include/dnnl.h /usr/include/oneapi/dnnl/dnnl.h /usr/local/include/dnnl.h; do
         [ -f "$header" ] && asked="$asked|$header"
@@ -153,7 +154,9 @@ END
 # quote in it, as they are in make's recipes.
 compiler() {
     # shellcheck disable=SC2294 # on purpose
-    if [ $# -eq 1 ]; then eval "$cc_command $1"; else eval "$cc_command $1 \"\$2\" \"\$3\" \"\$4\" $5"; fi
+    if [ $# -eq 1 ]; then eval "$cc_command $1"; return; fi
+    # shellcheck disable=SC2294 # on purpose
+    eval "$cc_command $1 \"\$2\" \"\$3\" \"\$4\" $5"
 }
 
 # links DEFINES LIBRARIES: whether the program can be built so. `why` has the compiler's error.
@@ -238,8 +241,9 @@ check_python() {
     [ "$checked" = no ] && has_program "$python_command" || return 0
     checked=yes
     version=$("$python_command" -c \
-        'import sys; print("%d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 9))' \
-        2>&1) && return
+        'import sys
+print("%d.%d.%d" % sys.version_info[:3])
+sys.exit(sys.version_info < (3, 9))' 2>&1) && return
     case $version in
     [0-9]*.[0-9]*) stop "$python_command is Python $version, and the grader needs 3.9 or later:" \
         "install a newer one and name it, as in: make grade PYTHON=python3.11" ;;
@@ -273,7 +277,8 @@ write_config() {
         echo "BLAS_LIBS := $blas_libs"
         echo "COMPILER := $version"
         echo "PROCESSOR := ${processor%% *}"
-    } >"$CONFIG.$$" && mv "$CONFIG.$$" "$CONFIG" || stop "$CONFIG cannot be written"
+    } >"$CONFIG.$$" || stop "$CONFIG cannot be written"
+    mv "$CONFIG.$$" "$CONFIG" || stop "$CONFIG cannot be written"
 }
 
 # ---- Installing ----

@@ -5,8 +5,6 @@
  * and sin differ in their last bits from one library to another. So this has polynomials of its
  * own, and nothing but conversions, sums, products, quotients and square roots in a fixed order,
  * each of which IEEE 754 defines to the last bit.
- *
- * Interface: box_muller4.
  */
 #ifndef SHARDLAB_BOX_MULLER_H
 #define SHARDLAB_BOX_MULLER_H

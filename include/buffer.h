@@ -3,8 +3,6 @@
  * A pointer to void does not know what it points to. From the flat parameter to the modules memory
  * is therefore handed on as a Buffer; a kernel is given the pointer, once the caller has made sure
  * of the type.
- *
- * Interface: DType, dtype_bytes (dtype.h), dtype_nccl; Buffer, buffer_bytes, buffer_range.
  */
 #ifndef SHARDLAB_BUFFER_H
 #define SHARDLAB_BUFFER_H

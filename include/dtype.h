@@ -1,7 +1,4 @@
-/* dtype.h: the types of the numbers in device memory.
- *
- * Interface: DType, dtype_bytes.
- */
+/* dtype.h: the types of the numbers in device memory. */
 #ifndef SHARDLAB_DTYPE_H
 #define SHARDLAB_DTYPE_H
 

@@ -8,8 +8,6 @@
  *
  * The largest element of a parameter is its *amax*. It is kept as the bits of a float without a
  * sign: these order as the numbers do, infinity above them and NaN above that.
- *
- * Interface: e4m3_to_float, e4m3_from_float, e4m3_scale.
  */
 #ifndef SHARDLAB_E4M3_H
 #define SHARDLAB_E4M3_H

@@ -1,8 +1,6 @@
 /* host_kernels.h: the optimizer's arithmetic on the CPU, for shards in host memory (offload.h), on
  * every backend. All arrays are floats in host memory, and are there when a function is called and
  * when it returns: no stream has a part in it.
- *
- * Interface: host_adamw, host_sgd, host_scale, host_sum_squares, host_all_finite.
  */
 #ifndef SHARDLAB_HOST_KERNELS_H
 #define SHARDLAB_HOST_KERNELS_H

@@ -6,9 +6,6 @@
  *
  * How to start ranks on one host and on many, and what each message means:
  * handouts/running_ranks.md.
- *
- * Interface: world_from_env, world_connect, world_disconnect for programs (world_unwatch,
- * world_on_lost where they need more); launch_ranks for tests.
  */
 #ifndef SHARDLAB_LAUNCH_H
 #define SHARDLAB_LAUNCH_H

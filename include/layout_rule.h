@@ -7,9 +7,6 @@
  *   flat    gathered in place: views into the buffer that the all-gather has filled
  *   other   all-gather → [rank by rank] → copy_out → [parameter by parameter], of which offset says
  *           where each begins; gradients the other way, by copy_in
- *
- * Interface: LayoutRule (FlatLayout.rule; a layout is chosen by FsdpOptions.layout);
- * layout_alloc_param, layout_alloc_grad.
  */
 #ifndef SHARDLAB_LAYOUT_RULE_H
 #define SHARDLAB_LAYOUT_RULE_H

@@ -5,8 +5,6 @@
  * each; ranks that *replicate* hold the same shard and average its gradient. FSDP alone is a mesh
  * of one replica; data parallelism (DDP) is a mesh of one shard. A group of size 1 needs no
  * communicator: nothing is ever sent in it.
- *
- * Interface: mesh_1d, mesh_size; mesh_2d, mesh_destroy, group_split, group_destroy (lab 1).
  */
 #ifndef SHARDLAB_MESH_H
 #define SHARDLAB_MESH_H

@@ -16,12 +16,6 @@
  * Types: a module computes in float unless module_set_type says bf16 or fp16. Then its input, its
  * output, their gradients, its parameters' data and grad are all of that type; sums and statistics
  * (products of matrices, layer norm, softmax) are floats, and each kernel rounds as it stores.
- *
- * Interface: gpt2_create, llama_create, mlp_create and the layers below; module_forward,
- * module_backward, module_discard, module_free_inside, module_destroy; module_holds;
- * module_set_type, module_forward_typed, module_backward_typed; module_add_hook,
- * module_remove_hook; module_pass_*; cross_entropy; plain_adamw_* (the optimizer of one GPU without
- * FSDP).
  */
 #ifndef SHARDLAB_NN_H
 #define SHARDLAB_NN_H

@@ -3,8 +3,6 @@
  * A file of skeleton/ has NOT_YET("3.2") where part 3.2 belongs. A rank that reaches it says so in
  * one sentence and ends with an exit status of its own, so that an unwritten part is never mistaken
  * for a wrong one.
- *
- * Interface: NOT_YET for the skeleton; check_on_not_yet, CHECK_NOT_YET_EXIT for who runs it.
  */
 #ifndef SHARDLAB_NOT_YET_H
 #define SHARDLAB_NOT_YET_H

@@ -9,8 +9,6 @@
  *
  *   static const TaskFile files[] = TASK_FILES;
  *   report_own_code(files, NULL);
- *
- * Interface: TaskFile, TASK_FILES, report_own_code, report_streams.
  */
 #ifndef REPORT_H
 #define REPORT_H

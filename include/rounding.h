@@ -3,8 +3,6 @@
  * Every number of theirs is a float's, so widening is exact. Narrowing rounds to nearest, ties to
  * even, as a GPU's conversions do: too large becomes infinity, too small a subnormal number or 0,
  * and NaN stays one (0x7fff). In C, in CUDA C and in vector loops alike: nothing branches.
- *
- * Interface: bf16_to_float, bf16_from_float; f16_to_float, f16_from_float; round_to.
  */
 #ifndef SHARDLAB_ROUNDING_H
 #define SHARDLAB_ROUNDING_H

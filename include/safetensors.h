@@ -13,11 +13,6 @@
  * not fit in 64 bits, and bytes that are no UTF-8.
  *
  * No call holds more than the caller's slice of a tensor in host memory.
- *
- * Interface: safetensors_open, safetensors_find, safetensors_text, safetensors_read to read;
- * safetensors_create, safetensors_write, safetensors_finish to write; safetensors_close for both;
- * safetensors_set_open, safetensors_set_find, safetensors_set_close for a file or a folder of them;
- * safetensors_type_name, safetensors_type_bytes.
  */
 #ifndef SHARDLAB_SAFETENSORS_H
 #define SHARDLAB_SAFETENSORS_H

@@ -8,8 +8,6 @@
  * About one pair of numbers in eight is held out, the same on every rank and whatever the seed:
  * 23+58 and 58+23 both, or neither. No batch ever holds such a sum, so a right answer to one has
  * not been learned by heart.
- *
- * Interface: sums_batch; sums_is_held_out, sums_held_out; sums_write, sums_char.
  */
 #ifndef SHARDLAB_SUMS_H
 #define SHARDLAB_SUMS_H

@@ -3,8 +3,6 @@
  * The files are read back to back; the last tenth is held out. A batch is made of sequences
  * at places that depend on (seed, step, number of the sequence) alone: rank r of W takes sequences
  * r·B … r·B+B-1 of the step's W·B, and no rank has to tell another what it took.
- *
- * Interface: text_load, text_batch, text_held_out, text_frequency_loss, text_free.
  */
 #ifndef SHARDLAB_TEXT_H
 #define SHARDLAB_TEXT_H

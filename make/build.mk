@@ -20,14 +20,17 @@ own-suites: $(OWN_SUITES)
 	@:
 suites: $(SUITES:%=$(BUILD)/impl/$(IMPL_KEY)/suite/%)
 	@:
-large-suites: $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(if $(filter simgpu,$(BACKEND)),,tests/large/soak.c),$(wildcard tests/large/*.c)))
+SIMGPU_ALONE := $(if $(filter simgpu,$(BACKEND)),,tests/large/soak.c)
+large-suites: $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(SIMGPU_ALONE), \
+                  $(wildcard tests/large/*.c)))
 	@:
 
 # What a program from elsewhere needs: cc -g prog.c $(pkg-config --cflags --libs simgpu). pkg-config
 # writes a path with spaces in it for a shell that reads it once more: eval "cc -g prog.c $(…)".
 backslashed = $(subst $(1),\$(1),$(2))
 PC_ROOT := $(call backslashed,\,$(CURDIR))
-$(foreach odd,' " ( ) & ; < > | * ? [ ] `,$(eval PC_ROOT := $$(call backslashed,$$(odd),$$(PC_ROOT))))
+$(foreach odd,' " ( ) & ; < > | * ? [ ] `, \
+    $(eval PC_ROOT := $$(call backslashed,$$(odd),$$(PC_ROOT))))
 PC_ROOT := $(subst $$,$$$$,$(subst $() ,\ ,$(subst \#,\\\#,$(PC_ROOT))))
 KIT_VERSION := $(firstword $(file <VERSION))
 define PC_TEXT

@@ -6,11 +6,14 @@
 ##                    START=FILE for a copy of it elsewhere
 START ?= examples/missing_wait.c
 start: deps
-	$(if $(filter simgpu,$(BACKEND)),,$(error make start shows a report of simgpu: it is not for BACKEND=$(BACKEND)))
+	$(if $(filter simgpu,$(BACKEND)),, \
+	    $(error make start shows a report of simgpu: it is not for BACKEND=$(BACKEND)))
 	@$(MAKE) $(JOBS) start-program
 	@rm -f $(BUILD)/start/reports
-	@if SIMGPU_REPORT=$(BUILD)/start/reports $(LAUNCH) -n 2 $(BUILD)/start/missing_wait && [ ! -s $(BUILD)/start/reports ]; then \
-	    printf '\n%s\n' 'No report: it is right in each order that a GPU may run it in. Next: make grade'; \
+	@if SIMGPU_REPORT=$(BUILD)/start/reports $(LAUNCH) -n 2 $(BUILD)/start/missing_wait && \
+	    [ ! -s $(BUILD)/start/reports ]; then \
+	    printf '\n%s\n' \
+	        'No report: it is right in each order that a GPU may run it in. Next: make grade'; \
 	else \
 	    printf '\n%s\n' 'Not right yet: change '$(call quote,$(value START))', then: make start'; \
 	fi
@@ -19,8 +22,10 @@ start: deps
 start-program: $(LIBS) $(LAUNCH)
 	@mkdir -p $(BUILD)/start
 	$(call say,CC,$(call quote,$(value START)))
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(INCLUDES) -c $(call quote,$(value START)) -o $(BUILD)/start/missing_wait.o
-	$(Q)$(LINK) $(LDFLAGS) $(BUILD)/start/missing_wait.o $(NN_LIB) $(GPU_LIBS) $(KIT_LIBS) $(LDLIBS) -o $(BUILD)/start/missing_wait
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(INCLUDES) -c $(call quote,$(value START)) \
+	    -o $(BUILD)/start/missing_wait.o
+	$(Q)$(LINK) $(LDFLAGS) $(BUILD)/start/missing_wait.o $(NN_LIB) $(GPU_LIBS) $(KIT_LIBS) $(LDLIBS) \
+	    -o $(BUILD)/start/missing_wait
 
 ## make demo          your six files train a small GPT-2 to add, on 4 GPUs (a part
 ##                    not written yet is the reference's); DATA=file for a text of
@@ -38,10 +43,12 @@ demo-oom: deps
 
 RANKS      ?= 4
 DEMO_FLAGS ?=
-DEMO        = $(PYTHON) grader/demo.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --backend $(BACKEND) --ranks='$(RANKS)' \
-              $(if $(DATA),--data='$(DATA)') --flags='$(DEMO_FLAGS)'
+DEMO        = $(PYTHON) grader/demo.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
+              --backend $(BACKEND) --ranks='$(RANKS)' $(if $(DATA),--data='$(DATA)') \
+              --flags='$(DEMO_FLAGS)'
 
-# The programs of examples/ with the files of IMPL that are complete (OWN), and the reference's other ones.
+# The programs of examples/ with the files of IMPL that are complete (OWN), and the reference's
+# other ones.
 examples: $(LAUNCH) $(DEVICES) $(EXAMPLES_LIB)
 	@$(DEMO) examples
 example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
@@ -54,10 +61,18 @@ example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 ##                    SCHEDULE=1f1b LAYOUT=per_parameter GATHER=fp8, as
 ##                    train_gpt2's
 .PHONY: compare
-COMPARE_SETTINGS := PREFETCH:prefetch RECOMPUTE:recompute OFFLOAD:offload LAYOUT:layout GATHER:gather STAGES:stages SCHEDULE:schedule
+COMPARE_SETTINGS := PREFETCH:prefetch RECOMPUTE:recompute OFFLOAD:offload LAYOUT:layout \
+    GATHER:gather STAGES:stages SCHEDULE:schedule
+# Whether a variable was given, by the command or the environment.
+is_given = $(filter command environment,$(firstword $(origin $(1))))
+# $(1): VARIABLE=option
+compare_setting = $(call setting_of,$(firstword $(subst =, ,$(1))),$(lastword $(subst =, ,$(1))))
+setting_of = $(if $(call is_given,$(1)),$(call quote,--$(2)=$(value $(1))))
 compare: deps
-	@$(PYTHON) grader/compare.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --backend $(BACKEND) --ranks '$(RANKS)' $(if $(DTYPE),--dtype '$(DTYPE)') $(if $(REDUCE_DTYPE),--reduce-dtype '$(REDUCE_DTYPE)') \
-	    $(foreach pair,$(subst :,=,$(COMPARE_SETTINGS)),$(if $(filter command environment,$(firstword $(origin $(firstword $(subst =, ,$(pair)))))),$(call quote,--$(lastword $(subst =, ,$(pair)))=$(value $(firstword $(subst =, ,$(pair)))))))
+	@$(PYTHON) grader/compare.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
+	    --backend $(BACKEND) --ranks '$(RANKS)' $(if $(DTYPE),--dtype '$(DTYPE)') \
+	    $(if $(REDUCE_DTYPE),--reduce-dtype '$(REDUCE_DTYPE)') \
+	    $(foreach pair,$(subst :,=,$(COMPARE_SETTINGS)),$(call compare_setting,$(pair)))
 
 ## make plan          what a step would take on GPUs that nobody has, by your
 ##                    files run dry: MODEL=gpt2-xl GPUS=1024 MACHINE=h100x8
@@ -68,9 +83,13 @@ compare: deps
 ##                    that fit; SWEEP=8..4096 draws how it scales to
 ##                    build/plan/sweep.svg, SVG=FILE elsewhere
 .PHONY: plan
-PLAN_SETTINGS := MODEL GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE REPLICAS ACCUMULATE ATTENTION CLIP LAYERS HEADS DIM VOCAB KV_HEADS HIDDEN RESHARD_RANKS REDUCE RECOMPUTE PREFETCH OFFLOAD LAYOUT GATHER STAGES SCHEDULE ADVICE SLOW JSON RANKS RUN INIT FIT TIMELINE SWEEP SVG
+PLAN_SETTINGS := MODEL GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE REPLICAS ACCUMULATE \
+    ATTENTION CLIP LAYERS HEADS DIM VOCAB KV_HEADS HIDDEN RESHARD_RANKS REDUCE RECOMPUTE PREFETCH \
+    OFFLOAD LAYOUT GATHER STAGES SCHEDULE ADVICE SLOW JSON RANKS RUN INIT FIT TIMELINE SWEEP SVG
 # RANKS has a default, for the demo.
 plan: deps
-	@$(if $(filter-out simgpu,$(BACKEND)),echo 'make plan runs dry on simgpu alone: leave BACKEND out' >&2; exit 2)
+	@$(if $(filter-out simgpu,$(BACKEND)), \
+	    echo 'make plan runs dry on simgpu alone: leave BACKEND out' >&2; exit 2)
 	@$(PYTHON) grader/plan.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
-	    $(foreach name,$(PLAN_SETTINGS),$(if $(filter command environment,$(firstword $(origin $(name)))),$(call quote,$(name)=$(value $(name)))))
+	    $(foreach name,$(PLAN_SETTINGS), \
+	        $(if $(call is_given,$(name)),$(call quote,$(name)=$(value $(name)))))

@@ -1,5 +1,7 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-simgpu test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench bench-programs gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-simgpu test-all compare-pytorch pairs check-pytorch-map check-aarch64 \
+    check-model check-trace check-clock check-times bench bench-programs gpt2-medium mutants \
+    mutation claims lint alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt); some are a draw (SEED=8812),
@@ -23,16 +25,22 @@ test-programs: deps
 	@$(if $(filter simgpu,$(BACKEND)),,$(DEVICES))
 
 RUN_TESTS     = $(PYTHON) grader/devtools/run_tests.py --build '$(BUILD)'
-SUITES_TO_RUN = $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(LONG_GRADER_TESTS)) $(OWN_SUITES) $(SUITES:%=$(BUILD)/impl/reference/suite/%) \
-                $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(filter-out $(LONG_GRADER_TESTS),$(wildcard tests/grader/test_*.py)))
+# Those in Python are of one backend, and not compiled.
+PYTHON_TESTS  = $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(1))
+SUITES_TO_RUN = $(call PYTHON_TESTS,$(LONG_GRADER_TESTS)) $(OWN_SUITES) \
+                $(SUITES:%=$(BUILD)/impl/reference/suite/%) \
+                $(call PYTHON_TESTS,$(filter-out $(LONG_GRADER_TESTS),$(wildcard \
+                tests/grader/test_*.py)))
 
 # The longest come first, so that none is left over at the end.
-LONG_GRADER_TESTS := $(wildcard $(patsubst %,tests/grader/test_%.py,release grade quiz demo build attacks real_suites timeouts \
-                       delivered watch pace plan_says mutants setup report trace hint))
+LONG_GRADER_TESTS := $(wildcard $(patsubst %,tests/grader/test_%.py,release grade quiz demo build \
+                       attacks real_suites timeouts delivered watch pace plan_says mutants setup \
+                       report trace hint))
 
 # On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.
 ifeq ($(BACKEND),cuda)
-TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --tool $(WATCH) --target-processes all --error-exitcode 1 --kill no --print-limit 20')
+TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --tool $(WATCH) \
+    --target-processes all --error-exitcode 1 --kill no --print-limit 20')
 endif
 
 ## make test-all      all tests, and every command that README and handouts print
@@ -40,14 +48,16 @@ endif
 ##                    becomes a line of bench/results/test-all.md; STEP='long
 ##                    tests' for one step, STEP=list for their names and times
 test-all: deps
-	@$(PYTHON) -B grader/devtools/test_all.py $(if $(filter list,$(STEP)),--list,$(if $(STEP),--step $(call quote,$(STEP))))
+	@$(PYTHON) -B grader/devtools/test_all.py \
+	    $(if $(filter list,$(STEP)),--list,$(if $(STEP),--step $(call quote,$(STEP))))
 
 ## make mutants       grade 562 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
 ##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
 ##                    the word)
-SOLUTIONS = $(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
-            $(if $(LAB),--lab '$(LAB)') $(if $(SAMPLE),--sample '$(SAMPLE)')
+SOLUTIONS = $(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' \
+            $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)') \
+            $(if $(SAMPLE),--sample '$(SAMPLE)')
 mutants: deps
 	@$(SOLUTIONS)
 
@@ -67,6 +77,10 @@ mutation: deps
 claims:
 	@$(PYTHON) -B grader/devtools/claims.py $(if $(TASK),--task '$(TASK)')
 
+## make lint          format and columns of all code, shellcheck, pyflakes
+lint:
+	@$(PYTHON) -B grader/devtools/lint.py
+
 ## make alternatives  grade right solutions that are unlike the reference: all must
 ##                    score 100 (a minute; TASK, LAB and SAMPLE as above)
 alternatives: deps
@@ -82,7 +96,8 @@ flakiness: deps
 ##                    against formulas
 check-model: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/bench/nccl_sweep $(BUILD)/impl/reference/bin/plan
-	@$(BUILD)/bench/nccl_sweep a100x8 bench/published/nccl_a100x8.csv h200x8 bench/published/nccl_h200x8.csv
+	@$(BUILD)/bench/nccl_sweep a100x8 bench/published/nccl_a100x8.csv h200x8 \
+	    bench/published/nccl_h200x8.csv
 	@$(PYTHON) -B grader/devtools/check_model.py --plan $(BUILD)/impl/reference/bin/plan
 
 ## make check-trace   a trace of simgpu's, read by the protobuf classes of PyPI's
@@ -90,7 +105,8 @@ check-model: deps
 ##                    trace_processor_shell
 check-trace: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/impl/reference/trace/steps
-	@$(PYTHON) -B grader/devtools/check_trace.py --build '$(BUILD)' --program '$(BUILD)/impl/reference/trace/steps'
+	@$(PYTHON) -B grader/devtools/check_trace.py --build '$(BUILD)' \
+	    --program '$(BUILD)/impl/reference/trace/steps'
 
 ## make compare-pytorch
 ##                    our files read by Hugging Face's transformers and theirs by
@@ -98,7 +114,8 @@ check-trace: deps
 ##                    and by FSDP2: the same losses. Installs torch from PyPI into
 ##                    build/ first (about 3 GB)
 compare-pytorch: deps
-	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama $(LAUNCH) example-programs
+	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama \
+	    $(LAUNCH) example-programs
 	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)'
 
 ## make bench         what a training step, collectives and starting up cost on
@@ -110,9 +127,12 @@ compare-pytorch: deps
 BENCH  ?= quick
 PEER   ?=
 ROUNDS ?=
-BENCH_RUN = $(PYTHON) -B grader/devtools/bench.py --build '$(BUILD)' --level $(call quote,$(BENCH)) --peer $(call quote,$(PEER)) --rounds $(call quote,$(ROUNDS)) $(if $(OUT),--out $(call quote,$(OUT)))
+BENCH_RUN = $(PYTHON) -B grader/devtools/bench.py --build '$(BUILD)' \
+    --level $(call quote,$(BENCH)) --peer $(call quote,$(PEER)) --rounds $(call quote,$(ROUNDS)) \
+    $(if $(OUT),--out $(call quote,$(OUT)))
 bench: deps
-	$(if $(filter simgpu,$(BACKEND)),,$(error make bench measures simgpu: it is not for BACKEND=$(BACKEND)))
+	$(if $(filter simgpu,$(BACKEND)),, \
+	    $(error make bench measures simgpu: it is not for BACKEND=$(BACKEND)))
 	@$(BENCH_RUN) --check
 	@$(MAKE) $(JOBS) IMPL=reference bench-programs
 	@$(BENCH_RUN)
@@ -132,7 +152,8 @@ pairs: deps
 ##                    torch/ in it, or a wheel)
 PYTORCH ?=
 check-pytorch-map:
-	@$(PYTHON) -B grader/devtools/pytorch_map.py --build '$(BUILD)' $(if $(PYTORCH),--source $(call quote,$(PYTORCH)))
+	@$(PYTHON) -B grader/devtools/pytorch_map.py --build '$(BUILD)' \
+	    $(if $(PYTORCH),--source $(call quote,$(PYTORCH)))
 
 ## make check-aarch64
 ##                    simgpu and the six tasks on 64-bit ARM: cross-built with
@@ -156,7 +177,8 @@ check-clock: deps
 ##                    loaded, compiled by -O2 and by -O0
 check-times: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/bin/launch $(BUILD)/impl/reference/bin/train_gpt2
-	@$(MAKE) $(JOBS) IMPL=reference BUILD='$(BUILD)/O0' CFLAGS=-O0 '$(BUILD)/O0/impl/reference/bin/train_gpt2'
+	@$(MAKE) $(JOBS) IMPL=reference BUILD='$(BUILD)/O0' CFLAGS=-O0 \
+	    '$(BUILD)/O0/impl/reference/bin/train_gpt2'
 	@$(PYTHON) -B grader/devtools/check_times.py O2=$(BUILD)/impl/reference/bin/train_gpt2 \
 	    O0=$(BUILD)/O0/impl/reference/bin/train_gpt2 --launch $(BUILD)/bin/launch
 

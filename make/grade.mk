@@ -9,7 +9,8 @@ ASKED = $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)')
 ##                    a page with plots to build/grade/results.html, HTML=FILE
 ##                    elsewhere
 grade: deps
-	@$(PYTHON) grader/grade.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) $(if $(LIMIT),--limit '$(LIMIT)') \
+	@$(PYTHON) grader/grade.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) \
+	    $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND) \
 	    $(if $(HTML),--html '$(if $(filter 1,$(HTML)),$(BUILD)/grade/results.html,$(HTML))') \
 	    --out '$(BUILD)/grade/results.json'
@@ -18,13 +19,16 @@ grade: deps
 ##                    one more (TASK=2 for one task, LAB=1 for a lab, TEST=name
 ##                    for a test, LEVEL=2 for the hints up to a level)
 hint: deps
-	@$(PYTHON) grader/hint.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) $(if $(TEST),--test '$(TEST)') \
-	    $(if $(LEVEL),--level '$(LEVEL)') $(if $(LIMIT),--limit '$(LIMIT)') --build '$(BUILD)' --backend $(BACKEND)
+	@$(PYTHON) grader/hint.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) \
+	    $(if $(TEST),--test '$(TEST)') \
+	    $(if $(LEVEL),--level '$(LEVEL)') $(if $(LIMIT),--limit '$(LIMIT)') --build '$(BUILD)' \
+	    --backend $(BACKEND)
 
 ## make watch         grade again whenever a file is saved, and say what has
 ##                    changed; TASK=2 for one task, LAB=1 for a lab
 watch: deps
-	@$(PYTHON) grader/watch.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) $(if $(LIMIT),--limit '$(LIMIT)') \
+	@$(PYTHON) grader/watch.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) \
+	    $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND)
 
 ## make quiz          questions with numbers of your own: what a step keeps, sends
@@ -32,11 +36,13 @@ watch: deps
 ##                    answers go; the same command marks them. TASK=3 for one
 ##                    task's, ID=name for the numbers that your course has of you
 quiz: deps
-	@$(PYTHON) grader/quiz.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') $(if $(ID),--id $(call quote,$(ID))) \
+	@$(PYTHON) grader/quiz.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') \
+	    $(if $(ID),--id $(call quote,$(ID))) \
 	    --build '$(BUILD)' --out '$(BUILD)/grade/quiz.json'
 
 ## make challenge     the fastest step of 7 billion parameters on 64 GPUs: plans
 ##                    it with your files and the settings of skeleton/plan.txt,
 ##                    which the first call makes
 challenge: deps
-	@$(PYTHON) grader/challenge.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --out '$(BUILD)/grade/challenge.json'
+	@$(PYTHON) grader/challenge.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
+	    --out '$(BUILD)/grade/challenge.json'

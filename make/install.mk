@@ -12,4 +12,5 @@ install: deps
 	$(if $(filter simgpu,$(BACKEND)),,$(error make install is for simgpu, not for BACKEND=$(BACKEND)))
 	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a
 	@PREFIX=$(call quote,$(value PREFIX)) DESTDIR=$(call quote,$(value DESTDIR)) \
-	    LIBRARY='$(BUILD)/lib/libsimgpu.a' LIBS=$(call quote,$(LDLIBS)) VERSION=$(call quote,$(KIT_VERSION)) sh simgpu/install.sh
+	    LIBRARY='$(BUILD)/lib/libsimgpu.a' LIBS=$(call quote,$(LDLIBS)) \
+	    VERSION=$(call quote,$(KIT_VERSION)) sh simgpu/install.sh

@@ -1,7 +1,7 @@
 # What objects, libraries and programs are made with (flags, compiler, BLAS, processor, members) is
-# written to files of $(MADE_WITH) on which they depend, so a change of it makes them anew. A file is
-# compared while make reads this page, which costs no process, and written only where it differs, so
-# that nothing else is made anew.
+# written to files of $(MADE_WITH) on which they depend, so a change of it makes them anew. A file
+# is compared while make reads this page, which costs no process, and written only where it differs,
+# so that nothing else is made anew.
 
 # What a file holds, as words: make 4.3 sometimes leaves the line break at a file's end.
 held = $(strip $(file <$(1)))
@@ -13,22 +13,25 @@ $(1): $(if $(call same,$(call held,$(1)),$(strip $($(2)))),,FORCE)
 	@printf '%s\n' $$(call quote,$$($(2))) >$$@
 endef
 .PHONY: FORCE
-# The same for flags. Objects that were made with warnings as errors are as good without, so that only
-# the way to WERROR=1 makes them anew: a warning that was let pass must show.
+# The same for flags. Objects that were made with warnings as errors are as good without, so that
+# only the way to WERROR=1 makes them anew: a warning that was let pass must show.
 without_strict = $(filter-out -Werror all-warnings -Xcompiler=-Werror,$($(1)))
 recorded       = $(strip $(without_strict) $(if $(WERROR),warnings-are-errors))
-made_so        = $(if $(call same,$(1),$(2)),yes,$(if $(call same,$(1),$(2) warnings-are-errors),yes))
+made_so        = \
+    $(if $(call same,$(1),$(2)),yes,$(if $(call same,$(1),$(2) warnings-are-errors),yes))
 define holds_flags
 $(1): $(if $(filter yes,$(call made_so,$(call held,$(1)),$(call recorded,$(2)))),,FORCE)
 	$$(FOLDER)
 	@printf '%s\n' $$(call quote,$$(call recorded,$(2))) >$$@
 endef
 
-WITH_C       = $(strip $(COMPILER): $(CC) $(BASE) $(LEAN) $(COLD) $(TESTS_OPT) $(CFLAGS) $(INCLUDES) $(SIMGPU_DEFS) $(SUPPORT_DEFS) $(TASKS))
+WITH_C       = $(strip $(COMPILER): $(CC) $(BASE) $(LEAN) $(COLD) $(TESTS_OPT) $(CFLAGS) \
+    $(INCLUDES) $(SIMGPU_DEFS) $(SUPPORT_DEFS) $(TASKS))
 WITH_BLAS    = $(strip $(BLAS_DEFS))
 WITH_VECTOR  = $(strip $(PROCESSOR): $(VECTOR))
 WITH_TASK    = $(strip $(MISTAKES) $(HALF_DONE))
-WITH_KERNELS = $(strip $(if $(filter cuda,$(BACKEND)),$(NVCC) $(NVCC_FLAGS),$(CXX) $(EMULATED)) $(INCLUDES))
+WITH_KERNELS = $(strip $(if $(filter cuda,$(BACKEND)),$(NVCC) $(NVCC_FLAGS),$(CXX) $(EMULATED)) \
+    $(INCLUDES))
 WITH_LINK    = $(strip $(LINK) $(LDFLAGS) $(KIT_LIBS) $(LDLIBS))
 
 $(eval $(call holds_flags,$(MADE_WITH)/c,WITH_C))
@@ -47,9 +50,9 @@ $(eval $(call holds,$(MADE_WITH)/machines,MACHINES))
 $(eval $(call holds,$(OWN_LIST),OWN))
 $(eval $(call holds,$(SIMGPU_PC),PC_TEXT))
 
-# What the compiler found that an object depends on; whatever is in it, `make clean` works. These 300
-# files are most of what make does for one object: what makes nothing itself, but calls make again,
-# does without; and the grader, which has just made all that is given, sets GIVEN_IS_MADE.
+# What the compiler found that an object depends on; whatever is in it, `make clean` works. These
+# 300 files are most of what make does for one object: what makes nothing itself, but calls make
+# again, does without; and the grader, which has just made all that is given, sets GIVEN_IS_MADE.
 MAKES_NOTHING := help clean skeleton deps grade hint watch demo demo-oom grader-print-key
 ifneq ($(filter-out $(MAKES_NOTHING),$(or $(MAKECMDGOALS),help)),)
 WITH_D = $(BUILD)/impl/$(IMPL_KEY) $(if $(GIVEN_IS_MADE),,$(BUILD)/obj $(BUILD)/impl/reference)

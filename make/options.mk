@@ -1,5 +1,5 @@
-# What every target is told: variables of the command line, checked; the folder that is graded (IMPL);
-# the tree that everything is built in (BUILD); how recipes speak and call make.
+# What every target is told: variables of the command line, checked; the folder that is graded
+# (IMPL); the tree that everything is built in (BUILD); how recipes speak and call make.
 ##   SANITIZE=thread  or address,undefined, in a tree of its own; with
 ##                    BACKEND=cuda memcheck, racecheck, initcheck or synccheck,
 ##                    which are compute-sanitizer's
@@ -10,7 +10,8 @@
 ##   BLAS=openblas    takes OpenBLAS where oneDNN is there too
 
 # IMPL names the folder whose six task files are built and graded: skeleton (default), reference, or
-# any other. Objects of a folder live in build/impl/<name>, so that grading one leaves the others alone.
+# any other. Objects of a folder live in build/impl/<name>, so that grading one leaves the others
+# alone.
 IMPL      ?= skeleton
 TASK      ?=
 LAB       ?=
@@ -30,16 +31,23 @@ ifeq ($(filter simgpu cuda emulated-cuda,$(BACKEND)),)
 $(error there is no BACKEND=$(BACKEND): it is simgpu (the default), cuda or emulated-cuda)
 endif
 
-# What is the full kit's says so where it is asked for in an archive (grader/course/release.py), which
-# has neither these rules (devtools.mk, release.mk, site.mk, emulated_cuda.mk) nor what they work on.
-KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-simgpu test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench gpt2-medium soak release site check-site mutants mutation claims alternatives flakiness skeleton BACKEND=emulated-cuda)
-$(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) belongs to the full kit, which this archive is not: `make help` lists what works here))
+# What is the full kit's says so where it is asked for in an archive (grader/course/release.py),
+# which has neither these rules (devtools.mk, release.mk, site.mk, emulated_cuda.mk) nor what they
+# work on.
+KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-simgpu test-all compare-pytorch pairs \
+    check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench \
+    gpt2-medium soak release site check-site mutants mutation claims lint alternatives flakiness \
+    skeleton BACKEND=emulated-cuda)
+$(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) \
+    belongs to the full kit, which this archive is not: `make help` lists what works here))
 
 ifneq ($(filter-out dnnl openblas,$(BLAS)),)
-$(error there is no BLAS=$(BLAS): it is dnnl (oneDNN) or openblas; without it, what this machine has)
+$(error there is no BLAS=$(BLAS): it is dnnl (oneDNN) or openblas; \
+    without it, what this machine has)
 endif
 
-# compute-sanitizer's tools watch a program as it is; the compiler's sanitizers need one of their own.
+# compute-sanitizer's tools watch a program as it is; the compiler's sanitizers need one of their
+# own.
 WATCHERS := memcheck racecheck initcheck synccheck
 WATCH    := $(filter $(WATCHERS),$(SANITIZE))
 ifneq ($(WATCH),)
@@ -50,12 +58,15 @@ endif
 COMPILED_IN := $(filter-out $(WATCHERS),$(SANITIZE))
 
 # A build against another backend lives in a tree of its own. So does a sanitized one (make
-# SANITIZE=address,undefined test), and one with a BLAS that was asked for (make BLAS=openblas test).
+# SANITIZE=address,undefined test), and one with a BLAS that was asked for (make BLAS=openblas
+# test).
 comma := ,
 # BUILD may name a tree anywhere. Its path is one word, relative within the kit (the compiler's
 # dependency files hold it), so that the kit's own path may have spaces in it, at which make would
 # cut: what comes before `build` is never in a target.
-BUILD := build$(if $(filter-out simgpu,$(BACKEND)),/$(BACKEND))$(if $(COMPILED_IN),/sanitize-$(subst $(comma),-,$(COMPILED_IN)))$(if $(filter command environment,$(firstword $(origin BLAS))),/$(BLAS))
+BUILD := build$(if $(filter-out simgpu,$(BACKEND)),/$(BACKEND))
+BUILD := $(BUILD)$(if $(COMPILED_IN),/sanitize-$(subst $(comma),-,$(COMPILED_IN)))
+BUILD := $(BUILD)$(if $(filter command environment,$(firstword $(origin BLAS))),/$(BLAS))
 within = $(patsubst |%,%,$(subst |$(CURDIR)/,,|$(1)))
 override BUILD := $(call within,$(abspath $(call within,$(BUILD))))
 ifneq ($(word 2,$(BUILD)),)
@@ -92,14 +103,17 @@ endif
 # A folder that make cannot name is linked to in the build tree; a file there has its real name.
 IMPL_NAMES := $(patsubst %/src,@%/names,$(filter $(BUILD)/impl/%/src,$(IMPL_DIR)))
 
-# How recipes call make again: as many jobs as there are processors, where whoever called make has not
-# said how many. Only for recipes: while make reads this file, its MAKEFLAGS has no -j yet (up to 4.3).
-JOBS = --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(or $(shell nproc 2>/dev/null),2))
+# How recipes call make again: as many jobs as there are processors, where whoever called make has
+# not said how many. Only for recipes: while make reads this file, its MAKEFLAGS has no -j yet (up
+# to 4.3).
+JOBS = --no-print-directory \
+    $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(or $(shell nproc 2>/dev/null),2))
 
 # V=1 shows whole command lines; `make -s` says nothing.
 Q     := $(if $(V),,@)
 QUIET := $(or $(V),$(findstring s,$(firstword -$(MAKEFLAGS))))
 # What a recipe begins with: the folder of what it makes, and a line that says so. Where that is
-# there, or nothing is to be said, neither starts a program: two for each object take 0.3 s together.
+# there, or nothing is to be said, neither starts a program: two for each object take 0.3 s
+# together.
 FOLDER = $(if $(wildcard $(@D)),,@mkdir -p $(@D))
 say    = $(if $(QUIET),,@printf '  %-5s %s\n' $(1) $(2))

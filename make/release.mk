@@ -1,15 +1,17 @@
-# What course staff run: archives to hand out and to upload, and the skeleton that goes into them. No
-# archive has this file.
+# What course staff run: archives to hand out and to upload, and the skeleton that goes into them.
+# No archive has this file.
 .PHONY: release skeleton
 
 ## make release       the archives for students and course platforms, in
 ##                    build/release (handouts/instructors.md); OUT=DIR for another
 ##                    folder, AT=COMMIT for the tree of a commit, GAPS=2 as below
 release: deps
-	@$(PYTHON) -B grader/course/release.py --out '$(or $(OUT),$(BUILD)/release)' $(if $(AT),--at '$(AT)') $(if $(GAPS),--gaps '$(GAPS)')
+	@$(PYTHON) -B grader/course/release.py --out '$(or $(OUT),$(BUILD)/release)' \
+	    $(if $(AT),--at '$(AT)') $(if $(GAPS),--gaps '$(GAPS)')
 
 ## make skeleton      write skeleton/ anew from reference/; GAPS=2 OUT=DIR leaves
 ##                    function bodies and given helpers to be written too, in
 ##                    another folder
 skeleton:
-	@$(PYTHON) -B grader/course/skeleton.py write $(if $(GAPS),--gaps '$(GAPS)') $(if $(OUT),--skeleton '$(OUT)')
+	@$(PYTHON) -B grader/course/skeleton.py write $(if $(GAPS),--gaps '$(GAPS)') \
+	    $(if $(OUT),--skeleton '$(OUT)')

@@ -4,12 +4,15 @@ SIMGPU_DEFS  := -Isimgpu/src -Igpulog/log
 SUPPORT_DEFS := -Itests/support
 BLAS_OBJ     := $(call objects,simgpu/src/blas/*.c)
 COSTS_OBJ    := $(call objects,simgpu/src/machine/*.c)
-VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c simgpu/src/blas/halves.c \
-                lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/cpu_kernels.c)
+VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c \
+                simgpu/src/blas/halves.c lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c \
+                tests/cuda/cpu_kernels.c)
 
-# -O1 takes a third less to compile, and a step takes no longer: of its time the kernels are nearly all.
+# -O1 takes a third less to compile, and a step takes no longer: of its time the kernels are nearly
+# all.
 COLD_OBJ     := $(filter-out $(VECTOR_OBJ),$(SIMGPU_OBJ) $(GPULOG_OBJ) \
-                $(call objects,lib/nn/*.c lib/checkpoint/*.c lib/check/*.c lib/launch/*.c lib/launch/*/*.c))
+                $(call objects,lib/nn/*.c lib/checkpoint/*.c lib/check/*.c lib/launch/*.c \
+                lib/launch/*/*.c))
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
@@ -18,14 +21,17 @@ OWN_TESTS    := $(addprefix $(BUILD)/obj/,tests/%.o simgpu/tests/%.o gpulog/test
 $(COLD_OBJ) $(OWN_TESTS) $(BUILD)/obj/labs/%.o: OPT = $(COLD)
 $(BUILD)/obj/tests/support/%.o $(BUILD)/obj/tasks/%.o: OPT = $(TESTS_OPT)
 # Students debug their tests and programs.
-$(call objects,tasks/*/tests*.c tasks/*/together.c) $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
+$(call objects,tasks/*/tests*.c tasks/*/together.c) $(BUILD)/obj/labs/%.o \
+    $(BUILD)/obj/examples/%.o: LEAN =
 $(VECTOR_OBJ): OPT = $(VECTOR)
 $(VECTOR_OBJ): $(MADE_WITH)/vector
 # The same picoseconds from every compiler and on every processor.
 $(COSTS_OBJ): OPT = $(COLD) -ffp-contract=off
 $(OWN_TESTS) $(BUILD)/obj/tasks/%.o $(BUILD)/obj/labs/%.o: DEFS = $(SUPPORT_DEFS)
-$(BUILD)/obj/simgpu/tests/time/play.o $(BUILD)/obj/simgpu/tests/aarch64.o $(BUILD)/obj/simgpu/tests/processors.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
-$(BUILD)/obj/tests/support/crash.o: DEFS = $(SUPPORT_DEFS) $(call quote,-DFILES_OF_TASKS={$(patsubst %,"%.c"$(comma),$(TASKS)) NULL})
+$(BUILD)/obj/simgpu/tests/time/play.o $(BUILD)/obj/simgpu/tests/aarch64.o \
+    $(BUILD)/obj/simgpu/tests/processors.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
+$(BUILD)/obj/tests/support/crash.o: DEFS = $(SUPPORT_DEFS) \
+    $(call quote,-DFILES_OF_TASKS={$(patsubst %,"%.c"$(comma),$(TASKS)) NULL})
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/simgpu/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
@@ -33,9 +39,11 @@ $(BUILD)/obj/bench/products.o: $(MADE_WITH)/blas
 $(BUILD)/obj/plan/%.o: DEFS = -Iexamples $(SIMGPU_DEFS)
 $(BUILD)/obj/tests/support/simgpu/times.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 ifeq ($(BACKEND),cuda)
-$(BUILD)/obj/tests/support/cuda/replay.o $(call objects,$(REPLAY)): DEFS = -Itests/support/cuda $(SIMGPU_DEFS)
+$(BUILD)/obj/tests/support/cuda/replay.o $(call objects,$(REPLAY)): DEFS = -Itests/support/cuda \
+    $(SIMGPU_DEFS)
 endif
-# The CPU's kernels once more, for host memory and under other names: tests/cuda compares the device's with them.
+# The CPU's kernels once more, for host memory and under other names: tests/cuda compares the
+# device's with them.
 $(BUILD)/obj/tests/cuda/cpu_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 
 $(BUILD)/obj/%.o: %.c $(MADE_WITH)/c
@@ -56,12 +64,14 @@ $(BUILD)/lib/%.a:
 	$(Q)ar rcs $@ $(filter %.o,$^)
 
 # simgpu in the part of NVIDIA's libraries (emulated_cuda.mk): one object, whose calls among its own
-# files no interposer sees, and whose own log has other names than the one that the interposer keeps.
+# files no interposer sees, and whose own log has other names than the one that the interposer
+# keeps.
 $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 	$(FOLDER)
 	$(call say,LD,$@)
 	$(Q)$(LD) -r -o $@.all $(filter %.o,$^)
-	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/log/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
+	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/log/%,$^) | \
+	    awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
 	$(Q)objcopy --redefine-syms=$@.names $@.all $@
 	@rm -f $@.all
 
@@ -80,7 +90,8 @@ $(BUILD)/gen/machines.c: $(MACHINES) simgpu/machines/texts.sh $(MADE_WITH)/machi
 define impl_rule
 $(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task
 	$$(FOLDER)
-	$$(Q)$$(PYTHON) -S grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
+	$$(Q)$$(PYTHON) -S grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) \
+	    $$(INCLUDES) -c $$< -o $$(@:.i=.o)
 $(BUILD)/impl/$(1)/%.o: $(BUILD)/impl/$(1)/%.i $(MADE_WITH)/c $(MADE_WITH)/task
 	$$(call say,CC,$(subst $(comma),$$(comma),$(2))/$$*.c)
 	$$(Q)$$(CC) $$(filter-out -D%,$$(BASE) $$(MISTAKES) $(3) $$(CFLAGS)) -c $$< -o $$@
@@ -95,7 +106,8 @@ $(BUILD)/impl/reference/%.o: $(GIVEN)/%.o
 	$(call say,CP,$<)
 	$(Q)cp $< $@
 $(GIVEN)/%.o:
-	@echo 'there is no $@: this archive was made for $(patsubst given/reference-%,%,$(wildcard given/*)); ask course staff' >&2
+	@echo 'there is no $@: this archive was made for' \
+	    '$(patsubst given/reference-%,%,$(wildcard given/*)); ask course staff' >&2
 	@false
 endif
 ifneq ($(IMPL_KEY),reference)

@@ -1,6 +1,6 @@
-# What this machine has, and what is missing: grader/setup.sh installs and writes down (config.mk), and
-# with BACKEND=cuda grader/find_cuda.sh finds the toolkit (cuda.mk). Nothing is looked for where only
-# help or the like is asked for.
+# What this machine has, and what is missing: grader/setup.sh installs and writes down (config.mk),
+# and with BACKEND=cuda grader/find_cuda.sh finds the toolkit (cuda.mk). Nothing is looked for where
+# only help or the like is asked for.
 .PHONY: deps clean compile_commands.json
 
 ## make deps          install what is missing, saying what and why (part of every
@@ -10,7 +10,8 @@ deps:
 
 ## make compile_commands.json  for clangd
 compile_commands.json: deps
-	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites example-programs | $(PYTHON) grader/compile_commands.py $@
+	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites example-programs | \
+	    $(PYTHON) grader/compile_commands.py $@
 
 ## make clean         remove build/
 clean:
@@ -26,9 +27,9 @@ include $(BUILD)/cuda.mk
 endif
 endif
 
-# What this machine has, as grader/setup.sh found it: BLAS, BLAS_DEFS, BLAS_LIBS, COMPILER, PROCESSOR.
-# It is made here where it is not there yet, and make starts again, as it does whenever it has made a
-# file that it includes; `deps` sees whether it still holds.
+# What this machine has, as grader/setup.sh found it: BLAS, BLAS_DEFS, BLAS_LIBS, COMPILER,
+# PROCESSOR. It is made here where it is not there yet, and make starts again, as it does whenever
+# it has made a file that it includes; `deps` sees whether it still holds.
 SETUP := CONFIG='$(BUILD)/config.mk' BACKEND='$(BACKEND)' sh grader/setup.sh
 ifneq ($(filter-out help clean skeleton deps,$(or $(MAKECMDGOALS),help)),)
 include $(BUILD)/config.mk

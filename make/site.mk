@@ -13,8 +13,10 @@ endif
 ##                    SITE_REPOSITORY=URL links files of the kit to URL/path
 site: deps
 	@$(MAKE) $(JOBS) IMPL=reference site-planner
-	@$(PYTHON) -B grader/course/site_build.py --out '$(BUILD)/site' --plan $(BUILD)/impl/reference/bin/plan \
-	    $(if $(filter instructors,$(SITE)),--staff) $(if $(SITE_REPOSITORY),--repository $(call quote,$(SITE_REPOSITORY)))
+	@$(PYTHON) -B grader/course/site_build.py --out '$(BUILD)/site' \
+	    --plan $(BUILD)/impl/reference/bin/plan \
+	    $(if $(filter instructors,$(SITE)),--staff) \
+	    $(if $(SITE_REPOSITORY),--repository $(call quote,$(SITE_REPOSITORY)))
 
 site-planner: $(BUILD)/impl/reference/bin/plan
 	@:
@@ -23,4 +25,5 @@ site-planner: $(BUILD)/impl/reference/bin/plan
 ##                    links, search, each slider against the planner, keyboard,
 ##                    contrast, a phone's width
 check-site: site
-	@$(PYTHON) -B grader/course/site_check.py --site '$(BUILD)/site' --plan $(BUILD)/impl/reference/bin/plan
+	@$(PYTHON) -B grader/course/site_check.py --site '$(BUILD)/site' \
+	    --plan $(BUILD)/impl/reference/bin/plan

@@ -1,7 +1,5 @@
 /* advice.c: what would help most: one thing, chosen by what the step waits for, and what a dry run
  * says that it does.
- *
- * Interface: plan_advise.
  */
 #include <stdio.h>
 

@@ -1,14 +1,13 @@
-/* fit.c: the fastest of several plans that fit: strategies, which also decide whether parameters are
- * resharded after a forward, to shards or to slices; what is computed again; micro-batches of a
+/* fit.c: the fastest of several plans that fit: strategies, which also decide whether parameters
+ * are resharded after a forward, to shards or to slices; what is computed again; micro-batches of a
  * batch that stays the same; whether each of those reduces; and how many units are prefetched.
  *
  * More micro-batches take less memory and more messages. So for each strategy, with and without
  * recomputation, their number is doubled until the plan fits, and once more. Reducing each time
- * takes less memory, too. Where no batch is asked for it is looked for: it is doubled while the plan
- * fits and a token takes less time; in a pipeline, more micro-batches are. More units ahead are tried
- * last, on the fastest. What was asked for (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, GATHER, STAGES) stays.
- *
- * Interface: plan_fit.
+ * takes less memory, too. Where no batch is asked for it is looked for: it is doubled while the
+ * plan fits and a token takes less time; in a pipeline, more micro-batches are. More units ahead
+ * are tried last, on the fastest. What was asked for (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, GATHER,
+ * STAGES) stays.
  */
 #include <stdio.h>
 
@@ -25,7 +24,8 @@ static const struct {
     {"zero2", STRATEGY_ZERO2, false, false, true}, {"zero1", STRATEGY_ZERO1, false, false, false},
     {"ddp", STRATEGY_DDP, false, false, false},    {"hsdp", STRATEGY_ZERO3, true, false, true}};
 
-// Units ahead; sequences on a GPU; micro-batches for each stage of a pipeline, whose log has them all.
+// Units ahead; sequences on a GPU; micro-batches for each stage of a pipeline, whose log has them
+// all.
 enum { MOST_AHEAD = 3, MOST_SEQUENCES = 1024, MOST_PARTS = 4 };
 
 typedef struct Found {

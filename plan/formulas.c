@@ -4,8 +4,9 @@
  * are 2·R·C·12·C per layer and 2·R·C·V for the head; the backward has twice as many. Of W ranks
  * that shard, each keeps 4·⌈n/W⌉ bytes of a unit of n parameters, its gradient, and twice that of
  * Adam's state, in any type. An all-gather or a reduce-scatter of it sends (W - 1) such shards, in
- * the types of the policy. What is unsharded at most: the table of lab 2's handout. A Llama's layers
- * have K columns of keys and F of the feed-forward part: 2·(2·C + 2·K + 3·F)·C in place of 24·C·C.
+ * the types of the policy. What is unsharded at most: the table of lab 2's handout. A Llama's
+ * layers have K columns of keys and F of the feed-forward part: 2·(2·C + 2·K + 3·F)·C in place of
+ * 24·C·C.
  *
  * Of activations most live at the end of a forward: all that the layers keep for their backwards.
  *
@@ -13,8 +14,6 @@
  * and f micro-batches in flight. A block that runs again has a forward more, and keeps its input
  * alone. Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is
  * copied; gathered in FP8, a matrix has one byte per element on its way.
- *
- * Interface: plan_formulas, plan_block_flops, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
  */
 #include "fsdp.h"
 #include "plan.h"

@@ -1,7 +1,4 @@
-/* json.c: the plan as an object of JSON. Bytes, picoseconds, FLOP: whole numbers.
- *
- * Interface: plan_write_json.
- */
+/* json.c: the plan as an object of JSON. Bytes, picoseconds, FLOP: whole numbers. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

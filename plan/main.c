@@ -4,44 +4,7 @@
  *
  * handouts/plan.md says what the settings are. Exit status 2: they make no sense; 1: a rank failed.
  */
-#include <stdlib.h>
-
-#include "fsdp.h"
 #include "plan.h"
-
-static Status count_formulas(Plan *plan)
-{
-    const PlanOptions *o = plan->options;
-    Module *model = model_create(&o->model, &o->llama);
-    if (!model) return ERR_ARGUMENT;
-    plan->parameters = (uint64_t)meta_count(model);
-    plan->useful = plan_useful(o, plan->parameters);
-    module_destroy(model);
-    for (int s = 0; s < o->stages; s++) {
-        Module *stage = plan_stage(o, s);
-        if (!stage) return ERR_ARGUMENT;
-        plan->formulas[s] = plan_formulas(o, stage, s);
-        module_destroy(stage);
-    }
-    return OK;
-}
-
-Status plan_make(Plan *plan)
-{
-    int ranks[PLAN_KINDS], n = plan_kinds(plan->options, ranks);
-    if (n == 0) return ERR_ARGUMENT;
-    TRY(count_formulas(plan));
-    TRY(plan_run(plan->options, ranks, n, &plan->ranks));
-    return plan_times(plan->options, &plan->ranks, &plan->times);
-}
-
-uint64_t plan_most_memory(const Plan *plan)
-{
-    uint64_t most = 0;
-    for (int i = 0; i < plan->ranks.n; i++)
-        if (plan->ranks.record[i]->peak > most) most = plan->ranks.record[i]->peak;
-    return most;
-}
 
 static Status run(PlanOptions *options, Plan *plan)
 {

@@ -1,7 +1,5 @@
 /* models.c: models by name: GPT-2's architecture (learned positions, biases, a head tied to the
  * embedding), which MPT's published parameter counts are those of, too; and Llama's.
- *
- * Interface: plan_model, plan_model_names.
  */
 #include <stdio.h>
 #include <string.h>

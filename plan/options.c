@@ -1,7 +1,4 @@
-/* options.c: what is asked for, and what is wrong with it.
- *
- * Interface: plan_options, plan_places.
- */
+/* options.c: what is asked for, and what is wrong with it. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

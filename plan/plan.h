@@ -3,21 +3,26 @@
  * The student's files run dry (simgpu/pages/dry.md), one rank of each kind alone among phantoms;
  * their logs say what they hold and send, and are timed together on the modelled machine.
  *
- *   main.c       what is asked for, in what order it is done
- *   settings.c   NAME=VALUE on the command line
- *   options.c    what they mean, and what is wrong with them; labs.c: those of the labs
- *   models.c     models by name
- *   kinds.c      which ranks differ
- *   parts.c      the model of a stage, and its units
- *   ranks.c      processes that run the ranks; ties.c: what these cannot know in a dry run;
- *                host.c: what they need not do
- *   record.c     what a rank keeps of its own log: memory, messages
- *   times.c      the step in time, from the logs
- *   timeline.c   the same, operation by operation, as JSON
- *   formulas.c   the same quantities without a run
- *   print.c, json.c    the plan as a table and as JSON
- *   advice.c     what would help most
- *   fit.c        the fastest of several plans that fit
+ * Files, each of which calls those below it alone:
+ *
+ *   main.c           what is asked for, in what order it is done
+ *   fit.c            the fastest of several plans that fit
+ *   print.c, json.c  the plan as a table and as JSON
+ *   advice.c         what would help most, which may be other plans
+ *   make.c           one plan: formulas, ranks, times
+ *   rank_kinds.c     which ranks differ
+ *   run_ranks.c      processes that run the ranks
+ *   stage_ties.c     what these cannot know in a dry run
+ *   host_dry.c       what they need not do
+ *   rank_record.c    what a rank keeps of its own log: memory, messages
+ *   step_time.c      the step in time, from the logs
+ *   timeline_json.c  the same, operation by operation, as JSON
+ *   formulas.c       the same quantities without a run
+ *   stage_parts.c    the model of a stage, and its units
+ *   options.c        what the settings mean, and what is wrong with them
+ *   lab_options.c    those of the labs
+ *   settings.c       NAME=VALUE on the command line
+ *   models.c         models by name
  */
 #ifndef PLAN_H
 #define PLAN_H
@@ -90,15 +95,16 @@ void plan_model_names(char *text, size_t size);
 
 // ---- options.c ---- The ranks of a stage: of all where there is one.
 int plan_places(const PlanOptions *options);
-// "no", "blocks", "attention" (labs.c)
+// "no", "blocks", "attention" (lab_options.c)
 const char *plan_recompute_name(const PlanOptions *options);
 // One line on stderr says what is wrong: ERR_ARGUMENT.
 Status plan_options(int argc, char **argv, PlanOptions *options);
 
-// ---- kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not known.
+// ---- rank_kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not
+// known.
 int plan_kinds(const PlanOptions *options, int ranks[PLAN_KINDS]);
 
-// ---- parts.c ---- The model of a stage, on meta; NULL, with a line.
+// ---- stage_parts.c ---- The model of a stage, on meta; NULL, with a line.
 Module *plan_stage(const PlanOptions *options, int stage);
 typedef struct PlanUnitSize {
     int64_t numel, shard; // elements; of a rank, with padding
@@ -113,7 +119,7 @@ PlanParts plan_parts(const PlanOptions *options, const Module *stage);
 // Whether one of the first so many blocks has the parameter.
 bool plan_in_block(const Module *stage, int blocks, const Param *param);
 
-// ---- record.c ----
+// ---- rank_record.c ----
 #define PLAN_TEXT 200
 #define PLAN_UNITS 160
 typedef struct PlanUnit { // elements
@@ -142,14 +148,14 @@ typedef struct PlanRecord {
 // From the calling process's log.
 void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
 
-// ---- ties.c ---- Of a dry run: which elements of tied parameters this rank and those of another
-// stage send each other.
+// ---- stage_ties.c ---- Of a dry run: which elements of tied parameters this rank and those of
+// another stage send each other.
 Status plan_ties(const PlanOptions *options, Trainer *trainer);
 
-// ---- host.c ---- From now on this process needs no memory for shards on the host.
+// ---- host_dry.c ---- From now on this process needs no memory for shards on the host.
 void plan_host_dry(void);
 
-// ---- ranks.c ----
+// ---- run_ranks.c ----
 typedef struct PlanRanks {
     int n;
     PlanRecord *record[PLAN_KINDS];
@@ -158,7 +164,7 @@ typedef struct PlanRanks {
 Status plan_run(const PlanOptions *options, const int *ranks, int n, PlanRanks *all);
 void plan_free(PlanRanks *all);
 
-// ---- times.c ---- Picoseconds, of the slowest rank that ran.
+// ---- step_time.c ---- Picoseconds, of the slowest rank that ran.
 typedef enum PlanKind {
     PLAN_PRODUCT,
     PLAN_ATTENTION,
@@ -191,7 +197,7 @@ uint64_t plan_flops_of(const GpuLogEntry *entry);
 const char *plan_kind_name(PlanKind kind);
 Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
 
-// ---- timeline.c ---- An operation of each entry of the record: since the step began.
+// ---- timeline_json.c ---- An operation of each entry of the record: since the step began.
 typedef struct PlanSpan {
     uint64_t start, end;
 } PlanSpan;
@@ -233,7 +239,7 @@ typedef struct Plan {
 void plan_print(const Plan *plan);
 Status plan_write_json(const Plan *plan);
 
-// ---- main.c ---- Runs the ranks and times them; plan->options is set.
+// ---- make.c ---- Runs the ranks and times them; plan->options is set.
 Status plan_make(Plan *plan);
 uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 
@@ -241,9 +247,9 @@ uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 // take.
 void plan_advise(const Plan *plan);
 
-// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where none
-// is given, the batch to those of the fastest plan that fits, and prints a line for each that was
-// tried. ERR_ARGUMENT, said on stderr: none fits.
+// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where
+// none is given, the batch to those of the fastest plan that fits, and prints a line for each that
+// was tried. ERR_ARGUMENT, said on stderr: none fits.
 Status plan_fit(PlanOptions *options);
 
 #endif

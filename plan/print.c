@@ -1,7 +1,4 @@
-/* print.c: the plan as a table.
- *
- * Interface: plan_print.
- */
+/* print.c: the plan as a table. */
 #include <stdio.h>
 #include <string.h>
 

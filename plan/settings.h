@@ -1,8 +1,4 @@
-/* settings.h: NAME=VALUE on the command line, before it is known what the values mean.
- *
- * Interface: plan_read, plan_number, plan_number_from, plan_word, plan_refuse; and of labs.c:
- * plan_read_stages, plan_read_labs.
- */
+/* settings.h: NAME=VALUE on the command line, before it is known what the values mean. */
 #ifndef PLAN_SETTINGS_H
 #define PLAN_SETTINGS_H
 
@@ -61,7 +57,7 @@ Status plan_number_from(const PlanValues value, PlanSetting which, int least, in
 Status plan_word(const PlanValues value, PlanSetting which, const char *const *words, int n,
                  int *found);
 
-// ---- labs.c ---- What the labs add, and what that does not go with.
+// ---- lab_options.c ---- What the labs add, and what that does not go with.
 Status plan_read_stages(const PlanValues value, PlanOptions *o);
 Status plan_read_labs(const PlanValues value, PlanOptions *o);
 

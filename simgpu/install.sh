@@ -1,7 +1,8 @@
 #!/bin/sh
 # Copies simgpu to where programs elsewhere find it. `make install` calls it:
 #
-#   PREFIX=DIR DESTDIR=DIR LIBRARY=build/lib/libsimgpu.a LIBS='-ldnnl …' VERSION=1.0 sh simgpu/install.sh
+#   PREFIX=DIR DESTDIR=DIR LIBRARY=build/lib/libsimgpu.a LIBS='-ldnnl …' VERSION=1.0 \
+#       sh simgpu/install.sh
 #
 # DIR/lib/libsimgpu.a, DIR/lib/pkgconfig/simgpu.pc, the headers in DIR/include/simgpu (they have the
 # names of NVIDIA's, which may be on the machine too), the pages in DIR/share/doc/simgpu, the
@@ -25,8 +26,8 @@ esac
 
 # The debug information is of the kit's sources, which are not there; reports name the program's.
 to=${DESTDIR:-}$PREFIX
-mkdir -p "$to/lib/pkgconfig" "$to/include/simgpu/crt" "$to/include/simgpu/simgpu_cublas" "$to/share/doc/simgpu/pages" \
-    "$to/share/simgpu/machines"
+mkdir -p "$to/lib/pkgconfig" "$to/include/simgpu/crt" "$to/include/simgpu/simgpu_cublas" \
+    "$to/share/doc/simgpu/pages" "$to/share/simgpu/machines"
 "${STRIP:-strip}" -g -o "$to/lib/libsimgpu.a.new" "$LIBRARY"
 chmod 644 "$to/lib/libsimgpu.a.new"
 mv -f "$to/lib/libsimgpu.a.new" "$to/lib/libsimgpu.a"

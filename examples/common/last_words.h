@@ -1,7 +1,4 @@
-/* last_words.h: what a rank of an example says when it crashes, or comes no further.
- *
- * Interface: last_words_watch, last_words_step, last_words_pause, last_words_mark.
- */
+/* last_words.h: what a rank of an example says when it crashes, or comes no further. */
 #ifndef EXAMPLES_LAST_WORDS_H
 #define EXAMPLES_LAST_WORDS_H
 

@@ -1,7 +1,4 @@
-/* model.h: the model that an example trains: a GPT-2, or a Llama with the same sizes.
- *
- * Interface: model_check, model_create, model_name.
- */
+/* model.h: the model that an example trains: a GPT-2, or a Llama with the same sizes. */
 #ifndef EXAMPLES_MODEL_H
 #define EXAMPLES_MODEL_H
 

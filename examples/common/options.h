@@ -1,7 +1,4 @@
-/* options.h: the command line of an example.
- *
- * Interface: options_parse; parse_int, parse_float.
- */
+/* options.h: the command line of an example. */
 #ifndef EXAMPLES_OPTIONS_H
 #define EXAMPLES_OPTIONS_H
 

@@ -1,7 +1,4 @@
-/* sample.h: text that a byte-level model writes.
- *
- * Interface: sample_text.
- */
+/* sample.h: text that a byte-level model writes. */
 #ifndef EXAMPLES_SAMPLE_H
 #define EXAMPLES_SAMPLE_H
 

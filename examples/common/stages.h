@@ -2,8 +2,6 @@
  *
  * The last stage has the loss. So that a mean over all ranks is the mean over its ranks, what is
  * handed back as the loss is there as many times as large as there are stages, and 0 elsewhere.
- *
- * Interface: stages_cut, stages_shard, stages_create, stages_step, stages_evaluate, stages_destroy.
  */
 #ifndef EXAMPLES_STAGES_H
 #define EXAMPLES_STAGES_H

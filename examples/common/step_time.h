@@ -1,7 +1,5 @@
 /* step_time.h: how long a step takes: on this computer and, where simgpu keeps a virtual clock, on
  * the modelled machine.
- *
- * Interface: step_time_begin before a step, step_time_end after it, step_time_print.
  */
 #ifndef EXAMPLES_STEP_TIME_H
 #define EXAMPLES_STEP_TIME_H

@@ -1,13 +1,9 @@
-/* trainer.h: a GPT-2 or a Llama, the ranks that train it, and one step of the training: what the example
- * programs share.
+/* trainer.h: a GPT-2 or a Llama, the ranks that train it, and one step of the training: what the
+ * example programs share.
  *
  * With FSDP every block is a unit and the model is the root. Without (unsharded) the model is on
  * one GPU, in plain modules, and no other rank takes part; the rest is the same: the gradient is
  * clipped, the learning rate follows the same schedule. So the two can be compared step by step.
- *
- * Interface: trainer_create, trainer_step, trainer_scale, trainer_forward,
- * trainer_unsharded_peak, trainer_destroy;
- * mean_over_ranks, gather_over_ranks.
  */
 #ifndef EXAMPLES_TRAINER_H
 #define EXAMPLES_TRAINER_H
@@ -82,8 +78,8 @@ Status trainer_destroy(Trainer *t); // and the model
 
 // One step on this rank's part of the batch, in and targets (accumulate·B·T) in host memory:
 // forward and backward of each micro-batch, optimizer. step is 1, 2, … The gradient is that of the
-// mean loss over all ranks' tokens; *loss is this rank's part of it: its mean over the ranks is that
-// loss.
+// mean loss over all ranks' tokens; *loss is this rank's part of it: its mean over the ranks is
+// that loss.
 Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss);
 
 // The loss scale and its tracker, where the loss is scaled: for a checkpoint, or from one (`set`; 0

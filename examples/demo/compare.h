@@ -4,8 +4,6 @@
  *
  * The formulas are computed here from the model's sizes alone. What is measured is the log's
  * (gpulog.h).
- *
- * Interface: measure_begin and measure_end around every step; compare_all.
  */
 #ifndef EXAMPLES_COMPARE_H
 #define EXAMPLES_COMPARE_H

@@ -1,8 +1,6 @@
 /* screen.h: what a training looks like while it runs. In a terminal a curve, a progress bar and the
  * time that is left are drawn anew in place, within 80 columns and 16 lines; elsewhere (a file, a
  * pipe, TERM=dumb, a smaller window) a line is printed for each score.
- *
- * Interface: screen_open, screen_score, screen_step.
  */
 #ifndef EXAMPLES_SCREEN_H
 #define EXAMPLES_SCREEN_H

@@ -1,7 +1,5 @@
 /* source.h: what the demo learns from: sums that it makes itself, or the text of files. For each
  * the batches, and a score on what was held out.
- *
- * Interface: source_sums, source_text, source_free; source_batch, source_score.
  */
 #ifndef EXAMPLES_SOURCE_H
 #define EXAMPLES_SOURCE_H

@@ -1,7 +1,4 @@
-/* options.h: the command line of train_gpt2.
- *
- * Interface: train_options_parse, train_options_check.
- */
+/* options.h: the command line of train_gpt2. */
 #ifndef EXAMPLES_TRAIN_GPT2_OPTIONS_H
 #define EXAMPLES_TRAIN_GPT2_OPTIONS_H
 

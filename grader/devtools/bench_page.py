@@ -163,8 +163,8 @@ def loops_part(rows, mark):
 def slower_part(slower, last):
     if last is None:
         return "\n## Against the last record\n\nThere is no earlier record of this machine.\n"
-    text = "\n## Against the last record\n\n[%s](%s), the same machine and compiler. " % (last,
-                                                                                       last)
+    # No link: pages go when newer ones have come.
+    text = "\n## Against the last record\n\n`%s`, the same machine and compiler. " % last
     if not slower:
         return text + "No minimum of CPU time is more than %.0f %% above it.\n" % (
             100 * SLOWER - 100)

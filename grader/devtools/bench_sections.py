@@ -142,7 +142,7 @@ def read_products(text):
 
 
 def threads_of_one(cores):
-    """How many threads one rank is tried with: two everywhere, more where there are as many cores."""
+    """How many threads one rank is tried with: two anywhere, more where there are as many cores."""
     return [n for n in (1, 2, 4, 8, 16) if n <= max(2, cores)]
 
 

@@ -1,36 +1,34 @@
 #!/usr/bin/env python3
-"""What include/fsdp.h, the labs' headers and the handouts' rules claim, and what proves each claim.
+"""What the contracts' functions and the handouts' rules are held by: tests/claims.txt.
 
-A *claim* is a sentence, or a part of one, that a wrong solution can break. tests/claims.txt has an
-entry for each: its number, the text as it stands in the document, the tests that fail where it is
-broken, and the wrong solutions of a task's or lab's mutants.json that break it:
+The table has a heading for each document, and below it an entry for each function or rule, with the
+tests that fail where it is broken, and the wrong solutions (mutants.py, given_mutants.py) that
+break it. A long entry goes on in lines that are indented further:
 
-    fsdp.h/meta_numel/1
-      says     Elements of a parameter: the product of its shape.
-      tests    counts_elements
-      mutants  numel_in_32_bits number_without_shape
+    fsdp.h
+      meta_numel: counts_elements | numel_in_32_bits number_without_shape
+      meta_params,meta_count/order: walks_each_parameter_once | children_first
+          tied_counted_twice
+      header/grows: …         holds for all of fsdp.h
+      helpers: …              functions without a rule that a mutant breaks
+    handouts/1
+      1.1: as fsdp.h meta_numel
 
-  as N        instead of tests and mutants: what claim N has
-  given       given code does it, which no student writes, or a skeleton has already: a test may be
-              one of the kit's own suites (tests/fsdp, labs, nn or checkpoint: seams/NAME), and a
-              mutant is one of tests/mutants/given
-  definition  in place of a number, with "says" alone: it says what a thing is, or asks, and nothing
-              can break it
+In place of tests and mutants stands "as", and whose they are. A test of one of the kit's own suites
+is SUITE/NAME, and proves what given code does.
 
-A long text goes on in lines that are indented further. The check fails for a text that is not in
-its document (any more), for a sentence of which a part is in no entry, for a claim without a test
-or without a mutant, for a mutant that loses none of the claim's tests, and for one that breaks no
-claim. The sentences are those of every comment of the headers (of kernels.h those of part 4: the
-other parts are formulas), and of a handout those of its numbered
-parts and rules ("**2.1** …", "1. *One owner.* …") that are no questions.
+The check fails for a function of a header that is in no entry, a name, a test or a mutant that is
+not there, a mutant that loses none of its entry's tests, and one that is in no entry (those of
+given code may be). Of kernels.h part 4 is checked: the other parts are formulas.
 
 Interface: claims.py [--task N] prints the table and checks it; exit status 0, or 1 with a line for
-each thing that is wrong; check(root) -> (claims, what is wrong).
+each thing that is wrong; read_table(text) -> (claims, helpers); check(claims, helpers, code, tests,
+mutants, owed) -> what is wrong.
 """
 
 import argparse
+import fnmatch
 import glob
-import json
 import os
 import re
 import sys
@@ -38,18 +36,19 @@ import textwrap
 from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
+import given_mutants
+import manifest
+import mutants as written_mutants
+import submission
+
 TABLE = os.path.join("tests", "claims.txt")
-HEADER = "fsdp.h"
-# The headers of labs, with the folders whose mutants must each break a claim.
-LABS_HEADERS = {"mesh.h": "1_strategies", "strategy.h": "1_strategies",
-                "precision.h": "2_mixed_precision", "prefetch.h": "3_prefetch",
-                "recompute.h": "4_memory", "offload.h": "4_memory",
-                "checkpoint.h": "5_checkpoints", "layout_rule.h": "6_per_parameter",
-                "per_parameter.h": "6_per_parameter", "fp8_gather.h": "6_per_parameter",
-                "pipeline.h": "7_pipeline"}
-# A header of which a part makes claims: that after this line.
-PARTS = {"kernels.h": "// ---- 4."}
-HEADERS = (HEADER, *LABS_HEADERS, *PARTS)
+# Where a header begins to make claims: its first line, if it is not in here.
+BEGINS = {"kernels.h": "// ---- 4."}
+# Headers for tasks and labs that given code alone implements: its own suites hold it.
+GIVEN = {"nn.h", "box_muller.h", "check.h", "not_yet.h", "host_kernels.h", "safetensors.h",
+         "e4m3.h"}
 
 
 class BadTable(Exception):
@@ -57,283 +56,169 @@ class BadTable(Exception):
 
 
 @dataclass
-class Entry:
-    number: str                 # "fsdp.h/meta_numel/1"; "": a definition
+class Claim:
     document: str               # "fsdp.h", "handouts/1"
-    line: int
-    says: str = ""
+    name: str                   # "meta_params/order"
     tests: list = field(default_factory=list)
     mutants: list = field(default_factory=list)
     same: str = ""              # the claim that has the tests and mutants
-    given: bool = False
+
+    def full(self):
+        return "%s %s" % (self.document, self.name)
+
+    def given(self):
+        """Whether one of the kit's own suites proves it."""
+        return any("/" in test for test in self.tests)
 
 
-def one_line(text):
-    return " ".join(text.split())
-
-
-# ---- The documents ----
-
-def sentences(paragraph):
-    """The sentences of a text; a point within one is followed by no capital letter."""
-    text = one_line(paragraph)
-    return [part for part in re.split(r"(?<=[.?!])\)?\s+(?=[A-Z*`(])", text) if part]
-
-
-def header_paragraphs(text):
-    """The comments of a C header: lines of comment one after another are a paragraph."""
-    found, current, inside = [], [], False
-    for line in text.splitlines() + [""]:
-        block = inside or line.startswith("/*")
-        comment = re.search(r"//\s?(.*)$", line)
-        if block:
-            inside = "*/" not in line
-            words = re.sub(r"^(/\*+| \*(?!/)) ?|\s*\*/\s*$", "", line)
-            if words.startswith("  ") or not words.strip(): # a table, the end of a paragraph
-                found.append(current)
-                current = []
+def read_table(text):
+    """(the claims, {header: its helpers})."""
+    claims, helpers, document = [], {}, ""
+    for entry in re.sub(r"\n {3,}", " ", re.sub(r"(?m)^#.*", "", text)).splitlines():
+        if re.match(r"\S", entry):
+            document = entry.strip()
+        elif entry.strip():
+            found = re.fullmatch(r"  (\S+): (?:as (\S.*)|([^|]*)(?:\|(.*))?)", entry)
+            if not found or not document:
+                raise BadTable("%s: not to be understood: \"%s\"" % (TABLE, entry.strip()))
+            name, same, first, second = (part or "" for part in found.groups())
+            if name == "helpers":
+                helpers[document] = first.split()
             else:
-                current.append(words)
-        elif comment and not re.match(r"// -{5,}", line):
-            if not re.match(r"\s*//", line):
-                found.append(current)
-                current = []
-            if comment.group(1).strip():
-                current.append(comment.group(1))
-            else:
-                found.append(current)
-                current = []
-        else:
-            found.append(current)
-            current = []
-    return [" ".join(lines) for lines in found if lines]
+                claims.append(Claim(document, name, first.split(), second.split(), same))
+    by_name = {claim.full(): claim for claim in claims}
+    if len(by_name) < len(claims):
+        raise BadTable("%s: two entries have one name: %s" % (TABLE, ", ".join(sorted(
+            {claim.full() for claim in claims if by_name[claim.full()] is not claim}))))
+    for claim in claims:
+        if claim.same and claim.same not in by_name:
+            raise BadTable("%s: %s: there is no %s" % (TABLE, claim.full(), claim.same))
+        if claim.same:
+            claim.tests, claim.mutants = by_name[claim.same].tests, by_name[claim.same].mutants
+    return claims, helpers
 
 
-def handout_paragraphs(text):
-    """Those that begin with the number of a part, or are a numbered rule with a name."""
-    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    text = re.sub(r"(?m)^(\d+\. )", r"\n\1", text)
-    return [re.sub(r"^(\*\*[\d., ]+\*\*|\d+\.)\s*", "", paragraph.strip())
-            for paragraph in re.split(r"\n\s*\n", text)
-            if re.match(r"\*\*\d\.\d|\d+\. \*", paragraph.strip())]
+# ---- What there is ----
+
+def functions(code):
+    """The names that a header without its comments declares as functions."""
+    while "{" in code:
+        code = re.sub(r"\{[^{}]*\}", ";", code)
+    return re.findall(r"(?m)^(?!typedef)\w[\w \t*]*?\b(\w+)\((?=[^;]*\)\s*;)", code)
 
 
-def documents(root):
-    """{name: sentences} of all that makes claims."""
+def headers(root):
+    """{contract header: its text without comments, from where it makes claims}."""
     found = {}
-    for header in HEADERS:
-        path = os.path.join(root, "include", header)
-        if not os.path.exists(path):
-            continue
-        with open(path, encoding="utf-8") as file:
+    for name in sorted(set(submission.HEADERS) - GIVEN):
+        with open(os.path.join(root, "include", name), encoding="utf-8") as file:
             text = file.read()
-        if header in PARTS:
-            text = text[text.index("\n", text.index(PARTS[header])):]
-        found[header] = [s for p in header_paragraphs(text) for s in sentences(p)]
-    for path in sorted(glob.glob(os.path.join(root, "handouts", "[0-9]_*.md"))):
-        with open(path, encoding="utf-8") as file:
-            found["handouts/" + os.path.basename(path)[0]] = [
-                s for p in handout_paragraphs(file.read()) for s in sentences(p)
-                if not s.endswith("?")]
+        text = text[text.index(BEGINS[name]) if name in BEGINS else 0:]
+        found[name] = re.sub(r"(?s)/\*.*?\*/|//[^\n]*|^#[^\n]*", "", text)
     return found
 
 
-# ---- The table ----
-
-def read_table(path):
-    """The entries of tests/claims.txt."""
-    entries, key = [], ""
-    with open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    for at, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        if not line.startswith(" "):
-            words = line.split()
-            definition = words[0] == "definition"
-            number = "" if definition else words[0]
-            if len(words) != 1 + definition:
-                raise BadTable("%s:%d: a number, or \"definition\" and a document" % (path, at))
-            document = words[1] if definition else number.rpartition("/")[0]
-            if not definition:
-                document = number.split("/")[0]
-                if document not in HEADERS:
-                    document = "/".join(number.split("/")[:2])
-            entries.append(Entry(number, document, at))
-            key = ""
-            continue
-        if not entries:
-            raise BadTable("%s:%d: a line before the first entry" % (path, at))
-        entry = entries[-1]
-        if re.match(r"  \S", line):
-            key, _, rest = line.strip().partition(" ")
-        else:
-            rest = line
-        rest = one_line(rest)
-        if key == "says":
-            entry.says = one_line(entry.says + " " + rest)
-        elif key in ("tests", "mutants"):
-            getattr(entry, key).extend(rest.split())
-        elif key == "as":
-            entry.same = rest
-        elif key == "given":
-            entry.given = True
-        else:
-            raise BadTable("%s:%d: nobody knows \"%s\"" % (path, at, key))
-    return entries
-
-
-def known_tests(root):
-    """The tests that grade, and those of the kit's own suites as suite/test."""
-    names = set()
-    for pattern in "tasks/*/task.json", "labs/*/lab.json":
-        for path in glob.glob(os.path.join(root, pattern)):
-            with open(path, encoding="utf-8") as file:
-                names |= {test["name"] for test in json.load(file)["tests"]}
-    for folder in "fsdp", "labs", "nn", "checkpoint":
-        for path in glob.glob(os.path.join(root, "tests", folder, "*.c")):
-            with open(path, encoding="utf-8") as file:
-                suite = os.path.basename(path)[:-2]
-                names |= {suite + "/" + name for name in re.findall(
-                    r"^\w*TEST\w*\((\w+)", file.read(), re.MULTILINE)}
+def known_tests(root, tasks):
+    """The tests that grade, and those of the kit's own suites as SUITE/NAME."""
+    names = {test.name for task in tasks for test in task.tests}
+    for path in glob.glob(os.path.join(root, "tests", "*", "*.c")):
+        with open(path, encoding="utf-8") as file:
+            names |= {"%s/%s" % (os.path.basename(path)[:-2], name) for name in re.findall(
+                r"(?m)^\w*TEST\w*\((\w+)", file.read())}
     return names
 
 
-def known_mutants(root):
-    """{name: the tests that it must lose}, and the names of those that must each break a claim."""
-    found, owed = {}, set()
-    paths = sorted(glob.glob(os.path.join(root, "tasks", "*", "mutants.json")))
-    paths += [os.path.join(root, "labs", folder, "mutants.json")
-              for folder in sorted(set(LABS_HEADERS.values()))]
-    for path in paths:
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                own = {mutant["name"]: set(mutant["caught_by"])
-                       for mutant in json.load(file)["mutants"]}
-            found.update(own)
-            owed |= set(own)
-    for path in sorted(glob.glob(os.path.join(root, "tests", "mutants", "given", "*.json"))):
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
-        for part in data if isinstance(data, list) else [data]:
-            # A test that grades has no suite in front of it in the table.
-            found.update({mutant["name"]: set(mutant["caught_by"]) | {
-                test.split("/")[1] for test in mutant["caught_by"]} for mutant in part["mutants"]})
+def known_mutants(tasks):
+    """{name: the tests that it must lose}, and the names of those that must be in an entry."""
+    found = {mutant.name: set(mutant.caught_by) for mutant in written_mutants.load_mutants(tasks)}
+    owed = set(found)
+    for _, _, mutant in given_mutants.load(given_mutants.FOLDER):
+        # A test that grades has no suite in front of it in the table.
+        found[mutant["name"]] = {name for test in mutant["caught_by"]
+                                 for name in (test, test.split("/")[1])}
     return found, owed
 
 
 # ---- The check ----
 
-def check_proofs(entries, root):
-    """What is wrong with the tests and mutants of the claims; fills in those of "as"."""
-    wrong, tests = [], known_tests(root)
-    mutants, owed = known_mutants(root)
-    claims = {entry.number: entry for entry in entries if entry.number}
-    for number, entry in claims.items():
-        if entry.same:
-            other = claims.get(entry.same)
-            if other is None or other.same:
-                wrong.append("%s: no claim %s has tests of its own" % (number, entry.same))
-                continue
-            entry.tests, entry.mutants, entry.given = other.tests, other.mutants, other.given
-        if not entry.tests:
-            wrong.append("%s: no test proves it: \"%s\"" % (number, entry.says))
-        if not entry.mutants:
-            wrong.append("%s: no mutant breaks it: \"%s\"" % (number, entry.says))
-        wrong += ["%s: there is no test %s" % (number, name)
-                  for name in entry.tests if name not in tests]
-        for name in entry.mutants:
-            if name not in mutants:
-                wrong.append("%s: there is no mutant %s" % (number, name))
-            elif not mutants[name] & set(entry.tests):
-                wrong.append("%s: mutant %s need not lose any of its tests, but %s" % (
-                    number, name, ", ".join(sorted(mutants[name]))))
-    broken = {name for entry in claims.values() for name in entry.mutants}
-    wrong += ["mutant %s breaks no claim" % name for name in mutants
-              if name in owed and name not in broken]
+def check_names(claims, helpers, code):
+    """What is wrong with the names of headers' entries."""
+    wrong = []
+    for header, text in code.items():
+        declared, words = functions(text), set(re.findall(r"\w+", text))
+        named = set(helpers.get(header, []))
+        for claim in claims:
+            if claim.document == header:
+                named |= set(claim.name.split("/")[0].split(","))
+        wrong += ["%s %s: it is in no entry" % (header, name) for name in declared
+                  if not any(fnmatch.fnmatchcase(name, pattern) for pattern in named)]
+        wrong += ["%s has no %s" % (header, name) for name in sorted(named - {"header"})
+                  if not fnmatch.filter(words, name)]
     return wrong
 
 
-def check_texts(entries, texts):
-    """Texts that are in no document, and sentences that are in no entry."""
-    wrong, found = [], set()
-    for document, all_sentences in texts.items():
-        says = sorted({entry.says for entry in entries if entry.document == document},
-                      key=len, reverse=True)
-        for sentence in all_sentences:
-            left = sentence
-            for text in says:
-                if text and text in left:
-                    left = left.replace(text, " ", 1)
-                    found.add((document, text))
-            if re.search(r"\w", left):
-                wrong.append("%s: in no claim, and no definition: \"%s\"" % (document,
-                                                                           one_line(left)))
-    for entry in entries:
-        if (entry.document, entry.says) not in found:
-            wrong.append("%s:%d: not in %s: \"%s\"" % (TABLE, entry.line, entry.document,
-                                                        entry.says))
-    return wrong
+def check(claims, helpers, code, tests, mutants, owed):
+    """What is wrong with the table."""
+    wrong = check_names(claims, helpers, code)
+    for claim in claims:
+        for what, names, known in (("test", claim.tests, tests),
+                                   ("mutant", claim.mutants, mutants)):
+            if not names:
+                wrong.append("%s: it has no %s" % (claim.full(), what))
+            wrong += ["%s: there is no %s %s" % (claim.full(), what, name)
+                      for name in names if name not in known]
+        wrong += ["%s: mutant %s need not lose any of its tests, but %s" % (
+            claim.full(), name, ", ".join(sorted(mutants[name])))
+            for name in claim.mutants
+            if name in mutants and not mutants[name] & set(claim.tests)]
+    named = {name for claim in claims for name in claim.mutants}
+    return wrong + ["mutant %s is in no entry" % name for name in sorted(owed - named)]
 
 
-def check(root=ROOT):
-    """(the claims, what is wrong with them)."""
-    entries = read_table(os.path.join(root, TABLE))
-    numbers = [entry.number for entry in entries if entry.number]
-    wrong = ["%s: twice" % number for number in sorted(set(numbers)) if numbers.count(number) > 1]
-    wrong += check_proofs(entries, root) + check_texts(entries, documents(root))
-    return [entry for entry in entries if entry.number], wrong
+def check_table(root=ROOT):
+    """(the claims of the table, what is wrong with it, the tasks and labs)."""
+    with open(os.path.join(root, TABLE), encoding="utf-8") as file:
+        claims, helpers = read_table(file.read())
+    tasks = manifest.load_all(root)
+    mutants, owed = known_mutants(tasks)
+    return claims, check(claims, helpers, headers(root), known_tests(root, tasks), mutants,
+                         owed), tasks
 
 
-def tasks_of(root):
-    """[(number, title, its tests)]."""
-    found = []
-    for path in sorted(glob.glob(os.path.join(root, "tasks", "*", "task.json"))):
-        with open(path, encoding="utf-8") as file:
-            task = json.load(file)
-        found.append((task["number"], task["title"], {test["name"] for test in task["tests"]}))
-    return found
-
-
-def show(claims, root, task):
-    """The table, a task at a time; what given code claims comes last."""
-    groups = [("Task %d, %s" % (number, title), [
-        claim for claim in claims if tests & set(claim.tests)], number)
-        for number, title, tests in tasks_of(root)]
-    groups.append(("Given code", [claim for claim in claims if claim.given], 0))
+def show(claims, groups):
+    """The table, a task or lab at a time, each entry where it first belongs."""
     shown = set()
-    for title, group, number in groups:
-        if task and number != task:
-            continue
+    for title, wanted in groups:
         print(title)
-        for claim in group:
-            if claim.number in shown:
+        for claim in claims:
+            if claim.full() in shown or not wanted(claim):
                 continue
-            shown.add(claim.number)
-            print(textwrap.fill("%s: %s" % (claim.number, claim.says), 98, initial_indent="  ",
-                                subsequent_indent="      "))
-            for what in ("tests", "mutants"):
-                names = getattr(claim, what)
-                if names:
-                    print(textwrap.fill("%-8s %s" % (what, ", ".join(names)), 98,
-                                        initial_indent="      ", subsequent_indent=" " * 15))
+            shown.add(claim.full())
+            print("  " + claim.full())
+            for what, names in ("tests", claim.tests), ("mutants", claim.mutants):
+                print(textwrap.fill("%-8s %s" % (what, ", ".join(names)), 98,
+                                    initial_indent="      ", subsequent_indent=" " * 15))
         print()
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description="What the contract claims, and what proves it.")
+    parser = argparse.ArgumentParser(description="What the contracts claim, and what proves it.")
     parser.add_argument("--task", type=int, default=0, help="the claims of one task")
     options = parser.parse_args(arguments)
     try:
-        claims, wrong = check()
-    except (BadTable, OSError, ValueError) as problem:
+        claims, wrong, tasks = check_table()
+    except (BadTable, OSError, manifest.BadManifest, written_mutants.BadFile) as problem:
         print("claims: %s" % problem, file=sys.stderr)
         return 2
-    show(claims, ROOT, options.task)
-    mutants = {name for claim in claims for name in claim.mutants}
+    groups = [("%s, %s" % (task.heading(), task.title),
+               lambda claim, own={test.name for test in task.tests}: own & set(claim.tests))
+              for task in tasks
+              if not options.task or task.heading() == "Task %d" % options.task]
+    show(claims, groups + ([] if options.task else [("Given code", Claim.given)]))
     print("%d claims, %d of them of given code; proved by %d tests, broken by %d mutants" % (
-        len(claims), sum(claim.given for claim in claims),
-        len({name for claim in claims for name in claim.tests}), len(mutants)))
+        len(claims), sum(claim.given() for claim in claims),
+        len({name for claim in claims for name in claim.tests}),
+        len({name for claim in claims for name in claim.mutants})))
     for line in wrong:
         print("claims: %s" % line, file=sys.stderr)
     return 1 if wrong else 0

@@ -262,6 +262,7 @@ CHECKS = (
                                                "Machine.test_what_becomes_of_them")),
     Check(r"make alternatives", LONG),
     Check(r"make claims", QUICK, want=r"\d+ claims"),
+    Check(r"make lint", ELSEWHERE, "it needs tools that .ci/run installs, and runs it"),
     Check(r"make flakiness", LONG),
     Check(r"make skeleton", PROOF, test("grader/test_skeleton.py",
                                         "Program.test_write_then_check",

@@ -4,9 +4,10 @@ The kit cannot run these as they were: torchtitan's policy keeps some products' 
 block that runs again, and its loss frees what the kit holds. So a dry run without recomputation is
 taken at its peak, the backward of the head, and each difference there is a term, computed from the
 policy and the shapes. One of the terms, that the head's logits are deleted, was looked for in
-torchtitan's code after these rows had been seen: with it they agree, but that predicts none of them.
-So each row is printed without it, too. Published are live bytes of two runs, and reserved ones of
-all: what the allocator holds. Of a run whose live bytes are not known the latter are estimated by
+torchtitan's code after these rows had been seen: with it they agree, but that predicts none of
+them. So each row is printed without it, too. Published are live bytes of two runs, and reserved
+ones of all: what the allocator holds. Of a run whose live bytes are not known the latter are
+estimated by
 the run with the same policy. Nothing is fitted to the run that is estimated. What a compiled block
 keeps was derived with the compiled row of 8 GPUs in view; those of 128 were read afterwards.
 
@@ -56,7 +57,8 @@ def peak(plan, row, kind):
 def check(plan, rows):
     wrong, reserve = 0, {}
     print("Memory of Llamas (torchtitan, FSDP2), in GiB: dry runs without recomputation\n"
-          "and with all blocks again; and the first, with the terms in which torchtitan differs. That\n"
+          "and with all blocks again; and the first, with the terms in which torchtitan differs. "
+          "That\n"
           "logits are deleted was looked for with these rows in view: they are no test of it")
     for row in rows:
         own, parts = peak(plan, row, "no"), terms(row)

@@ -6,9 +6,6 @@
  *
  * Bad input (ERR_ARGUMENT, ERR_IO) is told in its one line alone: where the program noticed it
  * helps nobody who gave it.
- *
- * Interface: check_fail, check_cuda, check_nccl and check_cublas print where an error begins;
- * check_trace prints where it passes through; check_last gives the line where it began.
  */
 #include "check.h"
 

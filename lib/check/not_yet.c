@@ -1,7 +1,4 @@
-/* The end of a rank that reaches a part of a task that nobody has written. See not_yet.h.
- *
- * Interface: check_not_yet, check_on_not_yet.
- */
+/* The end of a rank that reaches a part of a task that nobody has written. See not_yet.h. */
 #include "not_yet.h"
 
 #include <stdio.h>

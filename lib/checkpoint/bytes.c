@@ -1,7 +1,4 @@
-/* bytes.c: reading and writing all of some bytes, and names for messages.
- *
- * Interface: write_all, read_all; shown.
- */
+/* bytes.c: reading and writing all of some bytes, and names for messages. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

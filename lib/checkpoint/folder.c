@@ -2,9 +2,6 @@
  *
  * A rename is atomic, but neither it nor the names of new files are on the disk before the folder
  * that holds them has been synced.
- *
- * Interface: folder_is_there, folder_check, folder_make, folder_sync, folder_sync_parent,
- * folder_rename, folder_remove; checkpoint_name, checkpoint_file.
  */
 #define _GNU_SOURCE // asprintf
 #include <dirent.h>

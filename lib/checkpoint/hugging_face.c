@@ -1,7 +1,5 @@
 /* hugging_face.c: a GPT-2 or a Llama in Hugging Face's names and layout, out of and into shards.
  * hugging_face_names.c says which tensors of theirs are which rows of a parameter of ours.
- *
- * Interface: gpt2_export, gpt2_import, llama_export, llama_import.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>

@@ -1,7 +1,5 @@
-/* hugging_face.h: which tensors of Hugging Face's hold a parameter of ours. The files of lib/checkpoint
- * share it.
- *
- * Interface: HuggingFacePiece, HuggingFaceModel; hugging_face_gpt2, hugging_face_llama.
+/* hugging_face.h: which tensors of Hugging Face's hold a parameter of ours. The files of
+ * lib/checkpoint share it.
  */
 #ifndef CHECKPOINT_HUGGING_FACE_H
 #define CHECKPOINT_HUGGING_FACE_H

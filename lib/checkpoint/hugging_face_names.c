@@ -8,8 +8,6 @@
  * which are rows of one of ours. Pairs of columns that positions turn are i and i + hs/2 in both
  * (their rotate_half), so no row changes places. (In Meta's own files a pair is 2i and 2i + 1.) A
  * head that is tied is not in the file.
- *
- * Interface: hugging_face_gpt2, hugging_face_llama.
  */
 #include "hugging_face.h"
 

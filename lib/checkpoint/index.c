@@ -7,8 +7,6 @@
  * A slice is [file, begin, end]. "adamw" is null where no optimizer was saved. data_seed is a text:
  * JSON's numbers have no 64 bits everywhere. Where the loss is scaled the position also has
  * "loss_scale": {"scale": 65536.0, "growth_tracker": 7}.
- *
- * Interface: index_begin, index_add_param, index_add_slice, index_write, index_find, index_free.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>

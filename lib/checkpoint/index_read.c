@@ -1,7 +1,4 @@
-/* index_read.c: index.json, read and checked, and the files that it names.
- *
- * Interface: index_read, index_check_file, checkpoint_label.
- */
+/* index_read.c: index.json, read and checked, and the files that it names. */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
 #include <jansson.h>

@@ -1,7 +1,4 @@
-/* internal.h: what the files of lib/checkpoint share.
- *
- * Interface: shown; safetensors_type_named, safetensors_measure; write_all, read_all.
- */
+/* internal.h: what the files of lib/checkpoint share. */
 #ifndef CHECKPOINT_INTERNAL_H
 #define CHECKPOINT_INTERNAL_H
 

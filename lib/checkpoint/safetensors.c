@@ -1,9 +1,4 @@
-/* safetensors.c: types and tensors of a safetensors file, and its end.
- *
- * Interface: safetensors_type_name, safetensors_type_bytes; safetensors_find, safetensors_text,
- * safetensors_read; safetensors_close. safetensors_header.c opens a file, safetensors_set.c a folder,
- * safetensors_write.c makes one.
- */
+/* safetensors.c: types and tensors of a safetensors file, and its end. */
 #include "safetensors.h"
 
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 /* safetensors_header.c: opens a safetensors file. What its header says is believed only as far as
  * it is checked here: types, shapes, and that the tensors cover the data exactly once.
- *
- * Interface: safetensors_open.
  */
 #include <errno.h>
 #include <fcntl.h>

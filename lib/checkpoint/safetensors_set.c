@@ -1,8 +1,6 @@
 /* safetensors_set.c: opens the files of a model that are read together: one, or those of a folder
  * whose index says which tensor is in which. The index is believed only as far as it is checked
  * here: names of files in the folder, each tensor in the file that it says and in no other.
- *
- * Interface: safetensors_set_open, safetensors_set_find, safetensors_set_close.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>

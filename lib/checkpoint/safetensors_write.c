@@ -1,7 +1,4 @@
-/* safetensors_write.c: makes a safetensors file, a slice at a time.
- *
- * Interface: safetensors_create, safetensors_write, safetensors_finish.
- */
+/* safetensors_write.c: makes a safetensors file, a slice at a time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>

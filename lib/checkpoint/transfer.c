@@ -1,9 +1,5 @@
 /* transfer.c: elements between a device and a file, through one buffer; and what ranks tell each
  * other about it.
- *
- * Interface: checkpoint_copy_out, checkpoint_copy_in, checkpoint_part_name,
- * checkpoint_tensor_name; checkpoint_agree,
- * checkpoint_alike_begin, checkpoint_alike_agree; checkpoint_storage_only.
  */
 #include <stdio.h>
 #include <stdlib.h>

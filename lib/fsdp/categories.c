@@ -3,8 +3,6 @@
  * Shards are there as long as the unit. An unsharded buffer comes and goes within the code of the
  * tasks; but every collective reads or writes one, and then the flat parameter's public fields say
  * which. A collective's buffer that is nobody's is one for communication.
- *
- * Interface: categories_add, categories_remove.
  */
 #include "categories.h"
 

@@ -1,7 +1,5 @@
 /* fp8_parts.c: what an FP8 all-gather needs of units, and no student writes: tables and memory. See
  * fp8_gather.h.
- *
- * Interface: fp8_of, fp8_create, fp8_destroy.
  */
 #include "fp8_gather.h"
 

@@ -1,7 +1,4 @@
-/* layout.c: memory of a layout that copies, with a name in the log. See layout_rule.h.
- *
- * Interface: layout_alloc_param, layout_alloc_grad.
- */
+/* layout.c: memory of a layout that copies, with a name in the log. See layout_rule.h. */
 #include "gpulog.h"
 #include "layout_rule.h"
 

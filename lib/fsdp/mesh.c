@@ -1,7 +1,4 @@
-/* mesh.c: the mesh of FSDP alone.
- *
- * Interface: mesh_1d.
- */
+/* mesh.c: the mesh of FSDP alone. */
 #include "mesh.h"
 
 Status mesh_1d(Mesh *mesh, ncclComm_t comm)

@@ -4,8 +4,6 @@
  * [Note: hooks on both sides] One rank's unit begins its gradient in its own pre-backward hook, and
  * a precision puts one of its own in front of that. What offload does before them is in a hook at
  * the beginning of the chain, what it does after them in one at the end.
- *
- * Interface: offload_apply, offload_remove; offload_of, offload_alloc, offload_grad_stream.
  */
 #include "offload.h"
 

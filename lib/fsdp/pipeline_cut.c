@@ -2,8 +2,6 @@
  *
  * Every rank makes the model without storage, notes which parameters two stages share, and keeps
  * its own stage. Numbers and names of parameters stay those of the model, and so do initial values.
- *
- * Interface: pipeline_cut, pipeline_fully_shard, pipeline_policy.
  */
 #include <string.h>
 

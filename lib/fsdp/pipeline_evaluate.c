@@ -2,8 +2,6 @@
  *
  * A micro-batch is sent on before what its forward has left is freed, so one is in flight at a
  * time.
- *
- * Interface: pipeline_evaluate.
  */
 #include "pipeline.h"
 

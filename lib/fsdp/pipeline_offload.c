@@ -1,7 +1,4 @@
-/* pipeline_offload.c: what stages do with gradients that are on the host (offload.h).
- *
- * Interface: pipeline_host_squares.
- */
+/* pipeline_offload.c: what stages do with gradients that are on the host (offload.h). */
 #include "host_kernels.h"
 #include "offload.h"
 #include "pipeline.h"

@@ -5,9 +5,6 @@
  * A strategy knows one forward and its backward. So that several micro-batches are in flight, what
  * that forward has left is put aside: in the modules (ModulePass) and in the units (the order in
  * which their forwards ended, from which a backward gathers ahead).
- *
- * Interface: pipeline_create, pipeline_destroy; pipeline_slot, pipeline_swap, pipeline_alloc,
- * pipeline_micro_batch.
  */
 #include <stdlib.h>
 

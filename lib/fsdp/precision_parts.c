@@ -1,8 +1,5 @@
 /* precision_parts.c: what a policy's code needs of units, and no student writes: looking things up,
  * memory that the log has a name for, hooks in front of a unit's own.
- *
- * Interface: precision_find, precision_of, precision_alloc_grad, precision_add_hooks,
- * precision_remove_hooks.
  */
 #include "gpulog.h"
 #include "precision.h"

@@ -1,7 +1,4 @@
-/* prefetch_parts.c: what a prefetch needs of memory and hooks, and no student writes.
- *
- * Interface: prefetch_find, prefetch_place, prefetch_create, prefetch_destroy, prefetch_append.
- */
+/* prefetch_parts.c: what a prefetch needs of memory and hooks, and no student writes. */
 #include "prefetch.h"
 
 #include <stdlib.h>

@@ -2,8 +2,6 @@
  *
  * A module's forward and backward are pointers, so that others may take their place; the module's
  * own hooks run around them as before.
- *
- * Interface: recompute_apply, recompute_remove, recompute_of.
  */
 #include "recompute.h"
 

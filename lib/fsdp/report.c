@@ -1,7 +1,4 @@
-/* report.c: which source files are the student's, and what the streams are called. See report.h.
- *
- * Interface: report_own_code, report_streams.
- */
+/* report.c: which source files are the student's, and what the streams are called. See report.h. */
 #include "report.h"
 
 #include <string.h>

@@ -7,9 +7,6 @@
  * before this one's is the next to run. So each forward appends its unit when it has ended, and
  * pushes the place on the unit's own stack: a unit that ran twice is in the order twice, and its
  * backwards meet the places in reverse. (PyTorch: post_forward_order, _post_forward_indices.)
- *
- * Interface: fsdp_root_create, fsdp_root_remove, fsdp_unit, fsdp_is_root, fsdp_find_root;
- * fsdp_begin_forward, fsdp_record_post_forward, fsdp_pop_post_forward, fsdp_clear_post_forward.
  */
 #include <stdlib.h>
 

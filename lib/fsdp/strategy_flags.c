@@ -1,9 +1,5 @@
 /* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them,
  * and what a reduction takes where nobody says otherwise.
- *
- * Interface: strategy_find; strategy_reduce_input, strategy_divisor;
- * fsdp_set_requires_gradient_sync, fsdp_set_requires_all_reduce, fsdp_set_is_last_backward,
- * fsdp_set_reshard_after_backward, fsdp_set_gradient_divide_factor.
  */
 #include "strategy.h"
 

@@ -1,7 +1,5 @@
 /* tokens.c: what a token's loss counts for where ranks and micro-batches have unequal numbers of
  * them.
- *
- * Interface: fsdp_token_scale.
  */
 #include "strategy.h"
 

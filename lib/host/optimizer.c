@@ -2,8 +2,6 @@
  *
  * An element's bits do not depend on its place in the array: division and square root are rounded
  * exactly in a vector as they are alone, and nothing is contracted.
- *
- * Interface: host_adamw, host_sgd, host_scale, host_sum_squares, host_all_finite.
  */
 #include "host_kernels.h"
 

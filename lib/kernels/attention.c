@@ -1,5 +1,5 @@
-/* attention.c: causal attention of several heads in one pass, and its gradient. Heads of queries may
- * share their keys and values.
+/* attention.c: causal attention of several heads in one pass, and its gradient. Heads of queries
+ * may share their keys and values.
  *
  * The (T,T) matrix of a head's scores is never in memory. Sixteen queries are worked on at a time,
  * one in each lane of a vector, and the scores that they need, against all keys that they see, are
@@ -10,9 +10,6 @@
  * A query's results are sums over its keys in their order, and a key's gradients sums over its
  * queries in theirs, whatever lane a query is in: a row depends neither on T nor on the machine's
  * vectors. What a query may not see, it is not touched by, be it NaN.
- *
- * Interface: kernel_attention_forward, kernel_attention_backward; kernel_grouped_attention_forward,
- * kernel_grouped_attention_backward; the _ex form of each.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -271,7 +268,8 @@ static Share share_of(DType type, int B, const Sizes *n)
     return (Share){.type = type, .B = B, .n = n, .groups = type == DTYPE_F32 ? 1 : groups};
 }
 
-// Pieces of work in all, and how many are worth a thread: a pair of rows is a few products per column.
+// Pieces of work in all, and how many are worth a thread: a pair of rows is a few products per
+// column.
 static size_t shares(const Share *s)
 {
     return (size_t)s->B * (s->n->heads / s->n->shared / s->groups);

@@ -1,7 +1,4 @@
-/* bias.c: lays a bias under a matrix, to which a GEMM with beta = 1 then adds the product.
- *
- * Interface: kernel_broadcast_bias, kernel_broadcast_bias_ex.
- */
+/* bias.c: lays a bias under a matrix, to which a GEMM with beta = 1 then adds the product. */
 #include <string.h>
 
 #include "kernels.h"

@@ -2,8 +2,6 @@
  *
  * A cast goes by way of float: it is exact where the type gets wider, and rounds to nearest, ties
  * to even, where it gets narrower.
- *
- * Interface: kernel_cast, kernel_check_finite.
  */
 #include <stdatomic.h>
 #include <string.h>

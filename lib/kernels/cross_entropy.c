@@ -2,8 +2,6 @@
  * logits.
  *
  * loss = log Σ e^(x - max) - (x[target] - max). The gradient may take the logits' own place.
- *
- * Interface: kernel_cross_entropy, kernel_cross_entropy_ex.
  */
 #include <math.h>
 #include <stdbool.h>

@@ -2,8 +2,6 @@
  *
  * The scale stays on the device: these kernels work it out from the amax, and the host never waits
  * for it.
- *
- * Interface: kernel_amax, kernel_quantize_e4m3, kernel_dequantize_e4m3.
  */
 #include "e4m3.h"
 #include "kernels.h"

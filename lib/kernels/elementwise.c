@@ -4,9 +4,6 @@
  * Each operation here is one that IEEE 754 rounds exactly, in a fixed order, with no fused
  * multiply-add; so an element gets the same bits in a vector and in the tail of a loop, and a
  * result does not depend on how a parameter was cut into shards.
- *
- * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided; the
- * _ex form of scale, add, add_out and add_divided.
  */
 #include "kernels.h"
 #include "pieces.h"

@@ -2,8 +2,6 @@
  *
  * A token outside the table is what a real GPU would read far-away memory for; here the kernel says
  * which token it was, touches nothing and fails as an illegal address.
- *
- * Interface: kernel_embedding_forward, kernel_embedding_backward; the _ex form of each.
  */
 #include <stdbool.h>
 #include <stdio.h>

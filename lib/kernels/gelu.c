@@ -3,9 +3,6 @@
  * gelu(x) = x/2 · (1 + tanh u) with u = √(2/π)·(x + 0.044715·x³). Since (1 + tanh u)/2 is the
  * sigmoid of 2u, it is computed as x · sigmoid(2u): no difference of nearly equal numbers for
  * negative x.
- *
- * Interface: kernel_gelu_forward, kernel_gelu_backward; kernel_bias_gelu_forward,
- * kernel_bias_gelu_backward, which also add the bias and sum its gradient; the _ex form of each.
  */
 #include <math.h>
 #include <string.h>

@@ -6,9 +6,6 @@
  *
  * A residual connection is an addition in front of a layer norm in the forward, and behind it in
  * the backward; it is done here, while the row is still in the nearest cache.
- *
- * Interface: kernel_layernorm_forward, kernel_residual_layernorm_forward,
- * kernel_layernorm_backward; the _ex form of each.
  */
 #include <math.h>
 

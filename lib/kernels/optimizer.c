@@ -1,7 +1,5 @@
-/* optimizer.c: the update rules, AdamW and SGD, as kernels. The arithmetic is lib/host's, which works
- * on shards in host memory as well (lab 4).
- *
- * Interface: kernel_adamw, kernel_sgd.
+/* optimizer.c: the update rules, AdamW and SGD, as kernels. The arithmetic is lib/host's, which
+ * works on shards in host memory as well (lab 4).
  */
 #include "host_kernels.h"
 #include "kernels.h"

@@ -1,7 +1,5 @@
 /* pieces.h: how much of an array, and how many rows of a matrix, are worth another thread
  * (simgpu_parallel). It depends on the shape alone, as results may not depend on threads.
- *
- * Interface: PIECE, piece_rows, piece_cols.
  */
 #ifndef SHARDLAB_PIECES_H
 #define SHARDLAB_PIECES_H

@@ -1,8 +1,6 @@
 /* reduce.c: kernels that add many numbers up.
  *
  * Every sum has an order of its own that depends on the sizes alone, never on addresses or timing.
- *
- * Interface: kernel_sum_squares, kernel_mean, kernel_sum_rows, kernel_sum_rows_ex.
  */
 #include "kernels.h"
 #include "pieces.h"

@@ -4,9 +4,6 @@
  * g = dy·weight: dx = rstd·(g - x̂·mean(g·x̂)), because rstd depends on every x of the row.
  *
  * As in layernorm.c a residual is added on the way: before the forward, after the backward.
- *
- * Interface: kernel_rmsnorm_forward, kernel_residual_rmsnorm_forward, kernel_rmsnorm_backward; the
- * _ex form of each.
  */
 #include <math.h>
 

@@ -5,8 +5,6 @@
  * files pair columns 2i and 2i + 1.) A large angle needs more than a float's digits on its way to a
  * sine, so that and the cosine are computed in double; there are few of them, as all heads of a
  * position share theirs.
- *
- * Interface: kernel_rotary; its _ex form.
  */
 #include <math.h>
 

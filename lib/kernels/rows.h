@@ -8,9 +8,6 @@
  *   RowLanes sum = {0};
  *   for (size_t i = 0; i + ROW_LANES <= n; i += ROW_LANES)
  *       EACH_PART(p) sum.part[p] += row_part(x + i, p) * row_part(y + i, p);
- *
- * Interface: row_sum, row_dot, row_max; RowLanes, EACH_PART, row_part, row_tail, row_store_lanes,
- * row_add_lanes for a sum of one's own; row_add, ROW_BLOCK, row_add_all for sums of whole rows.
  */
 #ifndef SHARDLAB_ROWS_H
 #define SHARDLAB_ROWS_H

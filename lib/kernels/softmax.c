@@ -2,9 +2,6 @@
  *
  * Row t of a (T,T) matrix belongs to the query at position t, which may look at the keys 0 … t
  * alone. Columns behind t are never read, and become 0.
- *
- * Interface: kernel_causal_softmax_forward, kernel_causal_softmax_backward; the _ex
- * form of each.
  */
 #include <string.h>
 

@@ -1,7 +1,5 @@
 /* swiglu.c: the gated unit of a feed-forward part (Shazeer 2020): out = g·sigmoid(g)·u, where g and
  * u are the left and the right half of a row.
- *
- * Interface: kernel_swiglu_forward, kernel_swiglu_backward; the _ex form of each.
  */
 #include "kernels.h"
 #include "pieces.h"

@@ -1,7 +1,5 @@
-/* typed.c: bfloat16 and float16 to floats and back, for typed.h. Here, so that they are compiled once
- * and not in each kernel.
- *
- * Interface: typed_widen, typed_narrow, typed_narrow_and_widen.
+/* typed.c: bfloat16 and float16 to floats and back, for typed.h. Here, so that they are compiled
+ * once and not in each kernel.
  */
 #include "typed.h"
 

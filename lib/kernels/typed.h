@@ -11,10 +11,6 @@
  *       for (size_t j = 0; j < count; j++) x[j] *= factor;
  *       typed_store(type, array, i, x, count);
  *   }
- *
- * Interface: TYPED_BEGIN; typed_read, typed_write, typed_update; typed_step, typed_count;
- * typed_load, typed_open, typed_place, typed_store, typed_round; typed_room, typed_check_room,
- * typed_part.
  */
 #ifndef SHARDLAB_TYPED_H
 #define SHARDLAB_TYPED_H

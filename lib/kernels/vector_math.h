@@ -2,8 +2,6 @@
  *
  * The C library's expf is a call, and a loop with a call in it is not vectorised. vm_exp is a few
  * multiplications and additions instead.
- *
- * Interface: vm_exp, vm_sigmoid, vm_fma, for one element inside a loop under `#pragma omp simd`.
  */
 #ifndef SHARDLAB_VECTOR_MATH_H
 #define SHARDLAB_VECTOR_MATH_H

@@ -1,8 +1,6 @@
 /* Ranks as forked processes, for tests. The parent waits for all of them, never longer than the
  * limit, and leaves no process behind; a rank that crashes or never ends is a value in ends[], not
  * a hang.
- *
- * Interface: launch_ranks.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,9 +1,6 @@
 /* The rendezvous of forked ranks. NCCL wants rank 0 to make a communicator's id and to hand it to
  * the others; ranks that share a parent share a page of memory, so that is where they hand it
  * over. Waiting is a futex on the number of ids published.
- *
- * Interface: rendezvous_open and rendezvous_close in the parent; rendezvous_publish,
- * rendezvous_wait in the ranks.
  */
 #include "rendezvous.h"
 

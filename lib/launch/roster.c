@@ -3,9 +3,6 @@
  * launchers", says which. Parent and child both write that the child has been started, so that it
  * is there before the child looks and also where the child dies at once. NCCL knows of no such
  * thing, and on real GPUs nobody reads it.
- *
- * Interface: roster_open, roster_close, roster_started, roster_ended in the parent; roster_join in
- * the child.
  */
 #define _GNU_SOURCE // memfd_create
 #include "roster.h"

@@ -4,8 +4,6 @@
  *
  * A rank that must go first gets SIGTERM, which the test harness answers with the place it was at,
  * and STUBBORN seconds later SIGKILL.
- *
- * Interface: watch_join in the child; watch_ranks, watch_abandon in the parent.
  */
 #include "watch.h"
 

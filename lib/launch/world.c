@@ -1,8 +1,5 @@
 /* A rank's place in the world. Every launcher tells it in environment variables of its own; they
  * are one table here, and the first launcher that left its mark is taken at its word.
- *
- * Interface: world_from_env reads the place; world_connect takes the device and makes the
- * communicator; world_disconnect destroys it.
  */
 #include <ctype.h>
 #include <errno.h>

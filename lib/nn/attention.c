@@ -10,8 +10,6 @@
  * rows 3C apart, and one batched call does all heads of a sequence, hs apart, or one head of all
  * sequences, T·3C apart, whichever are more: fewer calls. As everywhere, each product is given to
  * cuBLAS transposed (see linear.c): yᵀ = vᵀ·attᵀ.
- *
- * Interface: attention_create.
  */
 #include <math.h>
 

@@ -1,7 +1,4 @@
-/* cast.c: the layer between modules of two types. It has no parameters and keeps nothing.
- *
- * Interface: cast_create; cast_logits for a model.
- */
+/* cast.c: the layer between modules of two types. It has no parameters and keeps nothing. */
 #include "internal.h"
 #include "kernels.h"
 

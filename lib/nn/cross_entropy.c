@@ -1,7 +1,4 @@
-/* cross_entropy.c: the mean cross entropy of a batch, and the logits' gradient, in one pass.
- *
- * Interface: cross_entropy, cross_entropy_scaled, cross_entropy_in_place, cross_entropy_queued.
- */
+/* cross_entropy.c: the mean cross entropy of a batch, and the logits' gradient, in one pass. */
 #include "gpulog.h"
 #include "internal.h"
 #include "kernels.h"

@@ -1,7 +1,5 @@
 /* ffn.c: the feed-forward part of a transformer block: Linear (C → hidden) followed by a GELU,
  * then Linear (hidden → C).
- *
- * Interface: ffn_create.
  */
 #include "internal.h"
 

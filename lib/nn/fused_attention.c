@@ -3,8 +3,6 @@
  * One kernel computes scores, softmax and weighted values, and saves two numbers per row of the
  * softmax; another computes the scores again for the backward. Parameters, and their names, are
  * attention.c's, whose results these differ from by rounding alone.
- *
- * Interface: fused_attention_create.
  */
 #include <math.h>
 

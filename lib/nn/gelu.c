@@ -1,7 +1,5 @@
-/* gelu.c: the layer around the GELU kernels. It has no parameters and keeps nothing but its input.
- *
- * Interface: gelu_create.
- */
+/* gelu.c: the layer around the GELU kernels. It has no parameters and keeps nothing but its
+ * input. */
 #include "internal.h"
 #include "kernels.h"
 

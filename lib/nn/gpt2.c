@@ -3,8 +3,6 @@
  * The head's weight is the embedding's wte: one Param that stands in two modules. Initial values
  * are the paper's: deviation 0.02, and 0.02/√(2·layers) for the two layers of each block that write
  * into the residual stream.
- *
- * Interface: gpt2_create.
  */
 #include <math.h>
 #include <stdio.h>

@@ -5,8 +5,6 @@
  * queries and keys are turned where they are, in the linear layer's output, which its backward does
  * not look at; the backward turns their gradients back, in place too. The rest is as in
  * fused_attention.c: no (T,T) matrix is in memory.
- *
- * Interface: grouped_attention_create.
  */
 #include <limits.h>
 #include <math.h>

@@ -3,8 +3,6 @@
  *
  * A block may hand it (and rmsnorm.c's) a residual for the time of one pass, which the kernel then
  * adds on its way: to the input of a forward, to the gradient that a backward hands back.
- *
- * Interface: layernorm_create; norm_forward_sum, norm_backward_sum for the block.
  */
 #include "internal.h"
 #include "kernels.h"

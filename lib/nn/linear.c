@@ -6,9 +6,6 @@
  *
  * With a GELU after it (linear_gelu_create), the GELU's kernels add the bias and sum its gradient
  * as well: they read all of y anyway.
- *
- * Interface: linear_create, linear_gelu_create; linear_create_bare, linear_tie for a weight of
- * another module's.
  */
 #include <stdlib.h>
 

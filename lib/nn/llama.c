@@ -4,8 +4,6 @@
  * The head has a weight of its own, or the embedding's where they are tied (Llama 3.2's small ones).
  * Initial deviations are GPT-2's: 0.02, and 0.02/√(2·layers) for the two layers of each block that
  * write into the residual stream.
- *
- * Interface: llama_create.
  */
 #include <math.h>
 #include <stdio.h>

@@ -3,8 +3,6 @@
  *
  * Initial weights have deviation √(2/inputs) (He et al. 2015), so that a deep stack keeps its
  * scale.
- *
- * Interface: mlp_create.
  */
 #include <math.h>
 #include <stdio.h>

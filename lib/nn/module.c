@@ -4,12 +4,6 @@
  * pre-backward hooks, the input's gradient is allocated, the layer runs, what the forward kept is
  * freed, post-backward hooks. What a pass that failed leaves behind hangs on the module (its output,
  * and what the layer keeps in its state), where module_discard finds it.
- *
- * Interface: module_forward, module_backward, module_discard, module_free_inside, module_add_hook,
- * module_remove_hook, module_destroy, module_holds, module_set_type, module_forward_typed,
- * module_backward_typed for all modules; module_forward_any, module_backward_any,
- * module_alloc_typed, module_create, module_add_param, module_add_child, module_forward_into,
- * module_backward_into, module_alloc for the layers.
  */
 #include <stdio.h>
 #include <stdlib.h>

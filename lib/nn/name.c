@@ -3,8 +3,6 @@
  * A walk takes a module's own parameters first, then its children in order. A parameter that stands
  * in two modules (tied) takes the name and the number of the place where the walk meets it first.
  * The root's own name is no part of a path.
- *
- * Interface: module_named.
  */
 #include <stdio.h>
 #include <string.h>

@@ -3,9 +3,6 @@
  * A layer may be run only while somebody has pointed its parameters at device memory. With FSDP
  * that is not so between a reshard and the next unshard, and using a unit then is an easy mistake
  * to make, so every layer asks before it queues anything.
- *
- * Interface: param_create, param_numel, param_has_data, param_has_grad,
- * param_grad_begin, param_grad_end.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,6 @@
  * the layer has saved in its state. A pipeline has several micro-batches in flight. So all of it
  * can be exchanged with a copy: of a module that holds nothing, its state as a layer's constructor
  * left it. A state is plain memory with device pointers in it, and may be moved.
- *
- * Interface: module_pass_create, module_pass_swap, module_pass_destroy.
  */
 #include <stdlib.h>
 #include <string.h>

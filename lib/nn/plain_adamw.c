@@ -3,9 +3,6 @@
  *
  * It is what the sharded optimizer is measured against: the same kernel, so the same bits.
  * It keeps the run it is created with, which must outlive it.
- *
- * Interface: plain_adamw_create, plain_adamw_step, plain_adamw_set_lr, plain_adamw_zero_grad,
- * plain_adamw_destroy.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,5 @@
 /* product.c: products of matrices of any type: cublasSgemm for floats, and for bf16 and fp16
  * cublasGemmEx with sums in float (CUBLAS_COMPUTE_32F), which rounds each result once.
- *
- * Interface: multiply_typed, multiply_batch, element_at.
  */
 #include "product.h"
 

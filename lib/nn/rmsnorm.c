@@ -1,7 +1,5 @@
 /* rmsnorm.c: the layer around the RMSNorm kernels: weight (C), and for the backward each row's
  * 1/root mean square. A block may hand it a residual, as to layernorm.c's.
- *
- * Interface: rmsnorm_create.
  */
 #include "internal.h"
 

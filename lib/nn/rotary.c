@@ -1,8 +1,6 @@
 /* rotary.c: the frequencies of rotary positions, with Llama 3.1's scaling for long sequences.
  *
  * Both are computed in double and rounded once.
- *
- * Interface: rotary_frequencies.
  */
 #include <math.h>
 

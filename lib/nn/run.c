@@ -3,9 +3,6 @@
  *
  * With CUBLAS_DEFAULT_MATH a product of floats is computed in float. TF32, the tensor cores' format
  * with 10 bits behind the point, has to be asked for (cuBLAS documentation, cublasMath_t).
- *
- * Interface: nn_run_create, nn_run_destroy; run_alloc, run_free and their
- * typed forms, run_rows for the layers.
  */
 #include <cublas_v2.h>
 #include <stdlib.h>

@@ -3,8 +3,6 @@
  * The last child writes the sequence's own output, and in the backward the first child the
  * sequence's own input gradient, so nothing is copied. A child's output stays until that child's
  * backward, because it is the next child's input.
- *
- * Interface: sequence_create, sequence_keep; sequence_add_casts, sequence_remove_casts.
  */
 #include "internal.h"
 

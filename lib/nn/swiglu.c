@@ -1,7 +1,5 @@
 /* swiglu.c: the layer around the SwiGLU kernels, and the feed-forward part that has it in its
  * middle. One linear layer makes the gate and what it gates, side by side.
- *
- * Interface: swiglu_create, gated_ffn_create.
  */
 #include <limits.h>
 

@@ -1,8 +1,6 @@
 /* token_embedding.c: the layer of token embeddings without positions: wte (vocab, C).
  *
  * Its input is int32 tokens (B,T), so its backward has no gradient to hand back.
- *
- * Interface: token_embedding_create.
  */
 #include "internal.h"
 

@@ -1,5 +1,5 @@
-"""What the tests of the planner share: it is built once, and a plan that several tests look at is made
-once.
+"""What the tests of the planner share: it is built once, and so is a plan that several tests look
+at.
 
 Interface: make(impl), Plan; SMALL, LLAMA: small models; ALL: PLAN_ALL=1.
 """

@@ -351,7 +351,8 @@ class Programs(unittest.TestCase):
     def test_as_many_threads_as_cores(self):
         level = bench_sections.LEVELS["test"]
         for cores, most in ((1, 2), (2, 2), (6, 4), (12, 8), (64, 16)):
-            one = bench_sections.Bench(bench_run.Shop("build"), level, cores, print, python="python3")
+            one = bench_sections.Bench(bench_run.Shop("build"), level, cores, print,
+                                       python="python3")
             variants = bench_sections.step_variants(one, bench_sections.TINY, 2)
             ours = {v.title: v.env for v in variants if v.title.startswith("plain, ")
                     and "fused" not in v.title}

@@ -1,6 +1,5 @@
 """grader/cause.py: which part a failed test points at, and which hints it gets."""
 
-import json
 import os
 import unittest
 

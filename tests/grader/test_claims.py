@@ -8,62 +8,39 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder
+from helpers import GRADER, ROOT
 import test_attacks
 
 sys.path.insert(0, os.path.join(GRADER, "devtools"))
 import claims # noqa: E402
 
-CONTRACT = '''/* fsdp.h: the contract.
- *
- * A word is a word.
- */
-// ------------------------------------------------ Task 1
+CODE = {"fsdp.h": """
+int add(int a, int (*carry)(int));
+static inline bool is_pair(const struct Pair *pair)
+{
+    return pair->n == 2;
+}
+typedef struct Pair { int n; } Pair;
+"""}
+TESTS = {"adds", "pairs/counts"}
+MUTANTS = {"adds_twice": {"adds"}, "overflows": {"adds"}, "counts_twice": {"pairs/counts"}}
+TABLE = """# A table.
 
-// Adds two numbers. The sum is exact: it
-// never overflows.
-int add(int a, int b);
-struct Pair {
-    int n; // how many
-           // there are
-};
-'''
-HANDOUT = "Text that claims nothing.\n\n**1.1** Add them once. Twice?\n\n1. *One.* No more.\n"
-TASK = '{"number": 1, "title": "One", "tests": [{"name": "adds"}]}'
-MUTANTS = '''{"task": 1, "mutants": [{"name": "adds_twice", "caught_by": {"adds": "."}},
-                                      {"name": "overflows", "caught_by": {"adds": "."}}]}'''
-GIVEN = '''{"file": "pairs.c", "mutants": [{"name": "counts_twice",
-                                               "caught_by": {"pairs/counts": "."}}]}'''
-TABLE = '''# A table.
-definition fsdp.h
-  says     fsdp.h: the contract.
-definition fsdp.h
-  says     A word is a word.
-fsdp.h/add/1
-  says     Adds two numbers.
-  tests    adds
-  mutants  adds_twice
-fsdp.h/add/2
-  says     The sum is exact: it never
-           overflows.
-  tests    adds
-  mutants  overflows
-fsdp.h/Pair
-  says     how many there are
-  given
-  tests    pairs/counts
-  mutants  counts_twice
-handouts/1/1.1
-  says     Add them once.
-  as       fsdp.h/add/1
-definition handouts/1
-  says     *One.* No more.
-'''
+fsdp.h
+  add/once: adds | adds_twice
+  add/exact: adds |
+      overflows
+  Pair/n: pairs/counts | counts_twice
+  helpers: is_pair
+
+handouts/1
+  1.1: as fsdp.h add/once
+"""
 
 
 class TheTable(unittest.TestCase):
-    def test_every_claim_has_a_test_and_a_mutant(self):
-        found, wrong = claims.check(ROOT)
+    def test_every_function_and_rule_has_a_test_and_a_mutant(self):
+        found, wrong, _ = claims.check_table(ROOT)
         self.assertEqual(wrong, [])
         self.assertGreater(len(found), 150)
 
@@ -72,58 +49,49 @@ class TheTable(unittest.TestCase):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, r"(?m)^Task 2, Flat parameter$[\s\S]*"
-                         r"fsdp\.h/flat_create/4[\s\S]*whole_shard_made_on_the_host")
+                         r"fsdp\.h flat_create/host_memory[\s\S]*whole_shard_made_on_the_host")
         self.assertNotIn("Task 3", done.stdout)
 
 
-class Tables(TempFolder):
-    def check(self, table=TABLE, contract=CONTRACT, handout=HANDOUT):
-        self.write("include/fsdp.h", contract)
-        self.write("handouts/1_one.md", handout)
-        self.write("tasks/1_one/task.json", TASK)
-        self.write("tasks/1_one/mutants.json", MUTANTS)
-        self.write("tests/mutants/given/pairs.json", GIVEN)
-        self.write("tests/fsdp/pairs.c", "TEST(counts)\n")
-        self.write("tests/claims.txt", table)
-        return claims.check(self.folder)[1]
-
-    def replaced(self, old, new):
+class Tables(unittest.TestCase):
+    def check(self, old="", new="", code=CODE):
         self.assertIn(old, TABLE)
-        return self.check(TABLE.replace(old, new))
+        return "\n".join(claims.check(*claims.read_table(TABLE.replace(old, new)), code, TESTS,
+                                      MUTANTS, {"adds_twice", "overflows"}))
 
     def test_a_complete_table(self):
-        self.assertEqual(self.check(), [])
+        self.assertEqual(self.check(), "")
+
+    def test_names_that_stand_for_several(self):
+        self.assertEqual(self.check("Pair/n:", "Pair,is_*/n:"), "")
+        self.assertEqual(self.check("helpers: is_pair", "is_*: adds | overflows"), "")
 
     def test_what_is_wrong_is_said(self):
         for old, new, says in (
-                ("  tests    adds\n  mutants  adds_twice\n", "", "add/1: no test proves it"),
-                ("  mutants  overflows\n", "", "add/2: no mutant breaks it"),
-                ("  mutants  overflows\n", "", "mutant overflows breaks no claim"),
-                ("  mutants  counts_twice\n", "", "fsdp.h/Pair: no mutant breaks it"),
-                ("  tests    pairs/counts\n", "  tests    pairs/sorts\n", "no test pairs/sorts"),
-                ("  mutants  overflows", "  mutants  wraps", "there is no mutant wraps"),
-                ("Adds two numbers.", "Adds numbers.", "not in fsdp.h: \"Adds numbers.\""),
-                ("Adds two numbers.", "Adds numbers.",
-                 "in no claim, and no definition: \"Adds two"),
-                ("never\n           overflows.", "never", "no definition: \"overflows.\""),
-                ("  as       fsdp.h/add/1", "  as       fsdp.h/add/9", "no claim fsdp.h/add/9"),
-                ("fsdp.h/add/2", "fsdp.h/add/1", "fsdp.h/add/1: twice")):
+                ("adds | adds_twice", "| adds_twice", "fsdp.h add/once: it has no test"),
+                ("adds |\n      overflows", "adds", "fsdp.h add/exact: it has no mutant"),
+                ("adds |\n      overflows", "adds", "mutant overflows is in no entry"),
+                ("pairs/counts", "pairs/sorts", "there is no test pairs/sorts"),
+                ("overflows", "wraps", "there is no mutant wraps"),
+                ("counts_twice", "counts_twice adds_twice",
+                 "mutant adds_twice need not lose any of its tests, but adds"),
+                ("  helpers: is_pair\n", "", "fsdp.h is_pair: it is in no entry"),
+                ("Pair/n", "Tuple/n", "fsdp.h has no Tuple"),
+                ("is_pair", "is_pair is_tuple", "fsdp.h has no is_tuple")):
             with self.subTest(says):
-                self.assertIn(says, "\n".join(self.replaced(old, new)))
+                self.assertIn(says, self.check(old, new))
 
-    def test_a_mutant_of_another_test_is_no_proof(self):
-        wrong = self.replaced("  mutants  counts_twice", "  mutants  counts_twice adds_twice")
-        self.assertIn("mutant adds_twice need not lose any of its tests", "\n".join(wrong))
+    def test_a_new_function_is_missed(self):
+        code = {"fsdp.h": CODE["fsdp.h"] + "void subtract(int a,\n              int b);\n"}
+        self.assertEqual(self.check(code=code), "fsdp.h subtract: it is in no entry")
 
-    def test_a_sentence_that_changes_is_missed(self):
-        wrong = "\n".join(self.check(contract=CONTRACT.replace("two numbers", "three numbers"),
-                                     handout=HANDOUT.replace("No more.", "No less.")))
-        self.assertIn("fsdp.h: in no claim, and no definition: \"Adds three numbers.\"", wrong)
-        self.assertIn("handouts/1: in no claim, and no definition: \"*One.* No less.\"", wrong)
-
-    def test_a_line_that_nobody_knows(self):
-        with self.assertRaises(claims.BadTable):
-            self.replaced("  given\n", "  taken    from\n")
+    def test_what_cannot_be_read(self):
+        for old, new, says in (("  add/once: adds", "  add/once adds", "not to be understood"),
+                               ("as fsdp.h add/once", "as fsdp.h sub", "there is no fsdp.h sub"),
+                               ("add/exact", "add/once", "two entries have one name: fsdp.h add/o"),
+                               ("fsdp.h\n", "\n", "not to be understood")):
+            with self.subTest(new), self.assertRaisesRegex(claims.BadTable, says):
+                self.check(old, new)
 
 
 class FolderNames(test_attacks.Graded):

@@ -90,8 +90,8 @@ class Compare(unittest.TestCase):
 
     def test_what_is_not_asked_for_changes_nothing(self):
         said = [self.run_tool("--ranks", "4", *more)[1].partition("\n\n")[2] for more in (
-            (), ("--offload=no", "--layout=flat", "--recompute=none", "--stages=1", "--gather=usual",
-                  "--prefetch="))]
+            (), ("--offload=no", "--layout=flat", "--recompute=none", "--stages=1",
+                 "--gather=usual", "--prefetch="))]
         self.assertEqual(said[0], said[1])
 
     def test_what_makes_no_sense(self):

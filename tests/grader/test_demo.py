@@ -296,7 +296,7 @@ class Demo(ReferenceCopy):
 
 
 class Interrupted(unittest.TestCase):
-    """Ctrl-C at any moment: the ranks end before the folder goes that they write their reports to."""
+    """Ctrl-C at any moment: the ranks end before the folder goes that has their reports."""
 
     LAUNCH = """#!/bin/sh
 trap 'ls -d "${SIMGPU_REPORT%%/*}" > "%s/ended"; exit 143' TERM

@@ -1,7 +1,6 @@
 """The tests of BACKEND=cuda where there are few GPUs: each passes or is left out, and none fails
-because a world was not there that another run of it counts on. Emulated CUDA stands for the GPUs."""
+because a world was not there that another run of it counts on. Emulated CUDA is the GPUs."""
 
-import os
 import re
 import subprocess
 import unittest

@@ -110,7 +110,8 @@ class Running(TempFolder):
                   "-m", "of no branch"]
         for command in (["clone", "-q", ROOT, kit], ["-C", kit, "checkout", "-q", "--detach"],
                         ["-C", kit] + commit):
-            subprocess.run(["git", "-c", "advice.detachedHead=false"] + command, check=True, timeout=60)
+            subprocess.run(["git", "-c", "advice.detachedHead=false"] + command, check=True,
+                           timeout=60)
         program = os.path.join(kit, os.path.relpath(PROGRAM, ROOT))
         shutil.copy(PROGRAM, program)
         process = self.start("ls /proc", program=program)

@@ -151,7 +151,8 @@ mine/one.c:58 (fsdp_unshard).
        59 | NCCL_TRY(ncclAllGather(flat->sharded_param.data, flat->unsharded_param.data, \
 (size_t)flat->shard_nume
    which writes the same bytes.
-   On a GPU they run in either order or at once: it may read what was there before, or half of the new.
+   On a GPU they run in either order or at once: it may read what was there before, or half \
+of the new.
    An event was recorded after that work (at mine/one.c:61 (fsdp_unshard)),
    and stream A did not wait for it.
    Is there a cudaStreamWaitEvent missing?
@@ -314,8 +315,8 @@ class WithoutAHint(Hints):
             "  Next:  make grade IMPL=mine"])
 
     def test_what_too_few_gpus_leave_out_has_no_hint(self):
-        self.suite("one", "abc", "say('a'); say('b', 'skipped', 'left out from W = 2 on: 1 GPU here; "
-                   "SHARE_GPU=1 lets ranks share one'); say('c'); end()")
+        self.suite("one", "abc", "say('a'); say('b', 'skipped', 'left out from W = 2 on: "
+                   "1 GPU here; SHARE_GPU=1 lets ranks share one'); say('c'); end()")
         self.assertEqual(self.hint("--task", "1").split(), (
             "Task 1  One: 2 of 3 tests pass, the others are left out: 1 GPU here; SHARE_GPU=1 lets "
             "ranks share one  Next: task 2, Two: handouts/2_two.md  Then: make hint TASK=2 "

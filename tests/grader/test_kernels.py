@@ -45,10 +45,10 @@ class Vectors(unittest.TestCase):
     times as long on a processor without AVX-512."""
 
     def warnings(self, source, level):
-        # The compiler's own vectors are never too wide, so none are made: it takes a third of the time.
+        # The compiler's own vectors are never too wide; without them it takes a third of the time.
         command = ["gcc", "-std=gnu11", "-O0", "-march=" + level, "-Wvector-operation-performance",
-                   "-Iinclude", "-Isimgpu/include", "-Igpulog/include", "-Ilib/kernels", "-c", "-xc",
-                   "-", "-o", os.devnull]
+                   "-Iinclude", "-Isimgpu/include", "-Igpulog/include", "-Ilib/kernels",
+                   "-c", "-xc", "-", "-o", os.devnull]
         done = subprocess.run(command, cwd=ROOT, input=source, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, timeout=60, check=True)
         return done.stderr

@@ -74,7 +74,8 @@ class Fit(Plan):
                 (["GPUS=16", "STAGES=2", "RECOMPUTE=no"], {0: zeros | {"ddp"}}),
                 (["GPUS=32", "STAGES=2", "RECOMPUTE=no"], {0: zeros | {"ddp", "hsdp"}})):
             with self.subTest(settings=settings):
-                status, out, err = self.run_plan("FIT=yes", *SMALL, "BATCH=32", "ADVICE=no", *settings)
+                status, out, err = self.run_plan("FIT=yes", *SMALL, "BATCH=32", "ADVICE=no",
+                                                 *settings)
                 self.assertEqual((status, err), (0, ""))
                 rows = [line.split() for line in out.splitlines()
                         if re.match(r"  (zero[123]|ddp|hsdp) ", line)]

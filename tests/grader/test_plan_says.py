@@ -2,10 +2,9 @@
 """
 
 import json
-import re
 import unittest
 
-from planner import LLAMA, SMALL, Plan
+from planner import SMALL, Plan
 import timeline
 
 
@@ -109,9 +108,11 @@ class Says(Plan):
                      r"- attention: [\d.]+ FLOP per byte, bound by arithmetic",
                      r"- optimizer: 0\.\d FLOP per byte, bound by memory",
                      r"all-gather takes [\d.]+ ms where nothing slows it",
-                     r"24·C² = 6\.14e\+07 FLOP per token, at \d+ TFLOP/s: from \d+ tokens per GPU on",
+                     r"24·C² = 6\.14e\+07 FLOP per token, at \d+ TFLOP/s: "
+                     r"from \d+ tokens per GPU on",
                      r"hides behind that; there are 4096\.",
-                     r"- all-gather: \d+ % of its time is latency \(ring \w+, 16 ranks on 2 nodes\)",
+                     r"- all-gather: \d+ % of its time is latency "
+                     r"\(ring \w+, 16 ranks on 2 nodes\)",
                      r"- reduce-scatter: \d+ % of its time is latency",
                      r"not host-bound\."):
             self.assertRegex(text, line)
@@ -125,7 +126,8 @@ class Says(Plan):
                 (["MODEL=gpt2", "GPUS=8", "STAGES=4", "BATCH=8", "ACCUMULATE=2"],
                  "more micro-batches (ACCUMULATE): "),
                 (["MODEL=mpt-1b", "GPUS=8", "BATCH=32"], "faster kernels or a faster type"),
-                (small + ["GPUS=1", "SEQ=64"], "larger kernels, by a larger batch or units of more"),
+                (small + ["GPUS=1", "SEQ=64"],
+                 "larger kernels, by a larger batch or units of more"),
                 (small + ["GPUS=1024"], "HSDP (STRATEGY=hsdp): latency grows"),
                 (["MODEL=gpt2-xl", "GPUS=16", "SEQ=512", "DTYPE=bf16"],
                  "more tokens per GPU (BATCH): the same bytes hide behind more compute; or slices"),
@@ -174,12 +176,13 @@ class Says(Plan):
             self.assertRegex(err, r"^plan: %s=\S+ cannot be written: No such file" % name)
 
     def test_the_timeline_is_the_step(self):
-        """Operation by operation it is what the table has added up, of the slowest rank; and not that
-        of another plan, which advice has tried."""
+        """Operation by operation it is what the table has added up, of the slowest rank; and not
+        that of another plan, which advice has tried."""
         path = self.path("timeline.json")
         plan = self.plan(*SMALL, "GPUS=4", "SLOW=2:50%", "RANKS=all", "TIMELINE=" + path)
         self.check_timeline(plan, path)
-        self.check_timeline(self.plan("MODEL=gpt2", "GPUS=8", "BATCH=512", "TIMELINE=" + path), path)
+        plan = self.plan("MODEL=gpt2", "GPUS=8", "BATCH=512", "TIMELINE=" + path)
+        self.check_timeline(plan, path)
 
     def check_timeline(self, plan, path):
         with open(path, encoding="utf-8") as file:

@@ -176,5 +176,53 @@ class RoomsOfSimgpu(unittest.TestCase):
         self.assertIsNone(circle({"core/c.h": '#include "report/d.h"\n', "report/d.h": ""}))
 
 
+class Maps(unittest.TestCase):
+    """The tables that say what is where have every folder, and no other."""
+    # Folders whose own are chapters or files of one kind, and no rooms.
+    NO_ROOMS = {"labs", "tasks", "handouts", "site"}
+
+    def folders(self, above=""):
+        listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard",
+                                 os.path.join(".", above)], cwd=ROOT, text=True,
+                                stdout=subprocess.PIPE, check=True).stdout.splitlines()
+        inside = [os.path.relpath(path, above or ".").split("/") for path in listed
+                  if os.path.exists(os.path.join(ROOT, path))]
+        return {parts[0] for parts in inside if len(parts) > 1}
+
+    def check_map(self, page, heading, optional=()):
+        table = read(os.path.join(ROOT, page)).partition("\n## %s\n" % heading)[2]
+        rows = re.findall(r"(?m)^\| (`.*?) \|(.*)\|$", table.partition("\n## ")[0])
+        named = {name: set(re.findall(r"`([\w.]+)/`", text)) for cell, text in rows
+                 for name in re.findall(r"`([\w.]+)/`", cell)}
+        self.assertEqual(self.folders() - set(optional), set(named) - set(optional), page)
+        for room, inner in named.items():
+            if room not in self.NO_ROOMS:
+                self.assertEqual(sorted(self.folders(room) - inner), [], "%s: %s/" % (page, room))
+        self.assertEqual([], [name for inner in named.values() for name in inner if not any(
+            os.path.isdir(os.path.join(ROOT, above, name)) for above in ["", "lib/kernels", *named]
+        )], page)
+
+    def test_contributing(self):
+        self.check_map("CONTRIBUTING.md", "Where things are")
+
+    def test_architecture(self):
+        self.check_map("handouts/architecture.md", "The rooms", (".ci", ".devcontainer"))
+
+    def test_plan_files_call_those_below(self):
+        """plan.h lists its files in that order."""
+        plan = os.path.join(ROOT, "plan")
+        lines = re.findall(r"(?m)^ \*   ((?:\w+\.c(?:, )?)+)", read(os.path.join(plan, "plan.h")))
+        place = {name: at for at, line in enumerate(lines) for name in line.split(", ")}
+        texts = {name: re.sub(r"(?s)/\*.*?\*/|//[^\n]*", "", read(os.path.join(plan, name)))
+                 for name in os.listdir(plan) if name.endswith(".c")}
+        self.assertEqual(set(place), set(texts))
+        home = {function: name for name, text in texts.items()
+                for function in re.findall(r"(?m)^\w[\w *]*?\b(plan_\w+)\(", text)}
+        self.assertGreater(len(home), 20)
+        for name, text in texts.items():
+            self.assertEqual([], sorted(called for called in set(re.findall(r"\bplan_\w+", text))
+                                        if place[home.get(called, name)] < place[name]), name)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -127,12 +127,14 @@ class RunTests(TempFolder):
         share, some = draw.share, draw.classes[0]
         body = "".join("    def test_%d(self):\n        self.assertFalse(os.environ.get('BAD'))\n"
                        % i for i in range(4 * share))
-        suite = self.write(file, "import os, unittest\nclass %s(unittest.TestCase):\n" % some + body)
+        head = "import os, unittest\nclass %s(unittest.TestCase):\n" % some
+        suite = self.write(file, head + body)
         status, out, last = self.call("--tier", "test", suite, SEED="8812", DRAW="")
         self.assertEqual((status, last), (0, "4 passed, 0 failed"))
         left = 4 * share - 4
         self.assertIn("4 passed, %d not drawn" % left, out)
-        self.assertIn("\n%d tests were not drawn by SEED=8812: make test-all has them\n" % left, out)
+        self.assertIn("\n%d tests were not drawn by SEED=8812: make test-all has them\n" % left,
+                      out)
         failed = []
         for _ in range(2):
             _, out, last = self.call("--tier", "test", suite, SEED="8812", DRAW="", BAD="1")

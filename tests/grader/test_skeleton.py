@@ -175,10 +175,10 @@ class Program(TempFolder):
 
     def test_gaps_that_make_no_sense(self):
         kit = self.path("skeleton")
-        for gaps, folder, words in (("3", "more", "GAPS is 1 or 2, not 3"), ("", "more", "not "),
-                                    ("2", kit, "name another folder, OUT=DIR"),
-                                    ("2", "", "name another folder, OUT=DIR")):
-            done = self.call("write", "--gaps", gaps, folder=folder)
+        for chosen, folder, words in (("3", "more", "GAPS is 1 or 2, not 3"), ("", "more", "not "),
+                                      ("2", kit, "name another folder, OUT=DIR"),
+                                      ("2", "", "name another folder, OUT=DIR")):
+            done = self.call("write", "--gaps", chosen, folder=folder)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(words, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)

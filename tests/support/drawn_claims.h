@@ -1,8 +1,6 @@
 /* drawn_claims.h: what must hold of shapes, slices and trees of modules that a test draws. Each of
  * them draws a case (draw.h), says what it drew, and runs it; call it as often as you want rounds.
  * The tasks' tests and hidden tests share them.
- *
- * Interface: claim_drawn_* fail the cmocka test.
  */
 #ifndef SHARDLAB_DRAWN_CLAIMS_H
 #define SHARDLAB_DRAWN_CLAIMS_H

@@ -2,9 +2,7 @@
  * sizes beyond 2³¹, what stays allocated after a failure, the seventeenth unit, the second
  * iteration. Each is a function that runs ranks and fails the cmocka test; the tasks' suites call
  * them after their own bodies. What serves one task is in its folder (rules.c, rules_NAME.c), what
- * serves several is here. tests/claims.txt says which sentence is whose.
- *
- * Interface: rule_*.
+ * serves several is here. tests/claims.txt says which rule is whose.
  */
 #ifndef SHARDLAB_RULES_H
 #define SHARDLAB_RULES_H

@@ -1,7 +1,5 @@
 /* training_llama.c: a Llama for the loops of training.c, in a file of its own: who trains none is
  * linked without it.
- *
- * Interface: spec_llama (training.h).
  */
 #include "training.h"
 

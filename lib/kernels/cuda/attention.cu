@@ -6,9 +6,6 @@
  * keys a key and 32 queries, of all heads that share the key. So every sum is one warp's, in an
  * order that depends on positions alone: no atomics. Tiles begin at multiples of 32, so a row does
  * not depend on T. What a query may not see, it is not touched by, be it NaN.
- *
- * Interface: kernel_attention_forward, kernel_attention_backward; kernel_grouped_attention_forward,
- * kernel_grouped_attention_backward; the _ex form of each.
  */
 #include "block.cuh"
 #include "typed.cuh"

@@ -3,9 +3,6 @@
  * A kernel that adds a bias and one that applies GELU would each read and write the whole matrix;
  * in one kernel the sum is still in a register when GELU wants it. Compiled with -fmad=false, so
  * that the bits are those of the separate kernels.
- *
- * Interface: kernel_broadcast_bias, kernel_bias_gelu_forward, kernel_bias_gelu_backward; the _ex
- * form of each.
  */
 #include <stdint.h>
 

@@ -6,8 +6,6 @@
  *
  * All threads of the block must call these together; blocks are whole warps, of 1024 threads at
  * most.
- *
- * Interface: warp_sum, warp_max; block_sum, block_sum2, block_max.
  */
 #ifndef SHARDLAB_BLOCK_CUH
 #define SHARDLAB_BLOCK_CUH

@@ -1,7 +1,4 @@
-/* cast.cu: numbers from one type to another, and whether all of them are finite.
- *
- * Interface: kernel_cast, kernel_check_finite.
- */
+/* cast.cu: numbers from one type to another, and whether all of them are finite. */
 #include "each.cuh"
 
 struct Cast {

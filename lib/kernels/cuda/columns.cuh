@@ -4,8 +4,6 @@
  * nothing is fetched in vain, while a matrix of 768 columns still gives 96 blocks. Its threads are
  * 8 columns wide and `lanes` rows deep; a lane adds up every lanes-th row, and then the lanes are
  * added in pairs, in shared memory.
- *
- * Interface: COLUMNS, column_grid, column_threads; shared_lanes, add_lanes.
  */
 #ifndef SHARDLAB_COLUMNS_CUH
 #define SHARDLAB_COLUMNS_CUH

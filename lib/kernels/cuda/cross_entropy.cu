@@ -4,8 +4,6 @@
  * the maximum and the sum come from one read: the sum so far is by the maximum so far, and shrinks
  * when a larger number turns up (Milakov & Gimelshein 2018, "Online normalizer calculation for
  * softmax"). A second read writes the gradient, which may take the logits' own place.
- *
- * Interface: kernel_cross_entropy, kernel_cross_entropy_ex.
  */
 #include <stdio.h>
 

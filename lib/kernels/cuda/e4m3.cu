@@ -1,7 +1,4 @@
-/* e4m3.cu: parameters to 8 bits and back (e4m3.h), each by a scale of its own.
- *
- * Interface: kernel_amax, kernel_quantize_e4m3, kernel_dequantize_e4m3.
- */
+/* e4m3.cu: parameters to 8 bits and back (e4m3.h), each by a scale of its own. */
 #include "block.cuh"
 #include "e4m3.h"
 #include "typed.cuh"

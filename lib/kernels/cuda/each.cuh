@@ -15,8 +15,6 @@
  *       __device__ void operator()(float &to, const float &from) const { to += from; }
  *   };
  *   launch_each(&launch, Add{}, n, dst, src);
- *
- * Interface: launch_each.
  */
 #ifndef SHARDLAB_EACH_CUH
 #define SHARDLAB_EACH_CUH

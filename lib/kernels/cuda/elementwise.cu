@@ -2,9 +2,6 @@
  *
  * Each operation is one that IEEE 754 rounds exactly, and nothing is fused (-fmad=false), so the
  * bits are those of lib/kernels/elementwise.c.
- *
- * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided; the
- * _ex form of scale, add, add_out and add_divided.
  */
 #include "each.cuh"
 

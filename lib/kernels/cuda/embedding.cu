@@ -6,8 +6,6 @@
  * Several positions may hold the same token, and their gradients go to the same row. The usual way,
  * atomicAdd, adds in the order of arrival; here the first position of a token adds all of them, in
  * the order of lib/kernels/embedding.c, so that the bits are the same too.
- *
- * Interface: kernel_embedding_forward, kernel_embedding_backward; the _ex form of each.
  */
 #include <stdio.h>
 

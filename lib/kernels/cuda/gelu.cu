@@ -2,8 +2,6 @@
  *
  * The exponential is CUDA's expf, which differs from the one of lib/kernels/vector_math.h in the
  * last place or two; but an element's bits do not depend on its place here either.
- *
- * Interface: kernel_gelu_forward, kernel_gelu_backward; the _ex form of each.
  */
 #include "each.cuh"
 #include "gelu.cuh"

@@ -3,8 +3,6 @@
  * gelu(x) = x/2 · (1 + tanh u) with u = √(2/π)·(x + 0.044715·x³) (Hendrycks & Gimpel 2016). Since
  * (1 + tanh u)/2 is the sigmoid of 2u, it is computed as x · sigmoid(2u): no difference of nearly
  * equal numbers for negative x.
- *
- * Interface: gelu_of, gelu_slope_of.
  */
 #ifndef SHARDLAB_GELU_CUH
 #define SHARDLAB_GELU_CUH

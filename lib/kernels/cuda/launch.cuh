@@ -14,9 +14,6 @@
  *
  * One entry is logged however many grids it took; with nothing to do no grid is launched, and the
  * entry is there all the same.
- *
- * Interface: LAUNCH_BEGIN; launch_read, launch_write, launch_update; launch_grid; launch_end;
- * MAX_BLOCKS, blocks_of.
  */
 #ifndef SHARDLAB_LAUNCH_CUH
 #define SHARDLAB_LAUNCH_CUH

@@ -4,9 +4,6 @@
  * dx = rstd·(g - mean(g) - x̂·mean(g·x̂)), because mean and rstd themselves depend on every x of
  * the row. dx goes row by row, one block a row; dweight and dbias go column by column, in a grid of
  * their own.
- *
- * Interface: kernel_layernorm_forward, kernel_residual_layernorm_forward,
- * kernel_layernorm_backward; the _ex form of each.
  */
 #include "block.cuh"
 #include "columns.cuh"

@@ -3,8 +3,6 @@
  * The numbers that are the same for every element are worked out on the host, by the expressions of
  * lib/kernels/optimizer.c; division and square root are the exactly rounded ones, and nothing is
  * fused (-fmad=false). So both give the same bits.
- *
- * Interface: kernel_adamw, kernel_sgd.
  */
 #include <math.h>
 

@@ -3,8 +3,6 @@
  * Every sum has an order of its own that depends on the sizes alone, never on addresses or timing:
  * so numbers are loaded one by one here, because where a float4 begins depends on the address. A
  * warp's 32 loads of 4 bytes fall into the same sectors as 8 loads of 16.
- *
- * Interface: kernel_sum_squares, kernel_mean, kernel_sum_rows, kernel_sum_rows_ex.
  */
 #include <pthread.h>
 

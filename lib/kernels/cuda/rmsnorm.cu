@@ -3,9 +3,6 @@
  * With x̂ = x·rstd, rstd = 1/√(mean(x²) + eps), forward is y = x̂·weight. Backward, with
  * g = dy·weight: dx = rstd·(g - x̂·mean(g·x̂)). dx goes row by row, one block a row; dweight goes
  * column by column, in a grid of its own.
- *
- * Interface: kernel_rmsnorm_forward, kernel_residual_rmsnorm_forward, kernel_rmsnorm_backward; the
- * _ex form of each.
  */
 #include "block.cuh"
 #include "columns.cuh"

@@ -3,8 +3,6 @@
  *
  * A block takes a row. A thread keeps to one pair of all heads: it computes the sine and the cosine
  * once, in double (lib/kernels/rotary.c says why).
- *
- * Interface: kernel_rotary; its _ex form.
  */
 #include <math.h>
 

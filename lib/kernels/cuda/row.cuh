@@ -10,8 +10,6 @@
  *   each_column(cols, [&](unsigned c, int k) { y[c] = kept_or(kept, k, x + c) / sum; });
  *
  * k is a constant wherever each_column is unrolled, which is what lets kept[k] be a register.
- *
- * Interface: ROW_THREADS, row_threads; KEPT, each_column, keep, kept_or.
  */
 #ifndef SHARDLAB_ROW_CUH
 #define SHARDLAB_ROW_CUH

@@ -1,7 +1,5 @@
-/* swiglu.cu: the gated unit of a feed-forward part (Shazeer 2020): out = g·sigmoid(g)·u, where g and
- * u are the left and the right half of a row. A block takes a row.
- *
- * Interface: kernel_swiglu_forward, kernel_swiglu_backward; the _ex form of each.
+/* swiglu.cu: the gated unit of a feed-forward part (Shazeer 2020): out = g·sigmoid(g)·u, where g
+ * and u are the left and the right half of a row. A block takes a row.
  */
 #include <math.h>
 

@@ -6,8 +6,6 @@
  *
  *   Launch launch = TYPED_BEGIN("kernel_scale", type, stream);
  *   BY_TYPE(type, scale_of(launch, (T *)x, factor, n));
- *
- * Interface: Bf16, F16; rounded; TYPED_BEGIN, BY_TYPE.
  */
 #ifndef SHARDLAB_TYPED_CUH
 #define SHARDLAB_TYPED_CUH

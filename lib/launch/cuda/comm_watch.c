@@ -14,8 +14,6 @@
  *
  * The process ends without ncclCommAbort. Its end closes all its connections, which is what its
  * peers notice in turn; an abort would do no more for them, and can hang in its turn.
- *
- * Interface: world_unwatch, world_on_lost (launch.h); comm_watch, comm_watch_leave (comm_watch.h).
  */
 #include "comm_watch.h"
 

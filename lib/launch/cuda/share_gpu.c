@@ -17,8 +17,6 @@
  *       here those are one GPU.
  *   NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE, NCCL_NET  where all ranks are on one host: the network is
  *       the loopback interface, by plain sockets.
- *
- * Interface: share_gpu_wanted, share_gpu_advice, share_gpu_begin, share_gpu_end.
  */
 #include "share_gpu.h"
 

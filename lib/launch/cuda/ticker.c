@@ -1,7 +1,5 @@
 /* A thread that does one thing now and then. Between ticks it sleeps on a condition, so that a stop
  * takes no time; the clock is the one that never jumps.
- *
- * Interface: ticker_start, ticker_stop, ticker_lock, ticker_unlock.
  */
 #define _GNU_SOURCE // pthread_cond_clockwait
 #include "ticker.h"

@@ -3,8 +3,6 @@
  *
  * The thread blocks all signals, which are the program's own business. It is gone before exit()
  * runs the handlers that were there before it; a forked child has none.
- *
- * Interface: ticker_start, ticker_stop; ticker_lock, ticker_unlock.
  */
 #ifndef SHARDLAB_TICKER_H
 #define SHARDLAB_TICKER_H

@@ -1,7 +1,4 @@
-/* backend.c: the harness on simulated GPUs.
- *
- * Interface: backend.h, but for what reports.c has.
- */
+/* backend.c: the harness on simulated GPUs. */
 #include "backend.h"
 
 #include <stdlib.h>

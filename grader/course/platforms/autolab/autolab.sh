@@ -4,5 +4,6 @@
 # where there is no such line; autograde-Makefile has one.
 here=$(dirname "$0")
 rm -f autoresult
-python3 -B "$here/grader/course/deliver.py" --platform autolab --submission "$1" --results autoresult 2>&1
+python3 -B "$here/grader/course/deliver.py" --platform autolab --submission "$1" \
+    --results autoresult 2>&1
 [ -s autoresult ] && echo && cat autoresult

@@ -5,8 +5,10 @@ root=${AUTOGRADER_ROOT:-/grade}
 results=$root/results/results.json
 mkdir -p "$root/results"
 cat >"$results.new" <<'END'
-{"gradable": false, "score": 0, "message": "The grading itself failed, not your code: it could not be started.",
- "format_errors": ["The grading itself failed, not your code: it could not be started. Tell course staff."],
+{"gradable": false, "score": 0,
+ "message": "The grading itself failed, not your code: it could not be started.",
+ "format_errors":
+ ["The grading itself failed, not your code: it could not be started. Tell course staff."],
  "output": "", "images": [], "tests": []}
 END
 mv -f "$results.new" "$results"

@@ -1,7 +1,5 @@
-/* labs.c: what labs 3, 4, 6 and 7 add to a step, and what that does not go with, as train_gpt2 has
- * it.
- *
- * Interface: plan_read_stages, plan_read_labs, plan_recompute_name.
+/* lab_options.c: what labs 3, 4, 6 and 7 add to a step, and what that does not go with, as
+ * train_gpt2 has it.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* kinds.c: which ranks differ.
+/* rank_kinds.c: which ranks differ.
  *
  * The ranks of a stage queue the same, except for the padding: of a flat parameter the first ranks'
  * shards are full, one may be partly padding, and those after it have nothing else; cut by
@@ -6,8 +6,6 @@
  * where a padding begins, and the first rank of each stands for it. The last rank runs in any case,
  * and so does one that is slow. Of stages the ranks of the same place run in each: they send each
  * other.
- *
- * Interface: plan_kinds.
  */
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* timeline.c: the measured step of the slowest rank, operation by operation, as an object of JSON.
+/* timeline_json.c: the measured step of the slowest rank, operation by operation, as an object of
+ * JSON.
  *
  *   rank, step      its number; picoseconds that the step takes
  *   operations      in the order in which they were queued, each of them
@@ -6,8 +7,6 @@
  *
  * Times are picoseconds since the step began. `event` numbers the events of records and waits from
  * 1 on, by their first use; other operations have 0. Waits and records have no time of their own.
- *
- * Interface: plan_write_timeline.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,13 +1,10 @@
-/* host.c: shards in host memory (OFFLOAD=yes), of which a dry run needs no byte.
+/* host_dry.c: shards in host memory (OFFLOAD=yes), of which a dry run needs no byte.
  *
  * A program's own code runs in a dry run, and pinned memory is there: the optimizer of a model of
  * 175 billion parameters would read and write terabytes. What it computes from zeros nobody looks
  * at. So the planner is linked with functions of its own in front of these (--wrap): a large pinned
  * allocation is the same few pages again and again, of which all are written when the first ones
  * are, and the host's arithmetic is left out. A run that is executed gets the functions themselves.
- *
- * Interface: plan_host_dry; __wrap_ of cudaMallocHost, cudaFreeHost, memset, host_adamw, host_sgd,
- * host_scale, host_sum_squares, host_all_finite.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

@@ -1,10 +1,8 @@
-/* ties.c: which elements of a tied parameter a rank shares with the ranks of another stage.
+/* stage_ties.c: which elements of a tied parameter a rank shares with the ranks of another stage.
  *
  * A pipeline asks all ranks for that, by an all-gather whose result it reads on the host
  * (pipeline_create). In a dry run it reads zeros, and would send nothing. So a plan says it: from
  * the layout that the other stage's unit has.
- *
- * Interface: plan_ties.
  */
 #include <stdlib.h>
 

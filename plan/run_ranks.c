@@ -1,10 +1,8 @@
-/* ranks.c: the processes that run the ranks: a few steps of the example's trainer, dry, each rank alone
- * among phantoms, or all of them.
+/* run_ranks.c: the processes that run the ranks: a few steps of the example's trainer, dry, each
+ * rank alone among phantoms, or all of them.
  *
  * Parameters get storage and no values (checkpoint_storage_only, as PyTorch's to_empty), unless
  * values are asked for. What a rank says on stderr is kept until it is known how it ended.
- *
- * Interface: plan_run, plan_free.
  */
 #define _GNU_SOURCE
 #include <float.h>

@@ -1,10 +1,8 @@
-/* record.c: what a rank keeps of its own log: how much memory lives, for what and because of which
- * line, the messages of the last step, its operations.
+/* rank_record.c: what a rank keeps of its own log: how much memory lives, for what and because of
+ * which line, the messages of the last step, its operations.
  *
  * An allocation's category is what was said of it last: a free has it in the log, of what lives
  * the process knows it.
- *
- * Interface: plan_record.
  */
 #include <stdlib.h>
 #include <string.h>

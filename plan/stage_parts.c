@@ -1,9 +1,7 @@
-/* parts.c: the model of a stage, and what its units are made of.
+/* stage_parts.c: the model of a stage, and what its units are made of.
  *
  * A unit is cut as one range of elements, padded at its end, or parameter by parameter, each padded
  * by rows.
- *
- * Interface: plan_stage, plan_parts, plan_in_block.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,9 @@
-/* times.c: the step in time: the ranks' logs are played on the modelled machine, and the slowest
- * rank's last step is looked at.
+/* step_time.c: the step in time: the ranks' logs are played on the modelled machine, and the
+ * slowest rank's last step is looked at.
  *
  * Communication is hidden while something computes on the same GPU, exposed while nothing does. A
  * collective counts from when its last rank has arrived. What neither computes nor communicates is
  * idle; while the next kernel had not been queued, that is the host's.
- *
- * Interface: plan_times, plan_kind_of, plan_flops_of, plan_kind_name.
  */
 #include <stdlib.h>
 #include <string.h>
