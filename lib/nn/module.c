@@ -6,7 +6,7 @@
  * and what the layer keeps in its state), where module_discard finds it.
  *
  * Interface: module_forward, module_backward, module_discard, module_free_inside, module_add_hook,
- * module_remove_hook, module_destroy, module_holds, module_set_type, module_forward_typed,
+ * module_add_first_hook, module_remove_hook, module_destroy, module_holds, module_set_type, module_forward_typed,
  * module_backward_typed for all modules; module_forward_any, module_backward_any,
  * module_alloc_typed, module_create, module_add_param, module_add_child, module_forward_into,
  * module_backward_into, module_alloc for the layers.
@@ -128,17 +128,30 @@ void module_set_type(Module *m, DType type)
 
 // ---- Hooks ----
 
-Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg)
+static Hook *create_hook(const Module *m, HookFn fn, void *arg)
 {
     Hook *hook = malloc(sizeof *hook);
-    if (hook == NULL) {
+    if (hook == NULL)
         fail(ERR_MEMORY, "no host memory for a hook of module %s", m->name);
-        return NULL;
-    }
-    *hook = (Hook){fn, arg, NULL};
+    else
+        *hook = (Hook){fn, arg, NULL};
+    return hook;
+}
+
+Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg)
+{
     Hook **end = &m->hooks[point];
     while (*end != NULL) end = &(*end)->next;
-    *end = hook;
+    *end = create_hook(m, fn, arg);
+    return *end;
+}
+
+Hook *module_add_first_hook(Module *m, HookPoint point, HookFn fn, void *arg)
+{
+    Hook *hook = create_hook(m, fn, arg);
+    if (hook == NULL) return NULL;
+    hook->next = m->hooks[point];
+    m->hooks[point] = hook;
     return hook;
 }
 
