@@ -167,28 +167,6 @@ static void a_unit_that_runs_twice_is_recorded_twice(void **state)
     run_ranks(3, twice_body, NULL);
 }
 
-static void again_body(const Rank *r, void *arg)
-{
-    Sharded s;
-    Spec spec = spec_mlp(3);
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = s.root->units[1];
-    need(fsdp_record_post_forward(unit));
-    s.root->recomputes = true;
-    need(fsdp_record_post_forward(unit));
-    check(s.root->n_post_forward == 1 && unit->n_indices == 1,
-          "a forward that ran again is in the order: %d forwards, %d of its unit",
-          s.root->n_post_forward, unit->n_indices);
-    s.root->recomputes = false;
-    fsdp_clear_post_forward(s.root);
-    sharded_destroy(&s);
-}
-
-static void a_forward_that_runs_again_is_not_recorded(void **state)
-{
-    run_ranks(2, again_body, NULL);
-}
-
 // ---- Whose iteration it is ----
 
 // The gradients of one step on a model alone.
@@ -573,7 +551,6 @@ static void communication_has_priority(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(prefetches_the_unit_that_ended_before),
     cmocka_unit_test(a_unit_that_runs_twice_is_recorded_twice),
-    cmocka_unit_test(a_forward_that_runs_again_is_not_recorded),
     cmocka_unit_test(two_models_share_a_context),
     cmocka_unit_test(a_part_is_an_iteration_of_its_own),
     cmocka_unit_test(forwards_await_their_backward),

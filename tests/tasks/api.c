@@ -322,7 +322,6 @@ static void lists_flat_parameters(void **state)
     rule_any_number_of_units();
     rule_lists_no_more_than_its_places();
     for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
-    rule_layouts_are_the_options();
 }
 
 // ---- The full state ----
@@ -465,7 +464,7 @@ static void full_state_is_the_model(void **state)
     rule_full_state_leaves_units_as_they_were();
     rule_full_state_says_what_failed();
     rule_full_state_is_shown_to_one();
-    rule_full_state_may_be_anothers();
+    rule_full_state_of_what_is_below();
     rule_contexts_are_apart(APART_STATE);
     for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }

@@ -274,7 +274,7 @@ static void layout_refuses_bad_input(void **state)
 {
     run_ranks(1, refuse_body, NULL);
     rule_layout_reads_its_own_list();
-    rule_layouts_ask_their_rule();
+    rule_flat_layout_refuses_a_frozen_parameter();
 }
 
 // The two tests below count element by element who owns what, and compare.

@@ -470,8 +470,6 @@ static void hooks_gather_in_order(void **state)
     rule_nothing_grows(APART_FORWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
-    rule_copies_out_after_the_wait();
-    rule_copied_out_goes_with_the_forward();
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.

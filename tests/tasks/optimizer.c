@@ -222,13 +222,10 @@ static void padding_body(const Rank *r, void *arg)
             // Dirt where no gradient should be: the step must not let it into the parameters. They
             // were zero there until now: each step is looked at.
             set_gradients(&s, 3.0f);
-            int64_t updates = fsdp_unit(s.model)->root->updates;
             if (step >= 2) // without decay too: the dirt is in the gradient
                 need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, step == 2 ? 0.25f : 0.0f));
             else
                 need(fsdp_adamw_step(&s.adamw));
-            check(fsdp_unit(s.model)->root->updates == updates + 1,
-                  "a step writes the shards, and root->updates does not count it");
             for (int k = 0; k < n; k++) {
                 float *shard = fetch_shard(&s, flat[k]);
                 for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
@@ -298,7 +295,6 @@ static void zero_grad_zeroes(void **state)
     run_ranks(1, zero_body, &in);
     run_ranks(3, zero_body, &in);
     rule_zero_grad_reaches_every_unit();
-    rule_shards_may_be_elsewhere(APART_ZERO_GRAD);
     rule_contexts_are_apart(APART_ZERO_GRAD);
     rule_nothing_grows(APART_ZERO_GRAD);
     draw_given();
@@ -332,7 +328,7 @@ static void norm_is_over_all_ranks(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
     rule_norm_has_the_same_bits_everywhere();
-    rule_shards_may_be_elsewhere(APART_NORM);
+    rule_failed_norm_keeps_nothing();
     rule_contexts_are_apart(APART_NORM);
     draw_given();
     in = draw_case(5);
@@ -382,7 +378,6 @@ static void clip_scales_only_above(void **state)
     run_ranks(1, clip_body, &in);
     run_ranks(3, clip_body, &in);
     rule_clips_at_any_norm();
-    rule_shards_may_be_elsewhere(APART_CLIP);
     rule_contexts_are_apart(APART_CLIP);
     rule_nothing_grows(APART_CLIP);
     draw_given();
@@ -413,11 +408,7 @@ static void sgd_body(const Rank *r, void *arg)
     set_gradients(&s, 0.0f);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    FsdpRoot *root = fsdp_unit(s.model)->root;
-    int64_t updates = root->updates;
     need(fsdp_sgd_step(s.model, &s.ctx, in->rate, in->decay));
-    check(root->updates == updates + 1,
-          "fsdp_sgd_step writes the shards, and root->updates does not count it");
     check_figures();
     check_no_host_wait(log, "in an SGD step");
     check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
@@ -445,7 +436,6 @@ static void sgd_step_with_decay(void **state)
     run_ranks(1, sgd_body, &in);
     run_ranks(4, sgd_body, &in);
     rule_sgd_steps_all_or_nothing();
-    rule_shards_may_be_elsewhere(APART_SGD);
     rule_contexts_are_apart(APART_SGD);
     rule_nothing_grows(APART_SGD);
     draw_given();
@@ -504,13 +494,11 @@ static void every_rank_steps_its_shard(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     rule_adamw_steps_all_or_nothing();
-    rule_shards_may_be_elsewhere(APART_ADAMW);
     rule_contexts_are_apart(APART_ADAMW);
     rule_nothing_grows(APART_ADAMW);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
-    rule_a_step_may_be_anothers();
 }
 
 static const struct CMUnitTest tests[] = {
