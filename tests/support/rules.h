@@ -61,7 +61,6 @@ void rule_norm_has_the_same_bits_everywhere(void);
 void rule_adamw_steps_all_or_nothing(void);
 void rule_sgd_steps_all_or_nothing(void);
 void rule_zero_grad_reaches_every_unit(void);
-void rule_failed_norm_keeps_nothing(void);
 // rules_adamw.c
 void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);

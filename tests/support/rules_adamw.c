@@ -206,35 +206,6 @@ static void lists_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-// The sum cannot be made: there is no communicator.
-static void norm_body(const Rank *r, void *arg)
-{
-    Spec spec = spec_mlp(2);
-    Sharded s;
-    float norm;
-    int device = 0;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpContext broken = s.ctx;
-    broken.mesh.shard.comm = NULL;
-    need_cuda(cudaGetDevice(&device));
-    need_cuda(cudaDeviceSynchronize());
-    size_t live = gpulog_live_bytes(device);
-    check_set_silent(true);
-    check(fsdp_grad_norm(s.model, &broken, &norm) == ERR_NCCL,
-          "the all-reduce of the squares failed: fsdp_grad_norm must return that");
-    check_set_silent(false);
-    need_cuda(cudaDeviceSynchronize());
-    check(gpulog_live_bytes(device) == live,
-          "fsdp_grad_norm failed, and left %zu bytes on the device",
-          gpulog_live_bytes(device) - live);
-    sharded_destroy(&s);
-}
-
-void rule_failed_norm_keeps_nothing(void)
-{
-    run_ranks(2, norm_body, NULL);
-}
-
 void rule_failed_optimizer_keeps_nothing(void)
 {
     run_ranks_small(1, failure_body, NULL);
