@@ -27,12 +27,13 @@ typedef struct TaskFile {
 } TaskFile;
 
 #define TASK_FILE_COUNT 6
-// Of each of the six files a function that it must define.
+// Of each of the six files a function that it must define itself.
 #define TASK_FILES                                                                                 \
     {                                                                                              \
-        {"meta_init", (const void *)meta_numel}, {"flat_param", (const void *)flat_layout},        \
+        {"meta_init", (const void *)meta_numel}, {"flat_param", (const void *)flat_create},        \
             {"forward", (const void *)fsdp_unshard}, {"backward", (const void *)fsdp_begin_grad},  \
-            {"optimizer", (const void *)fsdp_adamw_step}, {"api", (const void *)fully_shard},      \
+            {"optimizer", (const void *)fsdp_adamw_step_default},                                  \
+            {"api", (const void *)fully_shard},                                                    \
     }
 
 // A call that comes from the file of this task ("forward": forward.c; NULL: any of the six) is
