@@ -288,9 +288,10 @@ struct FsdpUnit {
     int *post_forward_indices; // a stack: where the unit is in root->post_forward_order
     int n_indices, max_indices;
     int backward_index; // of the latest backward in root->post_forward_order; -1: in no place of it
-    Status (*all_gather)(FsdpUnit *unit); // fsdp_all_gather, or another way
-    Status (*gather_shards)(
-        FsdpUnit *unit); // that other way's own collective: fsdp_all_gather, too
+    // Each fsdp_all_gather, or another way; the second is the collective that another first one
+    // calls.
+    Status (*all_gather)(FsdpUnit *unit);
+    Status (*gather_shards)(FsdpUnit *unit);
     Status (*reduce_scatter)(FsdpUnit *unit); // fsdp_reduce_scatter, or another way
     Hook *hooks[HOOK_POINTS];                 // the handles of the unit's own hooks
 };

@@ -101,14 +101,14 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     DType in_type = policy->cast_forward_inputs ? DTYPE_F32 : policy->param_dtype;
     Status status = OK;
     if (state == NULL || units == NULL) status = fail(ERR_MEMORY, "no host memory for a policy");
+    if (status == OK) status = extension_push(root, EXTENSION_PRECISION);
     if (status == OK) {
         module_set_type(module, policy->param_dtype);
         status = sequence_add_casts(module, in_type, policy->output_dtype);
-        if (status == OK) {
-            status = extension_push(root, EXTENSION_PRECISION);
-            if (status != OK) sequence_remove_casts(module);
+        if (status != OK) {
+            module_set_type(module, before);
+            extension_pop(root);
         }
-        if (status != OK) module_set_type(module, before);
     }
     if (status != OK) {
         free(units);
