@@ -55,7 +55,6 @@ void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank
 Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
     const FlatLayout *layout = &flat->layout;
-    if (layout->rule != NULL) return layout->rule->zero_padding(flat, sharded, stream);
     int64_t valid = flat_valid_numel(layout, layout->rank);
     size_t padding = (size_t)(layout->shard_numel - valid),
            width = (size_t)dtype_bytes(sharded->dtype);
