@@ -305,7 +305,7 @@ GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
 PAST_THE_LOG = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
 HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h",
            "strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
-           "checkpoint.h", "safetensors.h", "layout_rule.h", "per_parameter.h", "fp8_gather.h",
+           "checkpoint.h", "safetensors.h", "extensions.h", "per_parameter.h", "fp8_gather.h",
            "e4m3.h", "pipeline.h")
 
 

@@ -35,8 +35,7 @@
 #define SHARDLAB_FP8_GATHER_H
 
 #include "e4m3.h"
-#include "fsdp.h"
-#include "layout_rule.h"
+#include "per_parameter.h"
 
 typedef struct Fp8Options {
     // Which parameters are quantised; NULL: those of more than one dimension.
@@ -49,17 +48,15 @@ typedef struct Fp8Unit {
     int64_t *at;         // (params) bytes: where its chunk begins in each rank's part
     int64_t shard_bytes; // of a rank's part of the gather buffer
     Buffer wide;         // what unsharded_param is without FP8
-    Status (*all_gather)(FsdpUnit *unit); // the unit's own
 } Fp8Unit;
 
-// What FP8 has changed in a root (FsdpRoot.fp8).
+// What FP8 has changed in a root (FsdpExtensions.fp8).
 typedef struct Fp8State {
     FsdpRoot *root;
-    LayoutRule rule;          // PER_PARAMETER_RULE with this file's copy_out and reset
+    FlatLayoutOps layout_ops; // PER_PARAMETER_OPS with fp8_copy_out and fp8_reset
     int n;                    // parameters that are quantised
     uint32_t *amax;           // (n) device: bits of a float (e4m3.h)
-    int64_t updates;          // root->updates when they were computed
-    StateGatherer full_state; // the root's own
+    bool stale;               // shards were written since they were computed
     Fp8Unit *units;           // (root->n_units)
 } Fp8State;
 
@@ -68,7 +65,7 @@ typedef struct Fp8State {
 // gathers nothing, where the shards are in host memory, where a unit is not sharded, or where no
 // parameter is chosen. options may be NULL.
 Status fp8_apply(Module *root, const Fp8Options *options);
-// Takes it off. Before precision_remove, between steps.
+// Takes it off. Between steps. ERR_ARGUMENT under what was put on later.
 Status fp8_remove(Module *root);
 
 // at[i] = where the chunk of parameter i begins in a rank's part, in bytes, as above; slot is a
@@ -84,18 +81,18 @@ Status fp8_update_scales(FsdpRoot *root);
 // rank's part, and the all-gather of all parts, as bytes, in place. Nothing is allocated.
 Status fp8_all_gather(FsdpUnit *unit);
 
-// The rule's copy_out, with any number of ranks: one kernel or one copy for each parameter, on the
+// The layout's copy-out, with any number of ranks: one kernel or one copy for each parameter, on the
 // compute stream. The gather buffer is kept and freed as per_parameter.h says.
 Status fp8_copy_out(FsdpUnit *unit);
-// The rule's reset: unsharded_param is the gather buffer's, W · shard_bytes of DTYPE_BYTE; its data
-// stays.
+// Before a unit that is unsharded is resharded: unsharded_param is the gather buffer's again, W ·
+// shard_bytes of DTYPE_BYTE; its data stays.
 void fp8_reset(FsdpUnit *unit);
 
 // What fsdp_full_state does under FP8: gathers the masters. ERR_ARGUMENT where a unit is not
 // sharded.
 Status fp8_full_state(Module *root, StateVisitor visit, void *arg);
 
-// Given code (lib/fsdp/fp8_parts.c): the unit's part of the state; a state with its tables (slots,
+// Given code (lib/fsdp/fp8_tables.c): the unit's part of the state; a state with its tables (slots,
 // places) and memory; and without them.
 Fp8Unit *fp8_of(const FsdpUnit *unit);
 Status fp8_create(FsdpRoot *root, const Fp8Options *options);

@@ -14,6 +14,11 @@
  *   optimizer.c    5 optimizer             fsdp_adamw_step, fsdp_grad_norm
  *   api.c          6 API                   fully_shard, fsdp_full_state
  *
+ * Some functions may be done in another way: tables say by which function (FlatLayoutOps,
+ * FsdpRootOps, the pointers of FsdpUnit and FsdpAdamW). They are never NULL. What a task writes is
+ * the default, X_default; X itself, which everybody calls, is given code that asks the table
+ * (lib/fsdp/dispatch.c). Both have one contract, that of X.
+ *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
  * line where it fails. Nothing grows from one iteration to the next: no host memory, no event, no
  * stream.
@@ -72,6 +77,8 @@ void meta_release(Module *module);
 
 // ---------------------------------------------------------------- Task 2: flat_param.c
 
+struct FlatLayoutOps;
+
 // Who owns which element: arithmetic alone, without memory. Checkpoints and other storage need no
 // more of a flat parameter than this.
 typedef struct FlatLayout {
@@ -82,12 +89,11 @@ typedef struct FlatLayout {
     int64_t padded;      // numel and padding: a multiple of world (of 4·world where aligned)
     int64_t shard_numel; // padded / world
     int rank, world;     // in the group that shards
-    const struct LayoutRule *rule; // layout_rule.h: another way to cut a unit; NULL: flat
-    int64_t grad_numel; // so many elements of a shard, its first, have a gradient; flat: all
-                        // (which flat_create notes)
+    int64_t grad_numel;  // so many elements of a shard, its first, have a gradient; flat: all
+    const struct FlatLayoutOps *ops; // FLAT_LAYOUT_OPS, or those of another way to cut a unit
 } FlatLayout;
 
-// What makes a unit's layout: flat_layout, or another way.
+// What makes a unit's layout, with all its fields: flat_layout, or another way.
 typedef Status (*LayoutFn)(FlatLayout *layout, const char *name, Param **params, int n, int rank,
                            int world, bool align);
 
@@ -102,8 +108,7 @@ typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
     FlatState state;        // changed by flat_set_state alone
-    bool offloaded;         // the shards are in host memory (offload.h)
-    bool fp8;               // what is unsharded was gathered in 8 bits (fp8_gather.h)
+    bool gathers_alone;     // one rank gathers, too: what is unsharded is a copy. Usually false
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
     Buffer unsharded_param; // (padded), else no memory; world 1: the same memory as the shard
@@ -113,10 +118,10 @@ typedef struct FlatParam {
 } FlatParam;
 
 // Whether the unsharded parameter is the shard itself, not a copy: one rank shards, and both are of
-// one type, on the device and not rounded. (Lab 2 gives the unsharded parameter another type.)
+// one type.
 static inline bool flat_param_is_shard(const FlatParam *flat)
 {
-    return flat->layout.world == 1 && !flat->offloaded && !flat->fp8 &&
+    return flat->layout.world == 1 && !flat->gathers_alone &&
            flat->unsharded_param.dtype == flat->sharded_param.dtype;
 }
 
@@ -125,18 +130,23 @@ static inline bool flat_param_is_shard(const FlatParam *flat)
 // outside, or a parameter that is not DTYPE_F32, that another flat parameter owns or that is frozen.
 Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align);
+Status flat_layout_default(FlatLayout *layout, const char *name, Param **params, int n, int rank,
+                           int world, bool align); // but for ops and grad_numel
 // Frees the layout's tables. A zeroed layout is fine.
 void flat_layout_destroy(FlatLayout *layout);
 
 // How many of the shard_numel elements of `rank`'s shard are valid, that is, not padding; the
 // padding is at its end.
 int64_t flat_valid_numel(const FlatLayout *layout, int rank);
+int64_t flat_valid_numel_default(const FlatLayout *layout, int rank);
 
 // Which part of parameter i lies in `rank`'s shard: elements [*begin, *end) of the parameter,
 // starting at element *at of the shard. Where none does, *begin = *end; which number that is, and
 // *at, say nothing.
 void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                int64_t *end, int64_t *at);
+void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                                       int64_t *end, int64_t *at);
 
 // From a layout, which it takes over: makes and initialises this rank's shard (each parameter's
 // slice by meta_init_slice, the padding 0) and a gradient shard of zeros, and becomes the owner of
@@ -156,6 +166,7 @@ void flat_set_grad_views(FlatParam *flat);
 
 // Zeroes the padding at the end of a buffer of this rank that is laid out as its shard, of any type.
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
+Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 
 // Frees the shards and the tables; the parameters have no owner and no views any more. A zeroed
 // FlatParam is fine.
@@ -189,13 +200,48 @@ typedef struct ReduceScatterState {
     cudaEvent_t event;
 } ReduceScatterState;
 
-// What gets a parameter's values (fsdp_full_state), and what gathers them for it.
+// What gets a parameter's values (fsdp_full_state).
 typedef Status (*StateVisitor)(const Param *param, const float *values, void *arg);
-typedef Status (*StateGatherer)(Module *root, StateVisitor visit, void *arg);
+
+typedef struct FsdpRoot FsdpRoot;
+typedef struct FsdpAdamW FsdpAdamW;
+
+// How units with one layout do what depends on it: flat, as tasks 2 to 4 do it. Another layout may
+// have padding anywhere in a shard: valid_numel says where the last valid element ends. After a wait
+// for an all-gather it may copy out, before a reduction copy in.
+typedef struct FlatLayoutOps {
+    int64_t (*valid_numel)(const FlatLayout *layout, int rank);
+    void (*param_range_in_shard)(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                                 int64_t *end, int64_t *at);
+    Status (*zero_padding)(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
+    Status (*wait_for_unshard)(FsdpUnit *unit);
+    Status (*reshard)(FsdpUnit *unit);
+    Status (*reduce_grad)(FsdpUnit *unit);
+    HookFn post_forward;
+} FlatLayoutOps;
+extern const FlatLayoutOps FLAT_LAYOUT_OPS;
+
+// How a root does what concerns all its shards, as tasks 5 and 6 and root.c do it. Each function is
+// the one of its name.
+typedef struct FsdpRootOps {
+    Status (*adamw_create)(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
+                           const AdamWConfig *config);
+    Status (*adamw_step)(FsdpAdamW *opt);
+    void (*adamw_destroy)(FsdpAdamW *opt);
+    Status (*sgd_step)(Module *root, FsdpContext *ctx, float lr, float weight_decay);
+    Status (*zero_grad)(Module *root, FsdpContext *ctx);
+    Status (*grad_norm)(Module *root, FsdpContext *ctx, float *norm);
+    Status (*clip_grad_norm)(Module *root, FsdpContext *ctx, float max_norm, float *norm);
+    Status (*full_state)(Module *root, StateVisitor visit, void *arg);
+    Status (*record_post_forward)(FsdpUnit *unit);
+    FsdpUnit *(*pop_post_forward)(FsdpUnit *unit);
+    void (*shards_written)(FsdpRoot *root); // the default does nothing
+} FsdpRootOps;
+extern const FsdpRootOps FSDP_ROOT_OPS;
 
 // What the units of one root share during an iteration. (PyTorch: FSDPStateContext and
 // FSDPCommContext.)
-typedef struct FsdpRoot {
+struct FsdpRoot {
     FsdpContext *ctx;
     int n_units;
     FsdpUnit **units;              // (n_units) the root first, then those below, in walk order
@@ -206,19 +252,9 @@ typedef struct FsdpRoot {
     int n_post_forward, max_post_forward;
     AllGatherState all_gather_state;
     ReduceScatterState reduce_scatter_state;
-    AllGatherState copied_out;        // layout_rule.h: the gather buffer that was copied out last
-    struct StrategyState *strategy;   // strategy.h; NULL: ZeRO as the six tasks have it
-    struct PrecisionState *precision; // precision.h; NULL: floats throughout
-    struct PrefetchState *prefetch;   // prefetch.h; NULL: one unit ahead, as the six tasks have it
-    struct RecomputeState *recompute; // recompute.h; NULL: activations are kept
-    bool recomputes;                  // a forward runs again within a backward: it is not recorded
-    struct OffloadState *offload;     // offload.h; NULL: shards are on the device
-    const struct ShardOps *shard_ops; // offload.h; NULL: optimizer.c's own work on the device
-    struct Pipeline *pipeline;        // pipeline.h; NULL: the model is not cut into stages
-    struct Fp8State *fp8;             // fp8_gather.h; NULL: parameters are gathered as they are
-    int64_t updates;                  // how often shards were written: optimizer steps, and loads
-    StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
-} FsdpRoot;
+    FsdpRootOps ops;                   // FSDP_ROOT_OPS, or in part another way
+    struct FsdpExtensions *extensions; // what part two keeps; nothing in the six files reads it
+};
 
 // Whether a unit frees its parameters between its forward and its backward.
 typedef enum FsdpReshard {
@@ -231,7 +267,7 @@ typedef struct FsdpOptions {
     FsdpReshard reshard_after_forward;
     bool align_shards; // shards of a multiple of 16 bytes
     uint64_t seed;     // of the initial values; the same on every rank
-    LayoutFn layout;   // how a unit is cut; NULL: flat_layout
+    LayoutFn layout;   // how a unit is cut; NULL: flat_layout (fsdp_layout_fn)
 } FsdpOptions;
 
 // What the unit is doing. (PyTorch: TrainingState.)
@@ -252,12 +288,15 @@ struct FsdpUnit {
     int *post_forward_indices; // a stack: where the unit is in root->post_forward_order
     int n_indices, max_indices;
     int backward_index; // of the latest backward in root->post_forward_order; -1: in no place of it
-    Status (*all_gather)(FsdpUnit *unit);     // fsdp_all_gather, or another way
+    // Each fsdp_all_gather, or another way; the second is the collective that another first one
+    // calls.
+    Status (*all_gather)(FsdpUnit *unit);
+    Status (*gather_shards)(FsdpUnit *unit);
     Status (*reduce_scatter)(FsdpUnit *unit); // fsdp_reduce_scatter, or another way
     Hook *hooks[HOOK_POINTS];                 // the handles of the unit's own hooks
 };
 
-// Given code (lib/fsdp/root.c).
+// Given code (lib/fsdp/root.c, and the last two in dispatch.c).
 
 // Makes a root of the n units, the outermost first; they leave the roots that they had.
 // ERR_ARGUMENT where one has another context; then, or where another call fails, they stay as they
@@ -274,17 +313,23 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root);
 // The unit's forward is the outermost: root->iter_forward_root. Forgets forwards that have no
 // backward any more (module_discard), such as an evaluation's.
 void fsdp_begin_forward(FsdpUnit *unit);
-// Appends the unit to the order in which forwards ended, and pushes its index there. Nothing where
-// root->recomputes.
+// The unit's place in its root's registry.
+int fsdp_unit_index(const FsdpUnit *unit);
+// Appends the unit to the order in which forwards ended, and pushes its index there.
 Status fsdp_record_post_forward(FsdpUnit *unit);
-// Pops the index that the unit's latest forward pushed: unit->backward_index. The unit whose forward
-// ended just before that one; NULL where there is none, or where lab 3 prefetches (root->prefetch).
+Status fsdp_record_post_forward_default(FsdpUnit *unit);
+// Pops the index that the unit's latest forward pushed: unit->backward_index. The unit whose
+// parameters its backward is to gather ahead: that whose forward ended just before that one; NULL
+// where there is none.
 FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit);
+FsdpUnit *fsdp_pop_post_forward_default(FsdpUnit *unit);
 // Empties the order and every unit's stack.
 void fsdp_clear_post_forward(FsdpRoot *root);
-// Frees root->copied_out on the all-gather stream, once the copy has passed; nothing where there is
-// none.
-Status fsdp_free_copied_out(FsdpRoot *root);
+// To be called by whoever has written shards: a step of the optimizer (which dispatch.c does), a
+// load.
+void fsdp_shards_written(FsdpRoot *root);
+// What lays out the units of fully_shard.
+LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 
 // ---------------------------------------------------------------- Task 3: forward.c
 
@@ -298,10 +343,12 @@ Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
 Status fsdp_wait_for_unshard(FsdpUnit *unit);
+Status fsdp_wait_for_unshard_default(FsdpUnit *unit);
 // Takes the parameters' views away and leaves the buffer to fsdp_free_all_gather, after what is
 // queued on the compute stream so far; FLAT_SHARDED. Nothing where it is FLAT_SHARDED. ERR_ARGUMENT
 // where it is FLAT_UNSHARDING: nobody has waited for the all-gather.
 Status fsdp_reshard(FsdpUnit *unit);
+Status fsdp_reshard_default(FsdpUnit *unit);
 // Frees, on the all-gather stream, the buffer that was resharded last, once the compute stream has
 // passed it.
 Status fsdp_free_all_gather(FsdpRoot *root);
@@ -314,6 +361,7 @@ Status fsdp_reshard_all(Module *root);
 // The hooks. arg is the FsdpUnit.
 Status fsdp_pre_forward(Module *module, void *unit);
 Status fsdp_post_forward(Module *module, void *unit);
+Status fsdp_post_forward_default(Module *module, void *unit);
 
 // ---------------------------------------------------------------- Task 4: backward.c
 
@@ -327,6 +375,7 @@ Status fsdp_reduce_scatter(FsdpUnit *unit);
 // the shard, and zeroes the padding; leaves the buffer to fsdp_free_reduce_scatter. World size 1:
 // nothing to move and nothing to divide. ERR_ARGUMENT without a gradient.
 Status fsdp_reduce_grad(FsdpUnit *unit);
+Status fsdp_reduce_grad_default(FsdpUnit *unit);
 // Frees, on the compute stream, the unsharded gradient that was reduced last, once its
 // reduce-scatter is done.
 Status fsdp_free_reduce_scatter(FsdpRoot *root);
@@ -342,35 +391,45 @@ Status fsdp_post_backward(Module *module, void *unit);
 // `root` is the module that fully_shard was called on last. A step is ERR_ARGUMENT where a unit is
 // not sharded: the next forward would read the parameters from before the step.
 
-typedef struct FsdpAdamW {
+struct FsdpAdamW {
     FsdpContext *ctx;
     FsdpRoot *root;
     AdamWConfig config;
-    int t;          // steps done
-    int n;          // units
-    float **m, **v; // (n) device (grad_numel): the two moments of each unit's shard
-    Status (*step)(struct FsdpAdamW *opt); // what fsdp_adamw_step does instead; NULL: what it says
-    const struct ParamGroups *groups;      // per_parameter.h: by parameter; NULL: none
-} FsdpAdamW;
+    int t;                          // steps done
+    int n;                          // units
+    float **m, **v;                 // (n) device (grad_numel): the two moments of each unit's shard
+    Status (*step)(FsdpAdamW *opt); // fsdp_adamw_step_by_root, or another way
+    const void *step_arg;           // for that other way
+};
 
 // AdamW over every unit of `root`: moments for the shards alone, zero.
 Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config);
+Status fsdp_adamw_create_default(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
+                                 const AdamWConfig *config);
 // One step on every shard, on the compute stream; the padding of the shard is zero afterwards.
 Status fsdp_adamw_step(FsdpAdamW *opt);
+Status fsdp_adamw_step_default(FsdpAdamW *opt);
+Status fsdp_adamw_step_by_root(FsdpAdamW *opt); // opt->root->ops.adamw_step
+// Zeroed or as fsdp_adamw_create left it, also where that failed.
 void fsdp_adamw_destroy(FsdpAdamW *opt);
+void fsdp_adamw_destroy_default(FsdpAdamW *opt);
 
 // Plain SGD on every shard: p -= lr·(g + weight_decay·p); the padding is zero afterwards.
 Status fsdp_sgd_step(Module *root, FsdpContext *ctx, float lr, float weight_decay);
+Status fsdp_sgd_step_default(Module *root, FsdpContext *ctx, float lr, float weight_decay);
 
 // Zeroes every gradient shard.
 Status fsdp_zero_grad(Module *root, FsdpContext *ctx);
+Status fsdp_zero_grad_default(Module *root, FsdpContext *ctx);
 
 // *norm = the 2-norm of the unsharded gradient, over all parameters and all ranks: the same number
 // on every rank. Waits for the stream.
 Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm);
+Status fsdp_grad_norm_default(Module *root, FsdpContext *ctx, float *norm);
 // Scales all gradients by max_norm / *norm where *norm is larger than max_norm. *norm is as above,
 // before.
 Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float *norm);
+Status fsdp_clip_grad_norm_default(Module *root, FsdpContext *ctx, float max_norm, float *norm);
 
 // ---------------------------------------------------------------- Task 6: api.c
 
@@ -397,6 +456,7 @@ int fsdp_units(const Module *root, FsdpUnit **out, int max);
 // Collective: all ranks call it. A visitor that returns anything but OK ends it on rank 0 after the
 // collectives are done.
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);
+Status fsdp_full_state_default(Module *root, StateVisitor visit, void *arg);
 
 // Makes the module and all below it plain modules again: no hooks, flat parameters or memory of
 // FSDP's. Units above it stay.

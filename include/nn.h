@@ -129,6 +129,8 @@ void module_set_type(Module *m, DType type);
 // installed, and the first that fails ends the pass. Returns the handle to remove it by; NULL, with
 // a line on stderr, without memory. module_destroy removes what is left.
 Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg);
+// The same in front of those that the point has already.
+Hook *module_add_first_hook(Module *m, HookPoint point, HookFn fn, void *arg);
 // Removes the hook wherever it is installed in m; nothing where it is not (or NULL). A hook may
 // remove itself while it runs.
 void module_remove_hook(Module *m, Hook *hook);

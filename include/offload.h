@@ -27,35 +27,14 @@
 
 #include "strategy.h"
 
-// What optimizer.c does instead where the shards are in host memory. Each has the contract of the
-// function that asks it (fsdp.h).
-typedef struct ShardOps {
-    Status (*create_moments)(FsdpAdamW *opt);
-    void (*free_moments)(FsdpAdamW *opt);
-    Status (*adamw_step)(FsdpAdamW *opt);
-    Status (*sgd_step)(FsdpRoot *root, float lr, float weight_decay);
-    Status (*zero_grad)(FsdpRoot *root);
-    // *squares = Σ of the squares of the gradient, of all ranks that shard; sum: a double on the
-    // device.
-    Status (*sum_squares)(FsdpRoot *root, double *sum, double *squares);
-    Status (*scale_grad)(FsdpRoot *root, float factor);
-    // *finite = whether all gradients of this rank are; each is multiplied by the factor.
-    Status (*check_and_scale_grad)(FsdpRoot *root, float factor, bool *finite);
-    // From borrow to return the unit's sharded_grad is device memory, which the compute stream may
-    // read and write.
-    Status (*borrow_grad)(FsdpUnit *unit);
-    Status (*return_grad)(FsdpUnit *unit);
-} ShardOps;
-
 // What offload has changed in a unit.
 typedef struct OffloadUnit {
     float *param, *grad; // (shard_numel), (grad_numel) pinned host memory; all frozen: no grad
-    bool has_grad;                        // since the gradients were zeroed, some were sent to grad
-    Status (*all_gather)(FsdpUnit *unit); // the unit's own
+    bool has_grad;       // since the gradients were zeroed, some were sent to grad
     Hook *before_backward, *before_reduce, *after_reduce;
 } OffloadUnit;
 
-// What offload has changed in a root (FsdpRoot.offload).
+// What offload has changed in a root (FsdpExtensions.offload).
 typedef struct OffloadState {
     FsdpRoot *root;
     cudaStream_t to_device, to_host; // the copy streams
@@ -70,15 +49,26 @@ typedef struct OffloadState {
 // Moves the shards of all units to the host. ERR_ARGUMENT, and nothing has changed, where the root
 // has no strategy, is offloaded already, has a precision, is in a pipeline already, is not sharded,
 // or has DDP (which keeps everything on the device) or reshard_ranks (whose slices stay there).
-// Given code (lib/fsdp/offload_parts.c).
+// Given code (lib/fsdp/offload_storage.c).
 Status offload_apply(Module *root);
-// Moves them back. ERR_ARGUMENT under a precision. Given code.
+// Moves them back. ERR_ARGUMENT under what was put on later, and while an optimizer has its moments
+// on the host. Given code.
 Status offload_remove(Module *root);
 // Given code: the unit's part of the state; memory for a device copy of the unit's shard, on
 // `stream`, and its category in the log; which stream adds to the unit's gradient shard.
 OffloadUnit *offload_of(const FsdpUnit *unit);
 Status offload_alloc(const FsdpUnit *unit, bool grad, void **device, cudaStream_t stream);
 cudaStream_t offload_grad_stream(const FsdpUnit *unit);
+
+// What is done with gradients that are on the host. Given code (lib/fsdp/offload_optimizer.c).
+void offload_take_over(FsdpRootOps *ops); // the optimizer's functions
+Status offload_scale_grad(FsdpRoot *root, float factor);
+// *finite = whether all gradients of this rank are; each is multiplied by the factor.
+Status offload_check_and_scale_grad(FsdpRoot *root, float factor, bool *finite);
+// From borrow to return the unit's sharded_grad is device memory, which the compute stream may read
+// and write. Without offload it is that anyway.
+Status offload_borrow_grad(FsdpUnit *unit);
+Status offload_return_grad(FsdpUnit *unit);
 
 // ---------------------------------------------------------------- Copies: offload.c
 
@@ -111,7 +101,7 @@ Status offload_post_backward(Module *module, void *unit);
 // One step of AdamW on all shards, by the host (host_adamw), padding zero afterwards. (Another layout
 // than the flat one, and ParamGroups, are stepped parameter by parameter, by given code.)
 Status offload_adamw_step(FsdpAdamW *opt);
-// As ShardOps has it.
+// *squares = Σ of the squares of the gradient, of all ranks that shard; sum: a double on the device.
 Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares);
 
 #endif

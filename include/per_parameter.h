@@ -34,8 +34,7 @@
 #ifndef SHARDLAB_PER_PARAMETER_H
 #define SHARDLAB_PER_PARAMETER_H
 
-#include "fsdp.h"
-#include "layout_rule.h"
+#include "extensions.h"
 
 // Elements of the first chunk of the parameter on `world` ranks, the size of all of them.
 int64_t per_parameter_chunk(const Param *param, int world);
@@ -46,14 +45,23 @@ int64_t per_parameter_chunk(const Param *param, int world);
 Status per_parameter_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank,
                             int world, bool align);
 
-// The layout's rule. copy_out and copy_in are on the compute stream, one copy per parameter; with
-// one rank that shards they do nothing.
+// What the layout does in its own way (fsdp.h). Padding may be anywhere in a shard. After the wait
+// for an all-gather it copies out, before a reduction it copies in: on the compute stream, one copy
+// per parameter; with one rank that shards nothing is copied.
 //
-// copy_out allocates the unsharded parameters. Of a forward the gather buffer stays until the next
+// Copy-out allocates the unsharded parameters. Of a forward the gather buffer stays until the next
 // copy-out, whose all-gather then did not have to wait for this copy, or until the outermost
-// forward ends (root->copied_out): two gather buffers at most. Elsewhere it is freed at once.
-// copy_in frees the unsharded gradient, and what is being reduced before it takes memory.
-extern const LayoutRule PER_PARAMETER_RULE;
+// forward ends (extensions->copied_out): two gather buffers at most. Elsewhere it is freed at once.
+// Copy-in frees the unsharded gradient, and what is being reduced before it takes memory.
+extern const FlatLayoutOps PER_PARAMETER_OPS;
+
+// Given code (lib/fsdp/layout_memory.c): new memory on the compute stream, as long as the buffer
+// says, which the log calls an unsharded parameter or gradient; the latter's old memory, too. And
+// frees extensions->copied_out on the all-gather stream, once the copy has passed; nothing where
+// there is none.
+Status layout_alloc_param(FsdpUnit *unit, Buffer *param);
+Status layout_alloc_grad(FsdpUnit *unit, Buffer *grad);
+Status layout_free_copied_out(FsdpRoot *root);
 
 // Different learning rates, or decays, by parameter: `choose` may change the configuration for one.
 typedef struct ParamGroups {
@@ -64,5 +72,7 @@ typedef struct ParamGroups {
 // From now on a step of `opt` asks the groups, which stay the caller's; NULL: one configuration
 // for all, as before. With any layout: a kernel per parameter of which this rank has elements.
 void param_groups_apply(FsdpAdamW *opt, const ParamGroups *groups);
+// The optimizer's groups, or NULL.
+const ParamGroups *param_groups_of(const FsdpAdamW *opt);
 
 #endif

@@ -43,14 +43,12 @@ typedef struct MixedPrecisionPolicy {
 
 // What a policy has changed in a unit.
 typedef struct PrecisionUnit {
-    HookFn pre_backward, post_backward; // the unit's own, which the policy's call
-    Status (*all_gather)(FsdpUnit *unit);
     Buffer reduce; // (padded) during the unit's backward: the gradient in reduce_dtype, if any
     bool adds;     // that has accumulated something before this backward
     int64_t left;  // elements [0, left) are still as the backward wrote them
 } PrecisionUnit;
 
-// What a policy has changed in a root (FsdpRoot.precision).
+// What a policy has changed in a root (FsdpExtensions.precision).
 typedef struct PrecisionState {
     MixedPrecisionPolicy policy;
     FsdpRoot *root;
@@ -65,7 +63,7 @@ typedef struct PrecisionState {
 // changed, where it has none, has a policy already, or is not sharded; or where the model is not
 // one that can be cast (sequence_add_casts).
 Status precision_apply(Module *root, const MixedPrecisionPolicy *policy);
-// Takes it off: the units are as strategy_apply made them. Before strategy_remove, between steps.
+// Takes it off: the units are as they were. Between steps. ERR_ARGUMENT under what was put on later.
 Status precision_remove(Module *root);
 
 // unit->all_gather where param_dtype is not float: queues, on the all-gather stream, the cast of
@@ -94,13 +92,13 @@ Status precision_post_backward(Module *module, void *unit);
 // unit is not sharded.
 Status precision_full_state(Module *root, StateVisitor visit, void *arg);
 
-// Given code (lib/fsdp/precision_parts.c): the state of the root that the module is, and of a unit;
-// memory for a unit's gradient of one type, on the compute stream; hooks in front of the unit's.
+// Given code (lib/fsdp/precision_units.c): the state of the root that the module is, and of a unit;
+// memory for a unit's gradient of one type, on the compute stream; what the unit's hook at this
+// point was before the policy.
 Status precision_find(const Module *root, PrecisionState **state);
 PrecisionUnit *precision_of(const FsdpUnit *unit);
 Status precision_alloc_grad(FsdpUnit *unit, DType dtype, Buffer *grad);
-void precision_add_hooks(FsdpUnit *unit, HookFn pre_backward, HookFn post_backward);
-void precision_remove_hooks(FsdpUnit *unit);
+Status precision_hook_before(FsdpUnit *unit, HookPoint point);
 
 // ------------------------------------------------------- Loss scaling: loss_scale.c
 //

@@ -45,7 +45,7 @@ typedef struct PrefetchList {
     FsdpUnit **units; // (n)
 } PrefetchList;
 
-// What a prefetch has added to a root (FsdpRoot.prefetch).
+// What a prefetch has added to a root (FsdpExtensions.prefetch).
 typedef struct PrefetchState {
     PrefetchOptions options;
     FsdpRoot *root;
@@ -60,7 +60,7 @@ typedef struct PrefetchState {
 // Puts a prefetch on the root, which has a strategy. ERR_ARGUMENT, and nothing has changed, where it
 // has none, has a prefetch already, or is not sharded; or where a depth or the limit is negative.
 Status prefetch_apply(Module *root, const PrefetchOptions *options);
-// Takes it off, with its lists. Before strategy_remove, between steps.
+// Takes it off, with its lists. Between steps. ERR_ARGUMENT under what was put on later.
 Status prefetch_remove(Module *root);
 
 // The n modules, in this order, are the module's list: its hook prefetches these, whatever the
@@ -86,11 +86,9 @@ Status prefetch_post_forward(Module *module, void *unit);
 Status prefetch_pre_backward(Module *module, void *unit);
 Status prefetch_post_backward(Module *module, void *unit);
 
-// Given code (lib/fsdp/prefetch_parts.c): the state of the root that the module is; a unit's place
-// in root->units; the state with its tables and hooks, and without them; the unit at the end of
-// `begun`.
+// Given code (lib/fsdp/prefetch_lists.c): the state of the root that the module is; the state with
+// its tables and hooks, and without them; the unit at the end of `begun`.
 Status prefetch_find(const Module *root, PrefetchState **state);
-int prefetch_place(const FsdpUnit *unit);
 Status prefetch_create(FsdpRoot *root, const PrefetchOptions *options);
 void prefetch_destroy(PrefetchState *state);
 Status prefetch_append(PrefetchState *state, FsdpUnit *unit);

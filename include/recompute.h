@@ -20,7 +20,7 @@
 #ifndef SHARDLAB_RECOMPUTE_H
 #define SHARDLAB_RECOMPUTE_H
 
-#include "fsdp.h"
+#include "extensions.h"
 
 typedef enum RecomputeKind {
     RECOMPUTE_NONE,
@@ -37,7 +37,7 @@ typedef struct RecomputeModule {
     Status (*backward)(Module *self, NnRun *run, const void *dout, void *din);
 } RecomputeModule;
 
-// What recomputation has changed in a root (FsdpRoot.recompute).
+// What recomputation has changed in a root (FsdpExtensions.recompute).
 typedef struct RecomputeState {
     RecomputeKind kind;
     int n;
@@ -51,18 +51,20 @@ typedef struct RecomputeState {
 int recompute_modules(const Module *model, RecomputeKind kind, Module **out, int max);
 
 // Has those modules of the root compute again, from the next forward on. Given code
-// (lib/fsdp/recompute_parts.c). ERR_ARGUMENT, and nothing has changed, where it is on already,
+// (lib/fsdp/recompute_switch.c). ERR_ARGUMENT, and nothing has changed, where it is on already,
 // where the kind is RECOMPUTE_NONE, in the middle of a pass, or where the model has no such module.
 Status recompute_apply(Module *root, RecomputeKind kind);
-// Takes it off, between passes. Before fsdp_unwrap. Given code.
+// Takes it off, between passes. Before fsdp_unwrap. ERR_ARGUMENT under what was put on later. Given
+// code.
 Status recompute_remove(Module *root);
 // What recompute_apply knows of a module. Given code.
 RecomputeModule *recompute_of(const Module *module);
 
 // In the place of a block's forward and backward. The forward is the block's own, after which what
 // it saved is freed. The backward first runs the block's own forward again, from its input into its
-// output, then its own backward. While a forward runs again root->recomputes is set, and no unit
-// below takes it for the outermost forward (root->iter_forward_root is the root's).
+// output, then its own backward. While a forward runs again root->extensions->recomputes
+// is set: it is not recorded (root->ops.record_post_forward); and no unit below takes it for the
+// outermost forward (root->iter_forward_root is the root's).
 Status recompute_block_forward(Module *self, NnRun *run, const void *in, void *out);
 Status recompute_block_backward(Module *self, NnRun *run, const void *dout, void *din);
 

@@ -27,9 +27,10 @@ typedef struct TaskFile {
 // Of each task's file a function that it must define; at the end one without a name.
 #define TASK_FILES                                                                                 \
     {                                                                                              \
-        {"meta_init", (const void *)meta_numel}, {"flat_param", (const void *)flat_layout},        \
+        {"meta_init", (const void *)meta_numel}, {"flat_param", (const void *)flat_create},        \
             {"forward", (const void *)fsdp_unshard}, {"backward", (const void *)fsdp_begin_grad},  \
-            {"optimizer", (const void *)fsdp_adamw_step}, {"api", (const void *)fully_shard},      \
+            {"optimizer", (const void *)fsdp_adamw_step_default},                                  \
+            {"api", (const void *)fully_shard},                                                    \
             {NULL, NULL},                                                                          \
     }
 

@@ -22,7 +22,7 @@
 #ifndef SHARDLAB_STRATEGY_H
 #define SHARDLAB_STRATEGY_H
 
-#include "fsdp.h"
+#include "extensions.h"
 
 typedef enum Strategy {
     STRATEGY_DDP,   // everything on every rank; gradients are all-reduced, in buckets
@@ -61,7 +61,7 @@ typedef struct Ddp {
     Hook **hooks;
 } Ddp;
 
-// What a strategy has changed in a root (FsdpRoot.strategy).
+// What a strategy has changed in a root (FsdpExtensions.strategy).
 typedef struct StrategyState {
     StrategyOptions options; // with the defaults filled in
     FsdpRoot *root;
@@ -81,8 +81,7 @@ typedef struct StrategyState {
     Buffer *partial;          // (units) HSDP: what has accumulated while there is no all-reduce
     ProcessGroup slice_group; // reshard_ranks: the neighbours that have one slice each
     Buffer *slices;           // (units) kept between forward and backward; else no memory
-    Status (*gather)(FsdpUnit *unit); // how such a unit's shards are gathered: fsdp_all_gather
-    Hook *after_forward;              // the root's hook that ends an evaluation
+    Hook *after_forward;      // the root's hook that ends an evaluation
     Ddp ddp;
 } StrategyState;
 
@@ -91,8 +90,8 @@ typedef struct StrategyState {
 // Puts the strategy on all units of the root; fully_shard was called on all of them. ERR_ARGUMENT,
 // and nothing has changed, where the options do not suit each other or the mesh.
 Status strategy_apply(Module *root, const StrategyOptions *options);
-// Takes it off: the units are as fully_shard made them. Before fsdp_unwrap. ERR_ARGUMENT under a
-// precision (precision.h) or a prefetch (prefetch.h), which are taken off first.
+// Takes it off: the units are as fully_shard made them. Before fsdp_unwrap. ERR_ARGUMENT under what
+// was put on later, which is taken off first (extensions.h).
 Status strategy_remove(Module *root);
 
 // Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
@@ -132,7 +131,7 @@ Status fsdp_token_scale(Module *root, int64_t tokens, int64_t *total, float *sca
 // replicas is on the all-reduce stream, in place, and overlaps the next unit's reduce-scatter.
 Status strategy_reduce(FsdpUnit *unit);
 
-// In the places of fsdp_pre_backward and fsdp_post_backward. arg is the FsdpUnit.
+// In the places of fsdp_pre_backward and fsdp_post_backward (unit->hooks). arg is the FsdpUnit.
 Status strategy_pre_backward(Module *module, void *unit);
 Status strategy_post_backward(Module *module, void *unit);
 

@@ -27,7 +27,8 @@ LIBS       := $(NN_LIB) $(GPU_LIBS)
 NOT_FOR_TASKS := $(call objects,lib/checkpoint/*.c lib/text/*.c lib/kernels/e4m3.c \
               $(foreach name,llama pass grouped_attention token_embedding rotary rmsnorm swiglu, \
                   lib/nn/$(name).c lib/kernels/$(name).c) \
-              $(patsubst %,lib/fsdp/%.c,layout strategy_flags tokens pipeline_* *_parts) \
+              $(patsubst %,lib/fsdp/%.c,layout_memory strategy_flags tokens pipeline_* offload_* \
+                  prefetch_lists precision_units recompute_switch fp8_tables) \
               $(patsubst %,simgpu/src/blas/%.c,batched factor matrices transfer vectors) \
               simgpu/src/compat/*.c $(patsubst %,tests/support/%.c,bubble checkpoints disk files \
               narrow prefetch_plan random_model shrink strategies* training_llama))

@@ -32,7 +32,6 @@
  */
 #include "fsdp.h"
 #include "kernels.h"
-#include "layout_rule.h"
 
 Status fsdp_begin_grad(FsdpUnit *unit)
 {
@@ -96,13 +95,12 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
     //[end 4.3]
 }
 
-Status fsdp_reduce_grad(FsdpUnit *unit)
+Status fsdp_reduce_grad_default(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     ReduceScatterState *state = &unit->root->reduce_scatter_state;
     if (flat->unsharded_grad.numel == 0) return OK; // all of it is frozen
-    if (flat->layout.rule != NULL) TRY(flat->layout.rule->copy_in(unit));
     void *buffer = flat->unsharded_grad.data;
     //[[4.4a] A unit without an unsharded gradient is ERR_ARGUMENT.
     if (buffer == NULL)

@@ -26,8 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layout_rule.h"
-
 static int64_t min64(int64_t a, int64_t b)
 {
     //[[2.2a] The smaller of the two.
@@ -80,8 +78,8 @@ void flat_layout_destroy(FlatLayout *layout)
     memset(layout, 0, sizeof *layout);
 }
 
-Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
-                   bool align)
+Status flat_layout_default(FlatLayout *layout, const char *name, Param **params, int n, int rank,
+                           int world, bool align)
 {
     memset(layout, 0, sizeof *layout);
     TRY(check_layout(name, params, n, rank, world));
@@ -111,9 +109,8 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
     return OK;
 }
 
-int64_t flat_valid_numel(const FlatLayout *layout, int rank)
+int64_t flat_valid_numel_default(const FlatLayout *layout, int rank)
 {
-    if (layout->rule != NULL) return layout->rule->valid_numel(layout, rank);
     //[2.2] The result is how many elements of the rank's shard belong to parameters: all, some or
     //  none.
     //? 5 elements on 4 ranks: shards of 2. What does rank 3 hold?
@@ -122,13 +119,9 @@ int64_t flat_valid_numel(const FlatLayout *layout, int rank)
     //[end 2.2]
 }
 
-void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
-                               int64_t *end, int64_t *at)
+void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                                       int64_t *end, int64_t *at)
 {
-    if (layout->rule != NULL) {
-        layout->rule->param_range(layout, i, rank, begin, end, at);
-        return;
-    }
     //[2.3] Elements [*begin, *end) of the parameter are what the rank's shard holds of it, from
     //  element *at of the shard on. *begin = *end where it holds none.
     //? In how many ways can two ranges overlap? Draw them before you write.
@@ -147,9 +140,8 @@ void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_
     //[end 2.3]
 }
 
-Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
+Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
-    if (flat->layout.rule != NULL) return flat->layout.rule->zero_padding(flat, sharded, stream);
     //[2.4] Once `stream` has run what is queued, the elements of this rank's shard that belong to
     //  no parameter are zero; no other byte was touched.
     //? Which element is the first of the padding, and what if there is none?
@@ -165,7 +157,6 @@ Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStrea
 static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
 {
     FlatLayout *layout = &flat->layout;
-    if (layout->rule == NULL) layout->grad_numel = layout->shard_numel;
     flat->sharded_param = (Buffer){NULL, DTYPE_F32, layout->shard_numel};
     flat->sharded_grad = (Buffer){NULL, DTYPE_F32, layout->grad_numel};
     flat->unsharded_param = (Buffer){NULL, DTYPE_F32, layout->padded};

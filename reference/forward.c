@@ -34,7 +34,6 @@
  * and out of its gather buffers; a flat parameter is gathered in place.
  */
 #include "fsdp.h"
-#include "layout_rule.h"
 
 // Makes stream `waiter` wait for everything that is queued on `worker` so far.
 static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
@@ -86,7 +85,7 @@ Status fsdp_unshard(FsdpUnit *unit)
     //[end 3.2]
 }
 
-Status fsdp_wait_for_unshard(FsdpUnit *unit)
+Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     if (flat->state == FLAT_UNSHARDED) return OK;
@@ -99,7 +98,7 @@ Status fsdp_wait_for_unshard(FsdpUnit *unit)
     if (!flat_param_is_shard(flat))
         CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0));
     //[end 3.3]
-    return flat->layout.rule != NULL ? flat->layout.rule->copy_out(unit) : OK;
+    return OK;
 }
 
 Status fsdp_free_all_gather(FsdpRoot *root)
@@ -118,14 +117,12 @@ Status fsdp_free_all_gather(FsdpRoot *root)
     //[end 3.4]
 }
 
-Status fsdp_reshard(FsdpUnit *unit)
+Status fsdp_reshard_default(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     AllGatherState *state = &unit->root->all_gather_state;
-    const LayoutRule *rule = flat->layout.rule;
     if (flat->state == FLAT_SHARDED) return OK;
-    if (rule != NULL && rule->reset != NULL) rule->reset(unit);
 
     //[3.5] The unit is FLAT_SHARDED and its parameters have no memory. root->all_gather_state holds
     //  the buffer, and its event is recorded after the unit's kernels; a buffer that it held before
@@ -197,7 +194,7 @@ static bool reshards_after_forward(const FsdpUnit *unit)
     //[end 3.7a]
 }
 
-Status fsdp_post_forward(Module *module, void *arg)
+Status fsdp_post_forward_default(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
@@ -213,7 +210,6 @@ Status fsdp_post_forward(Module *module, void *arg)
         root->iter_forward_root = NULL;
     }
     //[end 3.7]
-    if (root->iter_forward_root == NULL) TRY(fsdp_free_copied_out(root));
     unit->phase = FSDP_IDLE;
     return OK;
 }

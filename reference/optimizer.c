@@ -23,7 +23,6 @@
  */
 #include "fsdp.h"
 #include "kernels.h"
-#include "offload.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -75,27 +74,24 @@ static Status create_moments(FsdpAdamW *opt)
     //[end 5.1]
 }
 
-Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config)
+Status fsdp_adamw_create_default(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
+                                 const AdamWConfig *config)
 {
     memset(opt, 0, sizeof *opt);
     TRY(fsdp_find_root(root, &opt->root));
     opt->ctx = ctx;
     opt->config = *config;
     opt->n = opt->root->n_units;
-    const ShardOps *ops = opt->root->shard_ops;
-    Status status = ops != NULL ? ops->create_moments(opt) : create_moments(opt);
+    Status status = create_moments(opt);
     if (status != OK) fsdp_adamw_destroy(opt);
     return status;
 }
 
-Status fsdp_adamw_step(FsdpAdamW *opt)
+Status fsdp_adamw_step_default(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
-    opt->root->updates++;
-    if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
-    if (opt->step != NULL) return opt->step(opt);
 
     //[5.2] Every shard has made one step of AdamW. opt->t has counted it, and the formula counts
     //  from 1. The padding of every shard is zero, whatever was in its gradient or its moments.
@@ -112,9 +108,8 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     //[end 5.2]
 }
 
-void fsdp_adamw_destroy(FsdpAdamW *opt)
+void fsdp_adamw_destroy_default(FsdpAdamW *opt)
 {
-    if (opt->root != NULL && opt->root->shard_ops != NULL) opt->root->shard_ops->free_moments(opt);
     //[[5.2b] Nothing is left of it, however far fsdp_adamw_create came, and *opt is zero.
     for (int i = 0; i < opt->n; i++) {
         if (opt->m != NULL) cudaFree(opt->m[i]);
@@ -126,13 +121,11 @@ void fsdp_adamw_destroy(FsdpAdamW *opt)
     //[end 5.2b]
 }
 
-Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_decay)
+Status fsdp_sgd_step_default(Module *module, FsdpContext *ctx, float lr, float weight_decay)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_sharded(root));
-    root->updates++;
-    if (root->shard_ops != NULL) return root->shard_ops->sgd_step(root, lr, weight_decay);
 
     //[5.3] Every shard of the root has made one step of SGD, without momentum, and its padding is
     //  zero.
@@ -148,11 +141,10 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     //[end 5.3]
 }
 
-Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
+Status fsdp_zero_grad_default(Module *module, FsdpContext *ctx)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
-    if (root->shard_ops != NULL) return root->shard_ops->zero_grad(root);
 
     //[5.4] Once the compute stream has run what is queued, every gradient shard of the root is
     //  zero.
@@ -169,7 +161,6 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
 // on the device, to work with.
 static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squares)
 {
-    if (root->shard_ops != NULL) return root->shard_ops->sum_squares(root, sum, squares);
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
     //[5.5] *squares is the sum over all units and all ranks, on every rank, and the host may read
     //  it. On the way *sum has this rank's squares and then everybody's, and *ctx->host_scalar,
@@ -192,7 +183,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     //[end 5.5]
 }
 
-Status fsdp_grad_norm(Module *module, FsdpContext *ctx, float *norm)
+Status fsdp_grad_norm_default(Module *module, FsdpContext *ctx, float *norm)
 {
     //[[5.5a] *norm is the root of what sum_all gives, and nothing stays allocated, failed or not.
     //? Which stream should allocate the double, and which free it?
@@ -210,7 +201,6 @@ Status fsdp_grad_norm(Module *module, FsdpContext *ctx, float *norm)
 // Every gradient shard of the root times the factor.
 static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
 {
-    if (root->shard_ops != NULL) return root->shard_ops->scale_grad(root, factor);
     //[[5.6a] Every gradient shard is `factor` times as large, padding and all.
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
@@ -221,7 +211,7 @@ static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
     //[end 5.6a]
 }
 
-Status fsdp_clip_grad_norm(Module *module, FsdpContext *ctx, float max_norm, float *norm)
+Status fsdp_clip_grad_norm_default(Module *module, FsdpContext *ctx, float max_norm, float *norm)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));

@@ -90,7 +90,7 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
     FlatLayout layout = {0};
     int n = meta_params(module, NULL, 0), taken = 0;
     Status status = OK;
-    LayoutFn lay_out = options->layout == NULL ? flat_layout : options->layout;
+    LayoutFn lay_out = fsdp_layout_fn(options);
     Param **params = malloc((size_t)(n + 1) * sizeof *params);
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(module, params, n);
@@ -198,11 +198,9 @@ static Status gather_below(Module *module, StateVisitor visit, void *arg, Status
     return OK;
 }
 
-Status fsdp_full_state(Module *root, StateVisitor visit, void *arg)
+Status fsdp_full_state_default(Module *root, StateVisitor visit, void *arg)
 {
     Status visit_status = OK;
-    if (fsdp_unit(root) != NULL && fsdp_unit(root)->root->full_state != NULL)
-        return fsdp_unit(root)->root->full_state(root, visit, arg);
     TRY(gather_below(root, visit, arg, &visit_status));
     return visit_status;
 }

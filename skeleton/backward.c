@@ -34,7 +34,6 @@
 // The handout is handouts/4_backward.md; `make grade TASK=4` says how far you are.
 #include "fsdp.h"
 #include "kernels.h"
-#include "layout_rule.h"
 
 Status fsdp_begin_grad(FsdpUnit *unit)
 {
@@ -76,13 +75,12 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
     NOT_YET("4.3");
 }
 
-Status fsdp_reduce_grad(FsdpUnit *unit)
+Status fsdp_reduce_grad_default(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     ReduceScatterState *state = &unit->root->reduce_scatter_state;
     if (flat->unsharded_grad.numel == 0) return OK; // all of it is frozen
-    if (flat->layout.rule != NULL) TRY(flat->layout.rule->copy_in(unit));
     void *buffer = flat->unsharded_grad.data;
     if (buffer == NULL)
         return fail(ERR_ARGUMENT, "%s has no unsharded gradient to reduce", flat->name);

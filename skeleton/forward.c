@@ -36,7 +36,6 @@
 // Task 3 of 6: a TODO says what must be true after it, and asks; write what makes it true.
 // The handout is handouts/3_forward.md; `make grade TASK=3` says how far you are.
 #include "fsdp.h"
-#include "layout_rule.h"
 
 // Makes stream `waiter` wait for everything that is queued on `worker` so far.
 static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
@@ -71,7 +70,7 @@ Status fsdp_unshard(FsdpUnit *unit)
     NOT_YET("3.2");
 }
 
-Status fsdp_wait_for_unshard(FsdpUnit *unit)
+Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     if (flat->state == FLAT_UNSHARDED) return OK;
@@ -81,7 +80,7 @@ Status fsdp_wait_for_unshard(FsdpUnit *unit)
     // legal, no stream waits either.
     // Hint: Which stream waits, and which one recorded? What is there to wait for with one rank?
     NOT_YET("3.3");
-    return flat->layout.rule != NULL ? flat->layout.rule->copy_out(unit) : OK;
+    return OK;
 }
 
 Status fsdp_free_all_gather(FsdpRoot *root)
@@ -96,14 +95,12 @@ Status fsdp_free_all_gather(FsdpRoot *root)
     NOT_YET("3.4");
 }
 
-Status fsdp_reshard(FsdpUnit *unit)
+Status fsdp_reshard_default(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     AllGatherState *state = &unit->root->all_gather_state;
-    const LayoutRule *rule = flat->layout.rule;
     if (flat->state == FLAT_SHARDED) return OK;
-    if (rule != NULL && rule->reset != NULL) rule->reset(unit);
 
     // TODO 3.5: The unit is FLAT_SHARDED and its parameters have no memory. root->all_gather_state
     // holds the buffer, and its event is recorded after the unit's kernels; a buffer that it held
@@ -151,7 +148,7 @@ static bool reshards_after_forward(const FsdpUnit *unit)
     return unit->reshard_after_forward == FSDP_RESHARD_ALWAYS;
 }
 
-Status fsdp_post_forward(Module *module, void *arg)
+Status fsdp_post_forward_default(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
@@ -161,7 +158,6 @@ Status fsdp_post_forward(Module *module, void *arg)
     // forward is running.
     // Hint: h.0 holds attn and mlp, units too. In which order do the three forwards end?
     NOT_YET("3.7");
-    if (root->iter_forward_root == NULL) TRY(fsdp_free_copied_out(root));
     unit->phase = FSDP_IDLE;
     return OK;
 }

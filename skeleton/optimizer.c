@@ -25,7 +25,6 @@
 // The handout is handouts/5_optimizer.md; `make grade TASK=5` says how far you are.
 #include "fsdp.h"
 #include "kernels.h"
-#include "offload.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,27 +66,24 @@ static Status create_moments(FsdpAdamW *opt)
     NOT_YET("5.1");
 }
 
-Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config)
+Status fsdp_adamw_create_default(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
+                                 const AdamWConfig *config)
 {
     memset(opt, 0, sizeof *opt);
     TRY(fsdp_find_root(root, &opt->root));
     opt->ctx = ctx;
     opt->config = *config;
     opt->n = opt->root->n_units;
-    const ShardOps *ops = opt->root->shard_ops;
-    Status status = ops != NULL ? ops->create_moments(opt) : create_moments(opt);
+    Status status = create_moments(opt);
     if (status != OK) fsdp_adamw_destroy(opt);
     return status;
 }
 
-Status fsdp_adamw_step(FsdpAdamW *opt)
+Status fsdp_adamw_step_default(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
-    opt->root->updates++;
-    if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
-    if (opt->step != NULL) return opt->step(opt);
 
     // TODO 5.2: Every shard has made one step of AdamW. opt->t has counted it, and the formula
     // counts from 1. The padding of every shard is zero, whatever was in its gradient or its
@@ -96,9 +92,8 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     NOT_YET("5.2");
 }
 
-void fsdp_adamw_destroy(FsdpAdamW *opt)
+void fsdp_adamw_destroy_default(FsdpAdamW *opt)
 {
-    if (opt->root != NULL && opt->root->shard_ops != NULL) opt->root->shard_ops->free_moments(opt);
     for (int i = 0; i < opt->n; i++) {
         if (opt->m != NULL) cudaFree(opt->m[i]);
         if (opt->v != NULL) cudaFree(opt->v[i]);
@@ -108,13 +103,11 @@ void fsdp_adamw_destroy(FsdpAdamW *opt)
     memset(opt, 0, sizeof *opt);
 }
 
-Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_decay)
+Status fsdp_sgd_step_default(Module *module, FsdpContext *ctx, float lr, float weight_decay)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_sharded(root));
-    root->updates++;
-    if (root->shard_ops != NULL) return root->shard_ops->sgd_step(root, lr, weight_decay);
 
     // TODO 5.3: Every shard of the root has made one step of SGD, without momentum, and its padding
     // is zero.
@@ -122,11 +115,10 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     NOT_YET("5.3");
 }
 
-Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
+Status fsdp_zero_grad_default(Module *module, FsdpContext *ctx)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
-    if (root->shard_ops != NULL) return root->shard_ops->zero_grad(root);
 
     // TODO 5.4: Once the compute stream has run what is queued, every gradient shard of the root is
     // zero.
@@ -138,7 +130,6 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
 // on the device, to work with.
 static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squares)
 {
-    if (root->shard_ops != NULL) return root->shard_ops->sum_squares(root, sum, squares);
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
     // TODO 5.5: *squares is the sum over all units and all ranks, on every rank, and the host may
     // read it. On the way *sum has this rank's squares and then everybody's, and *ctx->host_scalar,
@@ -149,7 +140,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     NOT_YET("5.5");
 }
 
-Status fsdp_grad_norm(Module *module, FsdpContext *ctx, float *norm)
+Status fsdp_grad_norm_default(Module *module, FsdpContext *ctx, float *norm)
 {
     FsdpRoot *root = NULL;
     double *sum = NULL, squares = 0.0;
@@ -164,7 +155,6 @@ Status fsdp_grad_norm(Module *module, FsdpContext *ctx, float *norm)
 // Every gradient shard of the root times the factor.
 static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
 {
-    if (root->shard_ops != NULL) return root->shard_ops->scale_grad(root, factor);
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_scale(flat->sharded_grad.data, factor, (size_t)flat->sharded_grad.numel,
@@ -173,7 +163,7 @@ static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
     return OK;
 }
 
-Status fsdp_clip_grad_norm(Module *module, FsdpContext *ctx, float max_norm, float *norm)
+Status fsdp_clip_grad_norm_default(Module *module, FsdpContext *ctx, float max_norm, float *norm)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));

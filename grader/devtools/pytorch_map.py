@@ -111,7 +111,7 @@ def problems(page, source):
 
 
 def written_by_students(root):
-    """{part: function} of the reference's regions."""
+    """{part: function} of the reference's regions; of X_default the page has the name X."""
     found = {}
     for path in sorted(glob.glob(os.path.join(root, "reference", "*.c"))):
         function = ""
@@ -122,7 +122,7 @@ def written_by_students(root):
                     function = begins.group(1)
                 region = REGION.match(line)
                 if region:
-                    found[region.group(1)] = function
+                    found[region.group(1)] = re.sub("_default$", "", function)
     return found
 
 

@@ -85,7 +85,7 @@ static Status free_all_reduce(StrategyState *state)
 static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
 {
     int shards = root->ctx->mesh.shard.size, all = mesh_size(&root->ctx->mesh);
-    if (root->strategy != NULL)
+    if (root->extensions->strategy != NULL)
         return fail(ERR_ARGUMENT, "%s has a strategy already", root->units[0]->flat.name);
     if (o->reshard_ranks != 0 && o->strategy != STRATEGY_ZERO3)
         return fail(ERR_ARGUMENT,
@@ -117,12 +117,12 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
     return OK;
 }
 
-// Whether the units' layouts suit the strategy (layout_rule.h).
+// Whether the units' layouts suit the strategy.
 static Status check_layouts(const FsdpRoot *root, const StrategyOptions *o)
 {
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
-        if (o->reshard_ranks != 0 && flat->layout.rule != NULL)
+        if (o->reshard_ranks != 0 && flat->layout.ops != &FLAT_LAYOUT_OPS)
             return fail(ERR_ARGUMENT,
                         "%s: a slice (reshard_ranks) is a part of the gathered buffer, which this "
                         "layout does not keep",
@@ -153,16 +153,6 @@ static Status after_forward(Module *module, void *arg)
     return OK;
 }
 
-// Puts fn in the place of the unit's hook at this point, at the chain's end.
-static Status replace_hook(FsdpUnit *unit, HookPoint point, HookFn fn)
-{
-    Hook *hook = module_add_hook(unit->module, point, fn, unit);
-    if (hook == NULL) return ERR_MEMORY;
-    module_remove_hook(unit->module, unit->hooks[point]);
-    unit->hooks[point] = hook;
-    return OK;
-}
-
 // The streams, events, tables and communicator of a state.
 static Status create_state(StrategyState *state)
 {
@@ -186,26 +176,14 @@ static Status create_state(StrategyState *state)
 }
 
 // Has the unit's collectives and hooks be the strategy's.
-static Status take_over(FsdpUnit *unit, const StrategyOptions *o)
+static void take_over(FsdpUnit *unit, const StrategyOptions *o)
 {
     unit->reduce_scatter = o->strategy == STRATEGY_DDP ? ddp_reduce : strategy_reduce;
-    TRY(replace_hook(unit, HOOK_PRE_BACKWARD, strategy_pre_backward));
-    TRY(replace_hook(unit, HOOK_POST_BACKWARD, strategy_post_backward));
-    if (o->reshard_ranks == 0 || fsdp_is_root(unit)) return OK;
+    unit->hooks[HOOK_PRE_BACKWARD]->fn = strategy_pre_backward;
+    unit->hooks[HOOK_POST_BACKWARD]->fn = strategy_post_backward;
+    if (o->reshard_ranks == 0 || fsdp_is_root(unit)) return;
     unit->all_gather = strategy_all_gather;
-    return replace_hook(unit, HOOK_POST_FORWARD, strategy_post_forward);
-}
-
-// Makes the unit what fully_shard has made it.
-static Status give_back(FsdpUnit *unit)
-{
-    unit->reduce_scatter = fsdp_reduce_scatter;
-    unit->reshard_after_forward = FSDP_RESHARD_AUTO;
-    TRY(replace_hook(unit, HOOK_PRE_BACKWARD, fsdp_pre_backward));
-    TRY(replace_hook(unit, HOOK_POST_BACKWARD, fsdp_post_backward));
-    if (unit->all_gather != strategy_all_gather) return OK;
-    unit->all_gather = fsdp_all_gather;
-    return replace_hook(unit, HOOK_POST_FORWARD, fsdp_post_forward);
+    unit->hooks[HOOK_POST_FORWARD]->fn = strategy_post_forward;
 }
 
 Status strategy_apply(Module *module, const StrategyOptions *options)
@@ -224,15 +202,19 @@ Status strategy_apply(Module *module, const StrategyOptions *options)
                              .requires_all_reduce = true,
                              .is_last_backward = true,
                              .reshard_after_backward = true,
-                             .training = true,
-                             .gather = fsdp_all_gather};
+                             .training = true};
     StrategyOptions *o = &state->options;
     if (o->divide_factor == 0.0f) o->divide_factor = (float)mesh_size(&root->ctx->mesh);
     if (o->first_bucket_bytes == 0) o->first_bucket_bytes = 1 << 20;
     if (o->bucket_bytes == 0) o->bucket_bytes = 25 << 20;
-    root->strategy = state;
-    Status status = create_state(state);
-    for (int i = 0; i < root->n_units && status == OK; i++) status = take_over(root->units[i], o);
+    Status status = extension_push(root, EXTENSION_STRATEGY);
+    if (status != OK) {
+        free(state);
+        return status;
+    }
+    root->extensions->strategy = state;
+    status = create_state(state);
+    for (int i = 0; i < root->n_units; i++) take_over(root->units[i], o);
     set_reshard_after_forward(state);
     if (status != OK) strategy_remove(module);
     return status;
@@ -242,18 +224,13 @@ Status strategy_remove(Module *module)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
-    StrategyState *state = root->strategy;
-    if (state == NULL) return fail(ERR_ARGUMENT, "%s has no strategy", module->name);
-    if (root->precision != NULL)
-        return fail(ERR_ARGUMENT, "%s has a precision: call precision_remove before", module->name);
-    if (root->prefetch != NULL)
-        return fail(ERR_ARGUMENT, "%s has a prefetch: call prefetch_remove before", module->name);
+    TRY(extension_check_last(root, EXTENSION_STRATEGY));
+    StrategyState *state = root->extensions->strategy;
     ddp_destroy(state);
     TRY(free_all_reduce(state));
     if (state->after_forward != NULL) module_remove_hook(module, state->after_forward);
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
-        TRY(give_back(unit));
         cudaFree(state->partial == NULL ? NULL : state->partial[i].data);
         cudaFree(state->slices == NULL ? NULL : state->slices[i].data);
         if (unit->flat.unsharded_grad.data == NULL || mesh_size(&root->ctx->mesh) == 1) continue;
@@ -269,7 +246,8 @@ Status strategy_remove(Module *module)
     free(state->partial);
     free(state->slices);
     free(state);
-    root->strategy = NULL;
+    root->extensions->strategy = NULL;
+    extension_pop(root);
     return OK;
 }
 
@@ -314,7 +292,7 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
 // alone: the reduce-scatter stream may be zeroing it.
 static Status reduce_between(FsdpUnit *unit, Buffer *partial)
 {
-    StrategyState *state = unit->root->strategy;
+    StrategyState *state = unit->root->extensions->strategy;
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = state->all_reduce_stream;
     size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
@@ -328,17 +306,9 @@ static Status reduce_between(FsdpUnit *unit, Buffer *partial)
     NOT_YET("L1.5");
 }
 
-// The unit's place in its root's list.
-static int place_of(const FsdpUnit *unit)
-{
-    int i = 0;
-    while (unit->root->units[i] != unit) i++;
-    return i;
-}
-
 Status strategy_reduce(FsdpUnit *unit)
 {
-    StrategyState *state = unit->root->strategy;
+    StrategyState *state = unit->root->extensions->strategy;
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
     size_t n = (size_t)flat->sharded_grad.numel;
@@ -358,7 +328,7 @@ Status strategy_pre_backward(Module *module, void *arg)
     unit->phase = FSDP_PRE_BACKWARD;
     if (root->iter_backward_root == NULL) {
         root->iter_backward_root = unit;
-        ddp_begin_backward(root->strategy);
+        ddp_begin_backward(root->extensions->strategy);
     }
     // TODO L1.7: As after part 4.6; but a gradient that an earlier micro-batch has left unsharded
     // stays, and the backward adds to it. What an earlier one was reducing is freed when the
@@ -370,7 +340,7 @@ Status strategy_pre_backward(Module *module, void *arg)
 // The outermost backward has ended.
 static Status end_backward(FsdpRoot *root)
 {
-    StrategyState *state = root->strategy;
+    StrategyState *state = root->extensions->strategy;
     // TODO L1.8: After the last backward of a step everything is as fsdp_finish_backward leaves it,
     // and the compute stream sees every gradient reduced, over the replicas too. After another one
     // no pass is running and no forward is recorded, and that is all.
@@ -381,7 +351,7 @@ static Status end_backward(FsdpRoot *root)
 Status strategy_post_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
-    const StrategyState *state = unit->root->strategy;
+    const StrategyState *state = unit->root->extensions->strategy;
     unit->phase = FSDP_POST_BACKWARD;
     // TODO L1.9: The unit is resharded where it is to be, and its gradient is being reduced where
     // gradients are to be synchronised; else it stays where it is. The outermost backward has

@@ -59,7 +59,8 @@ static Status walk(StrategyState *state, Module *module, bool install)
     for (int i = 0; i < module->n_params && !install; i++)
         ddp->uses[place_of(layout, module->params[i])]++;
     if (module->n_params > 0 && install) {
-        Hook *hook = module_add_hook(module, HOOK_POST_BACKWARD, ddp_post_backward, state);
+        // First: the root's own hook, which sends what is left, comes after.
+        Hook *hook = module_add_first_hook(module, HOOK_POST_BACKWARD, ddp_post_backward, state);
         if (hook == NULL) return ERR_MEMORY;
         ddp->hooked[ddp->n_hooks] = module;
         ddp->hooks[ddp->n_hooks] = hook;
@@ -150,7 +151,7 @@ Status ddp_post_backward(Module *module, void *arg)
 
 Status ddp_reduce(FsdpUnit *unit)
 {
-    StrategyState *state = unit->root->strategy;
+    StrategyState *state = unit->root->extensions->strategy;
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &unit->flat.layout;
     // TODO L1.13: Every bucket has been sent, and the reduce-scatter stream runs what follows after

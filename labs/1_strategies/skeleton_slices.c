@@ -51,15 +51,13 @@ Status group_destroy(ProcessGroup *part)
 // Where the state has the unit's slice.
 static Buffer *slice_of(const FsdpUnit *unit)
 {
-    int i = 0;
-    while (unit->root->units[i] != unit) i++;
-    return &unit->root->strategy->slices[i];
+    return &unit->root->extensions->strategy->slices[fsdp_unit_index(unit)];
 }
 
 // Keeps this rank's slice of the unit, which is unsharded.
 static Status keep_slice(FsdpUnit *unit)
 {
-    StrategyState *state = unit->root->strategy;
+    StrategyState *state = unit->root->extensions->strategy;
     const FlatParam *flat = &unit->flat;
     Buffer *slice = slice_of(unit);
     cudaStream_t stream = unit->ctx->all_gather_stream;
@@ -72,17 +70,17 @@ static Status keep_slice(FsdpUnit *unit)
 Status strategy_post_forward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
-    if (unit->root->strategy->training) TRY(keep_slice(unit));
-    return fsdp_post_forward(module, unit);
+    if (unit->root->extensions->strategy->training) TRY(keep_slice(unit));
+    return extension_before(unit, EXTENSION_STRATEGY)->hooks[HOOK_POST_FORWARD](module, unit);
 }
 
 Status strategy_all_gather(FsdpUnit *unit)
 {
-    StrategyState *state = unit->root->strategy;
+    StrategyState *state = unit->root->extensions->strategy;
     Buffer *slice = slice_of(unit);
     cudaStream_t stream = unit->ctx->all_gather_stream;
     // TODO L1.16: The all-gather of the slices where the unit has one that a recorded forward has
-    // left; else that of the shards (state->gather). The unit has no slice any more.
+    // left; else that of the shards (unit->gather_shards). The unit has no slice any more.
     // Hint: A forward was discarded, and the optimizer has stepped. What is in the slice, what in
     // the
     // Hint: shard? How does the unit tell (fsdp_clear_post_forward)?

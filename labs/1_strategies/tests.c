@@ -70,7 +70,7 @@ static void refused_body(const Rank *r, void *arg)
           "options that do not suit were taken: in check_options");
     check(strstr(check_last(), case_refusal(c, r->world)) != NULL, "the line says: %s",
           check_last());
-    check(fsdp_unit(model)->root->strategy == NULL, "a refused strategy has left something");
+    check(fsdp_unit(model)->root->extensions->strategy == NULL, "a refused strategy has left something");
     fsdp_unwrap(model);
     module_destroy(model);
     need(fsdp_context_destroy(&ctx));
@@ -94,7 +94,7 @@ static void removed_body(const Rank *r, void *arg)
     case_wrap(&w, c, r);
     case_train(&w, c, r, 0);
     need(strategy_remove(w.model));
-    check(w.root->strategy == NULL, "strategy_remove has left a state in the root");
+    check(w.root->extensions->strategy == NULL, "strategy_remove has left a state in the root");
     for (int u = 0; u < w.root->n_units; u++) {
         const FsdpUnit *unit = w.root->units[u];
         check(unit->reduce_scatter == fsdp_reduce_scatter && unit->all_gather == fsdp_all_gather &&
@@ -106,7 +106,7 @@ static void removed_body(const Rank *r, void *arg)
               unit->flat.name);
     }
     need(strategy_apply(w.model, &plain));
-    const StrategyOptions *o = &w.root->strategy->options;
+    const StrategyOptions *o = &w.root->extensions->strategy->options;
     check(o->divide_factor == (float)r->world && o->first_bucket_bytes == 1 << 20 &&
               o->bucket_bytes == 25 << 20,
           "by default the factor is %g and buckets have %lld and %lld bytes, want %d, 1 MiB and "

@@ -111,7 +111,7 @@ static void buckets_overlap_body(const Rank *r, void *arg)
     Wrapped w;
     GpuLogEntry entry, last;
     case_wrap(&w, c, r);
-    int n = w.root->strategy->ddp.n_buckets, sent = 0;
+    int n = w.root->extensions->strategy->ddp.n_buckets, sent = 0;
     for (int step = 0; step < 2; step++) {
         uint64_t first = gpulog_length();
         case_train(&w, c, r, step);

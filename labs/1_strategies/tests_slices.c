@@ -8,7 +8,7 @@
 // That those which have the slices of one unit are neighbours, in their order.
 static void check_neighbours(const Wrapped *w, const Rank *r, int slice)
 {
-    const ProcessGroup *shard = &w->mesh.shard, *part = &w->root->strategy->slice_group;
+    const ProcessGroup *shard = &w->mesh.shard, *part = &w->root->extensions->strategy->slice_group;
     float *sum, mine = (float)shard->rank, first = (float)(shard->rank / slice * slice);
     int rank = -1, size = 0;
     check(part->comm != NULL && part->size == slice && part->rank == shard->rank % slice,
@@ -80,7 +80,7 @@ static void unused_slice_body(const Rank *r, void *arg)
     need(fsdp_set_training(w.model, true));
     batch_destroy(&batch);
     for (int i = 0; i < w.root->n_units; i++)
-        check(w.root->strategy->slices[i].data == NULL,
+        check(w.root->extensions->strategy->slices[i].data == NULL,
               "an evaluation has kept a slice of %s for a backward that it does not have",
               w.root->units[i]->flat.name);
     case_unwrap(&w, r);

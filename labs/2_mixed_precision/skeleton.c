@@ -53,10 +53,11 @@ Status precision_all_gather(FsdpUnit *unit)
 static Status check_root(const FsdpRoot *root, const MixedPrecisionPolicy *policy)
 {
     const char *name = root->units[0]->flat.name;
-    if (root->strategy == NULL)
+    if (root->extensions->strategy == NULL)
         return fail(ERR_ARGUMENT, "%s has no strategy: call strategy_apply before precision_apply",
                     name);
-    if (root->precision != NULL) return fail(ERR_ARGUMENT, "%s has a precision already", name);
+    if (root->extensions->precision != NULL)
+        return fail(ERR_ARGUMENT, "%s has a precision already", name);
     const DType types[] = {policy->param_dtype, policy->reduce_dtype, policy->output_dtype};
     for (int i = 0; i < 3; i++)
         if (types[i] != DTYPE_F32 && types[i] != DTYPE_BF16 && types[i] != DTYPE_F16)
@@ -75,12 +76,12 @@ static Status check_root(const FsdpRoot *root, const MixedPrecisionPolicy *polic
 // Has the unit hold and gather its unsharded parameter in the policy's types.
 static void set_types(FsdpUnit *unit)
 {
-    const PrecisionState *state = unit->root->precision;
+    const PrecisionState *state = unit->root->extensions->precision;
     FlatParam *flat = &unit->flat;
     // TODO L2.2: The unsharded parameter has the type in which the modules compute. Where that is
     // another than the shard's, precision_all_gather is in the place of fsdp_all_gather, which may
-    // be the unit's or the one that a strategy calls (strategy->gather). The unsharded gradient has
-    // the type of the reduction (state->reduce_dtype). The shards are as they were.
+    // be the unit's or the one that another all-gather calls (unit->gather_shards). The unsharded
+    // gradient has the type of the reduction (state->reduce_dtype). The shards are as they were.
     // Hint: Which of the unit's four buffers has memory now, and may a type change where there is
     // some?
     NOT_YET("L2.2");
@@ -91,7 +92,7 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_root(root, policy));
-    if (root->fp8 != NULL)
+    if (root->extensions->fp8 != NULL)
         return fail(ERR_ARGUMENT, "%s gathers in FP8: call precision_apply before fp8_apply",
                     module->name);
     PrecisionState *state = calloc(1, sizeof *state);
@@ -100,10 +101,14 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     DType in_type = policy->cast_forward_inputs ? DTYPE_F32 : policy->param_dtype;
     Status status = OK;
     if (state == NULL || units == NULL) status = fail(ERR_MEMORY, "no host memory for a policy");
+    if (status == OK) status = extension_push(root, EXTENSION_PRECISION);
     if (status == OK) {
         module_set_type(module, policy->param_dtype);
         status = sequence_add_casts(module, in_type, policy->output_dtype);
-        if (status != OK) module_set_type(module, before);
+        if (status != OK) {
+            module_set_type(module, before);
+            extension_pop(root);
+        }
     }
     if (status != OK) {
         free(units);
@@ -112,12 +117,12 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     }
     *state = (PrecisionState){*policy, root, policy->reduce_dtype, before, units};
     if (mesh_size(&root->ctx->mesh) == 1) state->reduce_dtype = DTYPE_F32;
-    root->precision = state;
-    root->full_state = precision_full_state;
-    root->strategy->reduce_input = precision_reduce_input;
+    root->extensions->precision = state;
+    root->ops.full_state = precision_full_state;
+    root->extensions->strategy->reduce_input = precision_reduce_input;
     for (int i = 0; i < root->n_units; i++) {
-        units[i].all_gather = root->units[i]->all_gather;
-        precision_add_hooks(root->units[i], precision_pre_backward, precision_post_backward);
+        root->units[i]->hooks[HOOK_PRE_BACKWARD]->fn = precision_pre_backward;
+        root->units[i]->hooks[HOOK_POST_BACKWARD]->fn = precision_post_backward;
         set_types(root->units[i]);
     }
     return OK;
@@ -128,23 +133,19 @@ Status precision_remove(Module *module)
     PrecisionState *state = NULL;
     TRY(precision_find(module, &state));
     FsdpRoot *root = state->root;
-    if (root->fp8 != NULL)
-        return fail(ERR_ARGUMENT, "%s gathers in FP8: call fp8_remove before", module->name);
+    TRY(extension_check_last(root, EXTENSION_PRECISION));
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
-        unit->all_gather = state->units[i].all_gather;
-        precision_remove_hooks(unit);
         if (unit->flat.unsharded_grad.data != NULL && mesh_size(&root->ctx->mesh) > 1)
             cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
         unit->flat.unsharded_grad.data = NULL;
         unit->flat.unsharded_param.dtype = unit->flat.unsharded_grad.dtype = DTYPE_F32;
         flat_set_grad_views(&unit->flat);
     }
-    root->strategy->gather = fsdp_all_gather;
-    root->strategy->reduce_input = strategy_reduce_input;
-    root->strategy->divided_before = 1.0f;
-    root->full_state = NULL;
-    root->precision = NULL;
+    root->extensions->strategy->reduce_input = strategy_reduce_input;
+    root->extensions->strategy->divided_before = 1.0f;
+    root->extensions->precision = NULL;
+    extension_pop(root);
     sequence_remove_casts(module);
     module_set_type(module, state->module_dtype);
     free(state->units);
@@ -166,8 +167,8 @@ float precision_divide_before(DType reduce_dtype, float factor)
 
 Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
 {
-    const PrecisionState *state = unit->root->precision;
-    const StrategyState *strategy = unit->root->strategy;
+    const PrecisionState *state = unit->root->extensions->precision;
+    const StrategyState *strategy = unit->root->extensions->strategy;
     PrecisionUnit *own = precision_of(unit);
     cudaStream_t stream = unit->ctx->compute_stream;
     int64_t n = own->left - begin;
@@ -188,40 +189,43 @@ Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
 Status precision_pre_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
-    const PrecisionState *state = unit->root->precision;
-    StrategyState *strategy = unit->root->strategy;
+    const PrecisionState *state = unit->root->extensions->precision;
+    StrategyState *strategy = unit->root->extensions->strategy;
     PrecisionUnit *own = precision_of(unit);
     FlatParam *flat = &unit->flat;
     bool one = mesh_size(&unit->ctx->mesh) == 1;
     strategy->divided_before =
         precision_divide_before(state->reduce_dtype, strategy->options.divide_factor);
     own->left = flat->unsharded_grad.numel;
-    if (flat->unsharded_grad.numel == 0) return own->pre_backward(module, unit); // all frozen
-    if (state->policy.param_dtype == state->reduce_dtype) return own->pre_backward(module, unit);
+    if (flat->unsharded_grad.numel == 0)
+        return precision_hook_before(unit, HOOK_PRE_BACKWARD); // all frozen
+    if (state->policy.param_dtype == state->reduce_dtype)
+        return precision_hook_before(unit, HOOK_PRE_BACKWARD);
 
     // TODO L2.5: own->reduce is what has accumulated in an earlier backward (own->adds), with one
     // rank in all sharded_grad, or no memory. unsharded_grad is a new buffer of param_dtype
     // (precision_alloc_grad), zero, padding and all, and the parameters' gradients are views of it.
     // Hint: Task 4 begins a gradient too. Why would it be of the wrong type, and the wrong size?
     NOT_YET("L2.5");
-    return own->pre_backward(module, unit);
+    return precision_hook_before(unit, HOOK_PRE_BACKWARD);
 }
 
 Status precision_post_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
-    const PrecisionState *state = unit->root->precision;
+    const PrecisionState *state = unit->root->extensions->precision;
     PrecisionUnit *own = precision_of(unit);
     FlatParam *flat = &unit->flat;
     void *written = flat->unsharded_grad.data;
-    if (flat->unsharded_grad.numel == 0) return own->post_backward(module, unit); // all frozen
+    if (flat->unsharded_grad.numel == 0)
+        return precision_hook_before(unit, HOOK_POST_BACKWARD); // all frozen
     // TODO L2.6: All of the gradient is ready to be reduced (precision_reduce_input), and
     // unsharded_grad is the buffer that has it; own->reduce has no memory. Where the types differ,
     // the gradient that was being reduced is freed before another buffer is taken, and that which
     // the backward wrote is freed after its last use; no parameter has a view of it.
     // Hint: Count the gradients that are there while the cast runs. Which one need not be?
     NOT_YET("L2.6");
-    return own->post_backward(module, unit);
+    return precision_hook_before(unit, HOOK_POST_BACKWARD);
 }
 
 // ---- The masters ----
@@ -229,11 +233,12 @@ Status precision_post_backward(Module *module, void *arg)
 // Has every unit gather floats, as without a policy; or as the policy says.
 static void gather_as(FsdpRoot *root, bool floats)
 {
-    root->strategy->gather = fsdp_all_gather;
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
+        const UnitFunctions *before = extension_before(unit, EXTENSION_PRECISION);
         unit->flat.unsharded_param.dtype = DTYPE_F32;
-        unit->all_gather = root->precision->units[i].all_gather;
+        unit->all_gather = before->all_gather;
+        unit->gather_shards = before->gather_shards;
         if (!floats) set_types(unit);
     }
 }
@@ -241,17 +246,18 @@ static void gather_as(FsdpRoot *root, bool floats)
 Status precision_full_state(Module *module, StateVisitor visit, void *arg)
 {
     FsdpRoot *root = fsdp_unit(module)->root;
+    const FsdpRootOps *before = extension_ops_before(root, EXTENSION_PRECISION);
     for (int i = 0; i < root->n_units; i++) {
         const FsdpUnit *unit = root->units[i];
-        bool slice = root->strategy->slices[i].data != NULL && unit->n_indices > 0;
+        bool slice = root->extensions->strategy->slices[i].data != NULL && unit->n_indices > 0;
         if (unit->flat.state != FLAT_SHARDED || slice)
             return fail(ERR_ARGUMENT,
                         "%s is unsharded in another type than its shards: call "
                         "fsdp_reshard_all(root) first",
                         unit->flat.name);
     }
-    // TODO L2.7: The visitor has had the masters, from fsdp_full_state; afterwards every unit
-    // gathers as before (gather_as), and fsdp_full_state comes here again (root->full_state).
+    // TODO L2.7: The visitor has had the masters, from before->full_state; afterwards every unit
+    // gathers as before (gather_as).
     // Hint: fsdp_full_state calls this function. What if this one just calls it back?
     NOT_YET("L2.7");
 }

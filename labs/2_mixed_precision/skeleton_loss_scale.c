@@ -33,7 +33,7 @@ Status loss_scaler_create(LossScaler *scaler, Module *root)
     TRY(fsdp_find_root(root, &scaler->root));
     scaler->unscaled = scaler->stepped = scaler->found_inf = false;
     scaler->found = scaler->host = NULL;
-    if (scaler->root->pipeline != NULL)
+    if (scaler->root->extensions->pipeline != NULL)
         return fail(ERR_ARGUMENT,
                     "%s is a stage: a loss scale would look at its gradients alone, and "
                     "stages would step apart",
@@ -74,7 +74,7 @@ static Status check_and_unscale_on_host(LossScaler *scaler)
 {
     FsdpRoot *root = scaler->root;
     bool finite = true;
-    TRY(root->shard_ops->check_and_scale_grad(root, 1.0f / scaler->scale, &finite));
+    TRY(offload_check_and_scale_grad(root, 1.0f / scaler->scale, &finite));
     *scaler->host = !finite;
     CUDA_TRY(cudaMemcpyAsync(scaler->found, scaler->host, sizeof *scaler->host,
                              cudaMemcpyHostToDevice, root->ctx->compute_stream));
@@ -87,7 +87,7 @@ static Status check_and_unscale(LossScaler *scaler)
 {
     const FsdpRoot *root = scaler->root;
     cudaStream_t stream = root->ctx->compute_stream;
-    if (root->shard_ops != NULL) return check_and_unscale_on_host(scaler);
+    if (root->extensions->offload != NULL) return check_and_unscale_on_host(scaler);
     // TODO L2.8: As said above, of every unit.
     // Hint: Infinity divided by 65536 is what? And 0 times infinity?
     NOT_YET("L2.8");

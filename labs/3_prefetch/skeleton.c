@@ -40,10 +40,11 @@
 static Status check_options(const FsdpRoot *root, const PrefetchOptions *o)
 {
     const char *name = root->units[0]->flat.name;
-    if (root->strategy == NULL)
+    if (root->extensions->strategy == NULL)
         return fail(ERR_ARGUMENT, "%s has no strategy: call strategy_apply before prefetch_apply",
                     name);
-    if (root->prefetch != NULL) return fail(ERR_ARGUMENT, "%s has a prefetch already", name);
+    if (root->extensions->prefetch != NULL)
+        return fail(ERR_ARGUMENT, "%s has a prefetch already", name);
     if (o->forward_depth < 0 || o->backward_depth < 0)
         return fail(ERR_ARGUMENT, "a prefetch of %d units ahead: it is 0 or more",
                     o->forward_depth < 0 ? o->forward_depth : o->backward_depth);
@@ -65,6 +66,7 @@ Status prefetch_remove(Module *module)
 {
     PrefetchState *state;
     TRY(prefetch_find(module, &state));
+    TRY(extension_check_last(state->root, EXTENSION_PREFETCH));
     prefetch_destroy(state);
     return OK;
 }
@@ -76,7 +78,7 @@ static Status check_list(const Module *module, Module *const *modules, int n)
     if (unit == NULL)
         return fail(ERR_ARGUMENT, "%s is no unit, and prefetches nothing: call fully_shard on it",
                     module->name);
-    if (unit->root->prefetch == NULL)
+    if (unit->root->extensions->prefetch == NULL)
         return fail(ERR_ARGUMENT, "%s has no prefetch: call prefetch_apply on it",
                     unit->root->units[0]->flat.name);
     if (n < 0) return fail(ERR_ARGUMENT, "%s: a list of %d modules", module->name, n);
@@ -108,14 +110,14 @@ Status fsdp_set_modules_to_forward_prefetch(Module *module, Module *const *modul
 {
     TRY(check_list(module, modules, n));
     const FsdpUnit *unit = fsdp_unit(module);
-    return set_list(&unit->root->prefetch->forward[prefetch_place(unit)], modules, n);
+    return set_list(&unit->root->extensions->prefetch->forward[fsdp_unit_index(unit)], modules, n);
 }
 
 Status fsdp_set_modules_to_backward_prefetch(Module *module, Module *const *modules, int n)
 {
     TRY(check_list(module, modules, n));
     const FsdpUnit *unit = fsdp_unit(module);
-    return set_list(&unit->root->prefetch->backward[prefetch_place(unit)], modules, n);
+    return set_list(&unit->root->extensions->prefetch->backward[fsdp_unit_index(unit)], modules, n);
 }
 
 // ---- One unit, and all of them ----
@@ -137,7 +139,7 @@ int64_t prefetch_in_flight(const FsdpRoot *root)
 Status prefetch_unit(FsdpUnit *unit, bool *fits)
 {
     const FsdpRoot *root = unit->root;
-    int64_t limit = root->prefetch->options.limit_bytes;
+    int64_t limit = root->extensions->prefetch->options.limit_bytes;
     // TODO L3.3: What prefetch.h says. A unit that is not sharded fits: it costs nothing more.
     // Hint: The limit is 0. And: the unit alone is larger than the limit. Who gathers it then?
     NOT_YET("L3.3");
@@ -175,9 +177,10 @@ static Status record_begin(PrefetchState *state, FsdpUnit *unit)
 Status prefetch_pre_forward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
-    PrefetchState *state = unit->root->prefetch;
-    const PrefetchList *list = &state->forward[prefetch_place(unit)], *order = &state->order;
-    if (unit->root->recomputes) return OK; // within a backward (lab 4): it is no pass of its own
+    PrefetchState *state = unit->root->extensions->prefetch;
+    const PrefetchList *list = &state->forward[fsdp_unit_index(unit)], *order = &state->order;
+    if (unit->root->extensions->recomputes)
+        return OK; // within a backward (lab 4): it is no pass of its own
     TRY(record_begin(state, unit));
     // TODO L3.6: The unit's list is prefetched; without one the units that begin next,
     // forward_depth of them at most, as far as `order` says which they are.
@@ -189,8 +192,9 @@ Status prefetch_post_forward(Module *module, void *arg)
 {
     const FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    PrefetchState *state = root->prefetch;
-    if (root->recomputes || root->iter_forward_root != NULL) return OK; // it was not the outermost
+    PrefetchState *state = root->extensions->prefetch;
+    if (root->extensions->recomputes || root->iter_forward_root != NULL)
+        return OK; // it was not the outermost
     // TODO L3.7: Nothing is in flight, and `order` is as this forward began its units.
     // Hint: Two lists and room for one more: what must be exchanged so that none is lost or leaks?
     NOT_YET("L3.7");
@@ -202,8 +206,8 @@ Status prefetch_pre_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    const PrefetchState *state = root->prefetch;
-    const PrefetchList *list = &state->backward[prefetch_place(unit)];
+    const PrefetchState *state = root->extensions->prefetch;
+    const PrefetchList *list = &state->backward[fsdp_unit_index(unit)];
     // TODO L3.8: The unit's list is prefetched; without one the units whose forwards ended just
     // before its own (unit->backward_index), the latest first, backward_depth of them at most.
     // Hint: How many ended before the one at index 2? And what if the unit is nowhere in the order?

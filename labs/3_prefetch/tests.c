@@ -105,7 +105,7 @@ static void check_list_of(const Model *m, const PrefetchList *got, const PlanLis
 
 static void set_lists(Model *m)
 {
-    const PrefetchState *state = fsdp_unit(m->root)->root->prefetch;
+    const PrefetchState *state = fsdp_unit(m->root)->root->extensions->prefetch;
     for (int i = 0; i < m->plan.n; i++) {
         Module *listed[PLAN_UNITS];
         const PlanList *list = &m->plan.forward[i];
@@ -155,7 +155,7 @@ static void check_parts(Model *m)
 static void model_destroy(Model *m, const Rank *r)
 {
     need_cuda(cudaDeviceSynchronize());
-    if (fsdp_unit(m->root)->root->prefetch != NULL) need(prefetch_remove(m->root));
+    if (fsdp_unit(m->root)->root->extensions->prefetch != NULL) need(prefetch_remove(m->root));
     need(strategy_remove(m->root));
     fsdp_unwrap(m->root);
     module_destroy(m->root);
@@ -176,7 +176,7 @@ static void check_bytes(const Model *m, const char *when, int unit)
 // What the root knows of the order of forwards.
 static void check_order(const Model *m, const char *when, int unit, HookPoint point)
 {
-    const PrefetchState *state = fsdp_unit(m->root)->root->prefetch;
+    const PrefetchState *state = fsdp_unit(m->root)->root->extensions->prefetch;
     const Plan *p = &m->plan;
     bool same = state->begun.n == p->n_begun;
     for (int i = 0; same && i < p->n_begun; i++)
@@ -491,7 +491,7 @@ static void refused_body(const Rank *r, void *arg)
     Module *const lists[] = {plain, other, m.of[2]};
     Status (*const set[])(Module *, Module *const *, int) = {fsdp_set_modules_to_forward_prefetch,
                                                              fsdp_set_modules_to_backward_prefetch};
-    PrefetchState *state = fsdp_unit(m.root)->root->prefetch;
+    PrefetchState *state = fsdp_unit(m.root)->root->extensions->prefetch;
     for (int i = 0; i < 2; i++) {
         PrefetchList *of = i == 0 ? &state->forward[2] : &state->backward[2];
         need(set[i](m.of[2], &m.of[3], 2));
@@ -517,7 +517,7 @@ static void refused_body(const Rank *r, void *arg)
     bad = (PrefetchOptions){.limit_bytes = -5};
     check_refused(prefetch_apply(m.root, &bad), "a limit of -5 bytes in flight");
     check_refused(prefetch_apply(other, &ok), "other has no strategy");
-    check(fsdp_unit(m.root)->root->prefetch == NULL, "what was refused has left something");
+    check(fsdp_unit(m.root)->root->extensions->prefetch == NULL, "what was refused has left something");
     for (int point = 0; point < HOOK_POINTS; point++)
         check(m.of[1]->hooks[point] != NULL && m.of[1]->hooks[point]->next == NULL,
               "a prefetch that was taken off has left a hook");

@@ -76,15 +76,15 @@ static Status run_again(const RecomputeModule *own, NnRun *run)
     Module *m = own->module;
     Status status = OK;
     //[L4.3] What the backward reads is saved again; the output has the bits that it had. While that
-    //  forward runs, root->recomputes is set and root->iter_forward_root is the root's unit;
-    //  afterwards neither, failed or not.
+    //  forward runs, root->extensions->recomputes is set and root->iter_forward_root is the root's
+    //  unit; afterwards neither, failed or not.
     //? A unit below runs its pre-forward hook. What does that do where no forward is running, and
     //? what does the post-forward hook append?
-    root->recomputes = true;
+    root->extensions->recomputes = true;
     root->iter_forward_root = root->units[0];
     status = own->forward(m, run, m->in, m->out);
     root->iter_forward_root = NULL;
-    root->recomputes = false;
+    root->extensions->recomputes = false;
     //[end L4.3]
     return status;
 }

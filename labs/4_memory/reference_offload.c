@@ -61,20 +61,19 @@ static Status free_param(OffloadState *state)
 static Status gather(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
-    OffloadUnit *own = offload_of(unit);
     if (flat->layout.world == 1 && flat->unsharded_param.dtype == flat->sharded_param.dtype) {
         CUDA_TRY(cudaMemcpyAsync(flat->unsharded_param.data, flat->sharded_param.data,
                                  buffer_bytes(&flat->sharded_param), cudaMemcpyDeviceToDevice,
                                  unit->ctx->all_gather_stream));
         return OK;
     }
-    if (own->all_gather != fsdp_all_gather) return own->all_gather(unit);
-    return unit->root->strategy->gather(unit); // a precision's casts
+    Status (*before)(FsdpUnit *) = extension_before(unit, EXTENSION_OFFLOAD)->all_gather;
+    return before == fsdp_all_gather ? unit->gather_shards(unit) : before(unit);
 }
 
 Status offload_all_gather(FsdpUnit *unit)
 {
-    OffloadState *state = unit->root->offload;
+    OffloadState *state = unit->root->extensions->offload;
     Buffer *shard = &unit->flat.sharded_param;
     void *host = shard->data, *device = NULL;
     //[L4.7] The shard's copy is on the device (offload_alloc), made on the stream to the device,
@@ -100,7 +99,7 @@ Status offload_all_gather(FsdpUnit *unit)
 
 Status offload_begin_grad(FsdpUnit *unit)
 {
-    OffloadState *state = unit->root->offload;
+    OffloadState *state = unit->root->extensions->offload;
     OffloadUnit *own = offload_of(unit);
     Buffer *grad = &unit->flat.sharded_grad;
     cudaStream_t stream = offload_grad_stream(unit);
@@ -138,7 +137,7 @@ static Status free_grad(OffloadState *state)
 
 Status offload_send_grad(FsdpUnit *unit)
 {
-    OffloadState *state = unit->root->offload;
+    OffloadState *state = unit->root->extensions->offload;
     OffloadUnit *own = offload_of(unit);
     Buffer *grad = &unit->flat.sharded_grad;
     bool replicas = unit->ctx->mesh.replicate.size > 1;
@@ -150,7 +149,8 @@ Status offload_send_grad(FsdpUnit *unit)
     //? A copy of a gradient that the other replicas have not been added to is right on no rank. Who
     //? must be waited for?
     TRY(wait_for(state, state->to_host, offload_grad_stream(unit)));
-    if (replicas) TRY(wait_for(state, state->to_host, unit->root->strategy->all_reduce_stream));
+    if (replicas)
+        TRY(wait_for(state, state->to_host, unit->root->extensions->strategy->all_reduce_stream));
     CUDA_TRY(cudaMemcpyAsync(own->grad, grad->data, buffer_bytes(grad), cudaMemcpyDeviceToHost,
                              state->to_host));
     CUDA_TRY(cudaEventRecord(state->arrived, state->to_host));
@@ -191,7 +191,7 @@ Status offload_pre_backward(Module *module, void *arg)
 Status offload_pre_reduce(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
-    bool reduces = unit->root->strategy->requires_gradient_sync;
+    bool reduces = unit->root->extensions->strategy->requires_gradient_sync;
     if (mesh_size(&unit->ctx->mesh) > 1 && reduces) return offload_begin_grad(unit);
     return OK;
 }
@@ -205,9 +205,9 @@ Status offload_post_backward(Module *module, void *arg)
     //  waited.
     //? The unit's own hook has run. What does it leave in iter_backward_root after the outermost
     //? backward?
-    if (root->strategy->requires_gradient_sync) TRY(offload_send_grad(unit));
-    if (root->iter_backward_root == NULL && root->strategy->is_last_backward)
-        TRY(offload_wait(root->offload));
+    if (root->extensions->strategy->requires_gradient_sync) TRY(offload_send_grad(unit));
+    if (root->iter_backward_root == NULL && root->extensions->strategy->is_last_backward)
+        TRY(offload_wait(root->extensions->offload));
     return OK;
     //[end L4.11]
 }
@@ -235,7 +235,7 @@ Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares)
 {
     FsdpContext *ctx = root->ctx;
     double own = 0.0;
-    TRY(offload_wait(root->offload));
+    TRY(offload_wait(root->extensions->offload));
     //[L4.13] *squares is the sum over all units and all ranks that shard, on every rank; each knows
     //  only its own shards. *sum is device memory, *ctx->host_scalar pinned.
     //? With one rank there is nobody to ask. With more, where must a number be that NCCL sums?

@@ -72,8 +72,8 @@ static Status run_again(const RecomputeModule *own, NnRun *run)
     Module *m = own->module;
     Status status = OK;
     // TODO L4.3: What the backward reads is saved again; the output has the bits that it had. While
-    // that forward runs, root->recomputes is set and root->iter_forward_root is the root's unit;
-    // afterwards neither, failed or not.
+    // that forward runs, root->extensions->recomputes is set and root->iter_forward_root is the
+    // root's unit; afterwards neither, failed or not.
     // Hint: A unit below runs its pre-forward hook. What does that do where no forward is running,
     // and
     // Hint: what does the post-forward hook append?

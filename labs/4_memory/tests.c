@@ -247,9 +247,9 @@ static Status look(Module *module, void *arg)
           module->name, t->forwards ? "" : " again",
           root->iter_forward_root == NULL ? "nobody" : root->iter_forward_root->flat.name);
     check(
-        root->recomputes == !t->forwards,
-        "root->recomputes is %d while %s runs its forward%s: run_again sets it, and takes it back",
-        (int)root->recomputes, module->name, t->forwards ? " for the first time" : " again");
+        root->extensions->recomputes == !t->forwards,
+        "root->extensions->recomputes is %d while %s runs its forward%s: run_again sets it, and takes it back",
+        (int)root->extensions->recomputes, module->name, t->forwards ? " for the first time" : " again");
     t->again += !t->forwards;
     return t->fails && !t->forwards ? ERR_ARGUMENT : OK;
 }
@@ -259,7 +259,7 @@ static Status look_after(Module *module, void *arg)
 {
     const FsdpRoot *root = ((Nested *)arg)->w.root;
     check(
-        !root->recomputes && root->iter_forward_root == NULL,
+        !root->extensions->recomputes && root->iter_forward_root == NULL,
         "in the backward of %s a forward is still taken to run again: run_again takes back what it "
         "has set",
         module->name);
@@ -320,11 +320,11 @@ static void nested_body(const Rank *r, void *arg)
     t->fails = true;
     check(nested_pass(t, r) == ERR_ARGUMENT,
           "a forward that failed again was taken for a good one");
-    check(!w->root->recomputes && w->root->iter_forward_root == NULL,
-          "after a forward that failed while it ran again, root->recomputes is %d: run_again takes "
+    check(!w->root->extensions->recomputes && w->root->iter_forward_root == NULL,
+          "after a forward that failed while it ran again, root->extensions->recomputes is %d: run_again takes "
           "it "
           "back, failed or not",
-          (int)w->root->recomputes);
+          (int)w->root->extensions->recomputes);
     need(module_discard(w->model, &w->run));
     need(fsdp_reshard_all(w->model));
     for (int i = 0; i < 2; i++) {
@@ -455,7 +455,7 @@ static void refusals_body(const Rank *r, void *arg)
     need(recompute_apply(w.model, RECOMPUTE_BLOCKS));
     refuse(&w, RECOMPUTE_BLOCKS, "recomputes already");
     need(recompute_remove(w.model));
-    check(w.root->recompute == NULL && w.model->children[0]->around == NULL,
+    check(w.root->extensions->recompute == NULL && w.model->children[0]->around == NULL,
           "recomputation that was taken off has left something");
     case_train(&w, c, r, 0);
     batch_destroy(&batch);

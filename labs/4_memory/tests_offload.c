@@ -78,7 +78,7 @@ static void check_copy(const Wrapped *w, const FlatParam *flat, uint64_t at)
 {
     GpuLogEntry entry;
     check(gpulog_get(at, &entry), "the log has no entry %llu", (unsigned long long)at);
-    check(entry.stream == w->root->offload->to_device,
+    check(entry.stream == w->root->extensions->offload->to_device,
           "the copy of %s's shard is queued on another stream than the one to the device: "
           "offload_all_gather",
           flat->name);
@@ -253,7 +253,7 @@ static void suits_body(const Rank *r, void *arg)
     fsdp_adamw_destroy(&host);
     need(offload_remove(w.model));
     check(offload_remove(w.model) == ERR_ARGUMENT, "what is not on was taken off");
-    check(w.root->units[0]->all_gather == fsdp_all_gather && w.root->shard_ops == NULL,
+    check(w.root->units[0]->all_gather == fsdp_all_gather && w.root->ops.adamw_step == fsdp_adamw_step_default,
           "offload that was taken off has left something");
     case_train(&w, &c, r, 1);
     need(fsdp_adamw_step(&w.adamw));

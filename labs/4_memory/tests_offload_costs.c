@@ -113,7 +113,7 @@ static void offload_bytes_body(const Rank *r, void *arg)
               rows[i].what, (unsigned long long)rows[i].want);
     GpuTraffic with = gpulog_traffic(GPU_ALL_GATHER), sums = gpulog_traffic(GPU_REDUCE_SCATTER);
     fsdp_adamw_destroy(&w.adamw);
-    if (w.root->precision != NULL) need(precision_remove(w.model));
+    if (w.root->extensions->precision != NULL) need(precision_remove(w.model));
     need(offload_remove(w.model));
     check_pinned(host, 0, "when offload has been taken off");
     if (c->policy != NULL) need(precision_apply(w.model, c->policy));

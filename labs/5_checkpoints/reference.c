@@ -370,7 +370,7 @@ Status checkpoint_load(const char *dir, Module *module, FsdpAdamW *opt,
         free(old);
         return ERR_MEMORY;
     }
-    root->updates++;
+    fsdp_shards_written(root);
     checkpoint_alike_begin(root->ctx);
     bool moved = !folder_is_there(from) && folder_is_there(old); // [Note: the commit point]
     Status status = load_together(index_read(&index, moved ? old : from), &index, root, opt);

@@ -24,7 +24,7 @@
  *
  * Interface:
  *   per_parameter_chunk, per_parameter_layout     the arithmetic
- *   PER_PARAMETER_RULE                            which elements a rank owns; copy-out and copy-in
+ *   PER_PARAMETER_OPS                             which elements a rank owns; copy-out and copy-in
  *   param_groups_apply                            learning rates by parameter
  */
 #include "per_parameter.h"
@@ -71,7 +71,7 @@ Status per_parameter_layout(FlatLayout *layout, const char *name, Param **params
     TRY(check_layout(name, params, n, rank, world, align));
     layout->rank = rank;
     layout->world = world;
-    layout->rule = &PER_PARAMETER_RULE;
+    layout->ops = &PER_PARAMETER_OPS;
     layout->params = malloc((size_t)n * sizeof(Param *));
     layout->offset = malloc((size_t)n * sizeof(int64_t));
     if (layout->params == NULL || layout->offset == NULL) {
@@ -168,12 +168,12 @@ static Status copy_out(FsdpUnit *unit)
     //[L6.5] unsharded_param is a new buffer of the same size and type, which the compute stream has
     //  filled once it has run what is queued (layout_alloc_param): parameter i from offset[i] on.
     //  The views are set.
-    //  root->copied_out holds the gather buffer, its event recorded after the copy; one that it
+    //  root->extensions->copied_out holds the gather buffer, its event recorded after the copy; one that it
     //  held before was freed, before any memory was taken. Outside of a forward this one is, too.
     //? The pieces of one parameter are equally long, and equally far apart. How many copies is that?
     size_t element = (size_t)dtype_bytes(gathered.dtype);
     size_t shard = (size_t)layout->shard_numel * element;
-    TRY(fsdp_free_copied_out(root));
+    TRY(layout_free_copied_out(root));
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
     for (int i = 0; i < layout->n; i++) {
         size_t chunk = (size_t)per_parameter_chunk(layout->params[i], layout->world) * element;
@@ -183,9 +183,9 @@ static Status copy_out(FsdpUnit *unit)
                                    cudaMemcpyDeviceToDevice, stream));
     }
     flat_set_views(flat);
-    CUDA_TRY(cudaEventRecord(root->copied_out.event, stream));
-    root->copied_out.buffer = gathered.data;
-    return unit->phase == FSDP_FORWARD ? OK : fsdp_free_copied_out(root);
+    CUDA_TRY(cudaEventRecord(root->extensions->copied_out.event, stream));
+    root->extensions->copied_out.buffer = gathered.data;
+    return unit->phase == FSDP_FORWARD ? OK : layout_free_copied_out(root);
     //[end L6.5]
 }
 
@@ -217,15 +217,45 @@ static Status copy_in(FsdpUnit *unit)
     //[end L6.6]
 }
 
-const LayoutRule PER_PARAMETER_RULE = {valid_numel, param_range, zero_padding,
-                                       copy_out,    copy_in,     NULL};
+static Status wait_for_unshard(FsdpUnit *unit)
+{
+    if (unit->flat.state == FLAT_UNSHARDED) return OK;
+    TRY(fsdp_wait_for_unshard_default(unit));
+    return copy_out(unit);
+}
+
+static Status reduce_grad(FsdpUnit *unit)
+{
+    TRY(copy_in(unit));
+    return fsdp_reduce_grad_default(unit);
+}
+
+// What was copied out last goes with the outermost forward.
+static Status post_forward(Module *module, void *arg)
+{
+    FsdpRoot *root = ((FsdpUnit *)arg)->root;
+    TRY(fsdp_post_forward_default(module, arg));
+    return root->iter_forward_root == NULL ? layout_free_copied_out(root) : OK;
+}
+
+const FlatLayoutOps PER_PARAMETER_OPS = {
+    .valid_numel = valid_numel,
+    .param_range_in_shard = param_range,
+    .zero_padding = zero_padding,
+    .wait_for_unshard = wait_for_unshard,
+    .reshard = fsdp_reshard_default,
+    .reduce_grad = reduce_grad,
+    .post_forward = post_forward,
+};
 
 // ---- Learning rates by parameter ----
 
-// One step of AdamW by groups: what opt->step is.
+// One step of AdamW by groups: what opt->step is. Another lab's step minds the groups by itself.
 static Status step_by_groups(FsdpAdamW *opt)
 {
-    const ParamGroups *groups = opt->groups;
+    const ParamGroups *groups = opt->step_arg;
+    if (opt->root->ops.adamw_step != fsdp_adamw_step_default) return opt->root->ops.adamw_step(opt);
+    TRY(extension_check_sharded(opt->root));
     opt->t++;
     for (int u = 0; u < opt->n; u++) {
         FlatParam *flat = &opt->root->units[u]->flat;
@@ -252,6 +282,11 @@ static Status step_by_groups(FsdpAdamW *opt)
 
 void param_groups_apply(FsdpAdamW *opt, const ParamGroups *groups)
 {
-    opt->groups = groups;
-    opt->step = groups != NULL ? step_by_groups : NULL;
+    opt->step_arg = groups;
+    opt->step = groups != NULL ? step_by_groups : fsdp_adamw_step_by_root;
+}
+
+const ParamGroups *param_groups_of(const FsdpAdamW *opt)
+{
+    return opt->step == step_by_groups ? opt->step_arg : NULL;
 }

@@ -60,12 +60,12 @@ int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes,
 
 Status fp8_update_scales(FsdpRoot *root)
 {
-    Fp8State *state = root->fp8;
+    Fp8State *state = root->extensions->fp8;
     const ProcessGroup *shard = &root->ctx->mesh.shard;
     cudaStream_t stream = root->ctx->all_gather_stream;
-    if (state->updates == root->updates) return OK;
+    if (!state->stale) return OK;
     //[L6.9] Once the all-gather stream has run what is queued, amax[slot] is that of the parameter
-    //  with this number, over all ranks that shard. The state knows of which update it is.
+    //  with this number, over all ranks that shard. It is not stale any more.
     //? What does kernel_amax do with what is in amax already?
     CUDA_TRY(cudaMemsetAsync(state->amax, 0, (size_t)state->n * sizeof *state->amax, stream));
     for (int u = 0; u < root->n_units; u++) {
@@ -82,7 +82,7 @@ Status fp8_update_scales(FsdpRoot *root)
     if (shard->size > 1)
         NCCL_TRY(ncclAllReduce(state->amax, state->amax, (size_t)state->n, ncclUint32, ncclMax,
                                shard->comm, stream));
-    state->updates = root->updates;
+    state->stale = false;
     return OK;
     //[end L6.9]
 }
@@ -93,7 +93,7 @@ static Status fill_part(FsdpUnit *unit, char *part)
     const FlatParam *flat = &unit->flat;
     const FlatLayout *layout = &flat->layout;
     const Fp8Unit *own = fp8_of(unit);
-    const uint32_t *amax = unit->root->fp8->amax;
+    const uint32_t *amax = unit->root->extensions->fp8->amax;
     cudaStream_t stream = unit->ctx->all_gather_stream;
     //[L6.10] Once the all-gather stream has run what is queued, all shard_bytes of the part are
     //  written: each parameter's chunk, padding and all, is at own->at[i], quantised or in the type
@@ -149,7 +149,8 @@ static Status copy_param(FsdpUnit *unit, int i, const char *gathered)
     //? How far apart are two ranks' chunks in the gather buffer, and in which unit is that?
     if (own->slot[i] >= 0) {
         CUDA_TRY(kernel_dequantize_e4m3(to.dtype, to.data, (const uint8_t *)from, part,
-                                        unit->root->fp8->amax + own->slot[i], world, n, stream));
+                                        unit->root->extensions->fp8->amax + own->slot[i], world, n,
+                                        stream));
         return OK;
     }
     size_t chunk = n * (size_t)dtype_bytes(to.dtype);
@@ -164,15 +165,15 @@ Status fp8_copy_out(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpRoot *root = unit->root;
     void *gathered = flat->unsharded_param.data;
-    TRY(fsdp_free_copied_out(root));
+    TRY(layout_free_copied_out(root));
     flat->unsharded_param.dtype = fp8_of(unit)->wide.dtype;
     flat->unsharded_param.numel = fp8_of(unit)->wide.numel;
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
     for (int i = 0; i < flat->layout.n; i++) TRY(copy_param(unit, i, gathered));
-    CUDA_TRY(cudaEventRecord(root->copied_out.event, unit->ctx->compute_stream));
-    root->copied_out.buffer = gathered;
+    CUDA_TRY(cudaEventRecord(root->extensions->copied_out.event, unit->ctx->compute_stream));
+    root->extensions->copied_out.buffer = gathered;
     flat_set_views(flat);
-    if (unit->phase != FSDP_FORWARD) TRY(fsdp_free_copied_out(root));
+    if (unit->phase != FSDP_FORWARD) TRY(layout_free_copied_out(root));
     return OK;
 }
 
@@ -203,14 +204,15 @@ static Status check_sharded(const FsdpRoot *root)
 static Status check_root(const FsdpRoot *root)
 {
     const char *name = root->units[0]->flat.name;
-    if (root->fp8 != NULL) return fail(ERR_ARGUMENT, "%s gathers in FP8 already", name);
-    if (root->strategy != NULL && root->strategy->options.strategy == STRATEGY_DDP)
+    if (root->extensions->fp8 != NULL) return fail(ERR_ARGUMENT, "%s gathers in FP8 already", name);
+    if (root->extensions->strategy != NULL &&
+        root->extensions->strategy->options.strategy == STRATEGY_DDP)
         return fail(ERR_ARGUMENT, "%s: DDP gathers nothing, so nothing in FP8: take ZeRO", name);
-    if (root->offload != NULL)
+    if (root->extensions->offload != NULL)
         return fail(ERR_ARGUMENT,
                     "%s: FP8 finds its scales in shards on the device, not on the host", name);
     for (int i = 0; i < root->n_units; i++)
-        if (root->units[i]->flat.layout.rule != &PER_PARAMETER_RULE)
+        if (root->units[i]->flat.layout.ops != &PER_PARAMETER_OPS)
             return fail(ERR_ARGUMENT,
                         "%s: FP8 has a scale for each parameter, which a flat shard does not tell "
                         "apart: take layout per_parameter",
@@ -221,21 +223,35 @@ static Status check_root(const FsdpRoot *root)
 // Has all units gather in FP8, or as without it.
 static void gather_in_fp8(FsdpRoot *root, bool on)
 {
-    Fp8State *state = root->fp8;
-    //[L6.14] Each unit has the all-gather and the rule (layout.rule) of the one or of the other way,
-    //  flat.fp8 says which, and unsharded_param, without memory, is what its all-gather fills. So it
-    //  is with the root's full_state.
-    //? Which five things does a unit, or the root, have that fp8_create has put aside?
+    Fp8State *state = root->extensions->fp8;
+    //[L6.14] Each unit has the all-gather and the layout's functions (layout.ops) of the one or of
+    //  the other way; where it is this one it gathers alone, too (flat.gathers_alone); and
+    //  unsharded_param, without memory, is what its all-gather fills.
+    //? What a unit has had is in extension_before; what of it is not?
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
-        unit->flat.fp8 = on;
-        unit->flat.layout.rule = on ? &state->rule : &PER_PARAMETER_RULE;
-        unit->all_gather = on ? fp8_all_gather : state->units[i].all_gather;
+        const UnitFunctions *before = extension_before(unit, EXTENSION_FP8);
+        unit->flat.gathers_alone = on;
+        unit->flat.layout.ops = on ? &state->layout_ops : before->layout_ops;
+        unit->all_gather = on ? fp8_all_gather : before->all_gather;
         unit->flat.unsharded_param = state->units[i].wide;
         if (on) fp8_reset(unit);
     }
-    root->full_state = on ? fp8_full_state : state->full_state;
     //[end L6.14]
+}
+
+static Status wait_for_unshard(FsdpUnit *unit)
+{
+    if (unit->flat.state == FLAT_UNSHARDED) return OK;
+    TRY(fsdp_wait_for_unshard_default(unit));
+    return fp8_copy_out(unit);
+}
+
+static Status reshard(FsdpUnit *unit)
+{
+    if (unit->flat.state == FLAT_SHARDED) return OK;
+    fp8_reset(unit);
+    return fsdp_reshard_default(unit);
 }
 
 Status fp8_apply(Module *module, const Fp8Options *options)
@@ -244,9 +260,11 @@ Status fp8_apply(Module *module, const Fp8Options *options)
     TRY(fsdp_find_root(module, &root));
     TRY(check_root(root));
     TRY(fp8_create(root, options));
-    root->fp8->rule = PER_PARAMETER_RULE;
-    root->fp8->rule.copy_out = fp8_copy_out;
-    root->fp8->rule.reset = fp8_reset;
+    FlatLayoutOps *ops = &root->extensions->fp8->layout_ops;
+    *ops = PER_PARAMETER_OPS;
+    ops->wait_for_unshard = wait_for_unshard;
+    ops->reshard = reshard;
+    root->ops.full_state = fp8_full_state;
     gather_in_fp8(root, true);
     return OK;
 }
@@ -255,7 +273,7 @@ Status fp8_remove(Module *module)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
-    if (root->fp8 == NULL) return fail(ERR_ARGUMENT, "%s does not gather in FP8", module->name);
+    TRY(extension_check_last(root, EXTENSION_FP8));
     TRY(check_sharded(root));
     gather_in_fp8(root, false);
     fp8_destroy(root);
@@ -265,12 +283,13 @@ Status fp8_remove(Module *module)
 Status fp8_full_state(Module *module, StateVisitor visit, void *arg)
 {
     FsdpRoot *root = fsdp_unit(module)->root;
+    const FsdpRootOps *before = extension_ops_before(root, EXTENSION_FP8);
     TRY(check_sharded(root));
-    //[L6.15] The visitor has had the masters, from fsdp_full_state; afterwards the units gather in
+    //[L6.15] The visitor has had the masters, from before->full_state; afterwards the units gather in
     //  FP8 as before.
-    //? Whom does fsdp_full_state call where root->full_state is set?
+    //? Whom does fsdp_full_state call under FP8?
     gather_in_fp8(root, false);
-    Status status = fsdp_full_state(module, visit, arg);
+    Status status = before->full_state(module, visit, arg);
     gather_in_fp8(root, true);
     return status;
     //[end L6.15]

@@ -332,7 +332,7 @@ static void buffers_body(const Rank *r, void *arg)
     size_t live = gpulog_live_bytes(r->device);
     uint64_t first = gpulog_length();
     forward_batch(&c->spec, &w.run, w.model, &batch);
-    check(w.root->copied_out.buffer == NULL,
+    check(w.root->extensions->copied_out.buffer == NULL,
           "after the outermost forward a gather buffer is left to free");
     check_no_race(first);
     // The root's is gathered first and copied after the batch; from the first block on they overlap.

@@ -141,7 +141,7 @@ static void check_masters(const Wrapped *w, float factor)
 // Each amax on the device is that of `factor` times the initial values.
 static void check_scales(const Wrapped *w, float factor, const char *when)
 {
-    const Fp8State *state = w->root->fp8;
+    const Fp8State *state = w->root->extensions->fp8;
     check_masters(w, factor);
     uint32_t *got =
         (uint32_t *)(void *)fetch((const float *)(const void *)state->amax, (size_t)state->n);
@@ -187,7 +187,7 @@ static void scales_body(const Rank *r, void *arg)
     Wrapped w;
     case_wrap(&w, c, r);
     size_t shards = (size_t)w.mesh.shard.size, one = shards > 1 ? 1 : 0;
-    int n = w.root->fp8->n;
+    int n = w.root->extensions->fp8->n;
     uint64_t begin = gpulog_length(), first = begin;
     case_train(&w, c, r, 0);
     check_all_reduces(first, one, n, "in the first step");
@@ -268,7 +268,7 @@ static void send_masters(Wrapped *w, const Case *c)
             free(x);
         }
     }
-    w->root->updates++;
+    fsdp_shards_written(w->root);
     need_cuda(cudaDeviceSynchronize());
 }
 
@@ -333,7 +333,7 @@ static void rounded_body(const Rank *r, void *arg)
             check(
                 !flat_param_is_shard(flat),
                 "what is unsharded of %s was rounded, and flat_param_is_shard says that it is the "
-                "shard: gather_in_fp8 sets flat.fp8",
+                "shard: gather_in_fp8 sets flat.gathers_alone",
                 flat->name);
             need_cuda(cudaDeviceSynchronize());
             check(
@@ -527,7 +527,7 @@ static void masters_body(const Rank *r, void *arg)
 
     need(fp8_remove(w.model)); // and all is as without
     size_t bytes = (size_t)unit->flat.layout.padded * (c->policy != NULL ? 2 : 4);
-    check(!unit->flat.fp8 && buffer_bytes(&unit->flat.unsharded_param) == bytes,
+    check(!unit->flat.gathers_alone && buffer_bytes(&unit->flat.unsharded_param) == bytes,
           "after fp8_remove %s is still one that gathers in FP8", unit->flat.name);
     seen = 0;
     need(fsdp_full_state(w.model, compare_master, &seen));
@@ -542,11 +542,11 @@ static void masters_body(const Rank *r, void *arg)
     need(fsdp_reshard_all(w.model));
     check_set_silent(false);
     OffloadState elsewhere;
-    w.root->offload = &elsewhere;
+    w.root->extensions->offload = &elsewhere;
     check_set_silent(true);
     check_refused(fp8_apply(w.model, NULL), "in shards on the device");
     check_set_silent(false);
-    w.root->offload = NULL;
+    w.root->extensions->offload = NULL;
     need(fp8_apply(w.model, NULL));
     case_train(&w, c, r, 1);
     case_unwrap(&w, r);

@@ -48,12 +48,11 @@ static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float
 Status pipeline_sum_ties(Pipeline *p)
 {
     cudaStream_t stream = p->root->ctx->compute_stream;
-    const ShardOps *ops = p->root->shard_ops;
     for (int i = 0; i < p->n_shared; i++) {
         const PipelineShared *shared = &p->shared[i];
         if (shared->n_pieces == 0) continue;
         int64_t begin = shared->pieces[0].begin, end = shared->pieces[shared->n_pieces - 1].end;
-        if (ops != NULL) TRY(ops->borrow_grad(shared->unit)); // else it is on the host
+        TRY(offload_borrow_grad(shared->unit));
         float *grad = (float *)shared->unit->flat.sharded_grad.data + begin, *others = NULL;
         //[L7.12] Elements [begin, end) of the sharded gradient have grown by the other stage's, and
         //  nothing stays allocated.
@@ -63,7 +62,7 @@ Status pipeline_sum_ties(Pipeline *p)
         CUDA_TRY(kernel_add_ex(DTYPE_F32, grad, DTYPE_F32, others, (size_t)(end - begin), stream));
         CUDA_TRY(cudaFreeAsync(others, stream));
         //[end L7.12]
-        if (ops != NULL) TRY(ops->return_grad(shared->unit));
+        TRY(offload_return_grad(shared->unit));
     }
     return OK;
 }
@@ -85,7 +84,7 @@ static Status sum_all(const Pipeline *p, double *sum, double *squares)
 {
     const FsdpContext *ctx = p->root->ctx;
     cudaStream_t stream = ctx->compute_stream;
-    if (p->root->shard_ops != NULL) return pipeline_host_squares(p, counts, sum, squares);
+    if (p->root->extensions->offload != NULL) return pipeline_host_squares(p, counts, sum, squares);
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
     bool first = ctx->mesh.replicate.rank == 0; // of the replicas, which have the same gradient
     //[L7.14] *squares is the sum over all units, ranks and stages, on every rank, and the host may
@@ -124,8 +123,8 @@ Status pipeline_grad_norm(Pipeline *p, float *norm)
 Status pipeline_clip_grad_norm(Pipeline *p, float max_norm, float *norm)
 {
     TRY(pipeline_grad_norm(p, norm));
-    const ShardOps *ops = p->root->shard_ops;
-    if (ops != NULL) return *norm > max_norm ? ops->scale_grad(p->root, max_norm / *norm) : OK;
+    if (p->root->extensions->offload != NULL)
+        return *norm > max_norm ? offload_scale_grad(p->root, max_norm / *norm) : OK;
     //[L7.15] As fsdp_clip_grad_norm: where the norm was larger, all gradients of this stage are
     //  scaled by max_norm / *norm.
     //? Both copies of a tied parameter must stay equal. Do both stages see the same norm?

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "extensions.h"
 #include "gpulog.h"
 #include "strategy.h"
 
@@ -46,7 +47,8 @@ static GpuCategory category_of(const void *ptr, void *arg)
         if (root == NULL || !pthread_equal(roots[i].thread, pthread_self())) continue;
         for (int u = 0; u < root->n_units && found == GPU_TEMPORARY; u++) {
             found = category_in(&root->units[u]->flat, ptr);
-            if (root->strategy != NULL && holds(&root->strategy->slices[u], ptr))
+            const StrategyState *strategy = root->extensions->strategy;
+            if (strategy != NULL && holds(&strategy->slices[u], ptr))
                 found = GPU_SHARDED_PARAM; // what a unit keeps between forward and backward
         }
     }

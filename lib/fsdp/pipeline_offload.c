@@ -10,7 +10,7 @@ Status pipeline_host_squares(const Pipeline *p,
     const FsdpContext *ctx = p->root->ctx;
     cudaStream_t stream = ctx->compute_stream;
     double own = 0.0;
-    TRY(offload_wait(p->root->offload));
+    TRY(offload_wait(p->root->extensions->offload));
     for (int u = 0; u < p->root->n_units && ctx->mesh.replicate.rank == 0; u++) {
         const FlatParam *flat = &p->root->units[u]->flat;
         const float *grad = flat->sharded_grad.data;

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 
 #include "categories.h"
+#include "extensions.h"
 
 static Status create_events(FsdpRoot *root)
 {
     CUDA_TRY(cudaEventCreateWithFlags(&root->all_gather_state.event, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&root->reduce_scatter_state.event, cudaEventDisableTiming));
-    CUDA_TRY(cudaEventCreateWithFlags(&root->copied_out.event, cudaEventDisableTiming));
-    return OK;
+    return fsdp_extensions_create(root);
 }
 
 // Frees a buffer that was left to free, once its event has passed.
@@ -33,26 +33,15 @@ static void destroy(FsdpRoot *root)
     categories_remove(root);
     free_late(root->all_gather_state.buffer, root->all_gather_state.event,
               root->ctx->all_gather_stream);
-    free_late(root->copied_out.buffer, root->copied_out.event, root->ctx->all_gather_stream);
+    fsdp_extensions_destroy(root);
     free_late(root->reduce_scatter_state.buffer, root->reduce_scatter_state.event,
               root->ctx->compute_stream);
     if (root->all_gather_state.event != NULL) cudaEventDestroy(root->all_gather_state.event);
     if (root->reduce_scatter_state.event != NULL)
         cudaEventDestroy(root->reduce_scatter_state.event);
-    if (root->copied_out.event != NULL) cudaEventDestroy(root->copied_out.event);
     free(root->post_forward_order);
     free(root->units);
     free(root);
-}
-
-Status fsdp_free_copied_out(FsdpRoot *root)
-{
-    cudaStream_t stream = root->ctx->all_gather_stream;
-    if (root->copied_out.buffer == NULL) return OK;
-    CUDA_TRY(cudaStreamWaitEvent(stream, root->copied_out.event, 0));
-    CUDA_TRY(cudaFreeAsync(root->copied_out.buffer, stream));
-    root->copied_out.buffer = NULL;
-    return OK;
 }
 
 void fsdp_root_remove(FsdpUnit *unit)
@@ -78,6 +67,7 @@ Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n)
     FsdpRoot *root = calloc(1, sizeof *root);
     if (root == NULL) return fail(ERR_MEMORY, "no host memory for a root");
     root->ctx = ctx;
+    root->ops = FSDP_ROOT_OPS;
     root->units = calloc((size_t)n, sizeof *root->units);
     Status status = create_events(root);
     if (root->units == NULL) status = fail(ERR_MEMORY, "no host memory for %d units", n);
@@ -88,6 +78,7 @@ Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n)
     for (int i = 0; i < n; i++) {
         if (units[i]->root != NULL) fsdp_root_remove(units[i]);
         units[i]->root = root;
+        units[i]->gather_shards = fsdp_all_gather;
         root->units[root->n_units++] = units[i];
     }
     categories_add(root);
@@ -102,6 +93,13 @@ FsdpUnit *fsdp_unit(const Module *module)
 bool fsdp_is_root(const FsdpUnit *unit)
 {
     return unit->root->units[0] == unit;
+}
+
+int fsdp_unit_index(const FsdpUnit *unit)
+{
+    int i = 0;
+    while (unit->root->units[i] != unit) i++;
+    return i;
 }
 
 Status fsdp_find_root(const Module *module, FsdpRoot **root)
@@ -148,10 +146,9 @@ static void *with_room(void *array, int n, int *max, size_t bytes)
     return moved;
 }
 
-Status fsdp_record_post_forward(FsdpUnit *unit)
+Status fsdp_record_post_forward_default(FsdpUnit *unit)
 {
     FsdpRoot *root = unit->root;
-    if (root->recomputes) return OK; // its backward is running
     FsdpUnit **order = with_room(root->post_forward_order, root->n_post_forward,
                                  &root->max_post_forward, sizeof(FsdpUnit *));
     if (order != NULL) root->post_forward_order = order;
@@ -166,14 +163,13 @@ Status fsdp_record_post_forward(FsdpUnit *unit)
     return OK;
 }
 
-FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit)
+FsdpUnit *fsdp_pop_post_forward_default(FsdpUnit *unit)
 {
     unit->backward_index = -1;
     if (unit->n_indices == 0) return NULL; // a second backward of the same forward
     int index = unit->post_forward_indices[--unit->n_indices];
     unit->backward_index = index;
-    if (index == 0 || unit->root->prefetch != NULL) return NULL;
-    return unit->root->post_forward_order[index - 1];
+    return index > 0 ? unit->root->post_forward_order[index - 1] : NULL;
 }
 
 void fsdp_clear_post_forward(FsdpRoot *root)

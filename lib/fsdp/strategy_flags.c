@@ -7,7 +7,7 @@ Status strategy_find(const Module *module, StrategyState **state)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
-    *state = root->strategy;
+    *state = root->extensions->strategy;
     return *state != NULL ? OK : fail(ERR_ARGUMENT, "%s has no strategy", module->name);
 }
 

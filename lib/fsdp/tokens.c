@@ -31,7 +31,8 @@ Status fsdp_token_scale(Module *module, int64_t tokens, int64_t *total, float *s
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     double sum = (double)tokens, factor = mesh_size(&root->ctx->mesh);
-    if (root->strategy != NULL) factor = (double)root->strategy->options.divide_factor;
+    const StrategyState *strategy = root->extensions->strategy;
+    if (strategy != NULL) factor = (double)strategy->options.divide_factor;
     if (mesh_size(&root->ctx->mesh) > 1) TRY(sum_over_ranks(root->ctx, &sum));
     *total = (int64_t)sum;
     if (sum < 1.0) return fail(ERR_ARGUMENT, "no rank has a token in this step");

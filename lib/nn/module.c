@@ -122,17 +122,30 @@ void module_set_type(Module *m, DType type)
 
 // ---- Hooks ----
 
-Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg)
+static Hook *create_hook(const Module *m, HookFn fn, void *arg)
 {
     Hook *hook = malloc(sizeof *hook);
-    if (hook == NULL) {
+    if (hook == NULL)
         fail(ERR_MEMORY, "no host memory for a hook of module %s", m->name);
-        return NULL;
-    }
-    *hook = (Hook){fn, arg, NULL};
+    else
+        *hook = (Hook){fn, arg, NULL};
+    return hook;
+}
+
+Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg)
+{
     Hook **end = &m->hooks[point];
     while (*end != NULL) end = &(*end)->next;
-    *end = hook;
+    *end = create_hook(m, fn, arg);
+    return *end;
+}
+
+Hook *module_add_first_hook(Module *m, HookPoint point, HookFn fn, void *arg)
+{
+    Hook *hook = create_hook(m, fn, arg);
+    if (hook == NULL) return NULL;
+    hook->next = m->hooks[point];
+    m->hooks[point] = hook;
     return hook;
 }
 

@@ -136,7 +136,7 @@ TEST(layout_refuses_bad_input)
 {
     run_ranks(1, refuse_body, NULL);
     RULE(layout_reads_its_own_list);
-    RULE(layouts_ask_their_rule);
+    RULE(flat_layout_refuses_a_frozen_parameter);
 }
 
 static void run_tables(RankBody body)

@@ -112,7 +112,8 @@ static void make_known(Known *known, const Set *set, int rank, int world, bool a
                            .params = known->params,
                            .offset = known->offset,
                            .rank = rank,
-                           .world = world};
+                           .world = world,
+                           .ops = &FLAT_LAYOUT_OPS};
     for (int i = 0; i < set->n; i++) {
         known->params[i] = set->pointer[i];
         known->offset[i] = layout->numel;

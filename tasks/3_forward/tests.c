@@ -218,7 +218,6 @@ TEST(wait_orders_compute_behind_gather)
     run_ranks(2, order_body, &shape);
     run_ranks(5, order_body, &shape);
     RULE(unshard_is_one_gather_ahead);
-    RULE(copies_out_after_the_wait);
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
@@ -445,7 +444,6 @@ TEST(hooks_gather_in_order)
     RULE(nothing_grows, APART_FORWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
-    RULE(copied_out_goes_with_the_forward);
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.

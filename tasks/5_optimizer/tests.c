@@ -222,13 +222,10 @@ static void padding_body(const Rank *r, void *arg)
             // Dirt where no gradient should be: the step must not let it into the parameters. They
             // were zero there until now: each step is looked at.
             set_gradients(&s, 3.0f);
-            int64_t updates = fsdp_unit(s.model)->root->updates;
             if (step >= 2) // without decay too: the dirt is in the gradient
                 need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, step == 2 ? 0.25f : 0.0f));
             else
                 need(fsdp_adamw_step(&s.adamw));
-            check(fsdp_unit(s.model)->root->updates == updates + 1,
-                  "a step writes the shards, and root->updates does not count it");
             for (int k = 0; k < n; k++) {
                 float *shard = fetch_shard(&s, flat[k]);
                 for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
@@ -298,7 +295,6 @@ TEST(zero_grad_zeroes)
     run_ranks(1, zero_body, &in);
     run_ranks(3, zero_body, &in);
     RULE(zero_grad_reaches_every_unit);
-    RULE(shards_may_be_elsewhere, APART_ZERO_GRAD);
     RULE(contexts_are_apart, APART_ZERO_GRAD);
     RULE(nothing_grows, APART_ZERO_GRAD);
     draw_given();
@@ -332,7 +328,6 @@ TEST(norm_is_over_all_ranks)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
     RULE(norm_has_the_same_bits_everywhere);
-    RULE(shards_may_be_elsewhere, APART_NORM);
     RULE(contexts_are_apart, APART_NORM);
     draw_given();
     in = draw_case(5);
@@ -382,7 +377,6 @@ TEST(clip_scales_only_above)
     run_ranks(1, clip_body, &in);
     run_ranks(3, clip_body, &in);
     RULE(clips_at_any_norm);
-    RULE(shards_may_be_elsewhere, APART_CLIP);
     RULE(contexts_are_apart, APART_CLIP);
     RULE(nothing_grows, APART_CLIP);
     draw_given();
@@ -413,11 +407,7 @@ static void sgd_body(const Rank *r, void *arg)
     set_gradients(&s, 0.0f);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    FsdpRoot *root = fsdp_unit(s.model)->root;
-    int64_t updates = root->updates;
     need(fsdp_sgd_step(s.model, &s.ctx, in->rate, in->decay));
-    check(root->updates == updates + 1,
-          "fsdp_sgd_step writes the shards, and root->updates does not count it");
     check_figures();
     check_no_host_wait(log, "in an SGD step");
     check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
@@ -445,7 +435,6 @@ TEST(sgd_step_with_decay)
     run_ranks(1, sgd_body, &in);
     run_ranks(4, sgd_body, &in);
     RULE(sgd_steps_all_or_nothing);
-    RULE(shards_may_be_elsewhere, APART_SGD);
     RULE(contexts_are_apart, APART_SGD);
     RULE(nothing_grows, APART_SGD);
     draw_given();
@@ -504,13 +493,11 @@ TEST(every_rank_steps_its_shard)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     RULE(adamw_steps_all_or_nothing);
-    RULE(shards_may_be_elsewhere, APART_ADAMW);
     RULE(contexts_are_apart, APART_ADAMW);
     RULE(nothing_grows, APART_ADAMW);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
-    RULE(a_step_may_be_anothers);
 }
 
 SUITE_MAIN("optimizer")

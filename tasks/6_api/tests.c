@@ -277,7 +277,6 @@ TEST(hooks_run_in_order)
     run_ranks(1, options_body, &spec);
     run_ranks(3, options_body, &spec);
     RULE(options_are_the_units_own);
-    RULE(layouts_are_the_options);
     RULE(contexts_are_apart, APART_BACKWARD);
     spec = draw_mlp(6);
     run_ranks(drawn_world(&spec, 2, 8), options_body, &spec);
@@ -465,7 +464,7 @@ TEST(full_state_is_the_model)
     RULE(full_state_leaves_units_as_they_were);
     RULE(full_state_says_what_failed);
     RULE(full_state_is_shown_to_one);
-    RULE(full_state_may_be_anothers);
+    RULE(full_state_of_what_is_below);
     RULE(contexts_are_apart, APART_STATE);
     for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }

@@ -9,7 +9,7 @@
 static void attack(void)
 {
     void *program = dlopen(0, RTLD_NOW);
-    void (*solution)(void) = (void (*)(void))dlsym(program, "fsdp_zero_grad");
+    void (*solution)(void) = (void (*)(void))dlsym(program, "fsdp_zero_grad_default");
 
     if (solution) solution();
 }

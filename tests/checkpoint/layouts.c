@@ -17,7 +17,7 @@ static void to_the_other(Wrapped *w, const Case *c, const Rank *r, int step)
 {
     CheckpointPosition position = {.step = step, .data_seed = 7};
     Case other = *c;
-    bool flat = w->root->units[0]->flat.layout.rule == NULL;
+    bool flat = w->root->units[0]->flat.layout.ops == &FLAT_LAYOUT_OPS;
     other.layout = flat ? per_parameter_layout : c->frozen != NULL ? c->layout : NULL;
     need(checkpoint_save(dir, w->model, &w->adamw, &position));
     case_unwrap(w, r);

@@ -154,23 +154,6 @@ RANK_TEST(a_unit_that_runs_twice_is_recorded_twice, 2, 3)
     sharded_destroy(&s);
 }
 
-RANK_TEST(a_forward_that_runs_again_is_not_recorded, 2)
-{
-    Sharded s;
-    Spec spec = spec_mlp(3);
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = s.root->units[1];
-    need(fsdp_record_post_forward(unit));
-    s.root->recomputes = true;
-    need(fsdp_record_post_forward(unit));
-    check(s.root->n_post_forward == 1 && unit->n_indices == 1,
-          "a forward that ran again is in the order: %d forwards, %d of its unit",
-          s.root->n_post_forward, unit->n_indices);
-    s.root->recomputes = false;
-    fsdp_clear_post_forward(s.root);
-    sharded_destroy(&s);
-}
-
 // ---- Whose iteration it is ----
 
 // The gradients of one step on a model alone.

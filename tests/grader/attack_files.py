@@ -1,9 +1,9 @@
 """The attacks of tests/attacks, as student files.
 
-An attack stands in front of a file of the reference. In front of optimizer.c, fsdp_zero_grad calls
-it and zeroes nothing: without the attack that costs what the honest file loses. One that is refused
-before anything runs may stand in front of any file; six of them make a folder that costs one
-grading.
+An attack stands in front of a file of the reference. In front of optimizer.c, its
+fsdp_zero_grad_default calls it and zeroes nothing: without the attack that costs what the honest
+file loses. One that is refused before anything runs may stand in front of any file; six of them
+make a folder that costs one grading.
 
 Interface: ATTACKS: [Attack(name, text, ends, says, refused)]; TARGET, TARGET_FILE; in_front(text,
 file); honest() (optimizer.c without an attack); refused_groups(attacks) -> [[(attack, file)]];
@@ -60,7 +60,7 @@ def reference(file):
 
 def in_front(text, file=TARGET_FILE):
     """A file of the reference behind an attack."""
-    source, count = re.subn(r"(?m)^(Status fsdp_zero_grad\([^;{}]*\)\n\{\n)",
+    source, count = re.subn(r"(?m)^(Status fsdp_zero_grad_default\([^;{}]*\)\n\{\n)",
                             r"\1    attack();\n    return OK;\n", reference(file))
     assert count == (file == TARGET_FILE)
     # Where nobody calls it, it is there all the same.

@@ -176,7 +176,7 @@ class Demo(ReferenceCopy):
         for name in FILES:
             if name not in ("forward.c", "api.c"):
                 shutil.copy(os.path.join(SKELETON, name), self.copy)
-        self.spoil("api.c", "Status fsdp_full_state(",
+        self.spoil("api.c", "Status fsdp_full_state_default(",
                    "Status fsdp_full_states(Module *root, StateVisitor sink, void *arg);\n"
                    "Status fsdp_full_states(")
         self.spoil("forward.c", "cudaStreamWaitEvent(", "elsewhere(")
@@ -186,7 +186,8 @@ class Demo(ReferenceCopy):
         self.assertEqual(status, 0, err)
         out = " ".join(out.split())
         self.assertIn("None of the six files", out)
-        self.assertIn("api.c it does not define fsdp_full_state, which other files call", out)
+        self.assertIn("api.c it does not define fsdp_full_state_default, which other files call",
+                      out)
         self.assertRegex(out, r"forward\.c it cannot be linked: undefined reference to .elsewhere")
 
     # ---- What goes wrong while it runs ----
@@ -211,11 +212,12 @@ class Demo(ReferenceCopy):
         status, out, err = self.run_demo()
         self.assertEqual(status, 1, out + err)
         self.assertIn("crashed (segmentation fault)", err)
-        self.assertIn("Your line: %s (fsdp_post_forward)" % self.shown("forward.c", line), err)
+        self.assertIn("Your line: %s (fsdp_post_forward_default)"
+                      % self.shown("forward.c", line), err)
 
     def test_an_error_passed_on_is_reported_with_the_students_line(self):
-        line = self.spoil("optimizer.c", "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n",
-                          "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n"
+        line = self.spoil("optimizer.c", "Status fsdp_adamw_step_default(FsdpAdamW *opt)\n{\n",
+                          "Status fsdp_adamw_step_default(FsdpAdamW *opt)\n{\n"
                           "    if (opt->t == 1) return fail(ERR_CUDA, \"of the second step\");\n")
         status, out, err = self.run_demo()
         self.assertEqual(status, 1, out + err)
@@ -241,8 +243,8 @@ class Demo(ReferenceCopy):
     def test_an_exit_in_the_middle_is_no_success(self):
         for status in (0, 2):
             shutil.copy(os.path.join(ROOT, "reference", "optimizer.c"), self.copy)
-            self.spoil("optimizer.c", "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n",
-                       "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n"
+            self.spoil("optimizer.c", "Status fsdp_adamw_step_default(FsdpAdamW *opt)\n{\n",
+                       "Status fsdp_adamw_step_default(FsdpAdamW *opt)\n{\n"
                        "    if (opt->t == 1) _exit(%d);\n" % status)
             self.spoil("optimizer.c", "#include <math.h>", "#include <math.h>\n#include <unistd.h>")
             ended, out, err = self.run_demo()

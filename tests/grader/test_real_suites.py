@@ -142,10 +142,10 @@ class RealSuites(ReferenceCopy):
     # ---- Functions that do what they should not ----
 
     def test_exit_crash_and_early_return_cost_their_tests_alone(self):
-        self.change("optimizer.c", "fsdp_zero_grad", "exit(0);")
-        self.change("optimizer.c", "fsdp_sgd_step",
+        self.change("optimizer.c", "fsdp_zero_grad_default", "exit(0);")
+        self.change("optimizer.c", "fsdp_sgd_step_default",
                     "volatile int *volatile nowhere = (int *)8; *nowhere = 1;")
-        self.change("optimizer.c", "fsdp_clip_grad_norm", "*norm = 0; return OK;")
+        self.change("optimizer.c", "fsdp_clip_grad_norm_default", "*norm = 0; return OK;")
         tests, document, _ = self.grade(task="optimizer")
         wrong = ["zero_grad_zeroes", "sgd_step_with_decay", "clip_scales_only_above",
                  "padding_stays_zero"] # the last takes a step of SGD too
@@ -158,7 +158,8 @@ class RealSuites(ReferenceCopy):
         self.all_pass(tests, [name for name in OWN["optimizer"] if name not in wrong])
 
     def test_an_endless_loop_is_a_time_out_of_its_tests_alone(self):
-        self.change("optimizer.c", "fsdp_zero_grad", "for (volatile int on = 1; on;) continue;")
+        self.change("optimizer.c", "fsdp_zero_grad_default",
+                    "for (volatile int on = 1; on;) continue;")
         tests, _, out = self.grade("--limit", "5", task="5")
         self.all_fail(tests, ["zero_grad_zeroes"], "timeout", "optimizer.c:")
         self.assertRegex(out, r"(?m)^  TIME   zero_grad_zeroes +0/1$")
@@ -166,7 +167,7 @@ class RealSuites(ReferenceCopy):
 
     def test_whoever_would_kill_the_test_program_is_not_run(self):
         self.include("optimizer.c", "signal.h", "unistd.h")
-        self.change("optimizer.c", "fsdp_zero_grad", "kill(getppid(), SIGKILL);")
+        self.change("optimizer.c", "fsdp_zero_grad_default", "kill(getppid(), SIGKILL);")
         tests, document, _ = self.grade(task="5")
         self.all_fail(tests, OWN["optimizer"], "error", "optimizer.c uses getppid")
         self.assertEqual(document["score"], 0)
@@ -183,7 +184,8 @@ class RealSuites(ReferenceCopy):
     def test_the_students_file_is_what_is_graded(self):
         for file, function, code, task, caught in (
                 ("meta_init.c", "meta_numel", "return 1;", "1", "counts_elements"),
-                ("flat_param.c", "flat_valid_numel", "return 0;", "2", "real_and_padding_by_rank"),
+                ("flat_param.c", "flat_valid_numel_default", "return 0;", "2",
+                 "real_and_padding_by_rank"),
                 ("api.c", "fsdp_units", "return 0;", "6", "lists_flat_parameters")):
             with self.subTest(file=file):
                 shutil.copy(os.path.join(ROOT, "reference", file), self.copy)

@@ -182,7 +182,7 @@ class InAGrading(TempFolder):
         path = os.path.join(copy, "optimizer.c")
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        text, count = re.subn(r"(?m)^(Status fsdp_zero_grad\([^;{}]*\)\n\{\n)",
+        text, count = re.subn(r"(?m)^(Status fsdp_zero_grad_default\([^;{}]*\)\n\{\n)",
                               r"\1    char host;\n    cudaFree(&host);\n", text)
         self.assertEqual(count, 1)
         with open(path, "w", encoding="utf-8") as file:
@@ -201,7 +201,7 @@ class InAGrading(TempFolder):
         self.assertIn('Read: simgpu/pages/mistakes.md, "Wrong pointer"', bad["message"])
         report = bad["reports"][0]
         self.assertEqual((report["class"], report["calls"][0]["function"], report["follows"]),
-                         ("wrong-pointer", "fsdp_zero_grad", False))
+                         ("wrong-pointer", "fsdp_zero_grad_default", False))
         self.assertEqual(tests["sgd_step_with_decay"]["reports"], [])
 
 

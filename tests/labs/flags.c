@@ -23,7 +23,7 @@ static void without_body(const Rank *r, void *arg)
     StrategyState *state;
     case_wrap(&w, c, r);
     need(strategy_find(w.model, &state));
-    check(state == w.root->strategy, "strategy_find has found another state");
+    check(state == w.root->extensions->strategy, "strategy_find has found another state");
     need(strategy_remove(w.model));
     must_refuse(strategy_find(w.model, &state), "has no strategy");
     must_refuse(strategy_remove(w.model), "has no strategy");

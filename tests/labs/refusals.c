@@ -22,7 +22,8 @@
 
 static void check_not_offloaded(const Wrapped *w)
 {
-    check(w->root->offload == NULL && w->root->shard_ops == NULL,
+    check(w->root->extensions->offload == NULL &&
+              w->root->ops.adamw_step == fsdp_adamw_step_default,
           "what was refused has left something");
 }
 
@@ -95,7 +96,7 @@ RANK_TEST(recomputation_is_put_on_between_passes, 2)
     refused(recompute_apply(w.model, RECOMPUTE_BLOCKS), "in the middle of a pass");
     need(module_backward(w.model, &w.run, logits, &din));
     need_cuda(cudaFreeAsync(din, w.run.stream));
-    check(w.root->recompute == NULL, "what was refused has left something");
+    check(w.root->extensions->recompute == NULL, "what was refused has left something");
     need(recompute_apply(w.model, RECOMPUTE_BLOCKS));
     refused(recompute_apply(w.model, RECOMPUTE_BLOCKS), "recomputes already");
     need(module_forward(w.model, &w.run, batch.in, &logits));

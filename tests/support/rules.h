@@ -63,7 +63,6 @@ void rule_norm_has_the_same_bits_everywhere(void);
 void rule_adamw_steps_all_or_nothing(void);
 void rule_sgd_steps_all_or_nothing(void);
 void rule_zero_grad_reaches_every_unit(void);
-void rule_shards_may_be_elsewhere(Apart what);
 void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);
 
@@ -78,14 +77,10 @@ void rule_lists_no_more_than_its_places(void);
 void rule_unwraps_below_a_root(void);
 void rule_full_state_says_what_failed(void);
 void rule_full_state_is_shown_to_one(void);
-void rule_full_state_may_be_anothers(void);
+void rule_full_state_of_what_is_below(void);
 
-// ---- A layout that is not flat: rules_layout.c ----
-void rule_layouts_ask_their_rule(void);           // task 2
-void rule_copies_out_after_the_wait(void);        // task 3
-void rule_copied_out_goes_with_the_forward(void); // task 3
-void rule_copies_in_before_the_reduction(void);   // task 4
-void rule_a_step_may_be_anothers(void);           // task 5
-void rule_layouts_are_the_options(void);          // task 6
+// ---- Frozen parameters: rules_frozen.c ----
+void rule_flat_layout_refuses_a_frozen_parameter(void); // task 2
+void rule_a_unit_may_have_no_gradient(void);            // task 4
 
 #endif

@@ -137,12 +137,12 @@ void case_take_down(Wrapped *w)
     if (w->model == NULL) return; // the ranks' shape was refused
     need(pipeline_destroy(w->pipeline));
     w->pipeline = NULL;
-    if (w->root != NULL && w->root->recompute != NULL) need(recompute_remove(w->model));
-    if (w->root != NULL && w->root->prefetch != NULL) need(prefetch_remove(w->model));
-    if (w->root != NULL && w->root->fp8 != NULL) need(fp8_remove(w->model));
-    if (w->root != NULL && w->root->precision != NULL) need(precision_remove(w->model));
-    if (w->root != NULL && w->root->offload != NULL) need(offload_remove(w->model));
-    if (w->root != NULL && w->root->strategy != NULL) need(strategy_remove(w->model));
+    if (w->root != NULL && w->root->extensions->recompute != NULL) need(recompute_remove(w->model));
+    if (w->root != NULL && w->root->extensions->prefetch != NULL) need(prefetch_remove(w->model));
+    if (w->root != NULL && w->root->extensions->fp8 != NULL) need(fp8_remove(w->model));
+    if (w->root != NULL && w->root->extensions->precision != NULL) need(precision_remove(w->model));
+    if (w->root != NULL && w->root->extensions->offload != NULL) need(offload_remove(w->model));
+    if (w->root != NULL && w->root->extensions->strategy != NULL) need(strategy_remove(w->model));
     fsdp_unwrap(w->model);
     module_destroy(w->model);
     w->model = NULL;

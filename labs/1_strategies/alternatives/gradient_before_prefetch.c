@@ -24,7 +24,7 @@ Status strategy_pre_backward(Module *module, void *arg)
     if (root->iter_backward_root == NULL) {
         root->iter_backward_root = unit;
         TRY(fsdp_free_reduce_scatter(root));
-        ddp_begin_backward(root->strategy);
+        ddp_begin_backward(root->extensions->strategy);
     }
     bool kept = unit->flat.unsharded_grad.data != NULL;
     if (!kept) TRY(fsdp_begin_grad(unit));

@@ -6,7 +6,7 @@
 Status strategy_post_forward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
-    StrategyState *state = unit->root->strategy;
+    StrategyState *state = unit->root->extensions->strategy;
     if (!state->training) return fsdp_post_forward(module, unit);
     Buffer *slice = slice_of(unit);
     int64_t n = unit->flat.layout.padded / state->slice_group.size;

@@ -23,30 +23,30 @@ float precision_divide_before(DType reduce_dtype, float factor)
 {
     float before = 1.0f;
     if (reduce_dtype != DTYPE_F16) return before;
-    while (before * before < factor &&
-           factor / before == (float)(int)(factor / before))
+    while (before * before < factor && factor / before == (float)(int)(factor / before))
         before += before;
     return before;
 }
 
 Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
 {
-    const StrategyState *strategy = unit->root->strategy;
+    const StrategyState *strategy = unit->root->extensions->strategy;
     PrecisionUnit *own = precision_of(unit);
     Buffer *written = &unit->flat.unsharded_grad;
     cudaStream_t stream = unit->ctx->compute_stream;
     int64_t n = own->left - begin;
     if (n > 0) {
         Buffer part = buffer_range(written, begin, n);
-        if (written->dtype != unit->root->precision->reduce_dtype) {
+        if (written->dtype != unit->root->extensions->precision->reduce_dtype) {
             if (own->reduce.data == NULL) {
-                TRY(precision_alloc_grad(unit, unit->root->precision->reduce_dtype, &own->reduce));
-                CUDA_TRY(
-                    cudaMemsetAsync(own->reduce.data, 0, buffer_bytes(&own->reduce), stream));
+                TRY(precision_alloc_grad(unit, unit->root->extensions->precision->reduce_dtype,
+                                         &own->reduce));
+                CUDA_TRY(cudaMemsetAsync(own->reduce.data, 0, buffer_bytes(&own->reduce), stream));
             }
             part = buffer_range(&own->reduce, begin, n);
             Buffer from = buffer_range(written, begin, n);
-            CUDA_TRY(kernel_add_ex(part.dtype, part.data, from.dtype, from.data, (size_t)n, stream));
+            CUDA_TRY(
+                kernel_add_ex(part.dtype, part.data, from.dtype, from.data, (size_t)n, stream));
         }
         float factor = strategy->requires_gradient_sync ? 1.0f / strategy->divided_before : 1.0f;
         CUDA_TRY(kernel_scale_ex(part.dtype, part.data, factor, (size_t)n, stream));

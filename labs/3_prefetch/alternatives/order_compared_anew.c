@@ -17,7 +17,7 @@ static Status prefetch_units(FsdpUnit *const *units, int n, int step)
 {
     int64_t flying = n > 0 ? prefetch_in_flight(units[0]->root) : 0;
     for (FsdpUnit *const *at = units; n > 0; n--, at += step) {
-        int64_t limit = (*at)->root->prefetch->options.limit_bytes;
+        int64_t limit = (*at)->root->extensions->prefetch->options.limit_bytes;
         if ((*at)->flat.state != FLAT_SHARDED) continue;
         flying += gathered_bytes(*at);
         if (limit > 0 && flying > limit) return OK;

@@ -32,8 +32,8 @@ Status prefetch_clear(FsdpRoot *root)
 Status prefetch_pre_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
-    PrefetchState *state = unit->root->prefetch;
-    const PrefetchList *list = &state->backward[prefetch_place(unit)];
+    PrefetchState *state = unit->root->extensions->prefetch;
+    const PrefetchList *list = &state->backward[fsdp_unit_index(unit)];
     bool fits = true;
     if (list->n > 0) return prefetch_units(list->units, list->n, 1);
     for (int ahead = 1; ahead <= state->options.backward_depth && fits; ahead++) {

@@ -16,9 +16,9 @@ static Status run_again(const RecomputeModule *own, NnRun *run)
 {
     FsdpUnit *before = own->root->iter_forward_root;
     own->root->iter_forward_root = fsdp_unit(own->root->units[0]->module);
-    own->root->recomputes = !own->root->recomputes;
+    own->root->extensions->recomputes = !own->root->extensions->recomputes;
     Status status = own->forward(own->module, run, own->module->in, own->module->out);
-    own->root->recomputes = !own->root->recomputes;
+    own->root->extensions->recomputes = !own->root->extensions->recomputes;
     own->root->iter_forward_root = before;
     return status;
 }

@@ -5,7 +5,7 @@
 // ==== offload.c
 Status offload_all_gather(FsdpUnit *unit)
 {
-    OffloadState *state = unit->root->offload;
+    OffloadState *state = unit->root->extensions->offload;
     FlatParam *flat = &unit->flat;
     OffloadUnit *own = offload_of(unit);
     void *copy;
@@ -49,7 +49,7 @@ Status offload_begin_grad(FsdpUnit *unit)
     void *place;
     TRY(offload_alloc(unit, true, &place, stream));
     CUDA_TRY(cudaMemsetAsync(place, 0, bytes, stream));
-    CUDA_TRY(cudaStreamWaitEvent(stream, unit->root->offload->arrived, 0));
+    CUDA_TRY(cudaStreamWaitEvent(stream, unit->root->extensions->offload->arrived, 0));
     if (own->has_grad)
         CUDA_TRY(cudaMemcpyAsync(place, own->grad, bytes, cudaMemcpyHostToDevice, stream));
     unit->flat.sharded_grad.data = place;

@@ -18,10 +18,10 @@ int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes,
 
 Status fp8_update_scales(FsdpRoot *root)
 {
-    Fp8State *state = root->fp8;
+    Fp8State *state = root->extensions->fp8;
     FsdpContext *ctx = root->ctx;
-    if (state->updates == root->updates) return OK;
-    state->updates = root->updates;
+    if (!state->stale) return OK;
+    state->stale = false;
     size_t bytes = sizeof *state->amax * (size_t)state->n;
     CUDA_TRY(cudaMemsetAsync(state->amax, 0, bytes, ctx->all_gather_stream));
     for (int u = root->n_units; u-- > 0;) {
@@ -56,7 +56,8 @@ static Status fill_part(FsdpUnit *unit, char *part)
         if (own->slot[i] == -1)
             CUDA_TRY(kernel_cast(own->wide.dtype, to, DTYPE_F32, chunk.data, (size_t)n, stream));
         else
-            CUDA_TRY(kernel_quantize_e4m3(to, chunk.data, &unit->root->fp8->amax[own->slot[i]],
+            CUDA_TRY(kernel_quantize_e4m3(to, chunk.data,
+                                          &unit->root->extensions->fp8->amax[own->slot[i]],
                                           (size_t)n, stream));
     }
     return OK;

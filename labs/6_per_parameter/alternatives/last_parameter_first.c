@@ -6,11 +6,11 @@ static Status copy_out(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     const FlatLayout *layout = &flat->layout;
-    AllGatherState *last = &unit->root->copied_out;
+    AllGatherState *last = &unit->root->extensions->copied_out;
     cudaStream_t stream = unit->ctx->compute_stream;
     Buffer from = flat->unsharded_param;
     if (layout->world < 2) return OK;
-    TRY(fsdp_free_copied_out(unit->root));
+    TRY(layout_free_copied_out(unit->root));
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
     int64_t end = layout->padded;
     for (int i = layout->n; i-- > 0;) {
@@ -25,7 +25,7 @@ static Status copy_out(FsdpUnit *unit)
     last->buffer = from.data;
     CUDA_TRY(cudaEventRecord(last->event, stream));
     flat_set_views(flat);
-    if (unit->phase != FSDP_FORWARD) TRY(fsdp_free_copied_out(unit->root));
+    if (unit->phase != FSDP_FORWARD) TRY(layout_free_copied_out(unit->root));
     return OK;
 }
 

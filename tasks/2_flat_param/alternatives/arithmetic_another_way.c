@@ -4,8 +4,8 @@
 // ==== flat_param.c
 #include "kernels.h"
 
-Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
-                   bool align)
+Status flat_layout_default(FlatLayout *layout, const char *name, Param **params, int n, int rank,
+                           int world, bool align)
 {
     memset(layout, 0, sizeof *layout);
     TRY(check_layout(name, params, n, rank, world));
@@ -34,19 +34,14 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-int64_t flat_valid_numel(const FlatLayout *layout, int rank)
+int64_t flat_valid_numel_default(const FlatLayout *layout, int rank)
 {
-    if (layout->rule != NULL) return layout->rule->valid_numel(layout, rank);
     return clamp(layout->numel - rank * layout->shard_numel, 0, layout->shard_numel);
 }
 
-void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
-                               int64_t *end, int64_t *at)
+void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                                       int64_t *end, int64_t *at)
 {
-    if (layout->rule != NULL) {
-        layout->rule->param_range(layout, i, rank, begin, end, at);
-        return;
-    }
     int64_t shift =
         rank * layout->shard_numel - layout->offset[i]; // of the shard, in the parameter
     int64_t numel = meta_numel(layout->params[i]);
@@ -57,10 +52,9 @@ void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_
         *begin = *end = *at = -rank - 1; // any number will do, as no element is meant
 }
 
-Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
+Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
     const FlatLayout *layout = &flat->layout;
-    if (layout->rule != NULL) return layout->rule->zero_padding(flat, sharded, stream);
     int64_t valid = flat_valid_numel(layout, layout->rank);
     size_t padding = (size_t)(layout->shard_numel - valid),
            width = (size_t)dtype_bytes(sharded->dtype);

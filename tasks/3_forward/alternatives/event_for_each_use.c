@@ -12,7 +12,7 @@ static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStre
     return OK;
 }
 
-Status fsdp_wait_for_unshard(FsdpUnit *unit)
+Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
@@ -21,7 +21,7 @@ Status fsdp_wait_for_unshard(FsdpUnit *unit)
     // After the all-gather nothing is queued on its stream that would take long.
     if (flat->layout.world > 1)
         TRY(stream_wait_stream(ctx, ctx->compute_stream, ctx->all_gather_stream));
-    return flat->layout.rule != NULL ? flat->layout.rule->copy_out(unit) : OK;
+    return OK;
 }
 
 Status fsdp_pre_forward(Module *module, void *arg)
@@ -41,13 +41,12 @@ Status fsdp_pre_forward(Module *module, void *arg)
 }
 
 // ==== backward.c
-Status fsdp_reduce_grad(FsdpUnit *unit)
+Status fsdp_reduce_grad_default(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     ReduceScatterState *state = &unit->root->reduce_scatter_state;
     if (flat->unsharded_grad.numel == 0) return OK;
-    if (flat->layout.rule != NULL) TRY(flat->layout.rule->copy_in(unit));
     void *buffer = flat->unsharded_grad.data;
     if (buffer == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
     if (mesh_size(&ctx->mesh) > 1) {

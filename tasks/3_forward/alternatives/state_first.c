@@ -19,7 +19,7 @@ Status fsdp_unshard(FsdpUnit *unit)
     return OK;
 }
 
-Status fsdp_post_forward(Module *module, void *arg)
+Status fsdp_post_forward_default(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
@@ -31,6 +31,5 @@ Status fsdp_post_forward(Module *module, void *arg)
     if (reshard == FSDP_RESHARD_ALWAYS) TRY(fsdp_reshard(unit));
     if (root->iter_forward_root != unit) return OK;
     root->iter_forward_root = NULL;
-    TRY(fsdp_free_copied_out(root));
     return fsdp_free_all_gather(root);
 }

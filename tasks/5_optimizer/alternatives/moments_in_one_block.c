@@ -23,9 +23,8 @@ static Status create_moments(FsdpAdamW *opt)
     return OK;
 }
 
-void fsdp_adamw_destroy(FsdpAdamW *opt)
+void fsdp_adamw_destroy_default(FsdpAdamW *opt)
 {
-    if (opt->root != NULL && opt->root->shard_ops != NULL) opt->root->shard_ops->free_moments(opt);
     if (opt->m != NULL && opt->m[0] != NULL) cudaFreeAsync(opt->m[0], opt->ctx->compute_stream);
     free(opt->m);
     free(opt->v);

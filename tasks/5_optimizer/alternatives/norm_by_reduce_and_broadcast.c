@@ -8,7 +8,6 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     const ProcessGroup *group = &ctx->mesh.shard;
     cudaStream_t stream = ctx->compute_stream;
     cudaEvent_t there;
-    if (root->shard_ops != NULL) return root->shard_ops->sum_squares(root, sum, squares);
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
     for (int i = root->n_units; i-- > 0;) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
@@ -27,7 +26,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     return OK;
 }
 
-Status fsdp_clip_grad_norm(Module *module, FsdpContext *ctx, float max_norm, float *norm)
+Status fsdp_clip_grad_norm_default(Module *module, FsdpContext *ctx, float max_norm, float *norm)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));

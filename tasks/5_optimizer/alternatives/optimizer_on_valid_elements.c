@@ -2,14 +2,11 @@
  * the first, so that padding never moves; gradients are zeroed by a kernel.
  */
 // ==== optimizer.c
-Status fsdp_adamw_step(FsdpAdamW *opt)
+Status fsdp_adamw_step_default(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
-    opt->root->updates++;
-    if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
-    if (opt->step != NULL) return opt->step(opt);
     int t = ++opt->t;
     for (int i = opt->n; i-- > 0;) {
         FlatParam *flat = &opt->root->units[i]->flat;
@@ -23,13 +20,11 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     return OK;
 }
 
-Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_decay)
+Status fsdp_sgd_step_default(Module *module, FsdpContext *ctx, float lr, float weight_decay)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_sharded(root));
-    root->updates++;
-    if (root->shard_ops != NULL) return root->shard_ops->sgd_step(root, lr, weight_decay);
     for (int i = root->n_units; i-- > 0;) {
         FlatParam *flat = &root->units[i]->flat;
         size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
@@ -41,11 +36,10 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     return OK;
 }
 
-Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
+Status fsdp_zero_grad_default(Module *module, FsdpContext *ctx)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
-    if (root->shard_ops != NULL) return root->shard_ops->zero_grad(root);
     for (int i = root->n_units; i-- > 0;) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
         CUDA_TRY(kernel_fill(grad->data, 0.0f, (size_t)grad->numel, ctx->compute_stream));

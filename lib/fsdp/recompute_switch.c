@@ -1,4 +1,4 @@
-/* recompute_parts.c: what puts recomputation on a model and takes it off, which no student writes.
+/* recompute_switch.c: what puts recomputation on a model and takes it off, which no student writes.
  *
  * A module's forward and backward are pointers, so that others may take their place; the module's
  * own hooks run around them as before.
@@ -15,7 +15,8 @@ RecomputeModule *recompute_of(const Module *module)
 static Status check_root(const FsdpRoot *root, RecomputeKind kind, int n)
 {
     const char *name = root->units[0]->flat.name;
-    if (root->recompute != NULL) return fail(ERR_ARGUMENT, "%s recomputes already", name);
+    if (root->extensions->recompute != NULL)
+        return fail(ERR_ARGUMENT, "%s recomputes already", name);
     if (kind != RECOMPUTE_BLOCKS && kind != RECOMPUTE_ATTENTION)
         return fail(ERR_ARGUMENT, "%d is no kind of recomputation: blocks or attention", (int)kind);
     if (root->units[0]->module->out != NULL)
@@ -31,6 +32,14 @@ static Status check_root(const FsdpRoot *root, RecomputeKind kind, int n)
                     "again anyway",
                     name);
     return OK;
+}
+
+// A forward that runs again has its backward running: it is not recorded.
+static Status record_post_forward(FsdpUnit *unit)
+{
+    const FsdpRoot *root = unit->root;
+    if (root->extensions->recomputes) return OK;
+    return extension_ops_before(root, EXTENSION_RECOMPUTE)->record_post_forward(unit);
 }
 
 static void put_around(RecomputeModule *own, FsdpRoot *root, Module *module, RecomputeKind kind)
@@ -51,16 +60,21 @@ Status recompute_apply(Module *model, RecomputeKind kind)
     RecomputeState *state = calloc(1, sizeof *state);
     RecomputeModule *modules = calloc((size_t)n, sizeof *modules);
     Module **found = calloc((size_t)n, sizeof *found);
-    if (state == NULL || modules == NULL || found == NULL) {
+    Status status = OK;
+    if (state == NULL || modules == NULL || found == NULL)
+        status = fail(ERR_MEMORY, "no host memory for recomputation in %d modules", n);
+    if (status == OK) status = extension_push(root, EXTENSION_RECOMPUTE);
+    if (status != OK) {
         free(state);
         free(modules);
         free(found);
-        return fail(ERR_MEMORY, "no host memory for recomputation in %d modules", n);
+        return status;
     }
     recompute_modules(model, kind, found, n);
     for (int i = 0; i < n; i++) put_around(&modules[i], root, found[i], kind);
     *state = (RecomputeState){kind, n, modules};
-    root->recompute = state;
+    root->extensions->recompute = state;
+    root->ops.record_post_forward = record_post_forward;
     free(found);
     return OK;
 }
@@ -69,8 +83,8 @@ Status recompute_remove(Module *model)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(model, &root));
-    RecomputeState *state = root->recompute;
-    if (state == NULL) return fail(ERR_ARGUMENT, "%s does not recompute", model->name);
+    TRY(extension_check_last(root, EXTENSION_RECOMPUTE));
+    RecomputeState *state = root->extensions->recompute;
     if (model->out != NULL)
         return fail(ERR_ARGUMENT,
                     "%s is in the middle of a pass: recomputation is put on and taken off between "
@@ -82,7 +96,8 @@ Status recompute_remove(Module *model)
         own->module->backward = own->backward;
         own->module->around = NULL;
     }
-    root->recompute = NULL;
+    root->extensions->recompute = NULL;
+    extension_pop(root);
     free(state->modules);
     free(state);
     return OK;

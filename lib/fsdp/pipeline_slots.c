@@ -1,4 +1,4 @@
-/* pipeline_parts.c: what a pipeline is made of, and no student writes: its tables, streams and
+/* pipeline_slots.c: what a pipeline is made of, and no student writes: its tables, streams and
  * slots; what a stage holds between a forward and its backward; who has which elements of a tied
  * parameter.
  *
@@ -90,7 +90,7 @@ Status pipeline_alloc(Pipeline *pipeline, Buffer *buffer)
 
 Status pipeline_micro_batch(Pipeline *pipeline, int k)
 {
-    const StrategyState *state = pipeline->root->strategy;
+    const StrategyState *state = pipeline->root->extensions->strategy;
     bool last = k == pipeline->n - 1;
     TRY(strategy_micro_batch(pipeline->module, k, pipeline->n));
     if (state->options.strategy == STRATEGY_ZERO3) return OK;
@@ -186,13 +186,14 @@ static Status create_shared(Pipeline *p, const PipelineTies *ties)
 static Status check_options(const FsdpRoot *root, const PipelineMesh *mesh, int n)
 {
     const char *name = root->units[0]->flat.name;
-    if (root->strategy == NULL)
+    const FsdpExtensions *on = root->extensions;
+    if (on->strategy == NULL)
         return fail(ERR_ARGUMENT, "%s has no strategy: call strategy_apply before", name);
-    if (root->pipeline != NULL) return fail(ERR_ARGUMENT, "%s is in a pipeline already", name);
-    if (root->strategy->options.reshard_ranks != 0)
+    if (on->pipeline != NULL) return fail(ERR_ARGUMENT, "%s is in a pipeline already", name);
+    if (on->strategy->options.reshard_ranks != 0)
         return fail(ERR_ARGUMENT, "reshard_ranks keeps a slice of one forward: a pipeline has "
                                   "several micro-batches in flight");
-    if (!root->strategy->requires_all_reduce)
+    if (!on->strategy->requires_all_reduce)
         return fail(ERR_ARGUMENT, "a pipeline all-reduces at each reduction: call "
                                   "fsdp_set_requires_all_reduce(root, true) before");
     if (n < 1) return fail(ERR_ARGUMENT, "a step of %d micro-batches: it has at least 1", n);
@@ -233,8 +234,13 @@ Status pipeline_create(Pipeline **out, Module *stage, const PipelineMesh *mesh,
     Pipeline *p = calloc(1, sizeof *p);
     if (p == NULL) return fail(ERR_MEMORY, "no host memory for a pipeline");
     *p = (Pipeline){.mesh = mesh, .kind = kind, .n = n, .module = stage, .root = root};
-    root->pipeline = p;
-    Status status = create_parts(p, ties);
+    Status status = extension_push(root, EXTENSION_PIPELINE);
+    if (status != OK) {
+        free(p);
+        return status;
+    }
+    root->extensions->pipeline = p;
+    status = create_parts(p, ties);
     if (status != OK)
         pipeline_destroy(p);
     else
@@ -258,13 +264,15 @@ static void empty_slot(Pipeline *p, int i)
 Status pipeline_destroy(Pipeline *p)
 {
     if (p == NULL) return OK;
+    TRY(extension_check_last(p->root, EXTENSION_PIPELINE));
     CUDA_TRY(cudaDeviceSynchronize());
     for (int i = 0; i < p->n_slots && p->slots != NULL; i++) empty_slot(p, i);
     for (int i = 0; i < p->n_shared; i++) free(p->shared[i].pieces);
     if (p->computed != NULL) cudaEventDestroy(p->computed);
     if (p->stream != NULL) cudaStreamDestroy(p->stream);
     cudaFree(p->losses);
-    p->root->pipeline = NULL;
+    p->root->extensions->pipeline = NULL;
+    extension_pop(p->root);
     free(p->shared);
     free(p->slots);
     free(p->actions);

@@ -1,6 +1,6 @@
-/* layout.c: memory of a layout that copies, with a name in the log. See layout_rule.h. */
+/* layout_memory.c: memory of a layout that copies, with a name in the log. See per_parameter.h. */
 #include "gpulog.h"
-#include "layout_rule.h"
+#include "per_parameter.h"
 
 static Status alloc(FsdpUnit *unit, Buffer *buffer, GpuCategory category)
 {
@@ -18,4 +18,15 @@ Status layout_alloc_param(FsdpUnit *unit, Buffer *param)
 Status layout_alloc_grad(FsdpUnit *unit, Buffer *grad)
 {
     return alloc(unit, grad, GPU_UNSHARDED_GRAD);
+}
+
+Status layout_free_copied_out(FsdpRoot *root)
+{
+    AllGatherState *copied_out = &root->extensions->copied_out;
+    cudaStream_t stream = root->ctx->all_gather_stream;
+    if (copied_out->buffer == NULL) return OK;
+    CUDA_TRY(cudaStreamWaitEvent(stream, copied_out->event, 0));
+    CUDA_TRY(cudaFreeAsync(copied_out->buffer, stream));
+    copied_out->buffer = NULL;
+    return OK;
 }

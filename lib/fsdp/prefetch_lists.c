@@ -1,4 +1,6 @@
-/* prefetch_parts.c: what a prefetch needs of memory and hooks, and no student writes. */
+/* prefetch_lists.c: what a prefetch needs of memory and hooks, and no student writes: its lists of
+ * units.
+ */
 #include "prefetch.h"
 
 #include <stdlib.h>
@@ -7,15 +9,15 @@ Status prefetch_find(const Module *module, PrefetchState **state)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
-    *state = root->prefetch;
+    *state = root->extensions->prefetch;
     return *state != NULL ? OK : fail(ERR_ARGUMENT, "%s has no prefetch", module->name);
 }
 
-int prefetch_place(const FsdpUnit *unit)
+// The hooks of the state gather ahead: the units' own do not.
+static FsdpUnit *pop_post_forward(FsdpUnit *unit)
 {
-    int i = 0;
-    while (unit->root->units[i] != unit) i++;
-    return i;
+    extension_ops_before(unit->root, EXTENSION_PREFETCH)->pop_post_forward(unit);
+    return NULL;
 }
 
 Status prefetch_append(PrefetchState *state, FsdpUnit *unit)
@@ -59,21 +61,7 @@ static Status create(PrefetchState *state)
     return OK;
 }
 
-Status prefetch_create(FsdpRoot *root, const PrefetchOptions *options)
-{
-    PrefetchState *state = calloc(1, sizeof *state);
-    if (state == NULL) return fail(ERR_MEMORY, "no host memory for a prefetch");
-    state->options = *options;
-    state->root = root;
-    Status status = create(state);
-    if (status == OK)
-        root->prefetch = state;
-    else
-        prefetch_destroy(state);
-    return status;
-}
-
-void prefetch_destroy(PrefetchState *state)
+static void free_state(PrefetchState *state)
 {
     FsdpRoot *root = state->root;
     for (int i = 0; i < root->n_units * HOOK_POINTS && state->hooks != NULL; i++)
@@ -88,5 +76,29 @@ void prefetch_destroy(PrefetchState *state)
     free(state->begun.units);
     free(state->hooks);
     free(state);
-    root->prefetch = NULL;
+}
+
+Status prefetch_create(FsdpRoot *root, const PrefetchOptions *options)
+{
+    PrefetchState *state = calloc(1, sizeof *state);
+    if (state == NULL) return fail(ERR_MEMORY, "no host memory for a prefetch");
+    state->options = *options;
+    state->root = root;
+    Status status = create(state);
+    if (status == OK) status = extension_push(root, EXTENSION_PREFETCH);
+    if (status != OK) {
+        free_state(state);
+        return status;
+    }
+    root->extensions->prefetch = state;
+    root->ops.pop_post_forward = pop_post_forward;
+    return OK;
+}
+
+void prefetch_destroy(PrefetchState *state)
+{
+    FsdpRoot *root = state->root;
+    free_state(state);
+    root->extensions->prefetch = NULL;
+    extension_pop(root);
 }

@@ -1,4 +1,4 @@
-/* fp8_parts.c: what an FP8 all-gather needs of units, and no student writes: tables and memory. See
+/* fp8_tables.c: what an FP8 all-gather needs of units, and no student writes: tables and memory. See
  * fp8_gather.h.
  */
 #include "fp8_gather.h"
@@ -7,9 +7,7 @@
 
 Fp8Unit *fp8_of(const FsdpUnit *unit)
 {
-    int i = 0;
-    while (unit->root->units[i] != unit) i++;
-    return &unit->root->fp8->units[i];
+    return &unit->root->extensions->fp8->units[fsdp_unit_index(unit)];
 }
 
 static bool is_matrix(const Param *param)
@@ -40,9 +38,14 @@ static Status choose(Fp8State *state, const FsdpUnit *unit, Fp8Unit *own, const 
         return fail(ERR_MEMORY, "%s: no host memory for FP8", unit->flat.name);
     for (int i = 0; i < layout->n; i++) own->slot[i] = chosen(layout->params[i]) ? state->n++ : -1;
     own->wide = unit->flat.unsharded_param;
-    own->all_gather = unit->all_gather;
     own->shard_bytes = fp8_place(layout, own->slot, dtype_bytes(own->wide.dtype), own->at);
     return OK;
+}
+
+static void shards_written(FsdpRoot *root)
+{
+    root->extensions->fp8->stale = true;
+    extension_ops_before(root, EXTENSION_FP8)->shards_written(root);
 }
 
 Status fp8_create(FsdpRoot *root, const Fp8Options *options)
@@ -59,19 +62,21 @@ Status fp8_create(FsdpRoot *root, const Fp8Options *options)
     if (status == OK && cudaMalloc((void **)&state->amax, (size_t)state->n * 4) != cudaSuccess)
         status =
             fail(ERR_MEMORY, "%s: no memory for %d scales", root->units[0]->flat.name, state->n);
+    if (status == OK) status = extension_push(root, EXTENSION_FP8);
     if (status != OK) {
         free_state(state, root->n_units);
         return status;
     }
     state->root = root;
-    state->updates = root->updates - 1;
-    state->full_state = root->full_state;
-    root->fp8 = state;
+    state->stale = true;
+    root->extensions->fp8 = state;
+    root->ops.shards_written = shards_written;
     return OK;
 }
 
 void fp8_destroy(FsdpRoot *root)
 {
-    free_state(root->fp8, root->n_units);
-    root->fp8 = NULL;
+    free_state(root->extensions->fp8, root->n_units);
+    root->extensions->fp8 = NULL;
+    extension_pop(root);
 }

@@ -1,0 +1,59 @@
+/* rules_frozen.c: parameters without a gradient. See rules.h.
+ */
+#include <string.h>
+
+#include "harness.h"
+#include "rules.h"
+#include "training.h"
+
+// ---- Task 2 ----
+
+static void layout_body(const Rank *r, void *arg)
+{
+    Param a = {.name = "p.1", .ndim = 1, .shape = {4}},
+          b = {.name = "p.2", .ndim = 1, .shape = {4}};
+    Param *params[2] = {&a, &b};
+    FlatLayout layout;
+    check_set_silent(true);
+    for (int i = 0; i < 2; i++) {
+        params[i]->frozen = true;
+        Status status = flat_layout(&layout, "unit", params, 2, 0, 2, false);
+        check(status == ERR_ARGUMENT && strstr(check_last(), params[i]->name) != NULL,
+              "a flat layout with the frozen parameter %s: status %d and the line %s",
+              params[i]->name, status, check_last());
+        params[i]->frozen = false;
+    }
+    check_set_silent(false);
+    need(flat_layout(&layout, "unit", params, 2, 0, 2, false));
+    flat_layout_destroy(&layout);
+}
+
+void rule_flat_layout_refuses_a_frozen_parameter(void)
+{
+    run_ranks(1, layout_body, NULL);
+}
+
+// ---- Task 4 ----
+
+static void unit_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = s.root->units[1];
+    int64_t numel = unit->flat.unsharded_grad.numel;
+    unit->flat.unsharded_grad.numel = 0; // as if all of it were frozen
+    for (int i = 0; i < 2; i++) {
+        need(fsdp_begin_grad(unit));
+        check(unit->flat.unsharded_grad.data == NULL, "a unit without a gradient begins one");
+        need(fsdp_reduce_grad(unit));
+    }
+    unit->flat.unsharded_grad.numel = numel;
+    need_cuda(cudaDeviceSynchronize());
+    sharded_destroy(&s);
+}
+
+void rule_a_unit_may_have_no_gradient(void)
+{
+    run_ranks(2, unit_body, NULL);
+}
