@@ -135,7 +135,7 @@ static void note_params(const Module *m, int unit, bool grads)
     }
 }
 
-static int unit_of(const Module *m)
+static int unit_number(const Module *m)
 {
     for (int u = 0; u < UNITS; u++)
         if (t.unit[u] == m) return u;
@@ -144,7 +144,7 @@ static int unit_of(const Module *m)
 
 static Status marked_forward(Module *m, NnRun *run, const void *in, void *out)
 {
-    int unit = unit_of(m);
+    int unit = unit_number(m);
     note('F', NULL, 0, unit);
     note_params(m, unit, false);
     Status status = t.forward[unit](m, run, in, out);
@@ -155,7 +155,7 @@ static Status marked_forward(Module *m, NnRun *run, const void *in, void *out)
 
 static Status marked_backward(Module *m, NnRun *run, const void *dout, void *din)
 {
-    int unit = unit_of(m);
+    int unit = unit_number(m);
     note('B', NULL, 0, unit);
     note_params(m, unit, true);
     Status status = t.backward[unit](m, run, dout, din);
