@@ -47,8 +47,6 @@ bool sim_dry(void);          // nothing is executed, and no device memory touche
 
 // Fills in which of the machine's devices the program sees.
 void sim_read_visible(SimConfig *config, int devices);
-// Of a device of the machine: its 16 bytes, and "GPU-73696d67-…".
-void sim_device_uuid(int physical, char bytes[16]);
-void sim_device_uuid_text(int physical, char text[48]);
+void sim_device_uuid(int physical, char bytes[16]); // of a device of the machine
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log_writer.h"
+#include "gpulog.h"
 #include "report/report.h"
 
 #define WHERE 256

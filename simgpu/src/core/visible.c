@@ -17,7 +17,8 @@ void sim_device_uuid(int physical, char bytes[16])
     snprintf(bytes, 16, "simgpu%02d", physical);
 }
 
-void sim_device_uuid_text(int physical, char text[48])
+// "GPU-73696d67-…".
+static void write_uuid(int physical, char text[48])
 {
     char bytes[16];
     sim_device_uuid(physical, bytes);
@@ -33,7 +34,7 @@ static int device_by_uuid(const char *text, size_t length, int devices)
     int found = -1;
     char uuid[48];
     for (int d = 0; d < devices; d++) {
-        sim_device_uuid_text(d, uuid);
+        write_uuid(d, uuid);
         if (strncmp(uuid, text, length) != 0) continue;
         if (found >= 0) return -1;
         found = d;

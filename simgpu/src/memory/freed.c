@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "log_writer.h"
+#include "gpulog.h"
 #include "memory/pinned_internal.h"
 #include "memory/place.h"
 #include "report/report.h"

@@ -14,7 +14,7 @@
 
 #include "core/error.h"
 #include "core/leak.h"
-#include "log_writer.h"
+#include "gpulog.h"
 #include "memory/fault.h"
 #include "memory/pinned_internal.h"
 #include "memory/place.h"

@@ -94,7 +94,8 @@ static size_t next_in_block(const SimShape *s, size_t begin, size_t from)
     return row + 1 < s->rows ? start + s->pitch : SIZE_MAX;
 }
 
-size_t sim_shape_next(const SimShape *s, size_t begin, size_t from)
+// The first byte at or behind `from` of a shape that begins at `begin`; SIZE_MAX: there is none.
+static size_t next_in_shape(const SimShape *s, size_t begin, size_t from)
 {
     if (s->blocks == 1 || from <= begin) return next_in_block(s, begin, from);
     // Blocks may reach into one another: ask all from the first that ends behind `from` to the
@@ -114,9 +115,9 @@ size_t sim_shape_next(const SimShape *s, size_t begin, size_t from)
 static bool meet(const SimAccess *a, const SimAccess *b, size_t from, size_t to, size_t *at)
 {
     for (int step = 0; step < MOST_STEPS; step++) {
-        size_t x = sim_shape_next(&a->shape, a->begin, from);
+        size_t x = next_in_shape(&a->shape, a->begin, from);
         if (x >= to) return false;
-        from = sim_shape_next(&b->shape, b->begin, x);
+        from = next_in_shape(&b->shape, b->begin, x);
         if (from >= to) return false;
         if (from == x) {
             *at = x;
@@ -376,7 +377,7 @@ static void compare(Piece *piece, const SimAccess *access, const SimVectorClock 
 static void look_for_unwritten(const Piece *piece, const SimAccess *access, SimFinding *finding)
 {
     if (piece->written || !(access->access & GPU_READ)) return;
-    size_t at = sim_shape_next(&access->shape, access->begin, begin_of(piece));
+    size_t at = next_in_shape(&access->shape, access->begin, begin_of(piece));
     if (at >= piece->end) return;
     if (!finding->unwritten) finding->unwritten_from = at;
     finding->unwritten += sim_shape_has_gaps(&access->shape) ? 1 : piece->end - at;

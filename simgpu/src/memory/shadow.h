@@ -25,8 +25,6 @@ SimShape sim_plain_shape(size_t bytes);
 // From the first byte to the last, with the gaps.
 size_t sim_shape_bytes(const SimShape *shape);
 bool sim_shape_has_gaps(const SimShape *shape);
-// The first byte at or behind `from` of a shape that begins at `begin`; SIZE_MAX: there is none.
-size_t sim_shape_next(const SimShape *shape, size_t begin, size_t from);
 
 // ---- The map of one allocation ---- The caller locks.
 

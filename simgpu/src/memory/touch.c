@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "log_writer.h"
+#include "gpulog.h"
 #include "memory/fault.h"
 #include "memory/pinned_internal.h"
 #include "memory/place.h"

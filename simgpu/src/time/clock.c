@@ -22,7 +22,6 @@
 #include "core/error.h"
 #include "log_writer.h"
 #include "report/hooks.h"
-#include "report/report.h"
 #include "time/trace.h"
 
 #define TURN 256        // calls between two turns of the engine, where the host waits

@@ -179,7 +179,7 @@ static void write_all(int fd, const void *bytes, size_t n)
     }
 }
 
-void sim_trace_file_flush(void)
+static void flush(void)
 {
     if (file.fd < 0 || file.pid != getpid()) return;
     write_all(file.fd, file.buffer, file.used);
@@ -190,7 +190,7 @@ void sim_trace_file_put(uint64_t ns, unsigned order, const TraceBuffer *event)
 {
     Record record = {ns, order, (uint32_t)event->used, MARK};
     if (file.fd < 0 || event->full || event->used == 0) return;
-    if (sizeof record + event->used > sizeof file.buffer - file.used) sim_trace_file_flush();
+    if (sizeof record + event->used > sizeof file.buffer - file.used) flush();
     memcpy(file.buffer + file.used, &record, sizeof record);
     memcpy(file.buffer + file.used + sizeof record, event->bytes, event->used);
     file.used += sizeof record + event->used;
@@ -394,7 +394,7 @@ static bool put_together(void)
 bool sim_trace_file_close(char *error, size_t size)
 {
     if (file.fd < 0 || file.pid != getpid()) return true;
-    sim_trace_file_flush();
+    flush();
     bool written = !file.broken;
     if (!written) wrong(error, size, "its part was not written whole");
     file.broken = false;

@@ -15,9 +15,8 @@
 bool sim_trace_file_open(const char *path, const TraceFormat *format, char *error, size_t size);
 // An event's bytes. Those of one time are in the file by `order`, then as they came.
 void sim_trace_file_put(uint64_t ns, unsigned order, const TraceBuffer *event);
-// What is buffered is written. A signal handler may call this and what follows.
-void sim_trace_file_flush(void);
 // Ends the part, and puts the file together. False, with a line in error: it could not be written.
+// A signal handler may call this.
 bool sim_trace_file_close(char *error, size_t size);
 
 #endif
