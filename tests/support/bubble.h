@@ -1,7 +1,5 @@
 /* bubble.h: what share of a pipeline's step its stages are idle, on a modelled machine whose links
  * and launches are free.
- *
- * Interface: bubble_of, bubble_ideal.
  */
 #ifndef TESTS_BUBBLE_H
 #define TESTS_BUBBLE_H

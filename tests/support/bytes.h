@@ -3,8 +3,6 @@
  * A test that counts bytes finds "416 more than it must be". Who knows the size of every unit's
  * unsharded parameter can say that this is l.0's. The sizes are counted from the parameters'
  * shapes.
- *
- * Interface: sizes_of; bytes_cause (of a surplus), arrays_cause (of a total).
  */
 #ifndef SHARDLAB_BYTES_H
 #define SHARDLAB_BYTES_H

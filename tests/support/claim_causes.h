@@ -1,7 +1,5 @@
 /* claim_causes.h: why a claim about a whole training fails, where its numbers tell: LIKELY and a
  * sentence, or "".
- *
- * Interface: losses_cause, gradient_cause, left_cause, traffic_cause; initial_values.
  */
 #ifndef CLAIM_CAUSES_H
 #define CLAIM_CAUSES_H

@@ -1,7 +1,7 @@
 /* claims.h: what FSDP promises, each promise as a test body. Suites call them with other models and
  * worlds.
  *
- * Interface: claim_* run the ranks and fail the cmocka test. All train on data made from seeds.
+ * They run the ranks and fail the cmocka test. All train on data made from seeds.
  */
 #ifndef CLAIMS_H
 #define CLAIMS_H

@@ -2,9 +2,6 @@
  * first index (and, where the test knows the array's layout, by the parameter and the index in it),
  * what was got and wanted there, and how many elements differ in all. Where a pattern explains all
  * of it (pattern.h), the likely cause follows on a line of its own.
- *
- * Interface: check_equal, check_near, check_equal_in, check_near_in, cause_of, fetch, send_to,
- * log_ordered (harness.h).
  */
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,6 @@
  * A place is found by walking the stack and resolving addresses, which takes locks and memory; in a
  * process that has just crashed either can be broken. So the sentence is told first and the place
  * is added after it, with an alarm against a walk that never ends.
- *
- * Interface: crash_watch, exit_watch (run.h).
  */
 #define _GNU_SOURCE // REG_RIP
 #include <ctype.h>

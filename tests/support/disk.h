@@ -4,8 +4,6 @@
  * One file of the program includes disk_calls.h: the C library's calls that change the disk are then
  * the program's own. After disk_join each is written down in memory that all ranks share, and can be
  * their last.
- *
- * Interface: disk_open, disk_join, disk_kill_all; for disk_calls.h disk_note, disk_note_file.
  */
 #ifndef TESTS_DISK_H
 #define TESTS_DISK_H

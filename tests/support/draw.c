@@ -1,7 +1,5 @@
 /* draw.c: the generator of draw.h. A counter run through SplitMix64's mixer (Steele, Lea and Flood
  * 2014), which begins where the seed and the test's name say.
- *
- * Interface: draw.h.
  */
 #include "draw.h"
 

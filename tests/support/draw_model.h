@@ -1,8 +1,5 @@
 /* draw_model.h: models that a test draws (draw.h): the sizes of an MLP or a GPT-2, and trees of
  * modules that only have parameters.
- *
- * Interface: draw_mlp, draw_gpt2, drawn_world, drawn_model, want_devices; draw_tree, tree_walk,
- * tree_unit_walk.
  */
 #ifndef SHARDLAB_DRAW_MODEL_H
 #define SHARDLAB_DRAW_MODEL_H

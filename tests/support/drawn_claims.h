@@ -2,7 +2,7 @@
  * them draws a case (draw.h), says what it drew, and runs it; call it as often as you want rounds.
  * tests/tasks and tests/hidden share them.
  *
- * Interface: claim_drawn_* fail the cmocka test.
+ * They fail the cmocka test.
  */
 #ifndef SHARDLAB_DRAWN_CLAIMS_H
 #define SHARDLAB_DRAWN_CLAIMS_H

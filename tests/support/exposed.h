@@ -2,8 +2,6 @@
  *
  * A right schedule is judged by that and not by the order of its calls. The ranks' logs are played
  * again outside of them (times.h), on a machine of the test's choice.
- *
- * Interface: rule_forward_is_hidden, rule_backward_is_hidden: each a part of a test.
  */
 #ifndef EXPOSED_H
 #define EXPOSED_H

@@ -4,8 +4,6 @@
  * A test that loops to layout.shard_numel trusts whoever may write it: with 0 there, nothing is
  * compared and everything passes. So the figures are counted here from the parameters' shapes when
  * the model is made (sharded_create), and a rank fails where a unit has others later.
- *
- * Interface: figures_take, figures_forget; check_figures.
  */
 #ifndef SHARDLAB_FIGURES_H
 #define SHARDLAB_FIGURES_H

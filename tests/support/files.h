@@ -1,7 +1,4 @@
 /* files.h: files and folders that a test makes, checkpoints above all, and what was said about them.
- *
- * Interface: make_folder, remove_folder, own_folder, in_folder; write_bytes, write_header; said_begin,
- * said_end.
  */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H

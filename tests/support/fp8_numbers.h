@@ -1,7 +1,5 @@
 /* fp8_numbers.h: e4m3 by its definition, and what a parameter is after it was quantised: by powers
  * of two and nearbyint in double, where e4m3.h shifts bits.
- *
- * Interface: fp8_value, fp8_round, fp8_scale, fp8_param.
  */
 #ifndef SHARDLAB_FP8_NUMBERS_H
 #define SHARDLAB_FP8_NUMBERS_H

@@ -1,7 +1,5 @@
 /* half_numbers.h: bf16 and fp16 by their definition, for tests of what rounds to them: by powers of
  * two and nearbyint in double, where rounding.h shifts bits.
- *
- * Interface: half_value, half_round, half_float; type_name.
  */
 #ifndef SHARDLAB_HALF_NUMBERS_H
 #define SHARDLAB_HALF_NUMBERS_H

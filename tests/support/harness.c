@@ -5,9 +5,6 @@
  * Which trouble is told: the first, with one exception. A rank that ends silently (_exit, a
  * kill) or by exit() makes simgpu report on the others that they wait in vain; such a report may
  * well come first, and the silent end is still the reason.
- *
- * Interface: run_ranks, run_ranks_limit, run_ranks_small, run_ranks_message, shared_alloc
- * (harness.h).
  */
 #define _GNU_SOURCE // pipe2, F_SETPIPE_SZ
 #include <errno.h>

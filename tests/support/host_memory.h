@@ -1,6 +1,4 @@
 /* host_memory.h: how much memory of the host the code under test takes.
- *
- * Interface: host_bytes, host_limit, host_exhaust, host_is_short.
  */
 #ifndef SHARDLAB_HOST_MEMORY_H
 #define SHARDLAB_HOST_MEMORY_H

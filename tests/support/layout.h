@@ -4,8 +4,6 @@
  * knows, from the parameters' shapes alone: it asks nothing that the code under test computed, so
  * that a wrong offset there cannot make a message lie. Where the length of an array is none that
  * the layout can have, it names nothing.
- *
- * Interface: layout_params, layout_module; layout_fits, layout_place, layout_say.
  */
 #ifndef SHARDLAB_LAYOUT_H
 #define SHARDLAB_LAYOUT_H

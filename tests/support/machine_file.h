@@ -1,6 +1,4 @@
 /* machine_file.h: a machine of a test's own choice, as a file that its ranks have too.
- *
- * Interface: machine_file; SLOW_MACHINE.
  */
 #ifndef TESTS_MACHINE_FILE_H
 #define TESTS_MACHINE_FILE_H

@@ -1,9 +1,6 @@
 /* narrow.h: a model without FSDP that computes in bf16 or fp16, for oracles of mixed precision: its
  * parameters are what a test rounds, its gradients what it gets back. No cast of lib/kernels has a
  * part in it (half_numbers.h rounds).
- *
- * Interface: alloc_typed, send_typed, fetch_typed; narrow_create, narrow_load, narrow_zero,
- * narrow_pass, narrow_grads, narrow_destroy.
  */
 #ifndef TESTS_NARROW_H
 #define TESTS_NARROW_H

@@ -1,6 +1,4 @@
 /* oracle.h: initial values by the tests' own arithmetic. Nothing here calls the code under test.
- *
- * Interface: oracle_numel, oracle_philox, oracle_init.
  */
 #ifndef SHARDLAB_ORACLE_H
 #define SHARDLAB_ORACLE_H

@@ -3,8 +3,6 @@
  * A pattern is a function that looks at the whole array and writes its sentence, or leaves it to
  * the next; they stand in the order of how much they claim. "Explains" means every element: those
  * that are right must be what the pattern makes of them, too.
- *
- * Interface: likely_cause, number_cause (pattern.h).
  */
 #include "pattern.h"
 

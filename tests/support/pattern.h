@@ -6,8 +6,6 @@
  * element, says so in a sentence that ends as a question. The hypotheses that a test names (Clue)
  * come first: they are the most particular. Where nothing explains all, it says nothing: a wrong
  * cause is worse than none.
- *
- * Interface: likely_cause (arrays), number_cause (one number), LIKELY.
  */
 #ifndef SHARDLAB_PATTERN_H
 #define SHARDLAB_PATTERN_H

@@ -1,8 +1,6 @@
 /* prefetch_plan.h: what a prefetch queues, calculated by hand: which units are in flight after each
  * hook, and how many bytes are unsharded at most. It knows sizes and the order in which hooks run,
  * and nothing of the library's code.
- *
- * Interface: plan_begin, plan_hook, plan_in_flight.
  */
 #ifndef TESTS_PREFETCH_PLAN_H
 #define TESTS_PREFETCH_PLAN_H

@@ -1,7 +1,5 @@
 /* random_model.h: models that a few numbers describe: blocks of layers, nested as deep as one
  * likes, with odd widths, tied weights and adapters, and units at any of the sequences.
- *
- * Interface: random_model_create, random_model_shard, random_model_freeze_base.
  */
 #ifndef TESTS_RANDOM_MODEL_H
 #define TESTS_RANDOM_MODEL_H

@@ -2,8 +2,6 @@
  * sizes beyond 2³¹, what stays allocated after a failure, the seventeenth unit, the second
  * iteration. Each is a function that runs ranks and fails the cmocka test; the suites of
  * tests/tasks call them after their own bodies. tests/claims.txt says which sentence is whose.
- *
- * Interface: rule_*.
  */
 #ifndef SHARDLAB_RULES_H
 #define SHARDLAB_RULES_H

@@ -2,8 +2,6 @@
  *
  * Communication is hidden while kernels run on the same GPU, and exposed while none does. A
  * collective begins when its last rank has arrived: waiting for others counts to what they do.
- *
- * Interface: schedule_of.
  */
 #ifndef SCHEDULE_H
 #define SCHEDULE_H

@@ -1,7 +1,5 @@
 /* shrink.h: the smallest case that still fails. A case is a row of whole numbers, of which each has
  * a least value: what the test would leave out first.
- *
- * Interface: shrink; case_text, case_read (a case as words, for a command that runs it again).
  */
 #ifndef TESTS_SHRINK_H
 #define TESTS_SHRINK_H

@@ -1,9 +1,5 @@
 /* steps.h: what an optimizer must make of the tests' gradients, and the mistakes that its values
  * betray: each *_cause is LIKELY and a sentence, or "" where no known mistake gives these values.
- *
- * Interface: known_given, draw_given, given_gradient, given_scale (the gradients); follow_formula,
- * given_squares (what is right); formula_cause, padding_cause, norm_cause, clip_cause, sgd_cause,
- * still_cause.
  */
 #ifndef STEPS_H
 #define STEPS_H

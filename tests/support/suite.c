@@ -13,8 +13,6 @@
  * along with its result, as text: the code under test may have written it.
  *
  * A test may tell figures (tell_figures): they go along with its result.
- *
- * Interface: suite_main, tell_figures (harness.h); suite_failed (run.h).
  */
 #define _GNU_SOURCE // memfd_create, asprintf
 #include <errno.h>

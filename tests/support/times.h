@@ -3,8 +3,6 @@
  * A rank copies its log for the process that started it. That one, which never runs the code under
  * test, plays the logs again on a machine of its own choice (simgpu/src/time/replay.h): whatever a
  * rank does to its own clock has no say. Logs of real GPUs are timed in the same way.
- *
- * Interface: times_are_known, times_copy (in a rank), times_replay, times_peaks.
  */
 #ifndef TIMES_H
 #define TIMES_H

@@ -3,11 +3,6 @@
  * A Spec says which model and how large a batch. Data is made from a seed on the host, so that any
  * rank can make any batch. Two loops train the same model on the same data: one GPU without FSDP,
  * and FSDP.
- *
- * Interface: spec_mlp, spec_gpt2, spec_llama, spec_create; batch_create; train_batch (forward, loss,
- * backward); plain_* (one GPU), sharded_* (FSDP), one_unit_*, mesh_of_replicas; tree_average
- * (micro-batch gradients in the collective's order); unit_layout, model_layout (names for the
- * elements of an array).
  */
 #ifndef TRAINING_H
 #define TRAINING_H

@@ -1,8 +1,6 @@
 /* Trouble on a rank: what went wrong first, in a sentence, written to memory that the parent
  * shares. A rank tells one trouble, and the first of all ranks is noted: what follows from it (a
  * peer that waits in vain, an error passed on) never hides it.
- *
- * Interface: rank_fails, last_error (harness.h); trouble_tell, trouble_listen (run.h).
  */
 #include <stdio.h>
 #include <stdlib.h>

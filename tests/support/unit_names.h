@@ -1,6 +1,4 @@
 /* unit_names.h: what reports call the bytes of the units' buffers: "element 10 of h.0, padding".
- *
- * Interface: unit_names_of, unit_names_end.
  */
 #ifndef SHARDLAB_UNIT_NAMES_H
 #define SHARDLAB_UNIT_NAMES_H

@@ -3,8 +3,6 @@
  * A world larger than the number of GPUs is left out, unless SHARE_GPU=1 lets ranks share one; then
  * worlds go up to 4. SHARDLAB_MAX_WORLD sets another limit. What a device does after a mistake is no
  * report but an error code, so there is nothing to listen to.
- *
- * Interface: backend.h.
  */
 #include "backend.h"
 

@@ -5,8 +5,8 @@
  * fresh memory, which it does not log and simgpu does. And the site: simgpu sees the interposer
  * call, so all that can be asked of the interposer's site is that it is not in the interposer too.
  *
- * Interface: logs_agree.h; the wrapped gpulog_reset_peak and gpulog_reset_traffic, which reset
- * both; the wrapped gpulog_own_code, gpulog_name_stream and gpulog_name_elements, which both hear.
+ * The wrapped gpulog_reset_peak and gpulog_reset_traffic reset both; the wrapped gpulog_own_code,
+ * gpulog_name_stream and gpulog_name_elements are heard by both.
  */
 #include "emulated_cuda/logs_agree.h"
 

@@ -1,8 +1,7 @@
 /* logs_agree.h: on emulated CUDA two parties keep a log of the same calls, each by itself: simgpu,
  * in the part of NVIDIA's libraries, and the interposer in front of it. They must agree.
  *
- * Interface: logs_agree, logs_in_any_order; inner_gpulog_*: simgpu's own log, while gpulog_*
- * are the interposer's.
+ * inner_gpulog_* are simgpu's own log, while gpulog_* are the interposer's.
  */
 #ifndef SHARDLAB_LOGS_AGREE_H
 #define SHARDLAB_LOGS_AGREE_H

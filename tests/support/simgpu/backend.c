@@ -1,6 +1,4 @@
 /* backend.c: the harness on simulated GPUs.
- *
- * Interface: backend.h, but for what reports.c has.
  */
 #include "backend.h"
 

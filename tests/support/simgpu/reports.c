@@ -1,8 +1,5 @@
 /* reports.c: simgpu explains every misuse; its report becomes the rank's trouble. Emulated
  * CUDA, which runs on simgpu, listens too.
- *
- * Interface: backend_listen, backend_memory_report, backend_count_leaks, backend_pinned_bytes
- * (backend.h).
  */
 #include <stdio.h>
 #include <string.h>
