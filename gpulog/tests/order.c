@@ -397,16 +397,16 @@ RANK_TEST(test_address_used_again, 1)
 
 // ---- Collectives, looking things up, long logs ----
 
-static void body_collective(const Rank *rank, void *arg)
+RANK_TEST(test_collective, 2)
 {
     Bench bench = set_up();
 
-    write_x(&bench, rank->stream);
+    write_x(&bench, r->stream);
     uint64_t before = gpulog_length();
-    wait_for(rank->stream, bench.event, bench.a);
+    wait_for(r->stream, bench.event, bench.a);
     float *all;
-    need_cuda(cudaMalloc((void **)&all, BYTES * (size_t)rank->world));
-    need_nccl(ncclAllGather(bench.x, all, N, ncclFloat, rank->comm, bench.a));
+    need_cuda(cudaMalloc((void **)&all, BYTES * (size_t)r->world));
+    need_nccl(ncclAllGather(bench.x, all, N, ncclFloat, r->comm, bench.a));
     expect_race(&bench, NULL);
     int64_t gather = gpulog_find(GPU_ALL_GATHER, NULL, before);
     check(gather >= (int64_t)before, "no all-gather in the log");
@@ -416,13 +416,8 @@ static void body_collective(const Rank *rank, void *arg)
     check(gpulog_count(GPU_ALL_GATHER, before) == 1, "counted %d",
           (int)gpulog_count(GPU_ALL_GATHER, before));
     check(gpulog_count(GPU_ALL_GATHER, (uint64_t)gather + 1) == 0, "counted behind itself");
-    need_cuda(cudaMemsetAsync(all, 0, 4, rank->stream));
+    need_cuda(cudaMemsetAsync(all, 0, 4, r->stream));
     expect_race(&bench, "writes 4 bytes that ncclAllGather at tests/order.c:");
-}
-
-TEST(test_collective)
-{
-    run_ranks(2, body_collective, NULL);
 }
 
 // A hundred thousand operations that overlap in a few buffers, all in order but the last.

@@ -52,6 +52,7 @@ static void unwritten(const Rank *r, void *arg)
     need_cuda(kernel_sum_bytes(sum, p, 1, t.a));
     heard_is(t.heard, "an uninitialised read of device memory", "reads 1 bytes");
 }
+
 TEST(test_unwritten)
 {
     run_ranks(1, unwritten, NULL);
@@ -96,6 +97,7 @@ static void collectives(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     free(host);
 }
+
 TEST(test_collectives)
 {
     static const int worlds[] = {1, 2, 3, 8};
@@ -104,7 +106,7 @@ TEST(test_collectives)
 
 // ---- Rows and columns ----
 
-static void gaps(const Rank *r, void *arg)
+RANK_TEST(test_gaps, 1)
 {
     enum { PITCH = 29, WIDTH = 9, ROWS = 11 };
     Bench t = set_up(r);
@@ -132,13 +134,9 @@ static void gaps(const Rank *r, void *arg)
     check(t.heard->kind == SIMGPU_UNINITIALISED, "kind %d", (int)t.heard->kind);
     heard_is(t.heard, "an uninitialised read of device memory", "byte 27 of p");
 }
-TEST(test_gaps)
-{
-    run_ranks(1, gaps, NULL);
-}
 
 // Heads of an attention lie side by side in one row; products of them go to other heads' gaps.
-static void products(const Rank *r, void *arg)
+RANK_TEST(test_products, 1)
 {
     enum { T = 5, HEADS = 3, SIZE = 4, C = HEADS * SIZE };
     const float one = 1, zero = 0;
@@ -172,10 +170,6 @@ static void products(const Rank *r, void *arg)
     silent(&t);
     check(cublasScopy(second, 4, x, 1, y + 4, 3) == CUBLAS_STATUS_SUCCESS, "refused");
     race(&t, "byte 16 of y");
-}
-TEST(test_products)
-{
-    run_ranks(1, products, NULL);
 }
 
 // ---- The host ----
@@ -251,7 +245,7 @@ RANK_TEST(test_host_touches, 2)
 }
 
 // Registered memory: only whole pages are watched, and simgpu's own copies go through.
-static void registered(const Rank *r, void *arg)
+RANK_TEST(test_registered, 1)
 {
     enum { PAGE = 4096, BYTES = 3 * PAGE };
     Bench t = set_up(r);
@@ -275,10 +269,6 @@ static void registered(const Rank *r, void *arg)
     memset(memory, 0, BYTES + 1);
     check(t.heard->count == 1, "%d reports", t.heard->count);
     free(memory);
-}
-TEST(test_registered)
-{
-    run_ranks(1, registered, NULL);
 }
 
 static volatile int seen;
@@ -364,7 +354,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void threads(const Rank *r, void *arg)
+RANK_TEST(test_threads, 1)
 {
     enum { WORKERS = 4 };
     Worker worker[WORKERS];
@@ -379,10 +369,6 @@ static void threads(const Rank *r, void *arg)
         check(worker[i].error == cudaSuccess, "thread %d: %s", i,
               cudaGetErrorString(worker[i].error));
     check(heard->count == 0, "a false alarm: %s", heard->text);
-}
-TEST(test_threads)
-{
-    run_ranks(1, threads, NULL);
 }
 
 int main(int argc, char **argv)

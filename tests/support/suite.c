@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "draw.h"
+#include "json_string.h"
 #include "report.h"
 #include "run.h"
 
@@ -65,49 +66,6 @@ static Case *current;
 static const char *rule; // of it, that runs
 
 // ---- JSON ----
-
-// The length of the UTF-8 character at s; 0 where the bytes are none.
-static int utf8_length(const unsigned char *s)
-{
-    int n = s[0] < 0x80                   ? 1
-            : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-            : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-            : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                          : 0;
-
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    // Too long forms, halves of surrogate pairs, and what lies above U+10FFFF.
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
-        return 0;
-    return n;
-}
-
-// Writes text as a JSON string. A message may hold bytes of a program that ran wild.
-static void put_string(FILE *out, const char *text)
-{
-    const unsigned char *s = (const unsigned char *)text;
-
-    fputc('"', out);
-    while (*s) {
-        int n = utf8_length(s);
-        if (*s == '"' || *s == '\\')
-            fprintf(out, "\\%c", *s);
-        else if (*s == '\n')
-            fputs("\\n", out);
-        else if (*s == '\t')
-            fputs("\\t", out);
-        else if (*s < 0x20 || *s == 0x7f)
-            fprintf(out, "\\u%04x", *s);
-        else if (n == 0)
-            fputs("\\ufffd", out);
-        else
-            fwrite(s, 1, (size_t)n, out);
-        s += n ? n : 1;
-    }
-    fputc('"', out);
-}
 
 static void write_all(int fd, const char *data, size_t n)
 {
@@ -148,16 +106,16 @@ static void write_result(const Case *c)
     if (!out) return;
     char *reports = new_reports();
     fputs("{\"nonce\": ", out);
-    put_string(out, results.nonce);
+    json_string(out, results.nonce);
     fputs(", \"test\": ", out);
-    put_string(out, c->test->name);
+    json_string(out, c->test->name);
     fputs(", \"status\": ", out);
-    put_string(out, c->passed ? "passed" : c->status ? c->status : "failed");
+    json_string(out, c->passed ? "passed" : c->status ? c->status : "failed");
     fputs(", \"message\": ", out);
-    put_string(out, c->message ? c->message : "");
+    json_string(out, c->message ? c->message : "");
     if (reports) {
         fputs(", \"reports\": ", out);
-        put_string(out, reports);
+        json_string(out, reports);
     }
     if (c->drew) fprintf(out, ", \"seed\": %" PRIu64, draw_seed());
     for (int i = 0; i < c->figures; i++)
@@ -179,7 +137,7 @@ static void write_end(void)
 
     if (!out) return;
     fputs("{\"nonce\": ", out);
-    put_string(out, results.nonce);
+    json_string(out, results.nonce);
     fprintf(out, ", \"end\": %d}\n", results.written);
     fclose(out);
     write_all(results.fd, line, length);

@@ -1,0 +1,12 @@
+/* json_string.h: text of any bytes as a string of JSON.
+ */
+#ifndef SHARDLAB_JSON_STRING_H
+#define SHARDLAB_JSON_STRING_H
+
+#include <stdio.h>
+
+// Writes it with its quotes. A message may hold bytes of a program that ran wild: what is no UTF-8
+// becomes U+FFFD.
+void json_string(FILE *out, const char *text);
+
+#endif
