@@ -63,7 +63,7 @@ class Kind:
     stage: int           # a suite is linked with the files of its own stage and of those before
     place: str           # of a file's reference and skeleton in the kit
     letter: str = ""     # in front of a part's number
-    of_many: bool = True # a file says of how many it is one, and is one of a folder's to be handed in
+    of_many: bool = True # a file says of how many it is one
 
     def folder(self):
         return self.word + "s"

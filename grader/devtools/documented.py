@@ -108,7 +108,7 @@ def lab_training(options):
 CHECKS = (
     # Grading and what belongs to it.
     Check(r"make grade", PROOF, STUDENT),
-    Check(r"make grade TASK=[1-6n]", PROOF, ARCHIVE),
+    Check(r"make grade TASK=[1-6nN]", PROOF, ARCHIVE),
     Check(r"make grade TASK=4 SEED=8812", PROOF, SEEDS),
     Check(r"make grade LAB=([1-7]|all|strategies)", PROOF,
           test("grader/test_labs.py", "Grading.test_the_skeleton_gets_nothing")),
@@ -133,9 +133,9 @@ CHECKS = (
           want=r"(HSDP, 2 replicas[\s\S]*){4}"),
     Check(r"make grade IMPL=DIR", PROOF, test("grader/test_real_suites.py",
                                               "RealSuites.test_a_copy_elsewhere_has_all_points")),
-    Check(r"make grade IMPL=reference", PROOF, REAL),
+    Check(r"make grade IMPL=reference( TASK=N)?", PROOF, REAL),
     Check(r"make grade HTML=1", PROOF, STUDENT),
-    Check(r"make grade HTML=1 IMPL=reference", LONG, want="Score: 100/100"),
+    Check(r"make grade HTML=1 IMPL=reference", LONG, want=r"Score: (\d+)/\1\b"),
     Check(r"make grade NO_INSTALL=1", PROOF, test("grader/test_setup.py",
                                                   "Setup.test_no_install_names_the_command")),
     Check(r"make hint( TASK=[2n])?", PROOF, ARCHIVE),
@@ -148,7 +148,7 @@ CHECKS = (
               "for folder in $TMP/submissions/*/; do python3 grader/grade.py --impl \"$folder\" "
               "--out \"$TMP/results/$(basename \"$folder\").json\" | tail -n 1; done; "
               "ls $TMP/results; rm -rf build/impl/one-* build/impl/two-*",
-          want=r"Score: 100/100\nScore: \d+/100\none\.json\n[\s\S]*two\.json"),
+          want=r"Score: (\d+)/\1\nScore: \d+/\1\none\.json\n[\s\S]*two\.json"),
     Check(r"rm -r build/impl", ELSEWHERE, "it would remove what other tests use"),
 
     # A debugging session.
@@ -257,6 +257,10 @@ CHECKS = (
     Check(r"make test-simgpu", ELSEWHERE, "its tests are in make test, which runs this check"),
     Check(r"make test-all", ELSEWHERE, "it is what runs this check"),
     Check(r"make mutants", LONG),
+    Check(r"make mutants (TASK|LAB)=N", PROOF,
+          test("grader/test_mutants.py", "Mutants.test_only_and_task")),
+    Check(r"python3 grader/devtools/check_tasks\.py", PROOF,
+          test("grader/test_manifest.py", "Kit.test_names_are_those_of_the_suites")),
     Check(r"make mutants TASK=2", LONG),
     Check(r"make mutation( TASK=2)?", PROOF, test("grader/test_mutation.py",
                                                "Machine.test_what_becomes_of_them")),

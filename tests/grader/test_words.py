@@ -49,7 +49,7 @@ NAMES = {
     r"\bout_lent\b": "out_is_borrowed",
     r"\bkernel_spread_bias\b": "kernel_broadcast_bias",
     r"\bkernel_sum2\b": "kernel_add_out",
-    r"`make different\b|\btests/different\b|--different\b": "make alternatives, tests/alternatives",
+    r"`make different\b|\btests/different\b|--different\b": "make alternatives, alternatives/",
     r"BACKEND=rehearsal|\bREHEARSAL\b|\b(support|build)/rehearsal\b|"
     r"\b(the rehearsal of|rehearsed)\b":
         "BACKEND=emulated-cuda, EMULATED_CUDA, support/emulated_cuda, on emulated CUDA",
