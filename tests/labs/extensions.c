@@ -181,8 +181,7 @@ static void order_body(const Rank *r, void *arg)
 TEST(off_in_the_opposite_order)
 {
     for (size_t i = 0; i < sizeof ORDERS / sizeof ORDERS[0]; i++)
-        for (int world = 1; world <= 3; world += 2)
-            run_ranks(world, order_body, (void *)ORDERS[i]);
+        for (int world = 1; world <= 3; world += 2) run_ranks(world, order_body, (void *)ORDERS[i]);
 }
 
 // A pipeline changes no function, and is in the order like the others.
