@@ -211,14 +211,7 @@ int suite_main(int argc, char **argv, const char *name);
 // The same of a list: for a suite inside a suite.
 int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests,
                   size_t n);
-#define SUITE_MAIN(...) SUITE_MAIN_BY(__VA_ARGS__, SUITE_MAIN_OF, SUITE_MAIN_HERE, )(__VA_ARGS__)
-#define SUITE_MAIN_BY(name, list, main, ...) main
-#define SUITE_MAIN_OF(name, tests)                                                                 \
-    int main(int argc, char **argv)                                                                \
-    {                                                                                              \
-        return suite_main_of(argc, argv, name, tests, sizeof tests / sizeof tests[0]);             \
-    }
-#define SUITE_MAIN_HERE(name)                                                                      \
+#define SUITE_MAIN(name)                                                                           \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
         return suite_main(argc, argv, name);                                                       \
