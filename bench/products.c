@@ -307,7 +307,8 @@ int main(int argc, char **argv)
         value[i] = (int)n;
     }
     if (!good || value[2] % value[1] != 0) {
-        fprintf(stderr, "usage: products LAYERS HEADS DIM VOCAB B T PASSES [blocks] (heads divide dim)\n");
+        fprintf(stderr,
+                "usage: products LAYERS HEADS DIM VOCAB B T PASSES [blocks] (heads divide dim)\n");
         return 2;
     }
 #ifdef SIMGPU_DNNL

@@ -1,8 +1,9 @@
-/* missing_wait.c: the smallest piece of FSDP, on two GPUs, with one line missing. Each rank owns half
- * of a layer's weights; the ranks gather all of them on one stream and multiply on another. Two
- * streams know nothing of each other.
+/* missing_wait.c: the smallest piece of FSDP, on two GPUs, with one line missing. Each rank owns
+ * half of a layer's weights; the ranks gather all of them on one stream and multiply on another.
+ * Two streams know nothing of each other.
  *
- * handouts/0_start.md is the page to it. Run it, read simgpu's report, write the line, run it again:
+ * handouts/0_start.md is the page to it. Run it, read simgpu's report, write the line, run it
+ * again:
  *
  *     make start
  */

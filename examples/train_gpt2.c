@@ -1,4 +1,5 @@
-/* train_gpt2.c: trains a byte-level GPT-2, or a Llama, on text with FSDP, and shows what FSDP is for.
+/* train_gpt2.c: trains a byte-level GPT-2, or a Llama, on text with FSDP, and shows what FSDP is
+ * for.
  *
  * Every rank runs this program: `build/bin/launch -n 4 build/bin/train_gpt2 FILE…`, or torchrun,
  * mpirun, srun. At the end rank 0 prints the memory that each rank held, the bytes that each

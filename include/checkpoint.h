@@ -167,9 +167,9 @@ Status gpt2_export(const char *path, Module *root);
 Status gpt2_import(const char *path, Module *root);
 
 // The same of Llama, as Hugging Face's LlamaForCausalLM: names with or without "model." in front.
-// Queries, keys and values are three tensors there, gate and up two; pairs of columns that positions
-// turn are the same, so that no row changes places. A head that is tied is not written, and is left
-// aside where it is there.
+// Queries, keys and values are three tensors there, gate and up two; pairs of columns that
+// positions turn are the same, so that no row changes places. A head that is tied is not written,
+// and is left aside where it is there.
 Status llama_export(const char *path, Module *root);
 Status llama_import(const char *path, Module *root);
 

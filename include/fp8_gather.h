@@ -81,8 +81,8 @@ Status fp8_update_scales(FsdpRoot *root);
 // rank's part, and the all-gather of all parts, as bytes, in place. Nothing is allocated.
 Status fp8_all_gather(FsdpUnit *unit);
 
-// The layout's copy-out, with any number of ranks: one kernel or one copy for each parameter, on the
-// compute stream. The gather buffer is kept and freed as per_parameter.h says.
+// The layout's copy-out, with any number of ranks: one kernel or one copy for each parameter, on
+// the compute stream. The gather buffer is kept and freed as per_parameter.h says.
 Status fp8_copy_out(FsdpUnit *unit);
 // Before a unit that is unsharded is resharded: unsharded_param is the gather buffer's again, W ·
 // shard_bytes of DTYPE_BYTE; its data stays.

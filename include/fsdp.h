@@ -58,9 +58,9 @@ void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 // Writes elements [begin, end) of the parameter's initial value to host memory out (end-begin).
 // Element i depends on (seed, param->id, i) alone: however the parameter is cut into slices, the
 // values are bitwise equal.
-// INIT_NORMAL: init_std times normal i%4 of those that box_muller4 makes of block i/4 of four words,
-// whose counter is (low and high word of i/4, id, 0) and whose key is (low and high word of the
-// seed).
+// INIT_NORMAL: init_std times normal i%4 of those that box_muller4 makes of block i/4 of four
+// words, whose counter is (low and high word of i/4, id, 0) and whose key is (low and high word of
+// the seed).
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out);
 
 // The same into device memory dst (end-begin), on `stream`, through a host buffer of fixed size.
@@ -127,7 +127,8 @@ static inline bool flat_param_is_shard(const FlatParam *flat)
 
 // Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
 // NCCL and vector loads want. `name` is for messages. ERR_ARGUMENT for no parameters, W < 1, a rank
-// outside, or a parameter that is not DTYPE_F32, that another flat parameter owns or that is frozen.
+// outside, or a parameter that is not DTYPE_F32, that another flat parameter owns or that is
+// frozen.
 Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align);
 Status flat_layout_default(FlatLayout *layout, const char *name, Param **params, int n, int rank,
@@ -159,12 +160,13 @@ Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, 
 // wish, where it is not legal; the state then stays.
 Status flat_set_state(FlatParam *flat, FlatState to);
 
-// Points every parameter's data (or grad) at its place in the unsharded buffer, whose type it takes;
-// where that has no memory, they have none either.
+// Points every parameter's data (or grad) at its place in the unsharded buffer, whose type it
+// takes; where that has no memory, they have none either.
 void flat_set_views(FlatParam *flat);
 void flat_set_grad_views(FlatParam *flat);
 
-// Zeroes the padding at the end of a buffer of this rank that is laid out as its shard, of any type.
+// Zeroes the padding at the end of a buffer of this rank that is laid out as its shard, of any
+// type.
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 
@@ -207,8 +209,8 @@ typedef struct FsdpRoot FsdpRoot;
 typedef struct FsdpAdamW FsdpAdamW;
 
 // How units with one layout do what depends on it: flat, as tasks 2 to 4 do it. Another layout may
-// have padding anywhere in a shard: valid_numel says where the last valid element ends. After a wait
-// for an all-gather it may copy out, before a reduction copy in.
+// have padding anywhere in a shard: valid_numel says where the last valid element ends. After a
+// wait for an all-gather it may copy out, before a reduction copy in.
 typedef struct FlatLayoutOps {
     int64_t (*valid_numel)(const FlatLayout *layout, int rank);
     void (*param_range_in_shard)(const FlatLayout *layout, int i, int rank, int64_t *begin,

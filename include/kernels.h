@@ -63,7 +63,7 @@ cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cuda
 
 // out[r,c] = bias[c]                out is (rows, cols): what a GEMM with beta = 1 then adds to
 cudaError_t kernel_broadcast_bias(float *out, const float *bias, int rows, int cols,
-                               cudaStream_t stream);
+                                  cudaStream_t stream);
 // GELU, tanh form (Hendrycks & Gimpel 2016)
 cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n, cudaStream_t stream);
 // din[i] = dout[i] · gelu'(in[i])
@@ -112,8 +112,8 @@ cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv,
 cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
                                       const float *out, const float *stats, const float *qkv, int B,
                                       int T, int C, int heads, float scale, cudaStream_t stream);
-// The same of grouped queries (Ainslie et al. 2023): `heads` heads of queries share kv_heads of keys
-// and values, which divides them; head h looks at number h / (heads / kv_heads). qkv (B,T,C +
+// The same of grouped queries (Ainslie et al. 2023): `heads` heads of queries share kv_heads of
+// keys and values, which divides them; head h looks at number h / (heads / kv_heads). qkv (B,T,C +
 // 2·kv_heads·hs): queries, keys and values side by side. With kv_heads = heads the results are
 // bitwise those above.
 cudaError_t kernel_grouped_attention_forward(float *out, float *stats, const float *qkv, int B,
@@ -124,17 +124,18 @@ cudaError_t kernel_grouped_attention_backward(float *dqkv, float *delta, const f
                                               const float *out, const float *stats,
                                               const float *qkv, int B, int T, int C, int heads,
                                               int kv_heads, float scale, cudaStream_t stream);
-// Rotary positions (Su et al. 2021) in place: x (B,T,width), of which the first heads·hs columns are
-// heads of hs columns each. Column i < hs/2 of a head and column i + hs/2 are a pair, turned by the
-// angle direction·t·of_pair[i]: the product is a float, its sine and cosine are computed in double
-// and rounded. direction is 1, or -1 for the way back; hs is even, <= ATTENTION_MOST_COLUMNS.
+// Rotary positions (Su et al. 2021) in place: x (B,T,width), of which the first heads·hs columns
+// are heads of hs columns each. Column i < hs/2 of a head and column i + hs/2 are a pair, turned by
+// the angle direction·t·of_pair[i]: the product is a float, its sine and cosine are computed in
+// double and rounded. direction is 1, or -1 for the way back; hs is even, <=
+// ATTENTION_MOST_COLUMNS.
 typedef struct RotaryFrequencies {
     float of_pair[ATTENTION_MOST_COLUMNS / 2];
 } RotaryFrequencies;
 cudaError_t kernel_rotary(float *x, int B, int T, int width, int heads, int hs,
                           RotaryFrequencies frequencies, int direction, cudaStream_t stream);
-// RMSNorm (Zhang & Sennrich 2019): rstd[r] = 1/√(mean of in[r,c]² + eps), out[r,c] = in[r,c]·rstd[r]
-// ·weight[c]; in, out (rows, cols), weight (cols), rstd (rows)
+// RMSNorm (Zhang & Sennrich 2019): rstd[r] = 1/√(mean of in[r,c]² + eps), out[r,c] =
+// in[r,c]·rstd[r] ·weight[c]; in, out (rows, cols), weight (cols), rstd (rows)
 cudaError_t kernel_rmsnorm_forward(float *out, float *rstd, const float *in, const float *weight,
                                    int rows, int cols, float eps, cudaStream_t stream);
 // sum[r,c] += residual[r,c], then out = RMSNorm of sum, in one pass; all (rows, cols)
@@ -145,8 +146,8 @@ cudaError_t kernel_residual_rmsnorm_forward(float *out, float *rstd, float *sum,
 cudaError_t kernel_rmsnorm_backward(float *din, float *dweight, const float *dout, const float *in,
                                     const float *weight, const float *rstd, const float *residual,
                                     int rows, int cols, cudaStream_t stream);
-// SwiGLU (Shazeer 2020): out[r,c] = g·sigmoid(g)·u with g = in[r,c] and u = in[r,cols+c]; out (rows,
-// cols), in (rows, 2·cols)
+// SwiGLU (Shazeer 2020): out[r,c] = g·sigmoid(g)·u with g = in[r,c] and u = in[r,cols+c]; out
+// (rows, cols), in (rows, 2·cols)
 cudaError_t kernel_swiglu_forward(float *out, const float *in, int rows, int cols,
                                   cudaStream_t stream);
 // din (rows, 2·cols) from dout (rows, cols) and in; din may be in itself

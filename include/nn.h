@@ -26,23 +26,24 @@
 #include "buffer.h"
 #include "check.h"
 
-// INIT_NONE: storage without values, which a checkpoint will bring; meta_init_device writes nothing.
+// INIT_NONE: storage without values, which a checkpoint will bring; meta_init_device writes
+// nothing.
 typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_NONE } InitKind;
 
 #define PARAM_MAX_DIMS 4
 typedef struct Param {
-    char name[80];                 // path in the model: "h.3.attn.qkv.weight"
-    uint32_t id;                   // place among the model's parameters, for the generator
+    char name[80]; // path in the model: "h.3.attn.qkv.weight"
+    uint32_t id;   // place among the model's parameters, for the generator
     DType dtype;
     int ndim;
     int64_t shape[PARAM_MAX_DIMS]; // row-major
     InitKind init;
-    float init_std;                // INIT_NORMAL: standard deviation, mean 0
-    bool frozen;                   // does not train: a backward makes no gradient of it, and grad
-                                   // needs no memory. Set before fully_shard or an optimizer
-    Buffer data;                   // the unsharded parameter; no memory while on meta or resharded
-    Buffer grad;                   // the unsharded gradient; no memory while there is none
-    void *owner;                   // who manages the storage (a flat parameter); NULL: nobody yet
+    float init_std; // INIT_NORMAL: standard deviation, mean 0
+    bool frozen;    // does not train: a backward makes no gradient of it, and grad
+                    // needs no memory. Set before fully_shard or an optimizer
+    Buffer data;    // the unsharded parameter; no memory while on meta or resharded
+    Buffer grad;    // the unsharded gradient; no memory while there is none
+    void *owner;    // who manages the storage (a flat parameter); NULL: nobody yet
 } Param;
 
 // What a pass needs apart from the parameters. One per rank.
@@ -72,31 +73,32 @@ typedef struct Hook {
 } Hook;
 
 struct Module {
-    char name[48];             // own name: "attn"
-    int in_dim;                // columns of the input; 0: the input is int32 tokens (rows)
-    int out_dim;               // columns of the output
-    DType in_type, out_type;   // of the input's numbers (unless it is tokens) and of the output's;
-                               // a module with parameters computes in out_type, theirs
-    bool types_stay;           // module_set_type leaves them: a cast layer, and what ends in one
+    char name[48];           // own name: "attn"
+    int in_dim;              // columns of the input; 0: the input is int32 tokens (rows)
+    int out_dim;             // columns of the output
+    DType in_type, out_type; // of the input's numbers (unless it is tokens) and of the output's;
+                             // a module with parameters computes in out_type, theirs
+    bool types_stay;         // module_set_type leaves them: a cast layer, and what ends in one
     int n_params, n_children;
-    Param **params;            // its own, not its children's; a tied one is in two modules
+    Param **params; // its own, not its children's; a tied one is in two modules
     Module **children;
-    Hook *hooks[HOOK_POINTS];  // of each point a chain, in the order in which they run
-    void *unit;                // who shards it (fsdp.h's FsdpUnit); NULL: nobody
+    Hook *hooks[HOOK_POINTS]; // of each point a chain, in the order in which they run
+    void *unit;               // who shards it (fsdp.h's FsdpUnit); NULL: nobody
 
-    const void *in;            // between forward and backward: the borrowed input (rows, in_dim)
-    void *out;                 // …and the module's own output (rows, out_dim)
-    bool out_is_borrowed;      // out is memory of the module above, which frees it
-    void *state;               // the layer's own numbers and saved activations
-    size_t state_bytes;        // of it
+    const void *in;       // between forward and backward: the borrowed input (rows, in_dim)
+    void *out;            // …and the module's own output (rows, out_dim)
+    bool out_is_borrowed; // out is memory of the module above, which frees it
+    void *state;          // the layer's own numbers and saved activations
+    size_t state_bytes;   // of it
     Status (*forward)(Module *self, NnRun *run, const void *in, void *out);
     Status (*backward)(Module *self, NnRun *run, const void *dout, void *din);
     Status (*free_saved)(Module *self, NnRun *run); // frees what forward saved; NULL: nothing
-    // Frees a part of that which the rest is enough to make again, and makes it. NULL: there is none.
+    // Frees a part of that which the rest is enough to make again, and makes it. NULL: there is
+    // none.
     Status (*free_part)(Module *self, NnRun *run);
     Status (*compute_part)(Module *self, NnRun *run);
     void *around; // who has put other functions in the place of forward and backward; NULL: nobody
-    void (*free_state)(Module *self);               // frees `state`; NULL: plain free()
+    void (*free_state)(Module *self); // frees `state`; NULL: plain free()
 };
 
 // Creates a run on `stream` (which the caller made): a cuBLAS handle bound to it. TF32=1 in the
@@ -182,10 +184,10 @@ Module *embedding_create(const char *name, int vocab, int max_T, int dim, float 
 Module *ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
 // Root mean square normalisation: weight (dim).
 Module *rmsnorm_create(const char *name, int dim, float eps);
-// How far positions turn queries and keys (rotary positions, Su et al. 2021): pair i of a head of hs
-// columns by theta^(-2i/hs) per token. With `factor` above 0 low frequencies are lower (Llama 3.1):
-// those of which fewer than `low` periods fit into trained_T tokens are divided by it, those of more
-// than `high` stay as they are, and those between go from one to the other.
+// How far positions turn queries and keys (rotary positions, Su et al. 2021): pair i of a head of
+// hs columns by theta^(-2i/hs) per token. With `factor` above 0 low frequencies are lower (Llama
+// 3.1): those of which fewer than `low` periods fit into trained_T tokens are divided by it, those
+// of more than `high` stay as they are, and those between go from one to the other.
 typedef struct RotaryConfig {
     float theta; // 0: 500000, Llama 3's
     float factor, low, high;
@@ -198,16 +200,17 @@ Module *grouped_attention_create(const char *name, int dim, int heads, int kv_he
                                  const RotaryConfig *rotary, float init_std, float proj_std);
 // Of a row the left half g and the right half u, `dim` columns each: g·sigmoid(g)·u (SwiGLU).
 Module *swiglu_create(const char *name, int dim);
-// Linear → SwiGLU → Linear without biases: a sequence of "gate_up" (2·hidden, dim), "act" and "down"
-// (dim, hidden).
+// Linear → SwiGLU → Linear without biases: a sequence of "gate_up" (2·hidden, dim), "act" and
+// "down" (dim, hidden).
 Module *gated_ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
 // Token embedding: wte (vocab, dim). Sequences have at most max_T tokens.
 Module *token_embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
 // Runs its children in order; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);
 // Cuts a sequence, in place, down to its children [first, last): a stage of a model. Parameters
-// keep their names, numbers and so their initial values; one that is tied to a child that goes stays
-// with the other. ERR_ARGUMENT for a module that is no sequence, or where no child would stay.
+// keep their names, numbers and so their initial values; one that is tied to a child that goes
+// stays with the other. ERR_ARGUMENT for a module that is no sequence, or where no child would
+// stay.
 Status sequence_keep(Module *m, int first, int last);
 // Has a sequence take in_type (unless it takes tokens) and give out_type: where its layers have
 // another type, a cast layer is put before the first or after the last. Once; remove takes them
@@ -223,11 +226,11 @@ typedef enum AttentionKind {
 } AttentionKind;
 
 typedef struct Gpt2Config {
-    int vocab;   // 256 for bytes, 50257 for GPT-2's tokens
-    int max_T;   // longest sequence
+    int vocab; // 256 for bytes, 50257 for GPT-2's tokens
+    int max_T; // longest sequence
     int layers;
     int heads;
-    int dim;     // C
+    int dim; // C
     AttentionKind attention;
     DType dtype; // in which it computes; the logits are floats whatever it is
 } Gpt2Config;

@@ -98,10 +98,11 @@ Status offload_post_backward(Module *module, void *unit);
 
 // ---------------------------------------------------------------- The host's work: offload.c
 
-// One step of AdamW on all shards, by the host (host_adamw), padding zero afterwards. (Another layout
-// than the flat one, and ParamGroups, are stepped parameter by parameter, by given code.)
+// One step of AdamW on all shards, by the host (host_adamw), padding zero afterwards. (Another
+// layout than the flat one, and ParamGroups, are stepped parameter by parameter, by given code.)
 Status offload_adamw_step(FsdpAdamW *opt);
-// *squares = Σ of the squares of the gradient, of all ranks that shard; sum: a double on the device.
+// *squares = Σ of the squares of the gradient, of all ranks that shard; sum: a double on the
+// device.
 Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares);
 
 #endif

@@ -5,9 +5,9 @@
  *   per_parameter.c    the layout       per_parameter_layout, its copies, param_groups_apply
  *
  * A flat parameter is cut without regard to where a parameter ends. Here dimension 0 of each
- * parameter is cut instead, as torch.chunk cuts it: into chunks of ceil(rows / W) rows, of which the
- * last may have fewer, or none. Every chunk is padded to the first one's size, and a rank's shard is
- * its chunks of all the unit's parameters, one after the other:
+ * parameter is cut instead, as torch.chunk cuts it: into chunks of ceil(rows / W) rows, of which
+ * the last may have fewer, or none. Every chunk is padded to the first one's size, and a rank's
+ * shard is its chunks of all the unit's parameters, one after the other:
  *
  *   a (5 rows of 2), b (3 rows of 1), 2 ranks
  *     rank 0   a[0..2] | b[0..1]       6 + 2 elements

@@ -198,7 +198,8 @@ Status pipeline_fully_shard(Module *stage, FsdpContext *ctx, const FsdpOptions *
 // The stage, which is a root with a strategy, gets a schedule. Collective. ERR_ARGUMENT where it
 // has none; where n is no positive number; for a strategy with reshard_ranks: a unit has one slice,
 // and there would be several forwards; and where requires_all_reduce is off: the flags are the
-// pipeline's. Under offload the gradients of tied parameters are on the device while they are summed.
+// pipeline's. Under offload the gradients of tied parameters are on the device while they are
+// summed.
 Status pipeline_create(Pipeline **pipeline, Module *stage, const PipelineMesh *mesh,
                        const PipelineTies *ties, PipelineKind kind, int n);
 // A stage in a pipeline gets no loss scaler (loss_scaler_create).

@@ -2,8 +2,9 @@
  * implements.
  *
  *   file               half               main functions
- *   mixed_precision.c  three types        precision_apply, precision_all_gather, precision_reduce_input
- *   loss_scale.c       one number         loss_scaler_unscale, loss_scaler_step, loss_scaler_update
+ *   mixed_precision.c  three types        precision_apply, precision_all_gather,
+ *   precision_reduce_input loss_scale.c       one number         loss_scaler_unscale,
+ *   loss_scaler_step, loss_scaler_update
  *
  * The words are PyTorch's (MixedPrecisionPolicy, GradScaler). Every rank keeps its shards in float:
  * the *master* parameters, their gradient, the moments. What is unsharded is narrower, and a cast
@@ -63,7 +64,8 @@ typedef struct PrecisionState {
 // changed, where it has none, has a policy already, or is not sharded; or where the model is not
 // one that can be cast (sequence_add_casts).
 Status precision_apply(Module *root, const MixedPrecisionPolicy *policy);
-// Takes it off: the units are as they were. Between steps. ERR_ARGUMENT under what was put on later.
+// Takes it off: the units are as they were. Between steps. ERR_ARGUMENT under what was put on
+// later.
 Status precision_remove(Module *root);
 
 // unit->all_gather where param_dtype is not float: queues, on the all-gather stream, the cast of

@@ -12,9 +12,10 @@
  * Who is prefetched by the hooks of a unit, when it has its own parameters:
  *
  *   forward    the units of its list for the forward; without one, those of the next forward_depth
- *              forwards: as they began in the last forward of the root; before there was one, in the
- *              order of the registry (root->units). Once a forward begins another unit than that
- *              one did, it prefetches no more, and those that come after it go by the new order.
+ *              forwards: as they began in the last forward of the root; before there was one, in
+ *              the order of the registry (root->units). Once a forward begins another unit than
+ *              that one did, it prefetches no more, and those that come after it go by the new
+ *              order.
  *   backward   the units of its list for the backward; without one, those of the backward_depth
  *              forwards that ended just before its own (root->post_forward_order)
  *
@@ -22,9 +23,9 @@
  * does not fit below the limit ends it: no later one overtakes, because collectives of one
  * communicator run in the order in which they are queued.
  *
- * A prefetch lives as long as its pass: when the outermost forward or backward has ended, nothing is
- * in flight, and what was, is resharded. Every function that returns a Status prints one line where
- * it fails.
+ * A prefetch lives as long as its pass: when the outermost forward or backward has ended, nothing
+ * is in flight, and what was, is resharded. Every function that returns a Status prints one line
+ * where it fails.
  */
 #ifndef SHARDLAB_PREFETCH_H
 #define SHARDLAB_PREFETCH_H
@@ -57,21 +58,22 @@ typedef struct PrefetchState {
     Hook **hooks;                     // (root->n_units · HOOK_POINTS) the handles
 } PrefetchState;
 
-// Puts a prefetch on the root, which has a strategy. ERR_ARGUMENT, and nothing has changed, where it
-// has none, has a prefetch already, or is not sharded; or where a depth or the limit is negative.
+// Puts a prefetch on the root, which has a strategy. ERR_ARGUMENT, and nothing has changed, where
+// it has none, has a prefetch already, or is not sharded; or where a depth or the limit is
+// negative.
 Status prefetch_apply(Module *root, const PrefetchOptions *options);
 // Takes it off, with its lists. Between steps. ERR_ARGUMENT under what was put on later.
 Status prefetch_remove(Module *root);
 
 // The n modules, in this order, are the module's list: its hook prefetches these, whatever the
 // depth. n = 0: it has none. They hold until the next call, whose list replaces this one.
-// ERR_ARGUMENT, and the list stays, where the module or one of the list is no unit, where one is the
-// module itself or a unit of another root, or where that root has no prefetch.
+// ERR_ARGUMENT, and the list stays, where the module or one of the list is no unit, where one is
+// the module itself or a unit of another root, or where that root has no prefetch.
 Status fsdp_set_modules_to_forward_prefetch(Module *module, Module *const *modules, int n);
 Status fsdp_set_modules_to_backward_prefetch(Module *module, Module *const *modules, int n);
 
-// Bytes in flight: of the unsharded parameters whose all-gather is queued and that nobody has waited
-// for. A rank that shards alone, in one type, gathers nothing.
+// Bytes in flight: of the unsharded parameters whose all-gather is queued and that nobody has
+// waited for. A rank that shards alone, in one type, gathers nothing.
 int64_t prefetch_in_flight(const FsdpRoot *root);
 // Queues the unit's all-gather, where it is sharded and fits: what is in flight and its own bytes
 // are at most limit_bytes. Nobody waits. *fits is false where it does not, and nothing is queued.

@@ -30,8 +30,7 @@ typedef struct TaskFile {
         {"meta_init", (const void *)meta_numel}, {"flat_param", (const void *)flat_create},        \
             {"forward", (const void *)fsdp_unshard}, {"backward", (const void *)fsdp_begin_grad},  \
             {"optimizer", (const void *)fsdp_adamw_step_default},                                  \
-            {"api", (const void *)fully_shard},                                                    \
-            {NULL, NULL},                                                                          \
+            {"api", (const void *)fully_shard}, {NULL, NULL},                                      \
     }
 
 // A call that comes from the file of this task ("forward": forward.c; NULL: any of them) is

@@ -65,9 +65,9 @@ typedef struct Ddp {
 typedef struct StrategyState {
     StrategyOptions options; // with the defaults filled in
     FsdpRoot *root;
-    // What a reduction takes: *input (padded) is a buffer whose elements from `begin` on may be sent
-    // once the compute stream has run what is queued. In one backward `begin` goes from the end to
-    // the beginning. strategy_reduce_input, or another way (lab 2).
+    // What a reduction takes: *input (padded) is a buffer whose elements from `begin` on may be
+    // sent once the compute stream has run what is queued. In one backward `begin` goes from the
+    // end to the beginning. strategy_reduce_input, or another way (lab 2).
     Status (*reduce_input)(FsdpUnit *unit, int64_t begin, Buffer *input);
     float divided_before;        // what that has divided by already; 1
     bool requires_gradient_sync; // a backward reduces; false: its gradients accumulate unsharded
@@ -164,9 +164,9 @@ Status ddp_reduce(FsdpUnit *unit);
 // With reshard_ranks: unit->all_gather, and the hook in the place of fsdp_post_forward, of all
 // units but the root, which stays unsharded. After a forward the unit keeps elements [i·n, (i+1)·n)
 // of its flat parameter, n = padded / reshard_ranks, where this rank is the i-th of slice_group; in
-// an evaluation nothing. An all-gather takes them from slice_group where a recorded forward has left a
-// slice, else the shards from all ranks that shard; it frees the slice. The slice lives on the
-// all-gather stream alone. The parameters are bitwise those of ZeRO-3, and so is all else.
+// an evaluation nothing. An all-gather takes them from slice_group where a recorded forward has
+// left a slice, else the shards from all ranks that shard; it frees the slice. The slice lives on
+// the all-gather stream alone. The parameters are bitwise those of ZeRO-3, and so is all else.
 Status strategy_all_gather(FsdpUnit *unit);
 Status strategy_post_forward(Module *module, void *unit);
 

@@ -16,8 +16,8 @@
  * copied; gathered in FP8, a matrix has one byte per element on its way.
  */
 #include "fsdp.h"
-#include "plan.h"
 #include "machine/figures.h"
+#include "plan.h"
 
 double plan_peak(const PlanOptions *o)
 {

@@ -34,11 +34,11 @@
 #include "common/model.h"
 #include "common/trainer.h"
 #include "gpulog.h"
+#include "machine/machine.h"
 #include "nn.h"
 #include "pipeline.h"
 #include "recompute.h"
 #include "strategy.h"
-#include "machine/machine.h"
 
 #define PLAN_ENTRIES 1048576 // of a rank's log
 #define PLAN_KINDS 128       // ranks that run

@@ -111,8 +111,8 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(module, params, n);
 
-    //[6.3] Where `status` is OK, unit->flat is the flat parameter of what this unit takes, as lay_out
-    //  lays it out over the ranks that shard; else `status` is the first failure.
+    //[6.3] Where `status` is OK, unit->flat is the flat parameter of what this unit takes, as
+    //  lay_out lays it out over the ranks that shard; else `status` is the first failure.
     //? Which of the mesh's two groups shards? What would flat_create do with a failed layout?
     status = collect_unowned_params(module, params, n, &taken);
     if (status == OK)

@@ -95,8 +95,8 @@ void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 // Blocks that are made at a time: box_muller4 is fast where it has many.
 enum { BLOCKS = 64 };
 
-// The normals of blocks [first, first + n), n <= BLOCKS, before scaling: those of elements 4·first …
-// 4·(first + n) - 1 of the parameter.
+// The normals of blocks [first, first + n), n <= BLOCKS, before scaling: those of elements 4·first
+// … 4·(first + n) - 1 of the parameter.
 static void normal_blocks(const Param *param, uint64_t seed, uint64_t first, int n, float *out)
 {
     uint32_t words[4 * BLOCKS];

@@ -53,8 +53,8 @@ static bool is_task_file(const char *where)
     return false;
 }
 
-// Lines of simgpu, of its log and of this file are none of a reader's. A place shows the last folder
-// of its path alone: these are simgpu's and gpulog's.
+// Lines of simgpu, of its log and of this file are none of a reader's. A place shows the last
+// folder of its path alone: these are simgpu's and gpulog's.
 static bool is_of_interest(const char *where)
 {
     static const char *const below[] = {"streams/",

@@ -4,7 +4,8 @@
 
 #include "nn.h"
 
-// What a Llama has in addition to the sizes that Gpt2Config names: vocab, max_T, layers, heads, dim.
+// What a Llama has in addition to the sizes that Gpt2Config names: vocab, max_T, layers, heads,
+// dim.
 typedef struct LlamaOptions {
     bool chosen;  // the model is a Llama
     int kv_heads; // 0: a quarter of the heads where 4 divides them, else as many

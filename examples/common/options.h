@@ -26,8 +26,8 @@ typedef struct Option {
 enum { MOST_OPTIONS = 64 };
 
 // Reads --name of the n options, in any order; *rest is the first argument that is none of them.
-// *help: --help was among them; nothing after it was read, and *rest is argc. ERR_ARGUMENT, with one
-// line, for an option that is not there or a value that does not suit it.
+// *help: --help was among them; nothing after it was read, and *rest is argc. ERR_ARGUMENT, with
+// one line, for an option that is not there or a value that does not suit it.
 Status options_parse(const Option *options, int n, int argc, char **argv, int *rest, bool *help);
 
 // A whole number in [low, 2³¹), or an error with one line. `name` is the option's.

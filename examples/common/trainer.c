@@ -1,4 +1,5 @@
-/* trainer.c: a GPT-2 or a Llama, the ranks that train it, and one step of the training. See trainer.h.
+/* trainer.c: a GPT-2 or a Llama, the ranks that train it, and one step of the training. See
+ * trainer.h.
  */
 #include "trainer.h"
 #include "report.h"

@@ -29,12 +29,12 @@ typedef enum GpuOp {
     GPU_BROADCAST,
     GPU_REDUCE,
     GPU_SEND,
-    GPU_RECV,           // the last of them
-    GPU_EVENT_RECORD,   // cudaEventRecord(event, stream)
-    GPU_STREAM_WAIT,    // cudaStreamWaitEvent(stream, event)
-    GPU_STREAM_SYNC,    // the host waited for a stream
-    GPU_EVENT_SYNC,     // the host waited for an event
-    GPU_DEVICE_SYNC,    // the host waited for a device
+    GPU_RECV,         // the last of them
+    GPU_EVENT_RECORD, // cudaEventRecord(event, stream)
+    GPU_STREAM_WAIT,  // cudaStreamWaitEvent(stream, event)
+    GPU_STREAM_SYNC,  // the host waited for a stream
+    GPU_EVENT_SYNC,   // the host waited for an event
+    GPU_DEVICE_SYNC,  // the host waited for a device
     GPU_OP_KINDS
 } GpuOp;
 
@@ -57,14 +57,14 @@ typedef enum GpuType {
 
 // What a call of NCCL is, among the calls of all ranks. `comm` 0: the entry is none.
 typedef struct GpuCollective {
-    uint64_t comm;      // the communicator: the same number on all its ranks, and on no other's
-    uint64_t call;      // 1, 2 …: of the communicator's collectives, or of the messages to or from
-                        // the peer
-    uint64_t group;     // calls of one ncclGroup have the same number; 0: it was called by itself
-    int group_left;     // so many calls of the group come after it
-    int ranks, rank;    // of the communicator
-    int peer;           // of a message; else -1
-    int nodes;          // on which its ranks are, as far as that is known; 0: it is not
+    uint64_t comm;   // the communicator: the same number on all its ranks, and on no other's
+    uint64_t call;   // 1, 2 …: of the communicator's collectives, or of the messages to or from
+                     // the peer
+    uint64_t group;  // calls of one ncclGroup have the same number; 0: it was called by itself
+    int group_left;  // so many calls of the group come after it
+    int ranks, rank; // of the communicator
+    int peer;        // of a message; else -1
+    int nodes;       // on which its ranks are, as far as that is known; 0: it is not
 } GpuCollective;
 
 // What cuBLAS multiplies: `batch` times (rows, inner) by (inner, cols). batch 0: it is no product.
@@ -88,28 +88,28 @@ typedef enum GpuCategory {
 #define GPULOG_HOST (-1) // in place of a device: memory of the host
 #define GPULOG_RANGES 12
 typedef struct GpuLogEntry {
-    uint64_t index;    // 0, 1, 2 … since the process began
+    uint64_t index; // 0, 1, 2 … since the process began
     GpuOp op;
-    const char *name;  // "cudaMallocAsync", "kernel_gelu_forward" …: a string that lives forever
+    const char *name; // "cudaMallocAsync", "kernel_gelu_forward" …: a string that lives forever
     int device;
     cudaStream_t stream;
-    cudaEvent_t event; // GPU_EVENT_*, GPU_STREAM_WAIT
+    cudaEvent_t event;    // GPU_EVENT_*, GPU_STREAM_WAIT
     bool blocking_stream; // false for a stream made with cudaStreamNonBlocking, and for cudaMalloc,
                           // which no stream takes part in
-    bool host_waits;   // the call returns only when the operation is done (cudaMemcpy, cudaMalloc;
-                       // cudaFree, which waits for the whole device first …)
-    size_t bytes;      // collectives: as nccl-tests' "size"; copies, allocations: bytes
-    size_t sent;       // collectives: bytes this rank must send over the wire (see gpulog_traffic)
-    const void *site;  // call site, for gpulog_where
-    bool pool;         // allocations and frees: the memory is cudaMallocAsync's
-    int thread;        // that called: 0 is the process's first, the others by their first call
-    uint32_t stream_number;    // by the order in which the process made its streams: 1, 2 …
-    int to, from;              // copies: whose memory, a device's or GPULOG_HOST
-    GpuCollective collective;  // calls of NCCL
-    GpuProduct product;        // cuBLAS
-    uint64_t flops;            // kernels, cuBLAS: as far as they say so
-    GpuType type;              // … in this arithmetic
-    GpuCategory category;      // GPU_FREE: what the memory was for
+    bool host_waits;  // the call returns only when the operation is done (cudaMemcpy, cudaMalloc;
+                      // cudaFree, which waits for the whole device first …)
+    size_t bytes;     // collectives: as nccl-tests' "size"; copies, allocations: bytes
+    size_t sent;      // collectives: bytes this rank must send over the wire (see gpulog_traffic)
+    const void *site; // call site, for gpulog_where
+    bool pool;        // allocations and frees: the memory is cudaMallocAsync's
+    int thread;       // that called: 0 is the process's first, the others by their first call
+    uint32_t stream_number;   // by the order in which the process made its streams: 1, 2 …
+    int to, from;             // copies: whose memory, a device's or GPULOG_HOST
+    GpuCollective collective; // calls of NCCL
+    GpuProduct product;       // cuBLAS
+    uint64_t flops;           // kernels, cuBLAS: as far as they say so
+    GpuType type;             // … in this arithmetic
+    GpuCategory category;     // GPU_FREE: what the memory was for
     int n_ranges;
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;

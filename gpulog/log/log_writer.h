@@ -124,8 +124,8 @@ typedef struct GpuLogProduct {
 // The operands A, B and C.
 void gpulog_product(const GpuLogProduct *p, GpuRange operand[3]);
 
-// A matrix of which all elements are stored, or those of one triangle, without its diagonal where that
-// is `unit`.
+// A matrix of which all elements are stored, or those of one triangle, without its diagonal where
+// that is `unit`.
 typedef struct GpuLogStored {
     const void *ptr;
     int64_t rows, cols, ld;

@@ -35,7 +35,7 @@ static bool is_range(GpuRange got, const void *ptr, size_t bytes, GpuAccess acce
         check(e.op == (kind) && strcmp(e.name, call) == 0, "%s was logged as %s", call, e.name);   \
         check(e.stream == (on) && e.device == r->device, "%s: wrong stream or device", call);      \
         check(e.host_waits == (waits), "%s: host_waits is %d", call, e.host_waits);                \
-        check(strncmp(where, "tests/log.c:", 12) == 0, "%s was called at %s", call, where);       \
+        check(strncmp(where, "tests/log.c:", 12) == 0, "%s was called at %s", call, where);        \
         check(condition, "%s: not %s", call, #condition);                                          \
     } while (0)
 #define logged(kind, call, on, waits, condition) is_logged(last(), kind, call, on, waits, condition)

@@ -55,8 +55,8 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("examples", "gpulog", "include", "labs", "lib", "plan", "simgpu", "tasks",
                "tests/support")
-# What of these folders is in no archive: of a task or lab, what students are to find out, and how the
-# tests are tested; the tests of simgpu and of gpulog. Hidden tests are in archives that grade alone.
+# What of these folders is in no archive: of a task or lab, what students are to find out, and how
+# the tests are tested; the tests of simgpu and gpulog. Hidden tests are only in those that grade.
 NOT_RELEASED = re.compile(r"(tasks|labs)/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$|"
                           r"(simgpu|gpulog)/tests/")
 HIDDEN = re.compile(r"(tasks|labs)/[^/]+/hidden\w*\.c$")

@@ -119,8 +119,8 @@ def load(path=LIST):
 
 
 def test_files(root=ROOT):
-    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, those of suites in the
-    folders of tasks and labs, and simgpu's and gpulog's own."""
+    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, those of suites in
+    the folders of tasks and labs, and simgpu's and gpulog's own."""
     found = [path for pattern in ("tests/*/*.c", "tests/grader/test_*.py", "tasks/*/tests.c",
                                   "labs/*/tests.c", "tasks/*/together.c", "tasks/*/hidden*.c",
                                   "simgpu/tests/*.c", "simgpu/tests/clock/*.c", "gpulog/tests/*.c")
@@ -132,7 +132,8 @@ def test_files(root=ROOT):
 def source_of(suite):
     """The test file that a suite of `make test` is made of: a program of the build tree, or a file
     of Python itself."""
-    found = re.search(r"(?:^|/)((?:simgpu/tests|gpulog/tests|tests/\w+)/(?:clock/)?\w+)(\.py)?$", suite)
+    found = re.search(
+        r"(?:^|/)((?:simgpu/tests|gpulog/tests|tests/\w+)/(?:clock/)?\w+)(\.py)?$", suite)
     if found:
         return found.group(1) + (found.group(2) or ".c")
     found = re.search(r"(?:^|/)impl/[^/]+/suite/(\w+)$", suite)

@@ -13,8 +13,8 @@
  * backward's all-gather. (ZeRO++ calls it the secondary partition, hpZ; FSDP2: an integer
  * reshard_after_forward.)
  *
- * [Note: one stream] A slice is copied from what the all-gather stream has written, and sent by that
- * stream. So it lives on that stream alone, and nobody waits.
+ * [Note: one stream] A slice is copied from what the all-gather stream has written, and sent by
+ * that stream. So it lives on that stream alone, and nobody waits.
  *
  * [Note: made once] The neighbours' communicator is made when the strategy is applied. To make one
  * in each call would be a collective over all ranks of its own, and memory that nobody frees

@@ -8,9 +8,9 @@
  *                 shard (float) → cast → all-gather      → forward, backward (param_dtype)
  *     shard's gradient (float) += ÷ W ← reduce-scatter ← cast ← gradient (param_dtype)
  *
- * [Note: where the bits go] Each arrow to a narrower type rounds. A cast of a parameter is undone by
- * nobody: the shard keeps what it had. A cast of a gradient loses bits that the sum could have used;
- * so reduce_dtype is often float while param_dtype is bf16.
+ * [Note: where the bits go] Each arrow to a narrower type rounds. A cast of a parameter is undone
+ * by nobody: the shard keeps what it had. A cast of a gradient loses bits that the sum could have
+ * used; so reduce_dtype is often float while param_dtype is bf16.
  *
  * [Note: two gradients] Where the two types differ there are two buffers. The backward adds to
  * unsharded_grad, in param_dtype. What has accumulated in reduce_dtype waits aside, and takes its
@@ -39,8 +39,8 @@ Status precision_all_gather(FsdpUnit *unit)
     //[L2.1] Once the all-gather stream has run what is queued, unsharded_param holds the shards of
     //  all ranks, in rank order, each rounded to its type by the rank that owns it. Nothing was
     //  allocated. One rank that shards alone has made no collective.
-    //? Where in unsharded_param does this rank's shard belong, and where does an all-gather in place
-    //? expect it?
+    //? Where in unsharded_param does this rank's shard belong, and where does an all-gather in
+    //? place expect it?
     Buffer own = buffer_range(&flat->unsharded_param, flat->layout.rank * (int64_t)n, (int64_t)n);
     CUDA_TRY(kernel_cast(own.dtype, own.data, flat->sharded_param.dtype, flat->sharded_param.data,
                          n, stream));
@@ -84,10 +84,10 @@ static void set_types(FsdpUnit *unit)
 {
     const PrecisionState *state = unit->root->extensions->precision;
     FlatParam *flat = &unit->flat;
-    //[L2.2] The unsharded parameter has the type in which the modules compute. Where that is another
-    //  than the shard's, precision_all_gather is in the place of fsdp_all_gather, which may be the
-    //  unit's or the one that another all-gather calls (unit->gather_shards). The unsharded gradient
-    //  has the type of the reduction (state->reduce_dtype). The shards are as they were.
+    //[L2.2] The unsharded parameter has the type in which the modules compute. Where that is
+    //  another than the shard's, precision_all_gather is in the place of fsdp_all_gather, which may
+    //  be the unit's or the one that another all-gather calls (unit->gather_shards). The unsharded
+    //  gradient has the type of the reduction (state->reduce_dtype). The shards are as they were.
     //? Which of the unit's four buffers has memory now, and may a type change where there is some?
     flat->unsharded_param.dtype = state->policy.param_dtype;
     flat->unsharded_grad.dtype = state->reduce_dtype;
@@ -230,9 +230,10 @@ Status precision_pre_backward(Module *module, void *arg)
     if (state->policy.param_dtype == state->reduce_dtype)
         return precision_hook_before(unit, HOOK_PRE_BACKWARD);
 
-    //[L2.5] own->reduce is what has accumulated in an earlier backward (own->adds), with one rank in
-    //  all sharded_grad, or no memory. unsharded_grad is a new buffer of param_dtype
-    //  (precision_alloc_grad), zero, padding and all, and the parameters' gradients are views of it.
+    //[L2.5] own->reduce is what has accumulated in an earlier backward (own->adds), with one rank
+    //  in all sharded_grad, or no memory. unsharded_grad is a new buffer of param_dtype
+    //  (precision_alloc_grad), zero, padding and all, and the parameters' gradients are views of
+    //  it.
     //? Task 4 begins a gradient too. Why would it be of the wrong type, and the wrong size?
     own->reduce = flat->unsharded_grad;
     if (one) own->reduce.data = flat->sharded_grad.data;
@@ -300,8 +301,8 @@ Status precision_full_state(Module *module, StateVisitor visit, void *arg)
                         "fsdp_reshard_all(root) first",
                         unit->flat.name);
     }
-    //[L2.7] The visitor has had the masters, from before->full_state; afterwards every unit gathers as
-    //  before (gather_as).
+    //[L2.7] The visitor has had the masters, from before->full_state; afterwards every unit gathers
+    //  as before (gather_as).
     //? fsdp_full_state calls this function. What if this one just calls it back?
     gather_as(root, true);
     Status status = before->full_state(module, visit, arg);

@@ -8,9 +8,9 @@
  *                 shard (float) → cast → all-gather      → forward, backward (param_dtype)
  *     shard's gradient (float) += ÷ W ← reduce-scatter ← cast ← gradient (param_dtype)
  *
- * [Note: where the bits go] Each arrow to a narrower type rounds. A cast of a parameter is undone by
- * nobody: the shard keeps what it had. A cast of a gradient loses bits that the sum could have used;
- * so reduce_dtype is often float while param_dtype is bf16.
+ * [Note: where the bits go] Each arrow to a narrower type rounds. A cast of a parameter is undone
+ * by nobody: the shard keeps what it had. A cast of a gradient loses bits that the sum could have
+ * used; so reduce_dtype is often float while param_dtype is bf16.
  *
  * [Note: two gradients] Where the two types differ there are two buffers. The backward adds to
  * unsharded_grad, in param_dtype. What has accumulated in reduce_dtype waits aside, and takes its
@@ -42,8 +42,7 @@ Status precision_all_gather(FsdpUnit *unit)
     // shards of all ranks, in rank order, each rounded to its type by the rank that owns it.
     // Nothing was allocated. One rank that shards alone has made no collective.
     // Hint: Where in unsharded_param does this rank's shard belong, and where does an all-gather in
-    // place
-    // Hint: expect it?
+    // Hint: place expect it?
     NOT_YET("L2.1");
 }
 
@@ -204,7 +203,8 @@ Status precision_pre_backward(Module *module, void *arg)
 
     // TODO L2.5: own->reduce is what has accumulated in an earlier backward (own->adds), with one
     // rank in all sharded_grad, or no memory. unsharded_grad is a new buffer of param_dtype
-    // (precision_alloc_grad), zero, padding and all, and the parameters' gradients are views of it.
+    // (precision_alloc_grad), zero, padding and all, and the parameters' gradients are views of
+    // it.
     // Hint: Task 4 begins a gradient too. Why would it be of the wrong type, and the wrong size?
     NOT_YET("L2.5");
     return precision_hook_before(unit, HOOK_PRE_BACKWARD);

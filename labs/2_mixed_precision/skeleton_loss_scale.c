@@ -8,8 +8,8 @@
  * without one it is doubled.
  *
  * [Note: all or none] A rank sees its own shard of the gradient. If it alone left out a step, its
- * shard of the parameters would be one step behind, t and all, and nobody would notice. So the ranks
- * take the maximum of what they found before one of them decides.
+ * shard of the parameters would be one step behind, t and all, and nobody would notice. So the
+ * ranks take the maximum of what they found before one of them decides.
  *
  * Interface:
  *   loss_scaler_create, loss_scaler_destroy

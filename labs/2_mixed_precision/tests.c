@@ -1,8 +1,8 @@
 /* Lab 2, mixed precision: which type is where, what each cast rounds, what travels, and when a step
  * is left out.
  *
- * Trainings are compared with the oracle of strategies.h, which rounds by the definition of the types
- * (half_numbers.h). A small model of integers is computed from scratch.
+ * Trainings are compared with the oracle of strategies.h, which rounds by the definition of the
+ * types (half_numbers.h). A small model of integers is computed from scratch.
  */
 #include <math.h>
 #include <stdlib.h>

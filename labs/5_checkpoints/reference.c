@@ -49,8 +49,8 @@ static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
     CheckpointPart last = opt != NULL ? CHECKPOINT_V : CHECKPOINT_PARAM;
     int n = 0;
     //[L5.1] Every parameter of every unit of which this rank owns an element has a piece for each
-    //  part up to `last` (of a frozen one the parameter alone), and `data` is where its first element
-    //  is on this rank.
+    //  part up to `last` (of a frozen one the parameter alone), and `data` is where its first
+    //  element is on this rank.
     //? Three arrays are laid out alike on this rank. Which one does part_of_shard give you?
     for (int u = 0; u < root->n_units; u++) {
         const FlatLayout *layout = &root->units[u]->flat.layout;

@@ -1,7 +1,7 @@
 /* Lab 6, first half: per-parameter shards. Each parameter is cut by itself.
  *
- * A flat parameter is gathered in place: the quickest way, and the least memory. But its shards mean
- * nothing to a parameter. A rank's shard is an arbitrary piece, all of it has one type and one
+ * A flat parameter is gathered in place: the quickest way, and the least memory. But its shards
+ * mean nothing to a parameter. A rank's shard is an arbitrary piece, all of it has one type and one
  * optimizer, and all of it trains. FSDP2 gives that up: dimension 0 of each parameter is cut, and a
  * rank owns rows.
  *
@@ -10,12 +10,12 @@
  *     all-gather   →  [ a0 | b0 | a1 | b1 ]          the gather buffer, rank by rank
  *     copy-out     →  [ a0 | a1 ] [ b0 | b1 ]        the unsharded parameters
  *
- * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So where
- * the chunks of a parameter lie side by side, in rank order, its elements are contiguous and the
- * padding is at its end: nothing has to be closed up.
+ * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So
+ * where the chunks of a parameter lie side by side, in rank order, its elements are contiguous and
+ * the padding is at its end: nothing has to be closed up.
  *
- * [Note: two gather buffers] Copy-out is on the compute stream: the parameters are needed there, and
- * the next all-gather can run meanwhile. If the buffer of this one were freed at once, the
+ * [Note: two gather buffers] Copy-out is on the compute stream: the parameters are needed there,
+ * and the next all-gather can run meanwhile. If the buffer of this one were freed at once, the
  * all-gather stream would wait for the copy before it gathers again. So in a forward it stays for
  * one unit longer. A backward gathers ahead: there the next all-gather has been queued already.
  *
@@ -168,9 +168,11 @@ static Status copy_out(FsdpUnit *unit)
     //[L6.5] unsharded_param is a new buffer of the same size and type, which the compute stream has
     //  filled once it has run what is queued (layout_alloc_param): parameter i from offset[i] on.
     //  The views are set.
-    //  root->extensions->copied_out holds the gather buffer, its event recorded after the copy; one that it
-    //  held before was freed, before any memory was taken. Outside of a forward this one is, too.
-    //? The pieces of one parameter are equally long, and equally far apart. How many copies is that?
+    //  root->extensions->copied_out holds the gather buffer, its event recorded after the copy; one
+    //  that it held before was freed, before any memory was taken. Outside of a forward this one
+    //  is, too.
+    //? The pieces of one parameter are equally long, and equally far apart. How many copies is
+    //? that?
     size_t element = (size_t)dtype_bytes(gathered.dtype);
     size_t shard = (size_t)layout->shard_numel * element;
     TRY(layout_free_copied_out(root));

@@ -1,23 +1,24 @@
 /* Lab 6, second half: FP8 all-gathers. A quarter of the bytes, with a scale per parameter.
  *
- * Eight bits have numbers from 2^-9 to 448, and a matrix of weights lies around 0.02: without a scale
- * most of it would round to a few numbers, or to zero. So each parameter is multiplied by a number of
- * its own first. That is what a flat parameter cannot have, where nobody knows whose an element is.
+ * Eight bits have numbers from 2^-9 to 448, and a matrix of weights lies around 0.02: without a
+ * scale most of it would round to a few numbers, or to zero. So each parameter is multiplied by a
+ * number of its own first. That is what a flat parameter cannot have, where nobody knows whose an
+ * element is.
  *
  *     masters (float)   · scale → e4m3      all-gather      e4m3 / scale → float or bf16
  *     [ w | b ]        →  [ b | w8 ]    →  [ b | w8 | b | w8 ]   →   [ w w | b b ]
  *
- * [Note: one all-reduce] All ranks must quantise with the same scale, so a parameter's largest element
- * is one over all ranks. Asked for unit by unit that would be a message of a few bytes in front of
- * each all-gather, and each would wait for it. But parameters change once in a step: all units' are
- * asked for together, at the first all-gather after it.
+ * [Note: one all-reduce] All ranks must quantise with the same scale, so a parameter's largest
+ * element is one over all ranks. Asked for unit by unit that would be a message of a few bytes in
+ * front of each all-gather, and each would wait for it. But parameters change once in a step: all
+ * units' are asked for together, at the first all-gather after it.
  *
- * [Note: bits as numbers] A maximum of floats may lose a NaN, for each comparison with one is false.
- * Floats without a sign order as their bits do, with infinity and NaN at the end. So what is compared
- * and reduced is a whole number.
+ * [Note: bits as numbers] A maximum of floats may lose a NaN, for each comparison with one is
+ * false. Floats without a sign order as their bits do, with infinity and NaN at the end. So what is
+ * compared and reduced is a whole number.
  *
- * [Note: two types, one buffer] Biases and norms travel as they are, in the same message. A float lies
- * at a multiple of four bytes, and a code anywhere: so the floats come first.
+ * [Note: two types, one buffer] Biases and norms travel as they are, in the same message. A float
+ * lies at a multiple of four bytes, and a code anywhere: so the floats come first.
  *
  * Interface:
  *   fp8_apply, fp8_remove                 the switch
@@ -26,8 +27,9 @@
  *   fp8_all_gather, fp8_copy_out, fp8_reset   there and back
  *   fp8_full_state                        the masters
  *
- * Source of the scheme: torchao's float8 training with FSDP2 (precompute_float8_dynamic_scale_for_fsdp);
- * there a scale is 448 / amax, and products are computed in FP8 as well.
+ * Source of the scheme: torchao's float8 training with FSDP2
+ * (precompute_float8_dynamic_scale_for_fsdp); there a scale is 448 / amax, and products are
+ * computed in FP8 as well.
  */
 #include "fp8_gather.h"
 
@@ -181,7 +183,8 @@ void fp8_reset(FsdpUnit *unit)
 {
     Buffer *buffer = &unit->flat.unsharded_param;
     //[L6.13] What fp8_gather.h says.
-    //? fsdp_unshard allocates as many bytes as unsharded_param has. What would it allocate otherwise?
+    //? fsdp_unshard allocates as many bytes as unsharded_param has. What would it allocate
+    //? otherwise?
     buffer->dtype = DTYPE_BYTE;
     buffer->numel = unit->flat.layout.world * fp8_of(unit)->shard_bytes;
     //[end L6.13]
@@ -285,8 +288,8 @@ Status fp8_full_state(Module *module, StateVisitor visit, void *arg)
     FsdpRoot *root = fsdp_unit(module)->root;
     const FsdpRootOps *before = extension_ops_before(root, EXTENSION_FP8);
     TRY(check_sharded(root));
-    //[L6.15] The visitor has had the masters, from before->full_state; afterwards the units gather in
-    //  FP8 as before.
+    //[L6.15] The visitor has had the masters, from before->full_state; afterwards the units gather
+    //  in FP8 as before.
     //? Whom does fsdp_full_state call under FP8?
     gather_in_fp8(root, false);
     Status status = before->full_state(module, visit, arg);

@@ -335,7 +335,8 @@ static void buffers_body(const Rank *r, void *arg)
     check(w.root->extensions->copied_out.buffer == NULL,
           "after the outermost forward a gather buffer is left to free");
     check_no_race(first);
-    // The root's is gathered first and copied after the batch; from the first block on they overlap.
+    // The root's is gathered first and copied after the batch; from the first block on they
+    // overlap.
     for (int k = 1; k + 1 < w.root->n_units; k++) {
         int64_t gather = nth(first, GPU_ALL_GATHER, k), next = nth(first, GPU_ALL_GATHER, k + 1);
         check(gather >= 0 && next >= 0, "a forward of %d units made fewer all-gathers",

@@ -9,8 +9,8 @@
  */
 #include "check.h"
 
-#include <cublas_v2.h>
 #include <ctype.h>
+#include <cublas_v2.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -22,8 +22,8 @@ typedef struct Name {
 static void begin_piece(HuggingFacePiece *piece, const Param *param, const char *prefix,
                         const Name *names, size_t n)
 {
-    *piece = (HuggingFacePiece){
-        .rows = param->shape[0], .columns = param->ndim == 2 ? param->shape[1] : 1};
+    *piece = (HuggingFacePiece){.rows = param->shape[0],
+                                .columns = param->ndim == 2 ? param->shape[1] : 1};
     piece->ndim = param->ndim;
     piece->bare = piece->name + strlen(prefix);
     for (size_t i = 0; i < n; i++) {
@@ -46,9 +46,9 @@ static bool ends_in(const char *name, const char *end)
 
 static int gpt2_pieces(const Param *param, HuggingFacePiece *pieces)
 {
-    static const Name NAMES[] = {{"embed.wte", "wte.weight"},     {"embed.wpe", "wpe.weight"},
-                                 {"attn.qkv", "attn.c_attn"},     {"attn.proj", "attn.c_proj"},
-                                 {"mlp.fc", "mlp.c_fc"},          {"mlp.proj", "mlp.c_proj"}};
+    static const Name NAMES[] = {{"embed.wte", "wte.weight"}, {"embed.wpe", "wpe.weight"},
+                                 {"attn.qkv", "attn.c_attn"}, {"attn.proj", "attn.c_proj"},
+                                 {"mlp.fc", "mlp.c_fc"},      {"mlp.proj", "mlp.c_proj"}};
     begin_piece(pieces, param, "transformer.", NAMES, sizeof NAMES / sizeof NAMES[0]);
     // Weights of linear layers, which are all in blocks.
     pieces->turned = param->ndim == 2 && strncmp(param->name, "h.", 2) == 0;

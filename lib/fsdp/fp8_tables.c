@@ -1,5 +1,5 @@
-/* fp8_tables.c: what an FP8 all-gather needs of units, and no student writes: tables and memory. See
- * fp8_gather.h.
+/* fp8_tables.c: what an FP8 all-gather needs of units, and no student writes: tables and memory.
+ * See fp8_gather.h.
  */
 #include "fp8_gather.h"
 

@@ -1,7 +1,8 @@
 /* root.c: what the units of one root share: who they are, and in which order their forwards ended.
  *
  * The outermost unit is the root. It keeps a registry of all units below it, so that whoever wants
- * to do something to each of them (the optimizer, say) goes through a list, not through the modules.
+ * to do something to each of them (the optimizer, say) goes through a list, not through the
+ * modules.
  *
  * The backward prefetches in the order of the forward, backwards: the unit whose forward ended just
  * before this one's is the next to run. So each forward appends its unit when it has ended, and

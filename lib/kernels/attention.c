@@ -33,7 +33,7 @@ typedef struct Sizes {
 typedef struct Tile {
     float (*query)[TILE], (*dout)[TILE], (*sums)[TILE]; // (hs,TILE)
     float (*weight)[TILE], (*dweight)[TILE];            // (T,TILE) by key
-    size_t first, queries, keys;   // keys: as many as the last of the queries sees
+    size_t first, queries, keys; // keys: as many as the last of the queries sees
     float max[TILE], factor[TILE], delta[TILE];
 } Tile;
 
@@ -80,8 +80,8 @@ static void dot_rows(float (*dots)[TILE], const float (*x)[TILE], const float *r
     for (; j + 4 <= n; j += 4) {
         const float *r = rows + j * stride;
         RowLanes a = {0}, b = {0}, c = {0}, d = {0};
-        for (size_t i = 0; i < hs; i++)
-            EACH_PART(p) {
+        for (size_t i = 0; i < hs; i++) EACH_PART(p)
+            {
                 RowPart of_x = row_part(x[i], p);
                 a.part[p] += of_x * r[i];
                 b.part[p] += of_x * r[stride + i];
@@ -111,7 +111,8 @@ static void sum_seen_rows(const Tile *tile, float (*sums)[TILE], const float (*w
         RowLanes a = {0}, b = {0}, c = {0}, d = {0};
         for (size_t j = 0; j < shared; j++) {
             const float *r = rows + j * stride + i;
-            EACH_PART(p) {
+            EACH_PART(p)
+            {
                 RowPart of_w = row_part(w[j], p);
                 a.part[p] += of_w * r[0];
                 b.part[p] += of_w * r[1];

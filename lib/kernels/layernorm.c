@@ -185,9 +185,8 @@ static void backward_row(float *restrict dx, const float *restrict x, float mean
     // again.
     RowLanes products = {0};
     size_t c = 0;
-    for (; c + ROW_LANES <= C; c += ROW_LANES)
-        EACH_PART(p)
-            products.part[p] += row_part(dx + c, p) * ((row_part(x + c, p) - mean) * rstd);
+    for (; c + ROW_LANES <= C; c += ROW_LANES) EACH_PART(p)
+    products.part[p] += row_part(dx + c, p) * ((row_part(x + c, p) - mean) * rstd);
     if (c < C) {
         float lanes_g[ROW_LANES], lanes_x[ROW_LANES];
         const float *g = row_tail(lanes_g, dx + c, C - c), *rest = row_tail(lanes_x, x + c, C - c);

@@ -27,8 +27,8 @@ typedef struct RmsForward {
     atomic_bool failed; // for want of memory
 } RmsForward;
 
-static float rms_normalise_row(float *restrict y, const float *restrict x, const float *restrict weight,
-                           size_t C, float eps)
+static float rms_normalise_row(float *restrict y, const float *restrict x,
+                               const float *restrict weight, size_t C, float eps)
 {
     float r = 1.0f / sqrtf(row_dot(x, x, C) / (float)C + eps);
 #pragma omp simd

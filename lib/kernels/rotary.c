@@ -1,10 +1,10 @@
 /* rotary.c: rotary positions (Su et al. 2021): pairs of columns of the queries and keys are turned
  * by an angle that grows with the position.
  *
- * Column i of a head and column i + hs/2 are a pair, as in Hugging Face's "rotate_half". (Meta's own
- * files pair columns 2i and 2i + 1.) A large angle needs more than a float's digits on its way to a
- * sine, so that and the cosine are computed in double; there are few of them, as all heads of a
- * position share theirs.
+ * Column i of a head and column i + hs/2 are a pair, as in Hugging Face's "rotate_half". (Meta's
+ * own files pair columns 2i and 2i + 1.) A large angle needs more than a float's digits on its way
+ * to a sine, so that and the cosine are computed in double; there are few of them, as all heads of
+ * a position share theirs.
  */
 #include <math.h>
 
@@ -95,7 +95,8 @@ cudaError_t kernel_rotary(float *x, int B, int T, int width, int heads, int hs,
                           RotaryFrequencies frequencies, int direction, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_rotary", stream);
-    return rotary_of(&op, DTYPE_F32, rotary_rows(x, B, T, width, heads, hs), &frequencies, direction);
+    return rotary_of(&op, DTYPE_F32, rotary_rows(x, B, T, width, heads, hs), &frequencies,
+                     direction);
 }
 
 cudaError_t kernel_rotary_ex(DType type, void *x, int B, int T, int width, int heads, int hs,

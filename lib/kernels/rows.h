@@ -2,8 +2,8 @@
  *
  * A sum runs over 16 lanes that are added up in a fixed order at the end, so that the result
  * depends neither on the address of the data nor on how wide this machine's vectors are. The lanes
- * are as many vectors as they take here: GCC computes in memory with a vector that is wider than the
- * machine's, many times slower.
+ * are as many vectors as they take here: GCC computes in memory with a vector that is wider than
+ * the machine's, many times slower.
  *
  *   RowLanes sum = {0};
  *   for (size_t i = 0; i + ROW_LANES <= n; i += ROW_LANES)
@@ -44,7 +44,7 @@ static inline RowPart row_part(const float *x, int p)
 
 static inline void row_store_lanes(float *x, const RowLanes *lanes)
 {
-    EACH_PART(p) *(RowPartAnywhere *)(x + p * ROW_PART_LANES) = lanes->part[p];
+    EACH_PART(p) * (RowPartAnywhere *)(x + p * ROW_PART_LANES) = lanes->part[p];
 }
 
 // Adds the lanes up in pairs: 0 and 8, 1 and 9 …, then 0 and 4 …

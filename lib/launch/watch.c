@@ -135,8 +135,7 @@ static Status open_pidfds(const Watch *watch, struct pollfd *fds)
         if (fd < 0) {
             int error = errno;
             while (--i >= 0) close(fds[i].fd);
-            return fail(ERR_IO,
-                        "cannot watch the ranks: pidfd_open: %s (%s)", strerror(error),
+            return fail(ERR_IO, "cannot watch the ranks: pidfd_open: %s (%s)", strerror(error),
                         error == EMFILE ? "raise the limit of open files, ulimit -n"
                                         : "Linux 5.3 or later is needed");
         }

@@ -204,9 +204,8 @@ static Status take_device(const World *world, int *devices, bool *shared)
     PASS_ON(share_gpu_wanted(&wanted));
     *shared = world->local_size > *devices && !has_own_devices(world);
     if (*shared && !wanted)
-        return fail(ERR_ARGUMENT,
-                    "%d ranks on this host but %d device%s: %s", world->local_size, *devices,
-                    *devices == 1 ? "" : "s", share_gpu_advice(world->local_size));
+        return fail(ERR_ARGUMENT, "%d ranks on this host but %d device%s: %s", world->local_size,
+                    *devices, *devices == 1 ? "" : "s", share_gpu_advice(world->local_size));
     CUDA_TRY(cudaSetDevice(world->local_rank % *devices));
     // Ranks that share a GPU need what the others have freed.
     return *shared ? OK : keep_freed_memory(world->local_rank % *devices);

@@ -2,7 +2,8 @@
  *
  * attn writes its output straight into r, and mlp into the block's own output; the residual is
  * added there. That is allowed because no layer's backward looks at its own output. A residual that
- * stands beside a normalisation is added by that one's kernel; only the last one has none to follow.
+ * stands beside a normalisation is added by that one's kernel; only the last one has none to
+ * follow.
  */
 #include "internal.h"
 #include "kernels.h"

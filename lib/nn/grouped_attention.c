@@ -61,9 +61,9 @@ static Status attention_backward(Module *self, NnRun *run, const void *dout, voi
     TRY(module_alloc(self, run, &s->delta, rows * (size_t)s->heads, "softmax gradient's sums"));
     TRY(module_alloc_typed(self, run, &s->dqkv, rows * (size_t)qkv->out_dim,
                            "gradient of q, k and v"));
-    CUDA_TRY(kernel_grouped_attention_backward_ex(
-        self->out_type, s->dqkv, s->delta, s->dy, s->y, s->stats, qkv->out, run->B, run->T,
-        self->in_dim, s->heads, s->kv_heads, scale_of(s), run->stream));
+    CUDA_TRY(kernel_grouped_attention_backward_ex(self->out_type, s->dqkv, s->delta, s->dy, s->y,
+                                                  s->stats, qkv->out, run->B, run->T, self->in_dim,
+                                                  s->heads, s->kv_heads, scale_of(s), run->stream));
     TRY(turn(self, run, s->dqkv, -1));
     TRY(module_backward_into(self->children[0], run, s->dqkv, din));
     return OK;
@@ -104,8 +104,8 @@ static bool sizes_fit(const char *name, int dim, int heads, int kv_heads)
 static bool rotary_fits(const char *name, const RotaryConfig *c)
 {
     bool scales = c->factor != 0.0f;
-    if (c->theta >= 0.0f && (!scales || (c->factor > 0.0f && c->low > 0.0f && c->high > c->low &&
-                                         c->trained_T > 0)))
+    if (c->theta >= 0.0f &&
+        (!scales || (c->factor > 0.0f && c->low > 0.0f && c->high > c->low && c->trained_T > 0)))
         return true;
     fail(ERR_ARGUMENT,
          "attention %s: rotary positions with theta %g, factor %g, low %g, high %g, trained_T %d: "

@@ -94,8 +94,8 @@ Status norm_backward_sum(Module *m, NnRun *run, const void *dout, const void *re
 
 // ---- cast.c ----
 
-// Has all of m compute in `dtype`, and appends a child "logits" that casts its output (of m->out_dim
-// columns) to float; nothing for floats. False: no memory.
+// Has all of m compute in `dtype`, and appends a child "logits" that casts its output (of
+// m->out_dim columns) to float; nothing for floats. False: no memory.
 bool cast_logits(Module *m, DType dtype);
 
 // ---- rotary.c ----

@@ -1,9 +1,9 @@
 /* llama.c: a model of Llama 3's shape (Grattafiori et al. 2024) as a sequence: embed, h.0 …
  * h.{layers-1}, norm_f, head.
  *
- * The head has a weight of its own, or the embedding's where they are tied (Llama 3.2's small ones).
- * Initial deviations are GPT-2's: 0.02, and 0.02/√(2·layers) for the two layers of each block that
- * write into the residual stream.
+ * The head has a weight of its own, or the embedding's where they are tied (Llama 3.2's small
+ * ones). Initial deviations are GPT-2's: 0.02, and 0.02/√(2·layers) for the two layers of each
+ * block that write into the residual stream.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,8 +23,8 @@ static Module *create_block(const LlamaConfig *c, int i)
     const float proj_std = STD / sqrtf(2.0f * (float)c->layers);
     char name[16];
     snprintf(name, sizeof name, "h.%d", i);
-    Module *attn = grouped_attention_create("attn", c->dim, c->heads, c->kv_heads, &c->rotary, STD,
-                                            proj_std);
+    Module *attn =
+        grouped_attention_create("attn", c->dim, c->heads, c->kv_heads, &c->rotary, STD, proj_std);
     if (attn == NULL) return NULL; // said once what is wrong is enough
     Module *mlp = gated_ffn_create("mlp", c->dim, c->hidden, STD, proj_std);
     if (mlp == NULL) {
@@ -47,8 +47,7 @@ static Module *create_body(const LlamaConfig *c, Module **children)
 
 static bool add_head(Module *m, const LlamaConfig *c)
 {
-    if (!c->tied)
-        return module_add_child(m, linear_create("head", c->dim, c->vocab, false, STD));
+    if (!c->tied) return module_add_child(m, linear_create("head", c->dim, c->vocab, false, STD));
     Module *head = linear_create_bare("head", c->dim, c->vocab);
     return module_add_child(m, head) && linear_tie(head, m->children[0]->params[0]);
 }

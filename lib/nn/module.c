@@ -1,9 +1,9 @@
 /* module.c: what happens around every layer's forward and backward, and a module's life.
  *
- * Forward: pre-forward hooks, the output is allocated, the layer runs, post-forward hooks. Backward:
- * pre-backward hooks, the input's gradient is allocated, the layer runs, what the forward kept is
- * freed, post-backward hooks. What a pass that failed leaves behind hangs on the module (its output,
- * and what the layer keeps in its state), where module_discard finds it.
+ * Forward: pre-forward hooks, the output is allocated, the layer runs, post-forward hooks.
+ * Backward: pre-backward hooks, the input's gradient is allocated, the layer runs, what the forward
+ * kept is freed, post-backward hooks. What a pass that failed leaves behind hangs on the module
+ * (its output, and what the layer keeps in its state), where module_discard finds it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -58,8 +58,7 @@ Module *rmsnorm_create(const char *name, int dim, float eps)
     m->forward = rmsnorm_forward;
     m->backward = rmsnorm_backward;
     m->free_saved = rmsnorm_free_saved;
-    if (module_add_param(m, param_create("weight", dim, 0, INIT_ONE, 0.0f)))
-        return module_named(m);
+    if (module_add_param(m, param_create("weight", dim, 0, INIT_ONE, 0.0f))) return module_named(m);
     module_destroy(m);
     return NULL;
 }

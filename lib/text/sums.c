@@ -17,7 +17,7 @@ char sums_char(int32_t token)
 void sums_write(int a, int b, int32_t *in, int32_t *targets)
 {
     int sum = a + b;
-    const int32_t all[LENGTH] = {a / 10, a % 10,   PLUS,           b / 10,   b % 10,
+    const int32_t all[LENGTH] = {a / 10, a % 10,   PLUS,          b / 10,   b % 10,
                                  EQUALS, sum % 10, sum / 10 % 10, sum / 100};
     for (int t = 0; t < SUMS_T; t++) {
         in[t] = all[t];

@@ -1,7 +1,7 @@
 /* cuComplex.h: complex numbers as pairs, x + y·i, and their arithmetic.
  *
- * Interface: cuFloatComplex (cuComplex) with cuCrealf … cuCfmaf, cuDoubleComplex with cuCreal … cuCfma,
- * and the ways from one to the other.
+ * Interface: cuFloatComplex (cuComplex) with cuCrealf … cuCfmaf, cuDoubleComplex with cuCreal …
+ * cuCfma, and the ways from one to the other.
  */
 #if defined(CU_COMPLEX_H_) && !defined(SIMGPU_COMPLEX)
 #error "NVIDIA's cuComplex.h comes before simgpu's: put simgpu/include first"

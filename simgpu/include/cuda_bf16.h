@@ -39,18 +39,37 @@ static inline float simgpu_float_of(__nv_bfloat16_raw number)
 
 struct __nv_bfloat16 {
     __nv_bfloat16() = default;
-    __nv_bfloat16(const __nv_bfloat16_raw &raw) : bits(raw) {}
-    __nv_bfloat16(float value) : bits(simgpu_bfloat16_of(value)) {}
-    operator __nv_bfloat16_raw() const { return bits; }
-    operator float() const { return simgpu_float_of(bits); }
+    __nv_bfloat16(const __nv_bfloat16_raw &raw) : bits(raw)
+    {
+    }
+    __nv_bfloat16(float value) : bits(simgpu_bfloat16_of(value))
+    {
+    }
+    operator __nv_bfloat16_raw() const
+    {
+        return bits;
+    }
+    operator float() const
+    {
+        return simgpu_float_of(bits);
+    }
 
   private:
     __nv_bfloat16_raw bits;
 };
 typedef __nv_bfloat16 nv_bfloat16;
 
-static inline __nv_bfloat16 __float2bfloat16(float value) { return __nv_bfloat16(value); }
-static inline __nv_bfloat16 __float2bfloat16_rn(float value) { return __nv_bfloat16(value); }
-static inline float __bfloat162float(__nv_bfloat16 value) { return (float)value; }
+static inline __nv_bfloat16 __float2bfloat16(float value)
+{
+    return __nv_bfloat16(value);
+}
+static inline __nv_bfloat16 __float2bfloat16_rn(float value)
+{
+    return __nv_bfloat16(value);
+}
+static inline float __bfloat162float(__nv_bfloat16 value)
+{
+    return (float)value;
+}
 #endif
 #endif

@@ -25,8 +25,8 @@ static inline __half_raw simgpu_half_of(float value)
     unsigned bits;
     std::memcpy(&bits, &value, sizeof bits);
     unsigned sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-    if (rest > 0x7f800000) return {0x7fff};                               // NaN
-    if (rest >= 0x477ff000) return {(unsigned short)(sign | 0x7c00)};     // rounds to infinity
+    if (rest > 0x7f800000) return {0x7fff};                           // NaN
+    if (rest >= 0x477ff000) return {(unsigned short)(sign | 0x7c00)}; // rounds to infinity
     int exponent = (int)(rest >> 23) - 127;
     if (exponent < -25) return {(unsigned short)sign};
     // As many bits go as make the last one that stays a half's last: more below 2^-14.
@@ -56,18 +56,37 @@ static inline float simgpu_float_of(__half_raw half)
 
 struct __half {
     __half() = default;
-    __half(const __half_raw &raw) : bits(raw) {}
-    __half(float value) : bits(simgpu_half_of(value)) {}
-    operator __half_raw() const { return bits; }
-    operator float() const { return simgpu_float_of(bits); }
+    __half(const __half_raw &raw) : bits(raw)
+    {
+    }
+    __half(float value) : bits(simgpu_half_of(value))
+    {
+    }
+    operator __half_raw() const
+    {
+        return bits;
+    }
+    operator float() const
+    {
+        return simgpu_float_of(bits);
+    }
 
   private:
     __half_raw bits;
 };
 typedef __half half;
 
-static inline __half __float2half(float value) { return __half(value); }
-static inline __half __float2half_rn(float value) { return __half(value); }
-static inline float __half2float(__half value) { return (float)value; }
+static inline __half __float2half(float value)
+{
+    return __half(value);
+}
+static inline __half __float2half_rn(float value)
+{
+    return __half(value);
+}
+static inline float __half2float(__half value)
+{
+    return (float)value;
+}
 #endif
 #endif

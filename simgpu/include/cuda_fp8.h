@@ -1,6 +1,6 @@
 /* cuda_fp8.h: numbers of 8 bits, for programs in C++ that fill or read buffers of them on the host:
- * the types __nv_fp8_e4m3 (448 is the largest number, no infinity) and __nv_fp8_e5m2, and conversions
- * that round to the nearest, ties to even, and saturate.
+ * the types __nv_fp8_e4m3 (448 is the largest number, no infinity) and __nv_fp8_e5m2, and
+ * conversions that round to the nearest, ties to even, and saturate.
  *
  * Names as in CUDA 13's header of the same name; what is left out is pairs and fours of them, and
  * everything for device code.
@@ -32,7 +32,8 @@ static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_
     if (x == 0.0f) return (__nv_fp8_storage_t)sign;
     if (std::isinf(x)) return (__nv_fp8_storage_t)(sign | too_large);
     std::frexp(x, &power);
-    int field = power - 1 + bias < 1 ? 1 : power - 1 + bias; // below the normal numbers steps are even
+    int field =
+        power - 1 + bias < 1 ? 1 : power - 1 + bias; // below the normal numbers steps are even
     float steps = std::nearbyint(std::ldexp(std::fabs(x), fraction + bias - field));
     float bits = steps + (float)((field - 1) << fraction);
     return (__nv_fp8_storage_t)(sign | (bits > (float)largest ? too_large : (unsigned)bits));
@@ -53,13 +54,29 @@ static inline float simgpu_float_of_fp8(__nv_fp8_storage_t x, __nv_fp8_interpret
     struct type {                                                                                  \
         __nv_fp8_storage_t __x;                                                                    \
         type() = default;                                                                          \
-        explicit type(float x) : __x(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, kind)) {}            \
-        explicit type(double x) : type((float)x) {}                                                \
-        explicit type(int x) : type((float)x) {}                                                   \
-        explicit type(__half x) : type((float)x) {}                                                \
-        explicit type(__nv_bfloat16 x) : type((float)x) {}                                         \
-        explicit operator float() const { return simgpu_float_of_fp8(__x, kind); }                 \
-        explicit operator double() const { return simgpu_float_of_fp8(__x, kind); }                \
+        explicit type(float x) : __x(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, kind))               \
+        {                                                                                          \
+        }                                                                                          \
+        explicit type(double x) : type((float)x)                                                   \
+        {                                                                                          \
+        }                                                                                          \
+        explicit type(int x) : type((float)x)                                                      \
+        {                                                                                          \
+        }                                                                                          \
+        explicit type(__half x) : type((float)x)                                                   \
+        {                                                                                          \
+        }                                                                                          \
+        explicit type(__nv_bfloat16 x) : type((float)x)                                            \
+        {                                                                                          \
+        }                                                                                          \
+        explicit operator float() const                                                            \
+        {                                                                                          \
+            return simgpu_float_of_fp8(__x, kind);                                                 \
+        }                                                                                          \
+        explicit operator double() const                                                           \
+        {                                                                                          \
+            return simgpu_float_of_fp8(__x, kind);                                                 \
+        }                                                                                          \
     };
 SIMGPU_FP8(__nv_fp8_e4m3, __NV_E4M3)
 SIMGPU_FP8(__nv_fp8_e5m2, __NV_E5M2)

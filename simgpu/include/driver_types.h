@@ -1,5 +1,5 @@
-/* driver_types.h: the types and constants of the CUDA runtime: errors, flags, attributes, a device's
- * properties. cuda_runtime_api.h has the calls.
+/* driver_types.h: the types and constants of the CUDA runtime: errors, flags, attributes, a
+ * device's properties. cuda_runtime_api.h has the calls.
  *
  * Names, values and layouts are those of CUDA 13's header of the same name.
  */
@@ -329,7 +329,8 @@ struct CUuuid_st {
 #endif
 typedef struct CUuuid_st cudaUUID_t;
 
-// In the order of CUDA 13, so that a program that was compiled against NVIDIA's header reads the same.
+// In the order of CUDA 13, so that a program that was compiled against NVIDIA's header reads the
+// same.
 struct cudaDeviceProp {
     char name[256];
     cudaUUID_t uuid;

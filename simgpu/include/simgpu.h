@@ -47,8 +47,8 @@ extern "C" {
 
 // One operation on a stream, from its begin to its end. Lives on the caller's stack.
 typedef struct SimgpuOp {
-    GpuLogEntry entry; // what the log will hold
-    cudaError_t error; // the first thing that was wrong with it
+    GpuLogEntry entry;    // what the log will hold
+    cudaError_t error;    // the first thing that was wrong with it
     unsigned overwritten; // bit i: the range i of `entry` is simgpu_overwrite's
 } SimgpuOp;
 
@@ -78,7 +78,7 @@ void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
 #ifndef __cplusplus
 // The alignment of what ptr points to; of void, 1.
 #define SIMGPU_ALIGN(ptr)                                                                          \
-    __alignof__(_Generic((ptr), void *: (char *)0, const void *: (char *)0, default: (ptr))[0])
+    __alignof__(_Generic((ptr), void * : (char *)0, const void * : (char *)0, default : (ptr))[0])
 #define simgpu_read(op, ptr, bytes) simgpu_read_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
 #define simgpu_write(op, ptr, bytes) simgpu_write_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
 #define simgpu_overwrite(op, ptr, bytes)                                                           \
@@ -96,15 +96,16 @@ void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type);
 bool simgpu_ready(const SimgpuOp *op);
 cudaError_t simgpu_end(SimgpuOp *op);
 
-// A kernel's work on all threads of this process (SIMGPU_THREADS): the numbers 0 … n - 1 in pieces of
-// `grain`, the last of which may be smaller. Calls body(arg, begin, end) so that each piece is in one
-// call, on whatever thread, and returns when all are done. A call has one piece, or all of them: that
-// where there is one thread, one piece, another thread's work under way, or a body that calls. So
-// that results do not depend on threads, body computes what is in a piece from the input alone, and
-// adds up nothing across the ends of pieces. It may not call CUDA, NCCL, cuBLAS or simgpu's other
-// functions. A piece should be worth some 10 us: less is done sooner than another thread is there.
-// Each thread begins with pieces that follow each other, and in the next call with the same part of
-// the numbers: where kernels divide their arrays alike, it finds in its cache what it wrote.
+// A kernel's work on all threads of this process (SIMGPU_THREADS): the numbers 0 … n - 1 in pieces
+// of `grain`, the last of which may be smaller. Calls body(arg, begin, end) so that each piece is
+// in one call, on whatever thread, and returns when all are done. A call has one piece, or all of
+// them: that where there is one thread, one piece, another thread's work under way, or a body that
+// calls. So that results do not depend on threads, body computes what is in a piece from the input
+// alone, and adds up nothing across the ends of pieces. It may not call CUDA, NCCL, cuBLAS or
+// simgpu's other functions. A piece should be worth some 10 us: less is done sooner than another
+// thread is there. Each thread begins with pieces that follow each other, and in the next call with
+// the same part of the numbers: where kernels divide their arrays alike, it finds in its cache what
+// it wrote.
 void simgpu_parallel(size_t n, size_t grain, void (*body)(void *arg, size_t begin, size_t end),
                      void *arg);
 

@@ -14,7 +14,8 @@ struct char1 {
     signed char x;
 };
 typedef struct char1 char1;
-struct __align__(2) char2 {
+struct __align__(2) char2
+{
     signed char x, y;
 };
 typedef struct char2 char2;
@@ -22,7 +23,8 @@ struct char3 {
     signed char x, y, z;
 };
 typedef struct char3 char3;
-struct __align__(4) char4 {
+struct __align__(4) char4
+{
     signed char x, y, z, w;
 };
 typedef struct char4 char4;
@@ -31,7 +33,8 @@ struct uchar1 {
     unsigned char x;
 };
 typedef struct uchar1 uchar1;
-struct __align__(2) uchar2 {
+struct __align__(2) uchar2
+{
     unsigned char x, y;
 };
 typedef struct uchar2 uchar2;
@@ -39,7 +42,8 @@ struct uchar3 {
     unsigned char x, y, z;
 };
 typedef struct uchar3 uchar3;
-struct __align__(4) uchar4 {
+struct __align__(4) uchar4
+{
     unsigned char x, y, z, w;
 };
 typedef struct uchar4 uchar4;
@@ -48,7 +52,8 @@ struct short1 {
     short x;
 };
 typedef struct short1 short1;
-struct __align__(4) short2 {
+struct __align__(4) short2
+{
     short x, y;
 };
 typedef struct short2 short2;
@@ -56,7 +61,8 @@ struct short3 {
     short x, y, z;
 };
 typedef struct short3 short3;
-struct __align__(8) short4 {
+struct __align__(8) short4
+{
     short x, y, z, w;
 };
 typedef struct short4 short4;
@@ -65,7 +71,8 @@ struct ushort1 {
     unsigned short x;
 };
 typedef struct ushort1 ushort1;
-struct __align__(4) ushort2 {
+struct __align__(4) ushort2
+{
     unsigned short x, y;
 };
 typedef struct ushort2 ushort2;
@@ -73,7 +80,8 @@ struct ushort3 {
     unsigned short x, y, z;
 };
 typedef struct ushort3 ushort3;
-struct __align__(8) ushort4 {
+struct __align__(8) ushort4
+{
     unsigned short x, y, z, w;
 };
 typedef struct ushort4 ushort4;
@@ -82,7 +90,8 @@ struct int1 {
     int x;
 };
 typedef struct int1 int1;
-struct __align__(8) int2 {
+struct __align__(8) int2
+{
     int x, y;
 };
 typedef struct int2 int2;
@@ -90,7 +99,8 @@ struct int3 {
     int x, y, z;
 };
 typedef struct int3 int3;
-struct __align__(16) int4 {
+struct __align__(16) int4
+{
     int x, y, z, w;
 };
 typedef struct int4 int4;
@@ -99,7 +109,8 @@ struct uint1 {
     unsigned int x;
 };
 typedef struct uint1 uint1;
-struct __align__(8) uint2 {
+struct __align__(8) uint2
+{
     unsigned int x, y;
 };
 typedef struct uint2 uint2;
@@ -107,7 +118,8 @@ struct uint3 {
     unsigned int x, y, z;
 };
 typedef struct uint3 uint3;
-struct __align__(16) uint4 {
+struct __align__(16) uint4
+{
     unsigned int x, y, z, w;
 };
 typedef struct uint4 uint4;
@@ -116,7 +128,8 @@ struct long1 {
     long int x;
 };
 typedef struct long1 long1;
-struct __align__(16) long2 {
+struct __align__(16) long2
+{
     long int x, y;
 };
 typedef struct long2 long2;
@@ -124,7 +137,8 @@ struct long3 {
     long int x, y, z;
 };
 typedef struct long3 long3;
-struct __align__(16) long4 {
+struct __align__(16) long4
+{
     long int x, y, z, w;
 };
 typedef struct long4 long4;
@@ -133,7 +147,8 @@ struct ulong1 {
     unsigned long int x;
 };
 typedef struct ulong1 ulong1;
-struct __align__(16) ulong2 {
+struct __align__(16) ulong2
+{
     unsigned long int x, y;
 };
 typedef struct ulong2 ulong2;
@@ -141,7 +156,8 @@ struct ulong3 {
     unsigned long int x, y, z;
 };
 typedef struct ulong3 ulong3;
-struct __align__(16) ulong4 {
+struct __align__(16) ulong4
+{
     unsigned long int x, y, z, w;
 };
 typedef struct ulong4 ulong4;
@@ -150,7 +166,8 @@ struct longlong1 {
     long long int x;
 };
 typedef struct longlong1 longlong1;
-struct __align__(16) longlong2 {
+struct __align__(16) longlong2
+{
     long long int x, y;
 };
 typedef struct longlong2 longlong2;
@@ -158,7 +175,8 @@ struct longlong3 {
     long long int x, y, z;
 };
 typedef struct longlong3 longlong3;
-struct __align__(16) longlong4 {
+struct __align__(16) longlong4
+{
     long long int x, y, z, w;
 };
 typedef struct longlong4 longlong4;
@@ -167,7 +185,8 @@ struct ulonglong1 {
     unsigned long long int x;
 };
 typedef struct ulonglong1 ulonglong1;
-struct __align__(16) ulonglong2 {
+struct __align__(16) ulonglong2
+{
     unsigned long long int x, y;
 };
 typedef struct ulonglong2 ulonglong2;
@@ -175,7 +194,8 @@ struct ulonglong3 {
     unsigned long long int x, y, z;
 };
 typedef struct ulonglong3 ulonglong3;
-struct __align__(16) ulonglong4 {
+struct __align__(16) ulonglong4
+{
     unsigned long long int x, y, z, w;
 };
 typedef struct ulonglong4 ulonglong4;
@@ -184,7 +204,8 @@ struct float1 {
     float x;
 };
 typedef struct float1 float1;
-struct __align__(8) float2 {
+struct __align__(8) float2
+{
     float x, y;
 };
 typedef struct float2 float2;
@@ -192,7 +213,8 @@ struct float3 {
     float x, y, z;
 };
 typedef struct float3 float3;
-struct __align__(16) float4 {
+struct __align__(16) float4
+{
     float x, y, z, w;
 };
 typedef struct float4 float4;
@@ -201,7 +223,8 @@ struct double1 {
     double x;
 };
 typedef struct double1 double1;
-struct __align__(16) double2 {
+struct __align__(16) double2
+{
     double x, y;
 };
 typedef struct double2 double2;
@@ -209,7 +232,8 @@ struct double3 {
     double x, y, z;
 };
 typedef struct double3 double3;
-struct __align__(16) double4 {
+struct __align__(16) double4
+{
     double x, y, z, w;
 };
 typedef struct double4 double4;
@@ -221,8 +245,13 @@ struct dim3 {
         : x(vx), y(vy), z(vz)
     {
     }
-    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
-    constexpr operator uint3() const { return uint3{x, y, z}; }
+    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z)
+    {
+    }
+    constexpr operator uint3() const
+    {
+        return uint3{x, y, z};
+    }
 #endif
 };
 typedef struct dim3 dim3;

@@ -1,11 +1,11 @@
-/* aarch64.c: whether a faulting access was a read or a write, from what 64-bit ARM leaves behind. The
- * codes are those that GNU as gives to the instructions beside them, so this runs on any machine; on
- * an ARM one simgpu/tests/misuse.c has the faults themselves.
+/* aarch64.c: whether a faulting access was a read or a write, from what 64-bit ARM leaves behind.
+ * The codes are those that GNU as gives to the instructions beside them, so this runs on any
+ * machine; on an ARM one simgpu/tests/misuse.c has the faults themselves.
  */
 #include <string.h>
 
-#include "memory/aarch64.h"
 #include "harness.h"
+#include "memory/aarch64.h"
 
 static const struct {
     uint32_t code;

@@ -228,7 +228,8 @@ RANK_TEST(test_registers_host_memory, 2)
     need_cuda(cudaPointerGetAttributes(&about, device + 1));
     check(about.type == cudaMemoryTypeDevice && about.device == r->device, "%d", about.type);
     check(cudaFreeHost(memory) == cudaErrorInvalidValue, "malloc's memory was taken");
-    heard_is(&heard[r->rank], "this is no pinned host memory", "cudaFreeHost, called at tests/copy.c:");
+    heard_is(&heard[r->rank], "this is no pinned host memory",
+             "cudaFreeHost, called at tests/copy.c:");
     free(memory);
 }
 

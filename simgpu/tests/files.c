@@ -1,6 +1,6 @@
-/* Ranks that run out of file descriptors (ulimit -n). Who has none left says so and ends, whatever it
- * was about to open, and the others say that it ended, and by which limit: nobody waits for long, and
- * nobody is taken for dead who lives.
+/* Ranks that run out of file descriptors (ulimit -n). Who has none left says so and ends, whatever
+ * it was about to open, and the others say that it ended, and by which limit: nobody waits for
+ * long, and nobody is taken for dead who lives.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* headers_order.c: where the toolkit's headers come before simgpu's, simgpu's say so instead of being
- * passed over by the guard macro that they share.
+/* headers_order.c: where the toolkit's headers come before simgpu's, simgpu's say so instead of
+ * being passed over by the guard macro that they share.
  *
  * The toolkit's folder is a made-up one: each file has the guard macro of its namesake and nothing
  * else.

@@ -303,7 +303,8 @@ static bool judge(const End *end, int victim, int second)
     for (int i = 0; i < r->world; i++) {
         int status = end[i].status;
         bool dead = end[i].over && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-        if (i == victim || (i == second && dead)) continue; // the second may end by its report first
+        if (i == victim || (i == second && dead))
+            continue; // the second may end by its report first
         if (!end[i].over) fail_seed(end, "a rank lives on after the limit");
         bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0 && r->rank[i].finished;
         bool by_report = WIFEXITED(status) && WEXITSTATUS(status) == SIMGPU_FATAL_EXIT;

@@ -18,7 +18,7 @@ static void use(const Rank *r, void *arg)
     need_cuda(cudaMallocManaged((void **)&sum, sizeof *sum, cudaMemAttachHost));
     check((uintptr_t)p % (uintptr_t)sysconf(_SC_PAGESIZE) == 0, "%p begins no page", (void *)p);
     for (int i = 0; i < COUNT; i++) p[i] = (unsigned char)(r->rank + 1); // the host writes
-    need_cuda(kernel_sum_bytes(sum, p, COUNT, r->stream));             // a kernel reads
+    need_cuda(kernel_sum_bytes(sum, p, COUNT, r->stream));               // a kernel reads
     need_cuda(cudaStreamSynchronize(r->stream));
     check(*sum == (unsigned)(r->rank + 1) * COUNT, "the sum is %u", *sum);
     need_nccl(ncclAllReduce(p, p, COUNT, ncclUint8, ncclSum, r->comm, r->stream)); // so does NCCL

@@ -1,6 +1,6 @@
-/* processors.c: how many processors a rank may use: of those that it may run on, and of the time that
- * control groups grant, with folders as Linux, Docker and Kubernetes have them; and that this is how
- * many threads a process has by default.
+/* processors.c: how many processors a rank may use: of those that it may run on, and of the time
+ * that control groups grant, with folders as Linux, Docker and Kubernetes have them; and that this
+ * is how many threads a process has by default.
  */
 #define _GNU_SOURCE // sched_setaffinity
 #include <sched.h>
@@ -11,10 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/threads.h"
 #include "files.h"
 #include "harness.h"
 #include "simgpu.h"
-#include "core/threads.h"
 
 // Writes the file of that path below the folder, and the folders that it is in.
 static void put(const char *path, const char *text)
@@ -136,8 +136,8 @@ static void pass(void *arg, size_t begin, size_t end)
 {
 }
 
-// How many threads work for many starts, without SIMGPU_THREADS, in a process of its own, which has read
-// no settings yet and in which a launcher has said how many ranks the host has.
+// How many threads work for many starts, without SIMGPU_THREADS, in a process of its own, which has
+// read no settings yet and in which a launcher has said how many ranks the host has.
 static int workers_on(int n, const cpu_set_t *all, const char *name, const char *ranks)
 {
     int status;

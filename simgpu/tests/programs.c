@@ -252,8 +252,9 @@ TEST(test_visible_devices)
     }
 }
 
-// Of a list that names a device twice no device is left; of one with an entry that is no device, what
-// is before it. Where a program then wants a device that it does not see, the report names the list.
+// Of a list that names a device twice no device is left; of one with an entry that is no device,
+// what is before it. Where a program then wants a device that it does not see, the report names the
+// list.
 TEST(test_wrong_lists_of_devices)
 {
     static const struct {

@@ -1,6 +1,7 @@
 /* race.c: what SIMGPU_CHECK=full finds: races between streams and with the host, memory used before
- * its allocation or after its free by the order of streams. Which bytes are touched, and by whom, is
- * race_memory.c's. Beside each mistake is what looks much the same and is right: nothing may be reported there.
+ * its allocation or after its free by the order of streams. Which bytes are touched, and by whom,
+ * is race_memory.c's. Beside each mistake is what looks much the same and is right: nothing may be
+ * reported there.
  */
 #include "race_bench.h"
 

@@ -271,8 +271,8 @@ TEST(test_ranks)
     if (message) fail_with(message);
 }
 
-// With the clock queries answer by its time, and what they have answered is what they order. In some
-// programs a query takes a tenth of a second, until other threads count as asleep
+// With the clock queries answer by its time, and what they have answered is what they order. In
+// some programs a query takes a tenth of a second, until other threads count as asleep
 // (simgpu/pages/time.md, § 8): so of many programs that are asked for it runs one in a hundred.
 TEST(test_clock)
 {

@@ -206,7 +206,8 @@ TEST(test_names_what_waits)
         char waits[100];
         shared->how = how;
         free(run_ranks_message(2, 20, waits_in_vain, shared));
-        snprintf(waits, sizeof waits, "and its host waits for that in %s at tests/sends.c:", calls[how]);
+        snprintf(waits, sizeof waits,
+                 "and its host waits for that in %s at tests/sends.c:", calls[how]);
         const char *text = shared->heard[0].text, *found = strstr(text, waits);
         if (strcmp(shared->heard[0].title, "rank 1 will never come") != 0 || !found ||
             !strstr(found, "(wait_somehow)") || !strstr(text, "(waits_in_vain)"))

@@ -35,10 +35,10 @@ CHECK(cudaDeviceGetCacheConfig, cudaError_t (*)(enum cudaFuncCache *))
 CHECK(cudaProfilerStart, cudaError_t (*)(void))
 CHECK(cudaProfilerStop, cudaError_t (*)(void))
 CHECK(cudaMallocManaged, cudaError_t (*)(void **, size_t, unsigned int))
-CHECK(cudaMemPrefetchAsync, cudaError_t (*)(const void *, size_t, struct cudaMemLocation,
-      unsigned int, cudaStream_t))
-CHECK(cudaMemAdvise, cudaError_t (*)(const void *, size_t, enum cudaMemoryAdvise, struct
-      cudaMemLocation))
+CHECK(cudaMemPrefetchAsync,
+      cudaError_t (*)(const void *, size_t, struct cudaMemLocation, unsigned int, cudaStream_t))
+CHECK(cudaMemAdvise,
+      cudaError_t (*)(const void *, size_t, enum cudaMemoryAdvise, struct cudaMemLocation))
 CHECK(cudaStreamAttachMemAsync, cudaError_t (*)(cudaStream_t, void *, size_t, unsigned int))
 CHECK(cudaMalloc, cudaError_t (*)(void **, size_t))
 CHECK(cudaMallocPitch, cudaError_t (*)(void **, size_t *, size_t, size_t))
@@ -62,14 +62,14 @@ CHECK(cudaMemPoolSetAttribute, cudaError_t (*)(cudaMemPool_t, enum cudaMemPoolAt
 CHECK(cudaMemPoolGetAttribute, cudaError_t (*)(cudaMemPool_t, enum cudaMemPoolAttr, void *))
 CHECK(cudaMemPoolTrimTo, cudaError_t (*)(cudaMemPool_t, size_t))
 CHECK(cudaMemcpy, cudaError_t (*)(void *, const void *, size_t, enum cudaMemcpyKind))
-CHECK(cudaMemcpyAsync, cudaError_t (*)(void *, const void *, size_t, enum cudaMemcpyKind,
-      cudaStream_t))
+CHECK(cudaMemcpyAsync,
+      cudaError_t (*)(void *, const void *, size_t, enum cudaMemcpyKind, cudaStream_t))
 CHECK(cudaMemcpyPeer, cudaError_t (*)(void *, int, const void *, int, size_t))
 CHECK(cudaMemcpyPeerAsync, cudaError_t (*)(void *, int, const void *, int, size_t, cudaStream_t))
-CHECK(cudaMemcpy2D, cudaError_t (*)(void *, size_t, const void *, size_t, size_t, size_t, enum
-      cudaMemcpyKind))
+CHECK(cudaMemcpy2D,
+      cudaError_t (*)(void *, size_t, const void *, size_t, size_t, size_t, enum cudaMemcpyKind))
 CHECK(cudaMemcpy2DAsync, cudaError_t (*)(void *, size_t, const void *, size_t, size_t, size_t,
-      enum cudaMemcpyKind, cudaStream_t))
+                                         enum cudaMemcpyKind, cudaStream_t))
 CHECK(cudaMemset, cudaError_t (*)(void *, int, size_t))
 CHECK(cudaMemsetAsync, cudaError_t (*)(void *, int, size_t, cudaStream_t))
 CHECK(cudaMemset2D, cudaError_t (*)(void *, size_t, int, size_t, size_t))
@@ -85,8 +85,8 @@ CHECK(cudaStreamGetFlags, cudaError_t (*)(cudaStream_t, unsigned int *))
 CHECK(cudaStreamGetPriority, cudaError_t (*)(cudaStream_t, int *))
 CHECK(cudaStreamGetDevice, cudaError_t (*)(cudaStream_t, int *))
 CHECK(cudaLaunchHostFunc, cudaError_t (*)(cudaStream_t, cudaHostFn_t, void *))
-CHECK(cudaStreamAddCallback, cudaError_t (*)(cudaStream_t, cudaStreamCallback_t, void *,
-      unsigned int))
+CHECK(cudaStreamAddCallback,
+      cudaError_t (*)(cudaStream_t, cudaStreamCallback_t, void *, unsigned int))
 CHECK(cudaStreamIsCapturing, cudaError_t (*)(cudaStream_t, enum cudaStreamCaptureStatus *))
 CHECK(cudaStreamBeginCapture, cudaError_t (*)(cudaStream_t, enum cudaStreamCaptureMode))
 CHECK(cudaStreamEndCapture, cudaError_t (*)(cudaStream_t, cudaGraph_t *))

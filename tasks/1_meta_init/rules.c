@@ -143,8 +143,8 @@ void rule_walks_every_tie_once(void)
 
 // ---- Slices on the host ----
 
-// Eight elements from `begin` on: bitwise init_std times what box_muller4, which is given code, makes
-// of the words of the tests' own generator.
+// Eight elements from `begin` on: bitwise init_std times what box_muller4, which is given code,
+// makes of the words of the tests' own generator.
 static void check_eight(const Param *p, uint64_t seed, int64_t begin, const char *what)
 {
     float got[8], want[8], normals[4];

@@ -372,8 +372,8 @@ TEST(normal_has_right_moments)
 
 // ---- The whole model on one GPU ----
 
-// Every parameter of the model holds what meta_init_slice gives, and a zero gradient. Whether that is
-// right is asked by the tests of slices: a mistake there must cost its own test alone.
+// Every parameter of the model holds what meta_init_slice gives, and a zero gradient. Whether that
+// is right is asked by the tests of slices: a mistake there must cost its own test alone.
 static void check_materialized(Module *model, uint64_t seed)
 {
     Layout layout;

@@ -1,8 +1,8 @@
 /* Task 2, flat parameter: what lies where, what is padding, and what a rank holds.
  */
 #include "bytes.h"
-#include "tests_sets.h"
 #include "rules.h"
+#include "tests_sets.h"
 #include "training.h"
 
 #include <stdio.h>

@@ -41,7 +41,8 @@ static void forward_by_hooks(Sharded *s, const int *order, int n)
 
 // ---- One unit ----
 
-// Between unshard and wait the compute stream is free: what it runs there runs beside the all-gather.
+// Between unshard and wait the compute stream is free: what it runs there runs beside the
+// all-gather.
 static void beside_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
@@ -427,7 +428,8 @@ static void drop_buffer(FsdpUnit *unit)
     param->data = NULL;
 }
 
-// What the pre-forward hooks of the root and two units say: whoever gathers ahead finds out earlier.
+// What the pre-forward hooks of the root and two units say: whoever gathers ahead finds out
+// earlier.
 static Status begin_three(Sharded *s)
 {
     Module *first = s->model->children[0], *second = s->model->children[1];

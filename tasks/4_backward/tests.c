@@ -1,9 +1,9 @@
 /* Task 4, backward: the average over ranks, in shards, in order, in bounded memory.
  */
-#include "tests_gradients.h"
 #include "bytes.h"
 #include "exposed.h"
 #include "rules.h"
+#include "tests_gradients.h"
 
 static void average_body(const Rank *r, void *arg)
 {

@@ -99,8 +99,8 @@ static double infinite_at(int64_t place, int unit)
     return place == 5 && unit == 1 ? (double)INFINITY : (double)given_gradient(place + unit);
 }
 
-// Infinity is larger than any limit, and a limit divided by it is 0: of infinite_at nothing finite is
-// left.
+// Infinity is larger than any limit, and a limit divided by it is 0: of infinite_at nothing finite
+// is left.
 static void check_finite_are_zero(const Sharded *s)
 {
     FlatParam *flat[MAX_FLAT];

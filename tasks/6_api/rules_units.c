@@ -297,8 +297,8 @@ static void failing_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-// Three meshes of the same four ranks, one after the other: the full state is shown on the rank that
-// is 0 in both groups of its model's mesh, once.
+// Three meshes of the same four ranks, one after the other: the full state is shown on the rank
+// that is 0 in both groups of its model's mesh, once.
 static void meshes_body(const Rank *r, void *arg)
 {
     const int rank = r->rank, last = r->world - 1;

@@ -3,7 +3,5 @@
  * Ends: error
  * Says: does not compile
  */
-static void attack(void)
-<%
-    __\u0061sm__("syscall");
-%>
+static void attack(void) < % __\u0061sm__("syscall");
+% >

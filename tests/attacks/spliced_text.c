@@ -7,6 +7,5 @@
 #define LAST(x) x
 static void attack(void)
 {
-    __as LAST(\)
-m__("syscall");
+    __as LAST(\) m__("syscall");
 }

@@ -1,6 +1,6 @@
 /* Safetensors files that are valid, changed at random, and files of random bytes; and indexes of
- * folders of them, likewise. Whatever is in one, it is opened, and then all of it can be read, or it
- * is refused with one line. This program
+ * folders of them, likewise. Whatever is in one, it is opened, and then all of it can be read, or
+ * it is refused with one line. This program
  * and the code that reads are built with the address sanitizer. SAFETENSORS_FILES=100000 for so
  * many.
  */

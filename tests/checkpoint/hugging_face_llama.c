@@ -82,8 +82,8 @@ TEST_BETWEEN(each_tensor_has_its_rows, own_folder_begin, own_folder_end)
 
 // ---- Files as others write them ----
 
-// The file of the model once more as "other": names without "model.", and one tensor more of that name
-// and of `rows` elements.
+// The file of the model once more as "other": names without "model.", and one tensor more of that
+// name and of `rows` elements.
 static void write_other(const char *extra, int64_t rows)
 {
     Safetensors from, to;

@@ -1,5 +1,5 @@
-/* Lab 5's and lab 6's files of the reference: a training that is saved under one layout goes on under
- * the other, bitwise as the serial oracle; and what is frozen has no moments in a checkpoint.
+/* Lab 5's and lab 6's files of the reference: a training that is saved under one layout goes on
+ * under the other, bitwise as the serial oracle; and what is frozen has no moments in a checkpoint.
  */
 #include <stdio.h>
 #include <string.h>

@@ -385,7 +385,9 @@ static const Kernel sums[] = {
 // dout in eighths: Σ dout is exact too.
 static const Kernel matrices[] = {
     {"sum_rows", run_sum_rows, {OUT("out", COLS, EIGHTHS, EXACT), IN("x", MATRIX, EIGHTHS)}},
-    {"broadcast_bias", run_broadcast_bias, {OUT("out", MATRIX, NANS, EXACT), IN("bias", COLS, DRAWN)}},
+    {"broadcast_bias",
+     run_broadcast_bias,
+     {OUT("out", MATRIX, NANS, EXACT), IN("bias", COLS, DRAWN)}},
     {"bias_gelu_forward", run_bias_gelu_forward,
      {OUT("out", MATRIX, NANS, 12), OUT("y", MATRIX, LARGE, EXACT), IN("bias", COLS, DRAWN)}},
     {"bias_gelu_backward", run_bias_gelu_backward,

@@ -1,5 +1,5 @@
-/* averages.c: the table of handouts/4_backward.md, "Why sum, then divide", counted anew: how many of all
- * floats between 1 and 2 are not their own average over W ranks, in two ways of averaging.
+/* averages.c: the table of handouts/4_backward.md, "Why sum, then divide", counted anew: how many
+ * of all floats between 1 and 2 are not their own average over W ranks, in two ways of averaging.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 
 enum { FLOATS = 1 << 23 }; // from 1 to 2, without 2
 
-// W equal floats, in the order of simgpu's sums: pairs, then pairs of pairs; what is left over waits.
+// W equal floats, in the order of simgpu's sums: pairs, then pairs of pairs; what is left over
+// waits.
 static float sum_of(float x, int n)
 {
     float sums[8];

@@ -1,5 +1,5 @@
-/* What may be done in another way (fsdp.h): each function asks its table, and nobody else, with what
- * it was given, and says what that says. Fakes count, and answer what no default would.
+/* What may be done in another way (fsdp.h): each function asks its table, and nobody else, with
+ * what it was given, and says what that says. Fakes count, and answer what no default would.
  */
 #include <string.h>
 

@@ -168,8 +168,7 @@ static Status gather_by_broadcasts(FsdpUnit *unit)
         Buffer part = buffer_range(&unit->flat.unsharded_param, rank * layout->shard_numel,
                                    layout->shard_numel);
         NCCL_TRY(ncclBroadcast(unit->flat.sharded_param.data, part.data, (size_t)part.numel,
-                               dtype_nccl(part.dtype), rank,
-                               unit->ctx->mesh.shard.comm, stream));
+                               dtype_nccl(part.dtype), rank, unit->ctx->mesh.shard.comm, stream));
     }
     NCCL_TRY(ncclGroupEnd());
     return OK;

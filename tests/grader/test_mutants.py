@@ -100,8 +100,9 @@ class Miniature(TempFolder):
 
     def suite(self, name, call, test, want):
         folder = FOLDERS[1] if name == "one" else FOLDERS[2]
-        self.write("tasks/%s/%s.c" % (folder, "together" if name == "together" else "tests"), SUITE.replace("CALL", call).replace("TEST", test)
-                   .replace("WANT", str(want)))
+        file = "together" if name == "together" else "tests"
+        self.write("tasks/%s/%s.c" % (folder, file), SUITE.replace("CALL", call)
+                   .replace("TEST", test).replace("WANT", str(want)))
 
     def mutant(self, name="wrong_half", old="return 3;", new="return 4;", test="is_six",
                reason="one is 8", **more):

@@ -1,7 +1,7 @@
-"""Rooms have an order. Of the grader: grader/ is what students and platforms run, grader/course/ what
-course staff run, grader/devtools/ what developers of the kit run. The latter two import from grader/,
-and nothing else crosses; every program there runs from any folder. Of simgpu/src: a room includes
-those below it alone, in the order that simgpu/README.md gives."""
+"""Rooms have an order. Of the grader: grader/ is what students and platforms run, grader/course/
+what course staff run, grader/devtools/ what developers of the kit run. The latter two import from
+grader/, and nothing else crosses; every program there runs from any folder. Of simgpu/src: a room
+includes those below it alone, in the order that simgpu/README.md gives."""
 
 import ast
 import glob
@@ -108,7 +108,7 @@ SIMGPU = os.path.join(ROOT, "simgpu", "src")
 
 
 def room_order(text):
-    """{room: the rooms below it}, from the list at the top of simgpu/README.md, the highest first."""
+    """{room: the rooms below it}, from the list at the top of simgpu/README.md, highest first."""
     lines = re.findall(r"^    ((?:[a-z]+/ )+)", text, re.M)
     order, below = {}, set()
     for rooms in reversed([re.findall(r"[a-z]+", line) for line in lines]):

@@ -186,8 +186,8 @@ class TheKit(unittest.TestCase):
         self.assertEqual(tiers.problems(tiers.load(), files), [])
 
     def test_what_make_runs_is_what_is_listed(self):
-        """`make test`, `make test-simgpu` and `make long-tests` hand their suites to the runner, which
-        chooses by tier: together they name every file that is not a part."""
+        """`make test`, `make test-simgpu` and `make long-tests` hand their suites to the runner,
+        which chooses by tier: together they name every file that is not a part."""
         environment = {name: value for name, value in os.environ.items()
                        if "MAKE" not in name and name not in ("BUILD", "IMPL", "SANITIZE")}
         run, known = set(), tiers.load()

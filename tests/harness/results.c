@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fsdp.h"
 #include "backend.h"
+#include "fsdp.h"
 #include "harness.h"
 
 // ---- The inner suite ----
@@ -257,8 +257,8 @@ TEST(test_only)
 
     RUN_INNER(&o, false, "--only", "inner_state", "--only", "inner_forger");
     assert_int_equal(o.status, 0);
-    expect_words(o.out,
-                 "[       OK ] inner_state\n[ RUN      ] inner_forger\n[       OK ] inner_forger\n");
+    expect_words(
+        o.out, "[       OK ] inner_state\n[ RUN      ] inner_forger\n[       OK ] inner_forger\n");
     expect_words(o.err, "[  PASSED  ] 2 test(s).");
 }
 

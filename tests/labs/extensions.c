@@ -1,5 +1,5 @@
-/* What labs put on a root (extensions.h) is taken off in the opposite order: root and units are then
- * as they were, and any other order is refused with a line that says what has to go first.
+/* What labs put on a root (extensions.h) is taken off in the opposite order: root and units are
+ * then as they were, and any other order is refused with a line that says what has to go first.
  */
 #include <stdlib.h>
 #include <string.h>

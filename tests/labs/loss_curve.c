@@ -73,9 +73,11 @@ static float mean_of_last(const float *losses)
 TEST(the_loss_follows_that_of_floats)
 {
     needs_ranks(2);
-    static const DType TYPES[][2] = {
-        {DTYPE_F32, DTYPE_F32},  {DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16},
-        {DTYPE_F32, DTYPE_BF16}, {DTYPE_F16, DTYPE_F16}};
+    static const DType TYPES[][2] = {{DTYPE_F32, DTYPE_F32},
+                                     {DTYPE_BF16, DTYPE_F32},
+                                     {DTYPE_BF16, DTYPE_BF16},
+                                     {DTYPE_F32, DTYPE_BF16},
+                                     {DTYPE_F16, DTYPE_F16}};
     Training t = {.c = case_of(spec_gpt2(1), STRATEGY_ZERO3, 2, 1, 1),
                   .losses = shared_alloc(STEPS * sizeof(float))};
     float floats = 0.0f;

@@ -1,7 +1,7 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
  * reshard_ranks, tokens, resume, the types of lab 2, prefetching, recomputation, offload, layout,
- * FP8 gathers, frozen parameters and stages. Each combination either trains, bitwise as the serial oracle
- * (tests/support/strategies.h), or the library refuses it with the line that is named there
+ * FP8 gathers, frozen parameters and stages. Each combination either trains, bitwise as the serial
+ * oracle (tests/support/strategies.h), or the library refuses it with the line that is named there
  * (case_refusal).
  *
  * All combinations are too many, and each option of a lab multiplies them. So combinations are

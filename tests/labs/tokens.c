@@ -2,9 +2,9 @@
  * has: on data whose sums are exact, against whole numbers that are counted here.
  *
  * The model is one linear layer of zeros with two classes: each class has probability 1/2, so a
- * token's gradient is its input times 1/2 or -1/2. Inputs are small whole numbers, and a step has 64
- * tokens, on however many ranks. So every sum is exact. Where each micro-batch reduces, the factor is
- * a power of two, so that each quotient is exact too.
+ * token's gradient is its input times 1/2 or -1/2. Inputs are small whole numbers, and a step has
+ * 64 tokens, on however many ranks. So every sum is exact. Where each micro-batch reduces, the
+ * factor is a power of two, so that each quotient is exact too.
  */
 #include <stdlib.h>
 

@@ -194,7 +194,8 @@ static void skip_body(const Rank *r, void *arg)
                 (size_t)(--model->n_children - 1) * sizeof *model->children);
     case_train(&w, &skip->c, r, 0);
     need_cuda(cudaDeviceSynchronize());
-    bool names_itself = skip->c.options.strategy == STRATEGY_DDP && !skip->all; // rank 1 alone fails
+    bool names_itself =
+        skip->c.options.strategy == STRATEGY_DDP && !skip->all; // rank 1 alone fails
     check(names_itself, "rank %d has done a step in which rank 1 left out a forward", r->rank);
     case_unwrap(&w, r);
 }
@@ -454,7 +455,8 @@ TEST(a_frozen_base_costs_no_gradient)
     }
 }
 
-// ---- 9. #179443: HSDP's buffers grow with depth; #180665: under offload a replica's sum alone ----
+// ---- 9. #179443: HSDP's buffers grow with depth; #180665: under offload a replica's sum alone
+// ----
 
 TEST(offloaded_replicas_have_the_sum_of_all)
 {

@@ -280,8 +280,7 @@ static void meet_somewhere(const Rank *r, void *arg)
 TEST(test_default_place)
 {
     static const Place places[] = {
-        {"SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=2", "SLURM_PROCID", false,
-         "127.0.0.1"},
+        {"SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=2", "SLURM_PROCID", false, "127.0.0.1"},
         {"SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=1(x2) SLURM_STEP_ID=3 "
          "SLURM_STEP_NODELIST=node[07-09,12],login SLURM_JOB_NODELIST=other1",
          "SLURM_PROCID", true, "node07"},

@@ -1,5 +1,5 @@
-/* half_policy.h: a GPT-2 in bf16 or fp16 by its policy, for half_modules.c: written down a second time,
- * operation by operation, with host arrays of floats that the type has.
+/* half_policy.h: a GPT-2 in bf16 or fp16 by its policy, for half_modules.c: written down a second
+ * time, operation by operation, with host arrays of floats that the type has.
  */
 #ifndef TESTS_NN_HALF_POLICY_H
 #define TESTS_NN_HALF_POLICY_H

@@ -1,5 +1,5 @@
-/* half_table.h: every kernel of bf16 and fp16, for half_kernels.c: its operands and their shapes, and
- * what it is compared with.
+/* half_table.h: every kernel of bf16 and fp16, for half_kernels.c: its operands and their shapes,
+ * and what it is compared with.
  */
 #ifndef TESTS_NN_HALF_TABLE_H
 #define TESTS_NN_HALF_TABLE_H

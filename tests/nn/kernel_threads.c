@@ -2,8 +2,8 @@
  *
  * A world of one rank per number of threads, from 1 to 16, runs all kernels on arrays of odd sizes
  * that are large enough to be shared; what comes back is a checksum of all arrays of a call, read
- * or written, which must be equal. (A GPU's kernels must be the same from run to run; emulated ones, which
- * run in the same order each time, are run twice.)
+ * or written, which must be equal. (A GPU's kernels must be the same from run to run; emulated
+ * ones, which run in the same order each time, are run twice.)
  */
 #include <stdio.h>
 

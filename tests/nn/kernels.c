@@ -1,5 +1,5 @@
-/* kernels.c: the kernels of layers against plain double-precision ones, on outputs that begin as NaN;
- * exact equality where the arithmetic is exact. Others are elementwise.c's.
+/* kernels.c: the kernels of layers against plain double-precision ones, on outputs that begin as
+ * NaN; exact equality where the arithmetic is exact. Others are elementwise.c's.
  *
  * What holds of the CPU's kernels alone is left out where the CUDA kernels are built
  * (BACKEND_CUDA).

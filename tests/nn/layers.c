@@ -3,8 +3,8 @@
  *
  * The loss is Σ w·out with random w, so dout = w.
  */
-#include "numbers.h"
 #include "naive_llama.h"
+#include "numbers.h"
 
 #define BOUND 1e-5 // of a gradient's norm
 

@@ -1,6 +1,6 @@
-/* llama.c: a Llama-shaped model: every gradient against central differences of a naive one in double
- * precision; Llama 3's numbers of parameters; names, causality, memory, types, mistakes. What
- * module.c promises around every pass gpt2.c tests.
+/* llama.c: a Llama-shaped model: every gradient against central differences of a naive one in
+ * double precision; Llama 3's numbers of parameters; names, causality, memory, types, mistakes.
+ * What module.c promises around every pass gpt2.c tests.
  */
 #include "kernels.h"
 #include "naive_llama.h"

@@ -83,8 +83,7 @@ static inline void naive_look_grouped(const NaiveLlama *n, double *y, const doub
     int key = n->C + h * n->kv_heads / n->heads * hs, value = key + n->kv_heads * hs;
     double *score = naive_buffer((size_t)t + 1);
     for (int s = 0; s <= t; s++)
-        for (int i = 0; i < hs; i++)
-            score[s] += x[t * width + h * hs + i] * x[s * width + key + i];
+        for (int i = 0; i < hs; i++) score[s] += x[t * width + h * hs + i] * x[s * width + key + i];
     naive_softmax(score, score, t + 1, 1.0 / sqrt(hs));
     for (int i = 0; i < hs; i++) {
         y[i] = 0.0;
@@ -104,7 +103,8 @@ static inline int naive_grouped_attention(const NaiveLlama *n, double *out, cons
             naive_turn(n, qkv + r * width + h * hs, r % n->T, hs);
     for (int r = 0; r < rows; r++)
         for (int h = 0; h < n->heads; h++)
-            naive_look_grouped(n, y + r * n->C + h * hs, qkv + r / n->T * n->T * width, r % n->T, h);
+            naive_look_grouped(n, y + r * n->C + h * hs, qkv + r / n->T * n->T * width, r % n->T,
+                               h);
     naive_product(out, y, p[1], NULL, rows, n->C, n->C);
     free(qkv);
     free(y);

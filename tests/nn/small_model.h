@@ -1,5 +1,6 @@
-/* small_model.h: what the suites of small language models share: a model with storage and a batch, a
- * pass over it, and its gradients against central differences of a naive model in double precision.
+/* small_model.h: what the suites of small language models share: a model with storage and a batch,
+ * a pass over it, and its gradients against central differences of a naive model in double
+ * precision.
  *
  * Interface: Fixture; fixture_begin, close_fixture, pass, check_gradients_of.
  */
@@ -111,8 +112,8 @@ static inline void check_gradients_of(Fixture *f, const Rank *r)
         size_t size = numel_of(f->params[i]);
         float *got = fetch(f->params[i]->grad.data, size);
         double *want = differentiate(f, p, i, size);
-        // The keys' bias of GPT-2 changes nothing (softmax does not see a shift), so of qkv's bias the
-        // norm is that of the queries' and values' part alone: the bound is the same.
+        // The keys' bias of GPT-2 changes nothing (softmax does not see a shift), so of qkv's bias
+        // the norm is that of the queries' and values' part alone: the bound is the same.
         check_norm(f->params[i]->name, got, GRAD_BASE, want, size, 2e-5);
         free(got);
         free(want);

@@ -18,8 +18,8 @@ void backend_count_leaks(void);
 // "": nothing.
 const char *backend_memory_report(void);
 
-// The largest world a test can have here. Asked in the parent, which must not touch a device itself:
-// on real GPUs a process that has cannot fork ranks any more.
+// The largest world a test can have here. Asked in the parent, which must not touch a device
+// itself: on real GPUs a process that has cannot fork ranks any more.
 int backend_max_world(void);
 // Why there can be none larger, for the result of a test that was left out.
 const char *backend_world_limit(void);
@@ -31,7 +31,8 @@ bool backend_pinned_bytes(size_t *bytes);
 // Whether the memory of the host that a process has is its own: a library may take what it likes.
 bool backend_counts_host_memory(void);
 
-// The environment variable that says how many bytes a device of a rank holds, for tests that fill one.
+// The environment variable that says how many bytes a device of a rank holds, for tests that fill
+// one.
 const char *backend_memory_variable(void);
 
 // How much longer than on simgpu a run of `world` ranks may take: on real GPUs every rank first

@@ -12,7 +12,8 @@ typedef enum BubbleModel {
 } BubbleModel;
 
 // The idle share of all stages' time, from the first forward's begin to the last backward's end.
-// False where logs cannot be timed, or so many ranks cannot be; a test that fails where they should.
+// False where logs cannot be timed, or so many ranks cannot be; a test that fails where they
+// should.
 bool bubble_of(BubbleModel model, PipelineKind kind, int stages, int n, double *idle);
 // (p - 1) / (n + p - 1).
 double bubble_ideal(int stages, int n);

@@ -393,8 +393,8 @@ static void peak_body(const Rank *r, void *arg)
 
 static void claim_peak_of(Spec spec, int world, bool backward)
 {
-    // The smallest batch: activations peak elsewhere in a step than buffers do, and large ones would
-    // hide a buffer too many.
+    // The smallest batch: activations peak elsewhere in a step than buffers do, and large ones
+    // would hide a buffer too many.
     spec.B = 1;
     if (spec.gpt2) spec.T = 2;
     Claim c = {.spec = spec, .backward = backward};

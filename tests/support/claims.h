@@ -29,8 +29,8 @@ void claim_padding(Spec spec, int world);
 // Live bytes are exactly 16·padded/W, before and after training.
 void claim_live_bytes(Spec spec, int world);
 
-// The peak of a forward alone, and of a whole step, is bounded by shards, activations, and the root's
-// and two units' buffers, whatever the depth.
+// The peak of a forward alone, and of a whole step, is bounded by shards, activations, and the
+// root's and two units' buffers, whatever the depth.
 void claim_forward_peak(Spec spec, int world);
 void claim_peak(Spec spec, int world);
 

@@ -10,13 +10,13 @@
 
 #include "fsdp.h"
 
-// Counts the figures of every unit of the model, and keeps where its two shards are. A unit that has
-// other figures from the start is left to the tests of whoever makes units.
+// Counts the figures of every unit of the model, and keeps where its two shards are. A unit that
+// has other figures from the start is left to the tests of whoever makes units.
 void figures_take(const Module *model, int rank, int world, bool align);
 void figures_forget(const Module *model);
 
-// Fails the rank where a unit whose figures were taken has others by now. Cheap: call it after every
-// call of the code under test, before a loop that ends at such a figure.
+// Fails the rank where a unit whose figures were taken has others by now. Cheap: call it after
+// every call of the code under test, before a loop that ends at such a figure.
 void check_figures(void);
 
 #endif

@@ -73,9 +73,9 @@ void run_ranks_at(const char *file, int line, int world, double limit, RankBody 
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg);
 #define run_ranks_small(world, body, arg) run_ranks_small_at(__FILE__, __LINE__, world, body, arg)
 
-// A world that cannot be here, on fewer GPUs, is left out, and the result says from which size on. A
-// test that looks at what its ranks have done begins with needs_ranks, which leaves out all of it, or
-// asks ranks_fit before it goes on.
+// A world that cannot be here, on fewer GPUs, is left out, and the result says from which size on.
+// A test that looks at what its ranks have done begins with needs_ranks, which leaves out all of
+// it, or asks ranks_fit before it goes on.
 void needs_ranks(int world);
 bool ranks_fit(int world);
 
@@ -178,7 +178,8 @@ typedef struct Test {
     __attribute__((section("suite_tests"), used)) static const Test *const name##_listed =         \
         &name##_test;                                                                              \
     static void name(void **state)
-// RANK_TEST(adds_up, 2, 3) { … }: a test whose body runs on two ranks, then on three; r is the Rank.
+// RANK_TEST(adds_up, 2, 3) { … }: a test whose body runs on two ranks, then on three; r is the
+// Rank.
 #define RANK_TEST(name, ...) RANK_TEST_WITHIN(name, RANKS_LIMIT, __VA_ARGS__)
 // The same where each world may take so many seconds (run_ranks_limit).
 #define RANK_TEST_WITHIN(name, seconds, ...)                                                       \
@@ -202,8 +203,8 @@ typedef struct Test {
 void begin_rule(const char *name); // NULL: it has ended
 void print_rule(void);             // the beginning of what cmocka prints of a failure
 
-// Runs the tests of the suite, or those named after --only, in that order; or prints their names for
-// --list. With SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
+// Runs the tests of the suite, or those named after --only, in that order; or prints their names
+// for --list. With SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
 //   {"nonce": …, "test": name, "status": "passed|failed|timeout|error", "message": …, "seconds": …}
 // (of a test that has drawn also "seed": number; draw.h; of one that told figures "figures": […])
 // and {"nonce": …, "end": count} at the end; the nonce is SHARDLAB_NONCE's.

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 // Bytes that the main thread has from malloc now, and large blocks of all threads. A few that were
-// freed may still count (the libc keeps them at hand), and simgpu keeps records of its own: allow for
-// that. Where nobody counts them (an
+// freed may still count (the libc keeps them at hand), and simgpu keeps records of its own: allow
+// for that. Where nobody counts them (an
 // old libc, a build with a sanitizer, real GPUs) 0, always.
 size_t host_bytes(void);
 

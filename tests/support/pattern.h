@@ -27,14 +27,14 @@ typedef struct Clue {
 } Clue;
 
 typedef struct Clues {
-    const Layout *layout; // NULL: the array is no parameter, gradient, or shard of one
-    int world;            // ranks that have a part in the values; 0 or 1: none but this one
-    bool average;         // the values are averages over the ranks
-    bool trained;         // they come from several steps: a small difference is no rounding
-    double slack;         // what the test lets pass, absolute; 0: nothing, equal bits
-    const char *known;    // what the test knows to be wrong: the cause, whatever the array says
+    const Layout *layout;  // NULL: the array is no parameter, gradient, or shard of one
+    int world;             // ranks that have a part in the values; 0 or 1: none but this one
+    bool average;          // the values are averages over the ranks
+    bool trained;          // they come from several steps: a small difference is no rounding
+    double slack;          // what the test lets pass, absolute; 0: nothing, equal bits
+    const char *known;     // what the test knows to be wrong: the cause, whatever the array says
     const char *otherwise; // the cause where no pattern explains all: what is sure all the same
-    const float *before;  // what was there before the call; NULL: not known
+    const float *before;   // what was there before the call; NULL: not known
     int n;
     Clue clue[CLUES_MAX];
 } Clues;

@@ -42,8 +42,8 @@ typedef struct RankNote {
 
 typedef struct Run {
     int world;
-    double limit;     // seconds it may take from its start on
-    double whole;     // seconds that the limit is called in messages: the test's own where it has one
+    double limit; // seconds it may take from its start on
+    double whole; // seconds that the limit is called in messages: the test's own where it has one
     const char *file; // of the call of run_ranks
     int line;
     RankBody body;

@@ -1,4 +1,5 @@
-/* strategies.c: small models under a strategy: made, trained, refused, taken down. See strategies.h.
+/* strategies.c: small models under a strategy: made, trained, refused, taken down. See
+ * strategies.h.
  */
 #include "strategies_oracle.h"
 

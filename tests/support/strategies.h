@@ -33,15 +33,15 @@ typedef struct Case {
     PipelineKind kind;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
-    LayoutFn layout;       // NULL: flat
-    const Fp8Options *fp8; // NULL: parameters are gathered as they are
-    bool (*frozen)(int i); // whether parameter i of the model is; NULL: none
+    LayoutFn layout;           // NULL: flat
+    const Fp8Options *fp8;     // NULL: parameters are gathered as they are
+    bool (*frozen)(int i);     // whether parameter i of the model is; NULL: none
     const RandomModel *random; // the model, in place of the spec's; NULL: that
     bool frozen_base;          // all is frozen but the random model's adapters
-    bool tied;             // an MLP whose blocks l.1 and l.2 share their bias
-    bool uneven;           // each rank and micro-batch has another number of tokens
-    float clip;            // > 0: to this norm; the parameters are then near the oracle's, to 1e-6
-    float **grads;         // shared memory: of each rank and micro-batch, as the ranks make them
+    bool tied;                 // an MLP whose blocks l.1 and l.2 share their bias
+    bool uneven;               // each rank and micro-batch has another number of tokens
+    float clip;    // > 0: to this norm; the parameters are then near the oracle's, to 1e-6
+    float **grads; // shared memory: of each rank and micro-batch, as the ranks make them
     // Called between a step's backward and the optimizer, and before each step but the first: a
     // resume, say (case_resume). NULL: nothing.
     void (*before_update)(Wrapped *w, const struct Case *c, const Rank *r, int step);

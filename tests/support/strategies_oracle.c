@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The model's head and its embedding, where they share a parameter and are on two stages; else NULL.
+// The model's head and its embedding, where they share a parameter and are on two stages; else
+// NULL.
 static Module *tied_head(const Case *c, const Module *model)
 {
     if (c->stages < 2 || !c->spec.gpt2) return NULL;

@@ -25,7 +25,8 @@ typedef struct Causes {
 // The model as the oracle has it: of a parameter that two stages share each has a copy, with the
 // same values, and the gradients of its own part.
 Module *oracle_model(const Case *c);
-// Of a stage: its ranks, and this one's place among them. Ranks of the same place have the same data.
+// Of a stage: its ranks, and this one's place among them. Ranks of the same place have the same
+// data.
 Rank oracle_place(const Case *c, const Rank *r);
 // The type in which gradients are summed.
 DType oracle_type(const Case *c, int world);

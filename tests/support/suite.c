@@ -40,12 +40,12 @@ typedef struct Case {
     void *state; // the test's own
     bool passed;
     const char *status;
-    char *message;  // of the first failure; NULL: none told yet
-    int ran;        // worlds run
-    char *left_out; // which worlds were not, and why; NULL: none
+    char *message;   // of the first failure; NULL: none told yet
+    int ran;         // worlds run
+    char *left_out;  // which worlds were not, and why; NULL: none
     bool needs_them; // and the test is nothing without them
-    bool drew;      // has drawn something (draw.h)
-    char *drawn;    // what, where it has failed; NULL: nothing to say
+    bool drew;       // has drawn something (draw.h)
+    char *drawn;     // what, where it has failed; NULL: nothing to say
     int64_t figure[MOST_FIGURES];
     int figures;
     double began, seconds;
@@ -439,8 +439,7 @@ static int choose_tests(int argc, char **argv, const struct CMUnitTest *tests, s
     return count;
 }
 
-int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests,
-                  size_t n)
+int suite_main_of(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
 {
     sanitize_linked();
     own_code(name);

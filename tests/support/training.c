@@ -82,8 +82,8 @@ Batch batch_create(const Spec *spec, uint64_t seed)
     for (size_t i = 0; i < rows; i++) host[i] = (int32_t)(next(&state) % (uint64_t)spec->vocab);
     need_cuda(cudaMalloc((void **)&batch.targets, rows * 4));
     need_cuda(cudaMemcpy(batch.targets, host, rows * 4, cudaMemcpyHostToDevice));
-    // A rank's stream is in no order with the default stream, and a copy of pageable memory may still
-    // be on its way to the device when the call returns.
+    // A rank's stream is in no order with the default stream, and a copy of pageable memory may
+    // still be on its way to the device when the call returns.
     need_cuda(cudaDeviceSynchronize());
     free(host);
     return batch;
@@ -281,7 +281,8 @@ const char *model_layout(Layout *layout, const Module *model)
            "the rest follows from that: do the tests of task 1 pass?";
 }
 
-// The model's values, its parameters back to back: by their shapes, whatever the code under test says.
+// The model's values, its parameters back to back: by their shapes, whatever the code under test
+// says.
 typedef struct Places {
     Layout layout;
     float *values;

@@ -17,10 +17,10 @@ typedef struct Spec {
     int B, T;        // MLP: T is 1
     int in_dim, dim; // dim: GPT-2's C, the MLP's hidden size
     int heads;
-    int kv_heads, hidden; // Llama's; kv_heads 0: GPT-2
-    bool tied;            // Llama's head
+    int kv_heads, hidden;                   // Llama's; kv_heads 0: GPT-2
+    bool tied;                              // Llama's head
     Module *(*create)(const struct Spec *); // Llama's; NULL: GPT-2 or the MLP
-    int vocab;            // classes
+    int vocab;                              // classes
     float init_std; // of the normal parameters; 0: what the model has for them
 } Spec;
 

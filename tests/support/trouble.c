@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "backend.h"
-#include "pattern.h"
 #include "not_yet.h"
+#include "pattern.h"
 #include "run.h"
 
 Run *rank_run;

@@ -61,7 +61,8 @@ static bool name_elements(const void *ptr, size_t bytes, size_t begin, size_t en
     for (int i = 0; i < names.n; i++) {
         const FlatParam *flat = names.unit[i].flat;
         bool shard = ptr == flat->sharded_param.data || ptr == flat->sharded_grad.data;
-        if (!shard && ptr != flat->unsharded_param.data && ptr != flat->unsharded_grad.data) continue;
+        if (!shard && ptr != flat->unsharded_param.data && ptr != flat->unsharded_grad.data)
+            continue;
         const Layout *layout = shard ? &names.unit[i].shard : &names.unit[i].whole;
         return say_elements(layout, names.unit[i].name, n, first, last, text, size);
     }

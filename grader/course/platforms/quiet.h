@@ -1,6 +1,6 @@
 /* quiet.h: check.h whose macros keep no text of the call that failed. The reference that students
- * get as objects (grader/course/release.py) is compiled behind it: with check.h's own macros the objects
- * would hold the reference's calls as strings.
+ * get as objects (grader/course/release.py) is compiled behind it: with check.h's own macros the
+ * objects would hold the reference's calls as strings.
  */
 #include "check.h"
 

@@ -8,7 +8,7 @@ Status precision_all_gather(FsdpUnit *unit)
     cudaStream_t stream = unit->ctx->all_gather_stream;
     int64_t n = flat->layout.shard_numel, piece = n / 2;
     Buffer own = buffer_range(&flat->unsharded_param, flat->layout.rank * n, n);
-    for (int64_t at = 0; at < n; at += piece > 0 ? piece : n) {
+    for (int64_t at = 0; at<n; at += piece> 0 ? piece : n) {
         int64_t now = piece > 0 && n - at > piece ? piece : n - at;
         Buffer to = buffer_range(&own, at, now), from = buffer_range(&flat->sharded_param, at, now);
         CUDA_TRY(kernel_cast(to.dtype, to.data, from.dtype, from.data, (size_t)now, stream));

@@ -13,8 +13,8 @@ static Status check_and_unscale(LossScaler *scaler)
     CUDA_TRY(cudaMemsetAsync(scaler->found, 0, sizeof *scaler->found, stream));
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
-        CUDA_TRY(kernel_check_finite(scaler->found, DTYPE_F32, grad->data, (size_t)grad->numel,
-                                     stream));
+        CUDA_TRY(
+            kernel_check_finite(scaler->found, DTYPE_F32, grad->data, (size_t)grad->numel, stream));
     }
     return OK;
 }

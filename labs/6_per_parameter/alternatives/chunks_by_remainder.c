@@ -1,5 +1,5 @@
-/* chunks_by_remainder.c: Chunks by a division and a remainder; ranges rank by rank; the padding of a
- * shard is what lies between the end of a range and the next chunk, from the last to the first.
+/* chunks_by_remainder.c: Chunks by a division and a remainder; ranges rank by rank; the padding of
+ * a shard is what lies between the end of a range and the next chunk, from the last to the first.
  */
 // ==== per_parameter.c
 int64_t per_parameter_chunk(const Param *param, int world)

@@ -1,5 +1,5 @@
-/* last_parameter_first.c: The copies go from the last parameter to the first, and a chunk is what lies
- * between two offsets; the event is recorded before the views are set.
+/* last_parameter_first.c: The copies go from the last parameter to the first, and a chunk is what
+ * lies between two offsets; the event is recorded before the views are set.
  */
 // ==== per_parameter.c
 static Status copy_out(FsdpUnit *unit)

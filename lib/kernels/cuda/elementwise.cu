@@ -148,7 +148,6 @@ extern "C" cudaError_t kernel_add_divided_ex(DType dst_type, void *dst, DType sr
                                              cudaStream_t stream)
 {
     bool floats = dst_type == DTYPE_F32 && src_type == DTYPE_F32;
-    Launch launch =
-        LAUNCH_BEGIN(floats ? "kernel_add_divided" : "kernel_add_divided_ex", stream);
+    Launch launch = LAUNCH_BEGIN(floats ? "kernel_add_divided" : "kernel_add_divided_ex", stream);
     BY_TYPE(src_type, add_divided_to(launch, dst_type, dst, (const T *)src, divisor, n));
 }

@@ -198,7 +198,7 @@ extern "C" cudaError_t kernel_rmsnorm_backward_ex(DType type, void *din, void *d
                                                   cudaStream_t stream)
 {
     Launch launch = TYPED_BEGIN("kernel_rmsnorm_backward", type, stream);
-    BY_TYPE(type, rmsnorm_backward_of(launch, (T *)din, (T *)dweight, (const T *)dout,
-                                      (const T *)in, (const T *)weight, rstd, (const T *)residual,
-                                      rows, cols));
+    BY_TYPE(type,
+            rmsnorm_backward_of(launch, (T *)din, (T *)dweight, (const T *)dout, (const T *)in,
+                                (const T *)weight, rstd, (const T *)residual, rows, cols));
 }

@@ -7,7 +7,8 @@
 #include "row.cuh"
 
 // att (rows, width): x becomes softmax(scale·x). The maximum is taken off first, so that no
-// exponential overflows; where scale is negative, the largest product comes from the smallest number.
+// exponential overflows; where scale is negative, the largest product comes from the smallest
+// number.
 template <class T>
 static __global__ void __launch_bounds__(ROW_THREADS)
     softmax_forward(T *att, size_t rows, unsigned width, float scale)

@@ -47,7 +47,7 @@ static const Setting on_one_host[] = {
     {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_IB_DISABLE", "1"}, {"NCCL_NET", "Socket"}};
 
 static double limit; // seconds
-static int users; // communicators whose ranks share
+static int users;    // communicators whose ranks share
 
 static Status read_limit(double *seconds)
 {

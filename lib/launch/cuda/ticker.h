@@ -23,10 +23,10 @@ typedef struct Ticker {
     struct Ticker *next;
 } Ticker;
 #define TICKER(tick_fn, forked_fn)                                                                 \
-    {.tick = (tick_fn),                                                                            \
-     .forked = (forked_fn),                                                                        \
-     .lock = PTHREAD_MUTEX_INITIALIZER,                                                            \
-     .wake = PTHREAD_COND_INITIALIZER}
+    {                                                                                              \
+        .tick = (tick_fn), .forked = (forked_fn), .lock = PTHREAD_MUTEX_INITIALIZER,               \
+        .wake = PTHREAD_COND_INITIALIZER                                                           \
+    }
 
 // The first tick comes after one period. Does nothing for one that runs already.
 Status ticker_start(Ticker *ticker, double period);

@@ -29,7 +29,7 @@
 
 #define GRACE 2.0      // seconds the others get when a rank has failed
 #define BAD_USE 2      // exit status: nothing was started
-#define MORE_FILES 32   // that a process needs in addition to one per rank, and some to spare
+#define MORE_FILES 32  // that a process needs in addition to one per rank, and some to spare
 #define LIMIT_OVER 124 // exit status, as timeout(1)'s
 
 typedef struct Job {
@@ -158,8 +158,7 @@ static int check_devices(const Job *job)
         return BAD_USE;
     }
     if (job->size > devices && !share) {
-        fprintf(stderr,
-                "launch: -n %d, but there %s %d device%s: %s\n", job->size,
+        fprintf(stderr, "launch: -n %d, but there %s %d device%s: %s\n", job->size,
                 devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s",
                 share_gpu_advice(job->size));
         return BAD_USE;

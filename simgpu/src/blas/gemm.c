@@ -234,9 +234,9 @@ static bool is_sum(const Gemm *p, int64_t count)
     return floats && count == 1 && p->alpha.re > 0.0 && p->beta.re == 1.0;
 }
 
-// Before C is written: what it owes (memory/contents.h). A sum that begins with zeros which nobody has
-// written yet is the product alone, and they never are: adding 0 changes no bits, but the sign of a
-// product that is rounded to -0.
+// Before C is written: what it owes (memory/contents.h). A sum that begins with zeros which nobody
+// has written yet is the product alone, and they never are: adding 0 changes no bits, but the sign
+// of a product that is rounded to -0.
 static void settle(Gemm *p, const GpuRange *C)
 {
     if (C->access == GPU_WRITE)

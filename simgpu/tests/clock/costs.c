@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "print_costs.h"
 #include "machine/figures.h"
+#include "print_costs.h"
 
 static const SimMachine *machine(const char *name)
 {

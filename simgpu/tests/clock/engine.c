@@ -375,8 +375,8 @@ TEST(test_a_meeting_ends_where_a_thread_stands)
     sim_engine_free(e);
 }
 
-// What begins at the instant at which others may still arrive has begun at none: it waits to be told
-// that they do not. An engine that has it is not stuck, whatever its ranks have arrived at.
+// What begins at the instant at which others may still arrive has begun at none: it waits to be
+// told that they do not. An engine that has it is not stuck, whatever its ranks have arrived at.
 TEST(test_is_stuck_only_where_nothing_begins)
 {
     Board board = {0};
@@ -408,13 +408,13 @@ TEST(test_is_stuck_only_where_nothing_begins)
     sim_engine_give_up(e);
     assert_false(sim_engine_is_stuck(e));
     sim_engine_run(e, 0);
-    is_at(e, second, 0, 45, 65); // 5 after the last that has happened
+    is_at(e, second, 0, 45, 65);          // 5 after the last that has happened
     assert_false(sim_engine_is_stuck(e)); // all have ended
     sim_engine_free(e);
 }
 
-// One call holds the engine back at an instant, and another's ranks have come meanwhile: it starts as
-// soon as the first lets the engine go on.
+// One call holds the engine back at an instant, and another's ranks have come meanwhile: it starts
+// as soon as the first lets the engine go on.
 TEST(test_is_not_stuck_where_ranks_have_come)
 {
     Board board = {0};

@@ -71,7 +71,8 @@ static const char *replay_by(World *w,
         print_message("not run from the kit's folder\n");
         skip();
     }
-    const SimMachine *m = sim_machine("simgpu/tests/clock/machines/round.machine", error, sizeof error);
+    const SimMachine *m =
+        sim_machine("simgpu/tests/clock/machines/round.machine", error, sizeof error);
     if (!m) fail_msg("%s", error);
     for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){w->entry[i], w->n[i]};
     return how(m, NULL, logs, w->logs, note, w);

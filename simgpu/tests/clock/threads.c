@@ -145,9 +145,9 @@ static void *ask_once(void *arg)
     return NULL;
 }
 
-// The first thread neither runs nor sleeps for a while, as on a machine that has no time for it: its
-// parent waits like that for a child of vfork. Its clock is 200 ns before the kernel's end, which
-// is when a query of a new thread asks: so the answer is "ready", however long that takes.
+// The first thread neither runs nor sleeps for a while, as on a machine that has no time for it:
+// its parent waits like that for a child of vfork. Its clock is 200 ns before the kernel's end,
+// which is when a query of a new thread asks: so the answer is "ready", however long that takes.
 RANK_TEST(test_an_answer_takes_its_time, 1)
 {
     unsigned char *p;

@@ -1,5 +1,5 @@
-/* times.c: what programs read from the virtual clock, against calculations by hand on the machine of
- * machines/round.machine: a kernel takes 2 us and 1 us per MB that it touches.
+/* times.c: what programs read from the virtual clock, against calculations by hand on the machine
+ * of machines/round.machine: a kernel takes 2 us and 1 us per MB that it touches.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -155,8 +155,8 @@ RANK_TEST(test_one_collective, 4)
     if (r->rank == 0) took(begin, here, 500.0);
 }
 
-// Two ranks: 10 us of latency, 10 us of work. Rank 0 alone asks for times; the other goes on, and waits
-// for it in its next collective.
+// Two ranks: 10 us of latency, 10 us of work. Rank 0 alone asks for times; the other goes on, and
+// waits for it in its next collective.
 RANK_TEST(test_only_one_asks, 2)
 {
     unsigned char *p;

@@ -160,7 +160,7 @@ WRONG(HOST_RACE, registered_and_overwritten, 1, "0")
     memset(batch, 0, 4096);
     CUDA(cudaHostRegister(batch, 4096, cudaHostRegisterDefault));
     CUDA(cudaMemcpyAsync(x, batch, 4096, cudaMemcpyHostToDevice, stream)); // HERE
-    batch[N / 2] = 1;                                                               // HERE
+    batch[N / 2] = 1;                                                      // HERE
     CUDA(cudaStreamSynchronize(stream));
     CUDA(cudaHostUnregister(batch));
     free(batch);

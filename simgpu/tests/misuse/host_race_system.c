@@ -1,5 +1,5 @@
-/* host_race_system.c: races with the host as in host_race.c, where the host is the system, which a call
- * hands the memory to: files, sockets, and streams of the C library.
+/* host_race_system.c: races with the host as in host_race.c, where the host is the system, which a
+ * call hands the memory to: files, sockets, and streams of the C library.
  */
 #include <fcntl.h>
 #include <sys/socket.h>

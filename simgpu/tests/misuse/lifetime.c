@@ -168,7 +168,7 @@ WRONG(LIFETIME, copy_into_freed_pinned_memory, 1, "0")
     float *host, *x = filled(N, 1);
     CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
     CUDA(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost));
-    CUDA(cudaFreeHost(host));                                                     // HERE
+    CUDA(cudaFreeHost(host));                                                         // HERE
     CHECK(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost) != cudaSuccess); // HERE
     finish(NULL);
 }
@@ -190,7 +190,7 @@ WRONG(LIFETIME, freed_pinned_memory_read_by_the_host, 1, "0")
     float *host, *x = filled(N, 1);
     CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
     CUDA(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost));
-    CUDA(cudaFreeHost(host));                    // HERE
+    CUDA(cudaFreeHost(host));                     // HERE
     printf("first weight %g\n", (double)host[0]); // HERE
     finish(NULL);
 }

@@ -1,6 +1,6 @@
 /* threads.c: ranks whose calls come from threads. A communicator belongs to a device, and any
- * thread may use it next: so a wait is hopeless only where every thread that could make the missing call
- * waits too. Where one lives, a notice says who waits for whom.
+ * thread may use it next: so a wait is hopeless only where every thread that could make the missing
+ * call waits too. Where one lives, a notice says who waits for whom.
  */
 #include <pthread.h>
 #include <unistd.h>

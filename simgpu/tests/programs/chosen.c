@@ -1,6 +1,6 @@
-/* A rank as launchers start it: chosen RANK takes the device of that number and sums four numbers on
- * it. It looks at every error. With a CUDA_VISIBLE_DEVICES that names a device twice, or one that is
- * not there, the device that it wants is none of those it sees.
+/* A rank as launchers start it: chosen RANK takes the device of that number and sums four numbers
+ * on it. It looks at every error. With a CUDA_VISIBLE_DEVICES that names a device twice, or one
+ * that is not there, the device that it wants is none of those it sees.
  */
 #include <cuda_runtime.h>
 

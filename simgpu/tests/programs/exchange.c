@@ -47,8 +47,7 @@ static int scatter(int root)
     OK(ncclGroupStart());
     for (int d = 0; d < devices; d++)
         OK(ncclSend(from[root] + d * PIECE, PIECE, ncclInt, d, comm[root], stream[root]));
-    for (int d = 0; d < devices; d++)
-        OK(ncclRecv(to[d], PIECE, ncclInt, root, comm[d], stream[d]));
+    for (int d = 0; d < devices; d++) OK(ncclRecv(to[d], PIECE, ncclInt, root, comm[d], stream[d]));
     OK(ncclGroupEnd());
     for (int d = 0; d < devices; d++)
         for (int i = 0; i < PIECE; i++) wrong += fetch(d)[i] != mark(root, d * PIECE + i);

@@ -1,4 +1,5 @@
-/* A program that makes a communicator's id before it uses a device, as rank 0 of many programs does.
+/* A program that makes a communicator's id before it uses a device, as rank 0 of many programs
+ * does.
  */
 #include <stdio.h>
 

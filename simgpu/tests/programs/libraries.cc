@@ -1,6 +1,6 @@
-/* libraries.cc: cuBLAS as samples use it: matrices of doubles, complex numbers, halves and bfloat16,
- * batches by pointers, Set and Get, the words of CUDA C, and the vector types. Headers are included
- * as in samples: nccl.h alone for NCCL, cublas_v2.h without math.h.
+/* libraries.cc: cuBLAS as samples use it: matrices of doubles, complex numbers, halves and
+ * bfloat16, batches by pointers, Set and Get, the words of CUDA C, and the vector types. Headers
+ * are included as in samples: nccl.h alone for NCCL, cublas_v2.h without math.h.
  */
 #include <cublas_v2.h>
 #include <nccl.h>
@@ -20,7 +20,10 @@
 #error "nccl.h does not include cuda_runtime.h"
 #endif
 
-static inline __host__ __device__ float2 twice(float2 v) { return make_float2(2 * v.x, 2 * v.y); }
+static inline __host__ __device__ float2 twice(float2 v)
+{
+    return make_float2(2 * v.x, 2 * v.y);
+}
 
 template <class T> static T *send(const std::vector<T> &host)
 {
@@ -57,7 +60,7 @@ static void doubles(cublasHandle_t handle)
     const std::vector<double *> lists = {A, B, C};
     double **list = send(lists);
     OK(cublasDgemmBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, list, 2, list + 1, 2,
-                            &zero, list + 2, 2, 1));
+                          &zero, list + 2, 2, 1));
     std::vector<double> got = receive(C, 4);
     for (int i = 0; i < 4; i++) MUST(got[i] == product[i]);
     int largest = 0;
@@ -86,7 +89,7 @@ template <class T> static void narrow(cublasHandle_t handle, cudaDataType type)
     float one = 1, zero = 0;
     T *A = send(left<T>()), *B = send(right<T>()), *C = send(left<T>());
     OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, A, type, 2, B, type, 2, &zero,
-                      C, type, 2, CUDA_R_32F, CUBLAS_GEMM_DEFAULT));
+                    C, type, 2, CUDA_R_32F, CUBLAS_GEMM_DEFAULT));
     std::vector<T> got = receive(C, 4);
     for (int i = 0; i < 4; i++) MUST((float)got[i] == product[i]);
     OK(cudaFree(A));

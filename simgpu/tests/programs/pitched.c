@@ -32,8 +32,8 @@ static int shapes(cudaStream_t stream)
     // Into the right half of the other, and on into one piece.
     OK(cudaMemcpy2DAsync(other + WIDTH, other_pitch, rows, pitch, WIDTH, HEIGHT,
                          cudaMemcpyDeviceToDevice, stream));
-    OK(cudaMemcpy2DAsync(plain, WIDTH, other + WIDTH, other_pitch, WIDTH, HEIGHT,
-                         cudaMemcpyDefault, stream));
+    OK(cudaMemcpy2DAsync(plain, WIDTH, other + WIDTH, other_pitch, WIDTH, HEIGHT, cudaMemcpyDefault,
+                         stream));
     OK(cudaMemcpyAsync(back, plain, sizeof back, cudaMemcpyDeviceToHost, stream));
     OK(cudaStreamSynchronize(stream));
     wrong += compare(back);

@@ -57,11 +57,11 @@ static void put_bfloat16(char *at, int value)
 }
 
 static const Type types[] = {
-    {ncclInt8, 1, put<std::int8_t>},     {ncclUint8, 1, put<std::uint8_t>},
-    {ncclInt32, 4, put<std::int32_t>},   {ncclUint32, 4, put<std::uint32_t>},
-    {ncclInt64, 8, put<std::int64_t>},   {ncclUint64, 8, put<std::uint64_t>},
-    {ncclFloat16, 2, put_half},          {ncclFloat32, 4, put<float>},
-    {ncclFloat64, 8, put<double>},       {ncclBfloat16, 2, put_bfloat16},
+    {ncclInt8, 1, put<std::int8_t>},   {ncclUint8, 1, put<std::uint8_t>},
+    {ncclInt32, 4, put<std::int32_t>}, {ncclUint32, 4, put<std::uint32_t>},
+    {ncclInt64, 8, put<std::int64_t>}, {ncclUint64, 8, put<std::uint64_t>},
+    {ncclFloat16, 2, put_half},        {ncclFloat32, 4, put<float>},
+    {ncclFloat64, 8, put<double>},     {ncclBfloat16, 2, put_bfloat16},
 };
 static const ncclRedOp_t ops[] = {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
 
@@ -155,12 +155,10 @@ static int movements(const Type &t)
         return ncclBroadcast(from[d], to[d], count, t.type, devices - 1, comm[d], stream[d]);
     });
     for (int d = 0; d < devices; d++)
-        wrong += differ(d, to[d], t, count,
-                        [&](size_t i) { return element(ncclSum, devices - 1, i); });
+        wrong +=
+            differ(d, to[d], t, count, [&](size_t i) { return element(ncclSum, devices - 1, i); });
     fill(t, ncclSum, count * devices);
-    on_all([&](int d) {
-        return ncclAllGather(from[d], to[d], count, t.type, comm[d], stream[d]);
-    });
+    on_all([&](int d) { return ncclAllGather(from[d], to[d], count, t.type, comm[d], stream[d]); });
     for (int d = 0; d < devices; d++)
         wrong += differ(d, to[d], t, count * devices,
                         [&](size_t i) { return element(ncclSum, int(i / count), i % count); });

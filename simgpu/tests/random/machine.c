@@ -26,7 +26,7 @@
 static struct {
     bool log, timed;
     bool not_ready; // the last answer that was ignored
-    int rank; // ALL_RANKS: this process has both devices
+    int rank;       // ALL_RANKS: this process has both devices
     cudaStream_t stream[N_STREAMS];
     cudaEvent_t event[N_EVENTS];
     ncclComm_t comm[N_DEVICES];

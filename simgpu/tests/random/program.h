@@ -231,12 +231,12 @@ enum { MAX_HEARD = 16 };
 
 // What was said of a program: by the checker, and by gpulog_race.
 typedef struct Heard {
-    int races;                  // reports of SIMGPU_RACE and SIMGPU_LIFETIME
-    int others;                 // reports of other classes
-    unsigned named[MAX_HEARD];  // of each race: bit i, step i is named
-    bool lifetime[MAX_HEARD];   // its class is SIMGPU_LIFETIME
-    char text[6000];            // the first race, else the first other report
-    bool timed;                 // simgpu kept a clock, and told the steps of these bits "not ready"
+    int races;                 // reports of SIMGPU_RACE and SIMGPU_LIFETIME
+    int others;                // reports of other classes
+    unsigned named[MAX_HEARD]; // of each race: bit i, step i is named
+    bool lifetime[MAX_HEARD];  // its class is SIMGPU_LIFETIME
+    char text[6000];           // the first race, else the first other report
+    bool timed;                // simgpu kept a clock, and told the steps of these bits "not ready"
     unsigned not_ready;
     bool replayed;              // it is gpulog_race that was asked:
     bool log_races, log_should; // and what the oracle expects of it

@@ -64,8 +64,7 @@ static Ps request_of(const Sim *s, const Process *p, const Thread *t)
         begin = later(begin, received);
     }
     bool calls = !is_query(kind) || has_called(t);
-    if (calls && forgotten != LAST_CALL && forgotten != LAST_CALLER)
-        begin = later(begin, d->left);
+    if (calls && forgotten != LAST_CALL && forgotten != LAST_CALLER) begin = later(begin, d->left);
     return begin + call_cost(&s->program->world.machine, kind);
 }
 

@@ -70,7 +70,7 @@ typedef struct Atom {
 } Atom;
 
 typedef struct Thread {
-    bool is_first; // of its process
+    bool is_first;      // of its process
     bool began, called; // has made a call, or asked; has made one that is no query
     Ps clock;
     Atom *atom; // what it does in this phase

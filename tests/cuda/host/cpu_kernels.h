@@ -1,8 +1,8 @@
 /* cpu_kernels.h: the CPU's kernels under other names, for host memory: cpu_kernel_X beside
  * kernel_X.
  *
- * Interface: cpu_kernel_X for each kernel_X of kernels.h, and for those of bf16 and fp16 whose results
- * are exact; host_entry: what the last of them noted.
+ * Interface: cpu_kernel_X for each kernel_X of kernels.h, and for those of bf16 and fp16 whose
+ * results are exact; host_entry: what the last of them noted.
  */
 #ifndef CPU_KERNELS_H
 #define CPU_KERNELS_H

@@ -22,8 +22,8 @@ cudaError_t emulator_end(void);
 // The address to use for a pointer that a kernel is given; it must lie in a declared range.
 const void *emulator_pointer(const void *pointer);
 
-// Runs a grid: each of its threads calls thread(packed). `shared` (bytes) is the __shared__ memory of
-// its blocks.
+// Runs a grid: each of its threads calls thread(packed). `shared` (bytes) is the __shared__ memory
+// of its blocks.
 cudaError_t emulator_run(const dim3 &grid, const dim3 &block, void (*thread)(void *packed),
                          void *packed, char *shared, size_t bytes);
 

@@ -1,8 +1,8 @@
 /* backend.c: the harness on real GPUs (and on emulated CUDA, where simgpu plays their part).
  *
  * A world larger than the number of GPUs is left out, unless SHARE_GPU=1 lets ranks share one; then
- * worlds go up to 4. SHARDLAB_MAX_WORLD sets another limit. What a device does after a mistake is no
- * report but an error code, so there is nothing to listen to.
+ * worlds go up to 4. SHARDLAB_MAX_WORLD sets another limit. What a device does after a mistake is
+ * no report but an error code, so there is nothing to listen to.
  */
 #include "backend.h"
 
@@ -113,8 +113,8 @@ double backend_time_factor(int world)
 #endif
 }
 
-// The interposer's limit is full by the byte, as simgpu's devices are. A GPU itself is not, and what is
-// free on it may be gone a moment later: other processes use it too.
+// The interposer's limit is full by the byte, as simgpu's devices are. A GPU itself is not, and
+// what is free on it may be gone a moment later: other processes use it too.
 const char *backend_memory_variable(void)
 {
     return "GPULOG_MEMORY";

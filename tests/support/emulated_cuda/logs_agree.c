@@ -198,8 +198,8 @@ static bool same_facts(const GpuLogEntry *outer, const GpuLogEntry *inner)
     bool copied = outer->op != GPU_COPY || (outer->to == inner->to && outer->from == inner->from);
     bool product = memcmp(&outer->product, &inner->product, sizeof outer->product) == 0 &&
                    (inner->product.batch == 0 || outer->type == inner->type);
-    bool collective = !gpulog_is_collective(outer->op) ||
-                      same_collective(&outer->collective, &inner->collective);
+    bool collective =
+        !gpulog_is_collective(outer->op) || same_collective(&outer->collective, &inner->collective);
     return copied && product && collective && outer->pool == inner->pool &&
            (any_order || outer->thread == inner->thread) &&
            (!numbered || same_number(outer->stream_number, inner->stream_number));
@@ -224,8 +224,8 @@ static bool site_is_right(const GpuLogEntry *outer, const GpuLogEntry *inner)
     if (is_kernel(outer)) {
         // Both keep a stack of their own, with the same innermost frame.
         const void *one[GPULOG_FRAMES], *other[GPULOG_FRAMES];
-        return gpulog_frames(outer->site, one) > 0 &&
-               inner_gpulog_frames(inner->site, other) > 0 && one[0] == other[0];
+        return gpulog_frames(outer->site, one) > 0 && inner_gpulog_frames(inner->site, other) > 0 &&
+               one[0] == other[0];
     }
     if (*known == outer->site) return true;
     gpulog_where(outer->site, where, sizeof where);
@@ -294,8 +294,8 @@ static int number_of_threads(bool (*get)(uint64_t, GpuLogEntry *))
     return last + 1;
 }
 
-// Whether the interposer's thread wrote down what simgpu's did, one entry after the other. says: the
-// first two that differ.
+// Whether the interposer's thread wrote down what simgpu's did, one entry after the other. says:
+// the first two that differ.
 static bool threads_agree(Text *t, int outer_thread, int inner_thread, bool says)
 {
     GpuLogEntry outer, inner;

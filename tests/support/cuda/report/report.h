@@ -1,5 +1,5 @@
-/* report.h: in the place of simgpu's, what its engine of time (simgpu/src/time) asks of reports where
- * it plays logs of real GPUs again.
+/* report.h: in the place of simgpu's, what its engine of time (simgpu/src/time) asks of reports
+ * where it plays logs of real GPUs again.
  */
 #ifndef TESTS_CUDA_REPORT_H
 #define TESTS_CUDA_REPORT_H
