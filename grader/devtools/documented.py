@@ -457,7 +457,7 @@ def missing_tests(why):
     missing = []
     for name in names.split(","):
         wanted = [r"(?m)^class %s\b", r"(?m)^    def %s\("] if path.endswith(".py") else \
-                 [r"(?m)^static void %s\("]
+                 [r"(?m)^\w*TEST\w*\(%s\b"]
         for part, pattern in zip(name.split(".") if len(wanted) == 2 else [name], wanted):
             if not re.search(pattern % re.escape(part), text):
                 missing.append("%s::%s" % (path, name))
