@@ -45,7 +45,7 @@ def task_of(**more):
              Test("both", 1, "t", "Both?", more=["b2", "b3"], section="S", parts=["1.1", "1.2"]),
              Test("order", 1, "t", "Order?", more=["o2", "o3"], section="S", parts=["1.2", "1.3"],
                   reports=["race-between-streams"])]
-    return Task(1, "one", "One", 3, "one.c", "handouts/1_one.md", tests,
+    return Task(1, "one", "One", 3, ["one.c"], "handouts/1_one.md", tests,
                 parts={"1.1": ["P1?", "p1"], "1.2": ["P2?", "p2"], "1.3": ["P3?", "p3"]},
                 functions={"1.1": ["begin_one", "begin"], "1.2": ["end_all"], "1.3": ["take_it"]},
                 sections={"1.1": "Begin", "1.2": "End", "1.3": "Take"}, **more)
@@ -116,8 +116,9 @@ class Pointing(unittest.TestCase):
         self.assertEqual(self.part(REPORT, report("wrong-pointer", ("mine/one.c", "both"))), "1.2")
         self.assertEqual(self.part(REPORT, report("wrong-pointer", ("nn/x.c", "end_all"))), "")
 
-    def test_a_suite_of_the_same_name_is_not_the_students_file(self):
-        self.assertEqual(self.part(REPORT, report("wrong-pointer", ("tasks/one.c", "begin"))), "")
+    def test_the_suite_is_not_the_students_file(self):
+        self.assertEqual(self.part(REPORT, report("wrong-pointer", ("1_one/tests.c", "begin"))),
+                         "")
 
     def test_a_pointer_allocated_elsewhere_may_be_either(self):
         two = report("wrong-pointer", ("mine/one.c", "begin"), where="mine/one.c:7 (take_it)")
