@@ -335,7 +335,7 @@ static void check_access(const SimgpuOp *op, const void *ptr, SimAccess made)
     if (shadow) sim_shadow_touch(shadow, &made, moment.clock, &found);
     if (found.unwritten && op && carries(op) && found.unwritten < bytes) found.unwritten = 0;
     if (found.unwritten) sim_shadow_set_written(shadow, offset, bytes, true);
-    sim_shadow_let_go(device);
+    sim_shadow_release(device);
     sim_moment_let_go();
     const char *base = (const char *)ptr - offset;
     if (found.conflict) report_conflict(&made, &found, base);
@@ -384,10 +384,10 @@ void sim_race_carry(void *dst, const void *src, size_t bytes)
         gap[n].from = from - offset;
         gap[n].to = to - offset;
     }
-    sim_shadow_let_go(device);
+    sim_shadow_release(device);
     if (!n) return;
     shadow = sim_shadow_hold(dst, &device, &offset);
     for (size_t i = 0; shadow && i < n; i++)
         sim_shadow_set_written(shadow, offset + gap[i].from, gap[i].to - gap[i].from, false);
-    sim_shadow_let_go(device);
+    sim_shadow_release(device);
 }

@@ -271,7 +271,7 @@ SimShadow *sim_shadow_hold(const void *ptr, SimDevice **device, size_t *offset)
     return block->shadow;
 }
 
-void sim_shadow_let_go(SimDevice *device)
+void sim_shadow_release(SimDevice *device)
 {
     if (device)
         pthread_mutex_unlock(&device->lock);
