@@ -5,8 +5,10 @@
  * extensions are taken off in the opposite order, and any other order is refused. A function that
  * has taken another's place calls that one by extension_ops_before or extension_before.
  *
- *   RootOps and units' tables   six files → strategy → offload → precision → …
- *                               extension_before (of precision): what offload has left there
+ *   six files → strategy → offload → precision → …
+ *                          ^ extension_before of precision is what offload has left there
+ *
+ * A new extension has a kind and a state here, and its texts in extensions.c.
  */
 #ifndef SHARDLAB_EXTENSIONS_H
 #define SHARDLAB_EXTENSIONS_H

@@ -203,7 +203,8 @@ Status pipeline_fully_shard(Module *stage, FsdpContext *ctx, const FsdpOptions *
 Status pipeline_create(Pipeline **pipeline, Module *stage, const PipelineMesh *mesh,
                        const PipelineTies *ties, PipelineKind kind, int n);
 // A stage in a pipeline gets no loss scaler (loss_scaler_create).
-// Frees it, and what a step that failed has left. Before strategy_remove. NULL is fine.
+// Frees it, and what a step that failed has left. NULL is fine. ERR_ARGUMENT, and nothing is freed,
+// under what was put on later.
 Status pipeline_destroy(Pipeline *pipeline);
 
 // The losses of n batches (at most those of a step), without gradients: forwards alone, after which
