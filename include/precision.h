@@ -1,9 +1,9 @@
 /* precision.h: which numbers have how many bits, where: mixed precision. The contract that lab 2
  * implements.
  *
- *   file               half               main functions
- *   mixed_precision.c  three types     precision_apply, precision_all_gather, precision_reduce_input
- *   loss_scale.c       one number      loss_scaler_unscale, loss_scaler_step, loss_scaler_update
+ *   file               half          main functions
+ *   mixed_precision.c  three types   precision_apply, precision_all_gather, precision_reduce_input
+ *   loss_scale.c       one number    loss_scaler_unscale, loss_scaler_step, loss_scaler_update
  *
  * The words are PyTorch's (MixedPrecisionPolicy, GradScaler). Every rank keeps its shards in float:
  * the *master* parameters, their gradient, the moments. What is unsharded is narrower, and a cast

@@ -1,5 +1,4 @@
-/* model.c: the model that an example trains. See model.h.
- */
+/* model.c: the model that an example trains. See model.h. */
 #include "model.h"
 
 #include <limits.h>

@@ -1,5 +1,4 @@
-/* options.c: the command line of an example. See options.h.
- */
+/* options.c: the command line of an example. See options.h. */
 #include "options.h"
 
 #include <getopt.h>

@@ -1,5 +1,4 @@
-/* sample.c: text that a byte-level model writes. See sample.h.
- */
+/* sample.c: text that a byte-level model writes. See sample.h. */
 #include "sample.h"
 
 #include <math.h>

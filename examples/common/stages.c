@@ -1,5 +1,4 @@
-/* stages.c: the trainer's model cut into stages. See stages.h.
- */
+/* stages.c: the trainer's model cut into stages. See stages.h. */
 #include "stages.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* compare.c: what FSDP costs and what it saves, at the end of the demo. See compare.h.
- */
+/* compare.c: what FSDP costs and what it saves, at the end of the demo. See compare.h. */
 #include "compare.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
-/* screen.c: what a training looks like while it runs. See screen.h.
- */
+/* screen.c: what a training looks like while it runs. See screen.h. */
 #include "screen.h"
 
 #include <stdio.h>

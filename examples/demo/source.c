@@ -1,5 +1,4 @@
-/* source.c: what the demo learns from. See source.h.
- */
+/* source.c: what the demo learns from. See source.h. */
 #include "source.h"
 
 #include <stdio.h>

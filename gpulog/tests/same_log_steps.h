@@ -1,5 +1,4 @@
-/* same_log_steps.h: the steps of the random programs of same_log.c, on emulated CUDA.
- */
+/* same_log_steps.h: the steps of the random programs of same_log.c, on emulated CUDA. */
 #ifndef SAME_LOG_STEPS_H
 #define SAME_LOG_STEPS_H
 

@@ -1,5 +1,4 @@
-/* random.h: a number that looks random, for the choice of training data.
- */
+/* random.h: a number that looks random, for the choice of training data. */
 #ifndef SHARDLAB_TEXT_RANDOM_H
 #define SHARDLAB_TEXT_RANDOM_H
 

@@ -1,5 +1,4 @@
-/* sums.c: sums of two numbers of two digits as training data. See sums.h.
- */
+/* sums.c: sums of two numbers of two digits as training data. See sums.h. */
 #include "sums.h"
 
 #include <stddef.h>

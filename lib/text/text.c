@@ -1,5 +1,4 @@
-/* text.c: bytes of text files as training data. See text.h.
- */
+/* text.c: bytes of text files as training data. See text.h. */
 #include "text.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
-/* memory.c: device memory: counting, running out, reuse, and every wrong pointer.
- */
+/* memory.c: device memory: counting, running out, reuse, and every wrong pointer. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
-/* Task 2, flat parameter: what lies where, what is padding, and what a rank holds.
- */
+/* Task 2, flat parameter: what lies where, what is padding, and what a rank holds. */
 #include "bytes.h"
 #include "rules.h"
 #include "tests_sets.h"

@@ -1,5 +1,4 @@
-/* Task 3, forward: parameters are unsharded while their unit runs, in order, and no longer.
- */
+/* Task 3, forward: parameters are unsharded while their unit runs, in order, and no longer. */
 #include "bytes.h"
 #include "claims.h"
 #include "draw_model.h"

@@ -1,5 +1,4 @@
-/* Task 4, backward: the average over ranks, in shards, in order, in bounded memory.
- */
+/* Task 4, backward: the average over ranks, in shards, in order, in bounded memory. */
 #include "bytes.h"
 #include "exposed.h"
 #include "rules.h"

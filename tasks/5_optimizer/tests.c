@@ -1,5 +1,4 @@
-/* Task 5, optimizer: each rank steps its shard, padding stays zero, and the norm is everybody's.
- */
+/* Task 5, optimizer: each rank steps its shard, padding stays zero, and the norm is everybody's. */
 #include "bytes.h"
 #include "draw_model.h"
 #include "figures.h"

@@ -1,5 +1,4 @@
-/* rules.c: sentences of fsdp.h on api.c that no other body of its suite reads. See rules.h.
- */
+/* rules.c: sentences of fsdp.h on api.c that no other body of its suite reads. See rules.h. */
 #include "rules.h"
 
 #include "draw.h"

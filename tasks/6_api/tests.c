@@ -1,5 +1,4 @@
-/* Task 6, API: modules become units in place, nested, and modules again.
- */
+/* Task 6, API: modules become units in place, nested, and modules again. */
 #include "bytes.h"
 #include "claim_causes.h"
 #include "draw_model.h"

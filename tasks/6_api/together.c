@@ -1,5 +1,4 @@
-/* The six tasks together: the student's own six files train a model as one GPU would.
- */
+/* The six tasks together: the student's own six files train a model as one GPU would. */
 #include "claims.h"
 #include "draw_model.h"
 

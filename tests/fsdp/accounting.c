@@ -1,5 +1,4 @@
-/* Memory and communication, from the accounting: exact where the design is exact, W = 1 … 8.
- */
+/* Memory and communication, from the accounting: exact where the design is exact, W = 1 … 8. */
 #include "claims.h"
 
 TEST(live_bytes)

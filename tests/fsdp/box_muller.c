@@ -1,5 +1,4 @@
-/* Normal numbers from random words: near the formula, bitwise what they always were, and normal.
- */
+/* Normal numbers from random words: near the formula, bitwise what they always were, and normal. */
 #include "box_muller.h"
 
 #include <math.h>

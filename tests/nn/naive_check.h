@@ -1,5 +1,4 @@
-/* naive_check.h: what a kernel gave against what naive.h has.
- */
+/* naive_check.h: what a kernel gave against what naive.h has. */
 #ifndef TESTS_NN_NAIVE_CHECK_H
 #define TESTS_NN_NAIVE_CHECK_H
 

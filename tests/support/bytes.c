@@ -1,5 +1,4 @@
-/* bytes.c: what a surplus of bytes is made of. See bytes.h.
- */
+/* bytes.c: what a surplus of bytes is made of. See bytes.h. */
 #include "bytes.h"
 
 #include <stdbool.h>

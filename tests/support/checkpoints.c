@@ -1,5 +1,4 @@
-/* checkpoints.c: see checkpoints.h.
- */
+/* checkpoints.c: see checkpoints.h. */
 #define _GNU_SOURCE
 #include "checkpoints.h"
 #include "files.h"

@@ -1,5 +1,4 @@
-/* claims.c: what FSDP promises, as test bodies. See claims.h.
- */
+/* claims.c: what FSDP promises, as test bodies. See claims.h. */
 #include "claims.h"
 
 #include "backend.h"

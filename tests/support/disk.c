@@ -1,5 +1,4 @@
-/* disk.c: see disk.h.
- */
+/* disk.c: see disk.h. */
 #include "disk.h"
 
 #include <signal.h>

@@ -1,5 +1,4 @@
-/* draw_model.c: drawing models. See draw_model.h.
- */
+/* draw_model.c: drawing models. See draw_model.h. */
 #include "draw_model.h"
 
 #include <stdio.h>

@@ -1,5 +1,4 @@
-/* drawn_claims.c: claims about drawn cases. See drawn_claims.h.
- */
+/* drawn_claims.c: claims about drawn cases. See drawn_claims.h. */
 #include "drawn_claims.h"
 
 #include "draw_model.h"

@@ -1,5 +1,4 @@
-/* figures.c: the figures of units, counted by the tests. See figures.h.
- */
+/* figures.c: the figures of units, counted by the tests. See figures.h. */
 #include "figures.h"
 
 #include "harness.h"

@@ -1,5 +1,4 @@
-/* files.c: see files.h.
- */
+/* files.c: see files.h. */
 #define _GNU_SOURCE // nftw
 #include "files.h"
 

@@ -1,5 +1,4 @@
-/* host_memory.c: the memory of the host that a process has. See host_memory.h.
- */
+/* host_memory.c: the memory of the host that a process has. See host_memory.h. */
 #include "host_memory.h"
 
 #include "backend.h"

@@ -1,5 +1,4 @@
-/* json_string.c: see json_string.h.
- */
+/* json_string.c: see json_string.h. */
 #include "json_string.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
-/* json_string.h: text of any bytes as a string of JSON.
- */
+/* json_string.h: text of any bytes as a string of JSON. */
 #ifndef SHARDLAB_JSON_STRING_H
 #define SHARDLAB_JSON_STRING_H
 

@@ -1,5 +1,4 @@
-/* layout.c: which element of an array is which element of which parameter. See layout.h.
- */
+/* layout.c: which element of an array is which element of which parameter. See layout.h. */
 #include "layout.h"
 
 #include <stdio.h>

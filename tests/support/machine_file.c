@@ -1,5 +1,4 @@
-/* machine_file.c: see machine_file.h.
- */
+/* machine_file.c: see machine_file.h. */
 #define _GNU_SOURCE // memfd_create
 #include "machine_file.h"
 

@@ -1,5 +1,4 @@
-/* narrow.c: a model without FSDP that computes in bf16 or fp16. See narrow.h.
- */
+/* narrow.c: a model without FSDP that computes in bf16 or fp16. See narrow.h. */
 #include "narrow.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* oracle.c: initial values by the tests' own arithmetic. See oracle.h.
- */
+/* oracle.c: initial values by the tests' own arithmetic. See oracle.h. */
 #include "oracle.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
-/* prefetch_plan.c: see prefetch_plan.h.
- */
+/* prefetch_plan.c: see prefetch_plan.h. */
 #include "prefetch_plan.h"
 
 void plan_begin(Plan *p)

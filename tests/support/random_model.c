@@ -1,5 +1,4 @@
-/* random_model.c: see random_model.h.
- */
+/* random_model.c: see random_model.h. */
 #include "random_model.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
-/* rules_frozen.c: parameters without a gradient. See rules.h.
- */
+/* rules_frozen.c: parameters without a gradient. See rules.h. */
 #include <string.h>
 
 #include "harness.h"

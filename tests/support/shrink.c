@@ -1,5 +1,4 @@
-/* shrink.c: see shrink.h.
- */
+/* shrink.c: see shrink.h. */
 #include "shrink.h"
 
 #include <stdio.h>

@@ -1,5 +1,4 @@
-/* strategies_oracle.c: see strategies_oracle.h.
- */
+/* strategies_oracle.c: see strategies_oracle.h. */
 #include "strategies_oracle.h"
 
 #include "fp8_numbers.h"

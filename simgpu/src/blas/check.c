@@ -1,5 +1,4 @@
-/* check.c: what is wrong with a cuBLAS call, in words, and the names of the states.
- */
+/* check.c: what is wrong with a cuBLAS call, in words, and the names of the states. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,5 +1,4 @@
-/* tree.c: the treap of tree.h. The caller locks.
- */
+/* tree.c: the treap of tree.h. The caller locks. */
 #include "core/tree.h"
 
 #include <stdbool.h>

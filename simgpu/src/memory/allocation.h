@@ -30,7 +30,7 @@ size_t sim_allocated_at(const void *ptr);
 cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site);
 
 // The shadow (shadow.h) of the allocation of device or pinned memory that holds ptr, and ptr's
-// offset in it; NULL: there is none. It stays as it is until sim_shadow_release of the same *device.
+// offset in it; NULL: there is none. It stays as it is until sim_shadow_release of its *device.
 struct SimShadow *sim_shadow_hold(const void *ptr, SimDevice **device, size_t *offset);
 void sim_shadow_release(SimDevice *device);
 

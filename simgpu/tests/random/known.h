@@ -1,5 +1,4 @@
-/* known.h: programs written by hand, and what the oracle must say of them, for random.c.
- */
+/* known.h: programs written by hand, and what the oracle must say of them, for random.c. */
 #ifndef RANDOM_KNOWN_H
 #define RANDOM_KNOWN_H
 

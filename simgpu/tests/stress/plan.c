@@ -1,5 +1,4 @@
-/* plan.c: draws random sequences of NCCL calls, plays them, and checks what comes of them.
- */
+/* plan.c: draws random sequences of NCCL calls, plays them, and checks what comes of them. */
 #include "plan.h"
 #include "draw.h"
 

@@ -1,5 +1,4 @@
-/* gather_by_broadcasts.c: The all-gather is a group of W broadcasts, one from each rank.
- */
+/* gather_by_broadcasts.c: The all-gather is a group of W broadcasts, one from each rank. */
 // ==== forward.c
 Status fsdp_all_gather(FsdpUnit *unit)
 {

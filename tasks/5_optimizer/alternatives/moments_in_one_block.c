@@ -1,5 +1,4 @@
-/* moments_in_one_block.c: All moments lie in one allocation of the compute stream.
- */
+/* moments_in_one_block.c: All moments lie in one allocation of the compute stream. */
 // ==== optimizer.c
 static Status create_moments(FsdpAdamW *opt)
 {
