@@ -55,20 +55,13 @@ static void unwanted_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     Wrapped w;
-    MicroBatch batches[CASE_ROUNDS];
-    Batch memory[CASE_ROUNDS];
-    float losses[CASE_ROUNDS];
+    StageBatches batches;
     case_wrap(&w, c, r);
-    w.run.B = c->spec.B;
-    w.run.T = c->spec.T;
-    for (int k = 0; k < c->rounds; k++) {
-        memory[k] = case_batch(c, 0, w.ranks.place, k);
-        batches[k] = (MicroBatch){memory[k].in, memory[k].targets, c->spec.B};
-    }
+    stage_batches_create(&batches, &w, c, 0);
     for (int wanted = 0; wanted < 2; wanted++) {
         int waits = 0, want = wanted && w.ranks.stage == c->stages - 1;
         uint64_t first = gpulog_length();
-        need(pipeline_step(w.pipeline, &w.run, batches, 0.125f, wanted ? losses : NULL));
+        need(pipeline_step(w.pipeline, &w.run, batches.batch, 0.125f, wanted ? w.losses : NULL));
         for (uint64_t i = first; i < gpulog_length(); i++) {
             GpuLogEntry entry;
             bool found = gpulog_get(i, &entry);
@@ -79,7 +72,7 @@ static void unwanted_body(const Rank *r, void *arg)
               wanted ? "wanted" : "not wanted", w.ranks.stage, waits, want);
     }
     need_cuda(cudaDeviceSynchronize());
-    for (int k = 0; k < c->rounds; k++) batch_destroy(&memory[k]);
+    stage_batches_destroy(&batches);
     case_unwrap(&w, r);
 }
 
