@@ -211,15 +211,12 @@ TEST(stages_cost_the_formula)
 
 // Where a stage has something to send and something to receive at a time, it is one operation; and
 // compute does not wait for what it does not need.
-static void transfers_body(const Rank *r, void *arg)
+static void transfers_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     StageBatches batches;
-    case_wrap(&w, c, r);
-    stage_batches_create(&batches, &w, c, 0);
+    stage_batches_create(&batches, w, c, 0);
     uint64_t first = gpulog_length();
-    need(pipeline_step(w.pipeline, &w.run, batches.batch, 1.0f, NULL));
+    need(pipeline_step(w->pipeline, &w->run, batches.batch, 1.0f, NULL));
     check_no_host_wait(first, "in a step");
     need_cuda(cudaDeviceSynchronize());
     check_no_race(first);
@@ -233,15 +230,14 @@ static void transfers_body(const Rank *r, void *arg)
     // Between two actions of different sorts, or of a stage in the middle: one each.
     for (int i = 0; i + 1 < 2 * c->rounds; i++) {
         int to, from;
-        Buffer *sent = pipeline_transfer(w.pipeline, w.pipeline->actions[i], false, &to);
-        Buffer *received = pipeline_transfer(w.pipeline, w.pipeline->actions[i + 1], true, &from);
+        Buffer *sent = pipeline_transfer(w->pipeline, w->pipeline->actions[i], false, &to);
+        Buffer *received = pipeline_transfer(w->pipeline, w->pipeline->actions[i + 1], true, &from);
         want += sent != NULL && received != NULL;
     }
     check(together == want,
           "stage %d of %d: %d sends are one operation with a receive, want %d: where there is both "
           "between two actions, send_and_receive queues them in one group",
-          w.ranks.stage, c->stages, together, want);
-    case_unwrap(&w, r);
+          w->ranks.stage, c->stages, together, want);
 }
 
 TEST(transfers_go_both_ways)
@@ -249,7 +245,7 @@ TEST(transfers_go_both_ways)
     for (int stages = 2; stages <= 4; stages++)
         for (int i = 0; i < 2; i++) {
             Case c = cut_of(spec_mlp(5), stages, 5, KINDS[i]);
-            run_ranks(stages, transfers_body, &c);
+            run_wrapped(stages, transfers_body, &c);
         }
 }
 

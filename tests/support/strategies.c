@@ -189,6 +189,26 @@ void case_unwrap(Wrapped *w, const Rank *r)
     need(nn_run_destroy(&w->run));
 }
 
+typedef struct WrappedRun {
+    WrappedBody body;
+    const Case *c;
+} WrappedRun;
+
+static void wrapped_body(const Rank *r, void *arg)
+{
+    const WrappedRun *run = arg;
+    Wrapped w;
+    case_wrap(&w, run->c, r);
+    run->body(&w, run->c, r);
+    case_unwrap(&w, r);
+}
+
+void run_wrapped_at(const char *file, int line, int world, WrappedBody body, const Case *c)
+{
+    WrappedRun run = {body, c};
+    run_ranks_at(file, line, world, RANKS_LIMIT, wrapped_body, &run);
+}
+
 char case_folder[PATH_BYTES];
 
 void case_resume(Wrapped *w, const Case *c, const Rank *r, int step)

@@ -77,6 +77,10 @@ void case_take_down(Wrapped *w);
 // The same with all that a training needs; nothing may be refused.
 void case_wrap(Wrapped *w, const Case *c, const Rank *r);
 void case_unwrap(Wrapped *w, const Rank *r);
+// Runs the body on `world` ranks, on a model that is wrapped before it and unwrapped after it.
+typedef void (*WrappedBody)(Wrapped *w, const Case *c, const Rank *r);
+#define run_wrapped(world, body, c) run_wrapped_at(__FILE__, __LINE__, world, body, c)
+void run_wrapped_at(const char *file, int line, int world, WrappedBody body, const Case *c);
 // The sequences of a rank's micro-batch, and the batch itself.
 int case_rows(const Case *c, int step, int rank, int round);
 Batch case_batch(const Case *c, int step, int rank, int round);
