@@ -328,6 +328,7 @@ static void norm_is_over_all_ranks(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
     rule_norm_has_the_same_bits_everywhere();
+    rule_failed_norm_keeps_nothing();
     rule_contexts_are_apart(APART_NORM);
     draw_given();
     in = draw_case(5);
