@@ -70,7 +70,8 @@ static void refused_body(const Rank *r, void *arg)
           "options that do not suit were taken: in check_options");
     check(strstr(check_last(), case_refusal(c, r->world)) != NULL, "the line says: %s",
           check_last());
-    check(fsdp_unit(model)->root->extensions->strategy == NULL, "a refused strategy has left something");
+    check(fsdp_unit(model)->root->extensions->strategy == NULL,
+          "a refused strategy has left something");
     fsdp_unwrap(model);
     module_destroy(model);
     need(fsdp_context_destroy(&ctx));

@@ -300,8 +300,8 @@ Status precision_full_state(Module *module, StateVisitor visit, void *arg)
                         "fsdp_reshard_all(root) first",
                         unit->flat.name);
     }
-    //[L2.7] The visitor has had the masters, from before->full_state; afterwards every unit gathers as
-    //  before (gather_as).
+    //[L2.7] The visitor has had the masters, from before->full_state; afterwards every unit gathers
+    //  as before (gather_as).
     //? fsdp_full_state calls this function. What if this one just calls it back?
     gather_as(root, true);
     Status status = before->full_state(module, visit, arg);

@@ -74,7 +74,8 @@ static void check_restored(Wrapped *w, const Case *c, const Rank *r, int childre
     check(w->model->n_children == children && w->model->out_type == F32 &&
               w->model->children[0]->out_type == F32,
           "a policy that was refused or taken off has left a layer or a type");
-    check(w->root->extensions->precision == NULL && w->root->ops.full_state == fsdp_full_state_default,
+    check(w->root->extensions->precision == NULL &&
+              w->root->ops.full_state == fsdp_full_state_default,
           "a policy that was refused or taken off has left something in the root");
     for (int u = 0; u < w->root->n_units; u++)
         check(w->root->units[u]->flat.unsharded_param.dtype == F32 &&

@@ -516,7 +516,8 @@ static void refused_body(const Rank *r, void *arg)
     bad = (PrefetchOptions){.limit_bytes = -5};
     check_refused(prefetch_apply(m.root, &bad), "a limit of -5 bytes in flight");
     check_refused(prefetch_apply(other, &ok), "other has no strategy");
-    check(fsdp_unit(m.root)->root->extensions->prefetch == NULL, "what was refused has left something");
+    check(fsdp_unit(m.root)->root->extensions->prefetch == NULL,
+          "what was refused has left something");
     for (int point = 0; point < HOOK_POINTS; point++)
         check(m.of[1]->hooks[point] != NULL && m.of[1]->hooks[point]->next == NULL,
               "a prefetch that was taken off has left a hook");

@@ -246,10 +246,11 @@ static Status look(Module *module, void *arg)
           "run_again sets it",
           module->name, t->forwards ? "" : " again",
           root->iter_forward_root == NULL ? "nobody" : root->iter_forward_root->flat.name);
-    check(
-        root->extensions->recomputes == !t->forwards,
-        "root->extensions->recomputes is %d while %s runs its forward%s: run_again sets it, and takes it back",
-        (int)root->extensions->recomputes, module->name, t->forwards ? " for the first time" : " again");
+    check(root->extensions->recomputes == !t->forwards,
+          "root->extensions->recomputes is %d while %s runs its forward%s: run_again sets it, and "
+          "takes it back",
+          (int)root->extensions->recomputes, module->name,
+          t->forwards ? " for the first time" : " again");
     t->again += !t->forwards;
     return t->fails && !t->forwards ? ERR_ARGUMENT : OK;
 }
@@ -321,7 +322,8 @@ static void nested_body(const Rank *r, void *arg)
     check(nested_pass(t, r) == ERR_ARGUMENT,
           "a forward that failed again was taken for a good one");
     check(!w->root->extensions->recomputes && w->root->iter_forward_root == NULL,
-          "after a forward that failed while it ran again, root->extensions->recomputes is %d: run_again takes "
+          "after a forward that failed while it ran again, root->extensions->recomputes is %d: "
+          "run_again takes "
           "it "
           "back, failed or not",
           (int)w->root->extensions->recomputes);

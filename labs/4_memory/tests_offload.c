@@ -253,7 +253,8 @@ static void suits_body(const Rank *r, void *arg)
     fsdp_adamw_destroy(&host);
     need(offload_remove(w.model));
     check(offload_remove(w.model) == ERR_ARGUMENT, "what is not on was taken off");
-    check(w.root->units[0]->all_gather == fsdp_all_gather && w.root->ops.adamw_step == fsdp_adamw_step_default,
+    check(w.root->units[0]->all_gather == fsdp_all_gather &&
+              w.root->ops.adamw_step == fsdp_adamw_step_default,
           "offload that was taken off has left something");
     case_train(&w, &c, r, 1);
     need(fsdp_adamw_step(&w.adamw));

@@ -116,8 +116,8 @@ static void save_or_load(const Rank *r, void *arg)
                       ? "the save before has failed on a rank, and the others went on: they are "
                         "told in save_together"
                       : NULL);
-        check(times_written == 1, "a load writes the shards, and calls fsdp_shards_written %d times",
-              times_written);
+        check(times_written == 1,
+              "a load writes the shards, and calls fsdp_shards_written %d times", times_written);
         state_check(&s, job->step, "after the load");
         check(position.step == job->step && position.data_seed == 0xfedcba9876543210,
               "the position is step %lld of data %llx, want %d and fedcba9876543210",

@@ -168,8 +168,8 @@ static Status copy_out(FsdpUnit *unit)
     //[L6.5] unsharded_param is a new buffer of the same size and type, which the compute stream has
     //  filled once it has run what is queued (layout_alloc_param): parameter i from offset[i] on.
     //  The views are set.
-    //  root->extensions->copied_out holds the gather buffer, its event recorded after the copy; one that it
-    //  held before was freed, before any memory was taken. Outside of a forward this one is, too.
+    //  root->extensions->copied_out holds the gather buffer, its event recorded after the copy; one
+    //  that it held before was freed, before any memory was taken. Outside of a forward this one is, too.
     //? The pieces of one parameter are equally long, and equally far apart. How many copies is that?
     size_t element = (size_t)dtype_bytes(gathered.dtype);
     size_t shard = (size_t)layout->shard_numel * element;

@@ -6,7 +6,8 @@
  * and what the layer keeps in its state), where module_discard finds it.
  *
  * Interface: module_forward, module_backward, module_discard, module_free_inside, module_add_hook,
- * module_add_first_hook, module_remove_hook, module_destroy, module_holds, module_set_type, module_forward_typed,
+ * module_add_first_hook, module_remove_hook, module_destroy, module_holds, module_set_type,
+ * module_forward_typed,
  * module_backward_typed for all modules; module_forward_any, module_backward_any,
  * module_alloc_typed, module_create, module_add_param, module_add_child, module_forward_into,
  * module_backward_into, module_alloc for the layers.
