@@ -12,8 +12,8 @@ and is replaced at the end.
 
 What the tests draw at random (seeds.py) is one seed for the whole grading; the results name it.
 
-A lab is graded as a task is, on its own points: its files with the reference of the tasks and of the
-other labs.
+A lab is graded as a task is, on its own points: its files with the reference of the tasks and of
+the other labs.
 
 Interface: grade.py --impl DIR [--task N|name | --lab N|name|all] [--build DIR] [--out FILE]; `make
 grade` calls it. Files: manifest.py (what the tests are worth), builder.py (building), runner.py
@@ -234,7 +234,8 @@ class Grading:
         self.show.take_cost()
 
     def test_sources(self, own, together):
-        """The sources of the suites, of tasks with tests of their own and with such of all files."""
+        """The sources of the suites: of tasks with tests of their own, and with such of all files.
+        """
         return [source for task in own for source in task.test_sources()] + \
             [task.folder + "/together" for task in together]
 
@@ -324,9 +325,9 @@ class Grading:
                 if shared:
                     self.shared.add(test.name)
             elif self.alone:
-                verdict.message += ("\nThe other %s files are yours too, and were not tested: `make "
-                                    "grade` tests all %s." % (manifest.how_many(but=1),
-                                                              manifest.how_many()))
+                verdict.message += (
+                    "\nThe other %s files are yours too, and were not tested: `make grade` tests "
+                    "all %s." % (manifest.how_many(but=1), manifest.how_many()))
 
     def run_suite(self, name, tests, late=False):
         """`late`: tests have had a time-out that may be the same mistake's."""

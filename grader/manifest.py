@@ -1,5 +1,5 @@
-"""The manifests tasks/N_name/task.json and labs/N_name/lab.json: what each task or lab is worth, and
-which tests it has.
+"""The manifests tasks/N_name/task.json and labs/N_name/lab.json: what each task or lab is worth,
+and which tests it has.
 
 A manifest holds the number, name, title, points, the files that students write, the handout, and
 the tests in order. A test has a name (as the suite's --list prints it), points, a title (one
@@ -19,13 +19,14 @@ what given code says when a part has been done wrong, and which; a test has
 reports that its hints help with, whatever test they come in.
 
 The folder of a manifest holds what tests the files too: tests.c, tests_OTHER.c and rules*.c, which
-are its suite, hidden.c, mutants.json and alternatives/. Of `files` the first is NAME.c for a task of
-that name; there may be others where the idea has several parts. What differs between tasks and labs
-is in TASK and LAB. In a folder of a student's (IMPL=DIR) each file has its own name.
+are its suite, hidden.c, mutants.json and alternatives/. Of `files` the first is NAME.c for a task
+of that name; there may be others where the idea has several parts. What differs between tasks and
+labs is in TASK and LAB. In a folder of a student's (IMPL=DIR) each file has its own name.
 
 Interface: load(root, kind) returns the Tasks of a kind in order, load_all(root) tasks and labs;
-problems(tasks, root) returns what is wrong with them, a line each; choose(tasks, wanted) the task of
-a number or name; asked(options); how_many() and no_folder(path) for messages; Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(), .option();
+problems(tasks, root) returns what is wrong with them, a line each; choose(tasks, wanted) the task
+of a number or name; asked(options) what a command is about; how_many() and no_folder(path), words
+of messages; Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(), .option();
 Test.hints(); headings(text) and sections_of_parts(text) of a handout, section_of_part(sections,
 part); BadManifest.
 """

@@ -212,8 +212,8 @@ def task_note(task):
 
 
 def texts(task, root, gaps=1):
-    """[(piece of a task or lab, the skeleton's text)] of the references below `root`. Raises Malformed,
-    OSError or UnicodeDecodeError."""
+    """[(piece of a task or lab, the skeleton's text)] of the references below `root`. Raises
+    Malformed, OSError or UnicodeDecodeError."""
     made, first = [], 1
     for piece in task.pieces():
         shown = piece.in_kit("reference")

@@ -4,9 +4,9 @@
 A *mutant* is the reference with one mistake in one file, such as students make. It stands in the
 mutants.json of its task's or lab's folder with the tests that must fail and, for each of them, a
 regular expression that the test's message or hint must match: a mistake that is caught for another
-reason teaches the wrong thing. An *alternative* (alternatives/*.c there) is right, but does its work
-in another way than the reference; it must get all points. One that changes the files of several
-tasks lies with the first of them.
+reason teaches the wrong thing. An *alternative* (alternatives/*.c there) is right, but does its
+work in another way than the reference; it must get all points. One that changes the files of
+several tasks lies with the first of them.
 
 The tests draw shapes and worlds from a seed (seeds.py). For mutants it is always the same: one that
 is caught by some draws alone must not be caught today and survive tomorrow. Alternatives must

@@ -304,9 +304,9 @@ class Causes(unittest.TestCase):
 
     def test_ranks_addresses_and_test_lines_do_not_count(self):
         self.assertTrue(self.same("rank 0 of 2: crashed (address 0x12) at mine/a.c:3 (f) "
-                                  "(tasks/1_a/tests.c:9)",
+                                  "(tasks/1_a/t.c:9)",
                                   "rank 2 of 3: crashed (address 0x77) at mine/a.c:3 (f) "
-                                  "(tasks/1_a/tests.c:99)\n(drawn: 3 ranks. The same again: SEED=1)"))
+                                  "(tasks/1_a/t.c:99)\n(drawn: 3 ranks. The same again: SEED=1)"))
 
     def test_places_count(self):
         self.assertFalse(self.same("rank 0 of 2: crashed at mine/a.c:3 (f)",
