@@ -113,8 +113,8 @@ def why_not(kit, part, mutant, suites, folder):
     target = changed if source == compiled else os.path.join(folder, os.path.basename(source))
     with open(target, "w", encoding="utf-8") as file:
         file.write(text)
-    flags = ["-iquote", folder] + ["-Itests/support"] * compiled.startswith(
-        ("tests/", "tasks/", "labs/"))
+    is_test = compiled.startswith(("tests/", "tasks/", "labs/"))
+    flags = ["-iquote", folder] + ["-Itests/support"] * is_test
     flags += ["-Isimgpu/src", "-Igpulog/log"] * compiled.startswith("simgpu/")
     problem = kit.command(kit.compiler + flags + ["-c", changed, "-o", changed[:-2] + ".o"])
     if problem:

@@ -99,10 +99,9 @@ class Miniature(TempFolder):
                       for test, points, together in tests]}, **more)))
 
     def suite(self, name, call, test, want):
-        folder = FOLDERS[1] if name == "one" else FOLDERS[2]
-        file = "together" if name == "together" else "tests"
-        self.write("tasks/%s/%s.c" % (folder, file), SUITE.replace("CALL", call)
-                   .replace("TEST", test).replace("WANT", str(want)))
+        path = {"one": "1_one/tests.c", "two": "2_two/tests.c", "together": "2_two/together.c"}
+        self.write("tasks/" + path[name], SUITE.replace("CALL", call).replace("TEST", test)
+                   .replace("WANT", str(want)))
 
     def mutant(self, name="wrong_half", old="return 3;", new="return 4;", test="is_six",
                reason="one is 8", **more):
