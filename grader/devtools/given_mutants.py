@@ -102,7 +102,8 @@ def why_not(kit, part, mutant, suites, folder):
     source, compiled = part
     changed = os.path.join(folder, "changed.c")
     try:
-        text = mutant_files.edit_text(mutant_files.read(os.path.join(ROOT, source)), mutant["edits"])
+        text = mutant_files.read(os.path.join(ROOT, source))
+        text = mutant_files.edit_text(text, mutant["edits"])
     except mutant_files.DoesNotApply as problem:
         return "does not apply: %s" % problem
     for header in glob.glob(os.path.join(folder, "*.h")):
