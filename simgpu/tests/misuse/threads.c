@@ -55,7 +55,7 @@ HELPER Team two_devices(void)
 HELPER Team two_communicators(int rank, int ranks)
 {
     Team team;
-    team.comm[0] = meet(rank, ranks);
+    team.comm[0] = join(rank, ranks);
     NCCL(ncclCommSplit(team.comm[0], 0, rank, &team.comm[1], NULL));
     for (int c = 0; c < TEAM; c++) {
         team.device[c] = rank;
