@@ -234,7 +234,8 @@ class Grading:
         self.show.take_cost()
 
     def test_sources(self, own, together):
-        """The sources of the suites: of tasks with own tests, and of those that test all files."""
+        """The sources of the suites: of tasks with tests of their own, and with such of all files.
+        """
         return [source for task in own for source in task.test_sources()] + \
             [task.folder + "/together" for task in together]
 

@@ -25,10 +25,10 @@ labs is in TASK and LAB. In a folder of a student's (IMPL=DIR) each file has its
 
 Interface: load(root, kind) returns the Tasks of a kind in order, load_all(root) tasks and labs;
 problems(tasks, root) returns what is wrong with them, a line each; choose(tasks, wanted) the task
-of a number or name; asked(options); how_many() and no_folder(path) for messages;
-Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(), .option(); Test.hints();
-headings(text) and sections_of_parts(text) of a handout, section_of_part(sections, part);
-BadManifest.
+of a number or name; asked(options) what a command is about; how_many() and no_folder(path), words
+of messages; Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(), .option();
+Test.hints(); headings(text) and sections_of_parts(text) of a handout, section_of_part(sections,
+part); BadManifest.
 """
 
 import dataclasses

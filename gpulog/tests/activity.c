@@ -10,7 +10,7 @@
 #include "harness.h"
 #include "kernels.h"
 
-static void tells_what_it_did(const Rank *r, void *arg)
+RANK_TEST(test_tells_what_it_did, 1)
 {
     char text[512];
     float *p;
@@ -18,14 +18,9 @@ static void tells_what_it_did(const Rank *r, void *arg)
     need_cuda(kernel_fill(p, 0, 2, r->stream));
     gpulog_activity(text, sizeof text);
     check(strstr(text, "last did kernel_fill at tests/activity.c:") == text, "it says %s", text);
-    check(strstr(text, "(tells_what_it_did)") != NULL, "it says %s", text);
+    check(strstr(text, "(test_tells_what_it_did_body)") != NULL, "it says %s", text);
     need_cuda(cudaFree(p));
 }
-TEST(test_tells_what_it_did)
-{
-    run_ranks(1, tells_what_it_did, NULL);
-}
-
 // Looks until this process waits, and only then lets what it waits for happen. The test's limit
 // ends a process that never says so.
 typedef struct Look {

@@ -225,7 +225,7 @@ TEST(test_lets_old_entries_go)
     unsetenv("GPULOG_ENTRIES");
 }
 
-static void names_places(const Rank *r, void *arg)
+RANK_TEST(test_names_places, 1)
 {
     float *p;
     char want[64], where[256];
@@ -233,13 +233,13 @@ static void names_places(const Rank *r, void *arg)
     int line = __LINE__ + 1;
     cudaError_t error = kernel_fill(p, 0, 1, r->stream);
     GpuLogEntry e = last();
-    snprintf(want, sizeof want, "tests/log.c:%d (names_places)", line);
+    snprintf(want, sizeof want, "tests/log.c:%d (test_names_places_body)", line);
     gpulog_where(e.site, where, sizeof where);
     check(error == cudaSuccess && strcmp(where, want) == 0, "the call is at %s, not %s", want,
           where);
     line = __LINE__ + 1;
     error = cudaFree(p);
-    snprintf(want, sizeof want, "tests/log.c:%d (names_places)", line);
+    snprintf(want, sizeof want, "tests/log.c:%d (test_names_places_body)", line);
     gpulog_where(last().site, where, sizeof where);
     check(error == cudaSuccess && strcmp(where, want) == 0, "the call is at %s, not %s", want,
           where);
@@ -252,14 +252,9 @@ static void names_places(const Rank *r, void *arg)
             check(strcmp(gpulog_op_name((GpuOp)op), gpulog_op_name((GpuOp)other)) != 0,
                   "operations %d and %d are both %s", op, other, gpulog_op_name((GpuOp)op));
 }
-TEST(test_names_places)
-{
-    run_ranks(1, names_places, NULL);
-}
-
 // A call that given code makes is the given code's own, until this file is the program's.
 Status run_alloc(NnRun *run, float **x, size_t n);
-static void names_the_programs_places(const Rank *r, void *arg)
+RANK_TEST(test_names_the_programs_places, 1)
 {
     NnRun run;
     float *x, *y;
@@ -272,7 +267,8 @@ static void names_the_programs_places(const Rank *r, void *arg)
     gpulog_own_code(NULL);
     gpulog_where(last().site, where, sizeof where);
     check(strstr(where, "tests/log.c:") == where, "the call is at %s", where);
-    snprintf(want, sizeof want, "tests/log.c:%d (names_the_programs_places)", __LINE__ + 1);
+    snprintf(want, sizeof want, "tests/log.c:%d (test_names_the_programs_places_body)",
+             __LINE__ + 1);
     need(run_alloc(&run, &y, 4));
     gpulog_where(last().site, where, sizeof where);
     check(strcmp(where, want) == 0, "the call is at %s, not %s", want, where);
@@ -280,11 +276,6 @@ static void names_the_programs_places(const Rank *r, void *arg)
     need_cuda(cudaFreeAsync(y, r->stream));
     need(nn_run_destroy(&run));
 }
-TEST(test_names_the_programs_places)
-{
-    run_ranks(1, names_the_programs_places, NULL);
-}
-
 // Names are for reports: the log is the same, whichever streams have one, had one, or cannot.
 RANK_TEST(test_names_change_nothing, 1)
 {

@@ -40,7 +40,7 @@ sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import given_mutants
 import manifest
-import mutants as written_mutants
+import mutant_files
 import submission
 
 TABLE = os.path.join("tests", "claims.txt")
@@ -130,7 +130,7 @@ def known_tests(root, tasks):
 
 def known_mutants(tasks):
     """{name: the tests that it must lose}, and the names of those that must be in an entry."""
-    found = {mutant.name: set(mutant.caught_by) for mutant in written_mutants.load_mutants(tasks)}
+    found = {mutant.name: set(mutant.caught_by) for mutant in mutant_files.load_mutants(tasks)}
     owed = set(found)
     for _, _, mutant in given_mutants.load(given_mutants.FOLDER):
         # A test that grades has no suite in front of it in the table.
@@ -209,7 +209,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     try:
         claims, wrong, tasks = check_table()
-    except (BadTable, OSError, manifest.BadManifest, written_mutants.BadFile) as problem:
+    except (BadTable, OSError, manifest.BadManifest, mutant_files.BadFile) as problem:
         print("claims: %s" % problem, file=sys.stderr)
         return 2
     groups = [("%s, %s" % (task.heading(), task.title),

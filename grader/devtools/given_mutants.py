@@ -33,6 +33,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import manifest
+import mutant_files
 import mutants
 import runner
 from builder import Builder, Infrastructure
@@ -53,7 +54,7 @@ def load(folder):
             entries = [(part["file"], part.get("in", part["file"]), entry)
                        for part in parts for entry in part["mutants"]]
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise mutants.BadFile("%s: must hold {\"file\": …, \"mutants\": […]}: %r"
+            raise mutant_files.BadFile("%s: must hold {\"file\": …, \"mutants\": […]}: %r"
                                   % (path, problem))
         for source, compiled, entry in entries:
             wrong = not isinstance(entry, dict) or set(entry) != set(FIELDS) or not all(
@@ -61,7 +62,7 @@ def load(folder):
             if wrong or entry["name"] in names or not all(
                     test.count("/") == 1 for test in entry["caught_by"]) \
                     or not compiled.endswith(".c"):
-                raise mutants.BadFile("%s: %s" % (path, str(entry)[:200]))
+                raise mutant_files.BadFile("%s: %s" % (path, str(entry)[:200]))
             names.add(entry["name"])
             found.append((source, compiled, entry))
     return found
@@ -101,8 +102,9 @@ def why_not(kit, part, mutant, suites, folder):
     source, compiled = part
     changed = os.path.join(folder, "changed.c")
     try:
-        text = mutants.edit_text(mutants.read(os.path.join(ROOT, source)), mutant["edits"])
-    except mutants.DoesNotApply as problem:
+        text = mutant_files.read(os.path.join(ROOT, source))
+        text = mutant_files.edit_text(text, mutant["edits"])
+    except mutant_files.DoesNotApply as problem:
         return "does not apply: %s" % problem
     for header in glob.glob(os.path.join(folder, "*.h")):
         os.remove(header) # another mutant's
@@ -113,8 +115,8 @@ def why_not(kit, part, mutant, suites, folder):
     target = changed if source == compiled else os.path.join(folder, os.path.basename(source))
     with open(target, "w", encoding="utf-8") as file:
         file.write(text)
-    flags = ["-iquote", folder] + ["-Itests/support"] * compiled.startswith(
-        ("tests/", "tasks/", "labs/"))
+    is_test = compiled.startswith(("tests/", "tasks/", "labs/"))
+    flags = ["-iquote", folder] + ["-Itests/support"] * is_test
     flags += ["-Isimgpu/src", "-Igpulog/log"] * compiled.startswith("simgpu/")
     problem = kit.command(kit.compiler + flags + ["-c", changed, "-o", changed[:-2] + ".o"])
     if problem:
@@ -171,7 +173,7 @@ def main(arguments=None):
     os.environ["SEED"] = os.environ.get("SEED") or mutants.MUTANTS_SEED
     try:
         return run(options)
-    except (mutants.BadUsage, mutants.BadFile) as problem:
+    except (mutants.BadUsage, mutant_files.BadFile) as problem:
         print("given_mutants: %s" % problem, file=sys.stderr)
         return 2
     except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:

@@ -11,7 +11,7 @@
  * K two signed chars.
  *
  * Interface: blas_get, blas_put, EACH, REALS, COMPLEXES; Operand; Mat, mat_…; Vec, vec_…; Session,
- * scalar; digit, small, run_session.
+ * scalar; digit, small, SESSION_TEST.
  */
 #ifndef SIMGPU_TEST_BLAS_EXACT_H
 #define SIMGPU_TEST_BLAS_EXACT_H
@@ -385,9 +385,14 @@ HELPER void session_body(const Rank *r, void *arg)
         need_cuda(cudaFree(s.room));
     }
 }
-HELPER void run_session(SessionBody body)
-{
-    run_ranks(1, session_body, &body);
-}
+// SESSION_TEST(adds_up) { … }: a test whose body has a session s.
+#define SESSION_TEST(name)                                                                         \
+    static void name##_session(Session *s);                                                        \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        SessionBody body = name##_session;                                                         \
+        run_ranks(1, session_body, &body);                                                         \
+    }                                                                                              \
+    static void name##_session(Session *s)
 
 #endif

@@ -211,7 +211,7 @@ static void check_inverse(const Case *c, const Box *A, const Box *C, int k)
         }
 }
 
-static void factors(Session *s)
+SESSION_TEST(test_factors)
 {
     for (unsigned number = s->on_device; number < CASES; number += 2) {
         Case c = choose(number);
@@ -249,12 +249,8 @@ static void factors(Session *s)
         box_free(&C);
     }
 }
-TEST(test_factors)
-{
-    run_session(factors);
-}
 
-static void inverses(Session *s)
+SESSION_TEST(test_inverses)
 {
     for (unsigned number = s->on_device; number < CASES / 2; number++) {
         Case c = choose(number);
@@ -275,13 +271,9 @@ static void inverses(Session *s)
         box_free(&C);
     }
 }
-TEST(test_inverses)
-{
-    run_session(inverses);
-}
 
 // Of three matrices the last column of the second is 0, and all of the third.
-static void singular(Session *s)
+SESSION_TEST(test_singular)
 {
     for (int t = 0; t < 4; t++) {
         Case c = {.t = "SDCZ"[t], .n = 4, .gap = 1};
@@ -307,10 +299,6 @@ static void singular(Session *s)
         box_free(&A);
         box_free(&C);
     }
-}
-TEST(test_singular)
-{
-    run_session(singular);
 }
 
 // ---- Refused ----

@@ -62,14 +62,10 @@ static void check_gemm(Session *s, char t, unsigned number)
     mat_equal(&C, c.name);
 }
 
-static void gemms(Session *s)
+SESSION_TEST(test_gemm)
 {
     for (const char *t = "SDCZ"; *t; t++)
         for (unsigned i = 0; i < 5 * 4 * 2 * 3 * 3; i++) check_gemm(s, *t, i);
-}
-TEST(test_gemm)
-{
-    run_session(gemms);
 }
 
 // ---- A matrix and vectors ----
@@ -127,20 +123,16 @@ static void check_ger(Session *s, char t, unsigned number)
     vec_equal(&y, c.name);
 }
 
-static void with_vectors(Session *s)
+SESSION_TEST(test_vectors)
 {
     for (const char *t = "SDCZ"; *t; t++) {
         for (unsigned i = 0; i < 3 * 3 * 5 * 4 * 2; i++) check_gemv(s, *t, i);
         for (unsigned i = 0; i < 3 * 2 * 5 * 4 * 2; i++) check_ger(s, *t, i);
     }
 }
-TEST(test_vectors)
-{
-    run_session(with_vectors);
-}
 
 // One vector in both places is read as far as both need it.
-static void shared_vector(Session *s)
+SESSION_TEST(test_shared_vector)
 {
     Mat A = mat_general('S', 3, 5, 1);
     Vec x = vec_make('S', 9, 1);
@@ -152,10 +144,6 @@ static void shared_vector(Session *s)
         for (int i = 0; i < 3; i++) mat_combine(&A, i, j, 2.0L * x.x[i] * x.x[2 * j], 1.0L);
     mat_equal(&A, "x in both places");
     vec_equal(&x, "x in both places");
-}
-TEST(test_shared_vector)
-{
-    run_session(shared_vector);
 }
 
 // ---- Systems ----
@@ -222,15 +210,11 @@ enum { FORMS = 1 };
 #else
 enum { FORMS = 2 };
 #endif
-static void systems(Session *s)
+SESSION_TEST(test_systems)
 {
     for (const char *t = "SDCZ"; *t; t++)
         for (int batched = 0; batched < FORMS; batched++)
             for (unsigned i = 0; i < 5 * 4 * 2 * 8 * 3; i++) check_system(s, *t, batched, i);
-}
-TEST(test_systems)
-{
-    run_session(systems);
 }
 
 // ---- Beyond BLAS ----
@@ -285,20 +269,16 @@ static void check_dgmm(Session *s, char t, unsigned number)
     vec_equal(&x, c.name);
 }
 
-static void extras(Session *s)
+SESSION_TEST(test_extras)
 {
     for (const char *t = "SDCZ"; *t; t++) {
         for (unsigned i = 0; i < 5 * 4 * 2 * 27; i++) check_geam(s, *t, i);
         for (unsigned i = 0; i < 5 * 4 * 2 * 16; i++) check_dgmm(s, *t, i);
     }
 }
-TEST(test_extras)
-{
-    run_session(extras);
-}
 
 // One of the matrices may be missing altogether where there is nothing to do with it.
-static void nothing_to_do(Session *s)
+SESSION_TEST(test_nothing_to_do)
 {
     cublasOperation_t N = CUBLAS_OP_N;
     const void *one = scalar(s, 'D', 1);
@@ -309,10 +289,6 @@ static void nothing_to_do(Session *s)
     need_blas(cublasDgeam(s->h, N, N, 0, 0, one, NULL, 1, one, NULL, 1, NULL, 1));
     need_blas(cublasDgemv(s->h, N, 0, 2, one, NULL, 1, NULL, 1, one, NULL, 1));
     need_blas(cublasDger(s->h, 2, 0, one, NULL, 1, NULL, 1, NULL, 2));
-}
-TEST(test_nothing_to_do)
-{
-    run_session(nothing_to_do);
 }
 
 SUITE_MAIN("cuBLAS, matrices")

@@ -214,7 +214,7 @@ static void check_batch(Session *s, const Combination *c, char form, int call, u
     need_cuda(cudaFree(at.C));
 }
 
-static void batches(Session *s)
+SESSION_TEST(test_batches)
 {
     for (int c = 0; c < N_COMBINATIONS; c++)
         for (const char *form = FORMS; *form; form++)
@@ -222,10 +222,6 @@ static void batches(Session *s)
                 for (unsigned i = s->on_device; i < 5 * 4 * 3 * 3 * 2 * 2; i += 7)
                     if (exists(&COMBINATIONS[c], *form, call))
                         check_batch(s, &COMBINATIONS[c], *form, call, i);
-}
-TEST(test_batches)
-{
-    run_session(batches);
 }
 
 SUITE_MAIN("cuBLAS, products and types")

@@ -70,7 +70,7 @@ static void check_move(Session *s, char t, int what, unsigned number)
     vec_equal(&y, name);
 }
 
-static void moves(Session *s)
+SESSION_TEST(test_moves)
 {
     for (const char *t = "SDCZ"; *t; t++)
         for (int what = 0; what < MOVES; what++)
@@ -78,13 +78,9 @@ static void moves(Session *s)
                 if (is_complex(*t) || (what != REAL_SCAL && what != REAL_ROT))
                     check_move(s, *t, what, i);
 }
-TEST(test_moves)
-{
-    run_session(moves);
-}
 
 // A copy moves bits: every NaN comes through as it is.
-static void bits(Session *s)
+SESSION_TEST(test_bits)
 {
     unsigned char host[256], got[256], *x = NULL, *y = NULL;
     for (int i = 0; i < 256; i++) host[i] = (unsigned char)(i < 128 ? ~i : i - 128);
@@ -106,26 +102,18 @@ static void bits(Session *s)
     need_cuda(cudaFree(x));
     need_cuda(cudaFree(y));
 }
-TEST(test_bits)
-{
-    run_session(bits);
-}
 
 // A vector copied to where it is stays as it is.
-static void onto_itself(Session *s)
+SESSION_TEST(test_onto_itself)
 {
     Vec x = vec_make('S', 3, 2);
     operand_send(&x.o);
     need_blas(cublasScopy(s->h, 3, x.o.device, 2, x.o.device, 2));
     vec_equal(&x, "a copy onto itself");
 }
-TEST(test_onto_itself)
-{
-    run_session(onto_itself);
-}
 
 // A real factor scales both parts by themselves: infinity in one is no NaN in the other.
-static void infinite_parts(Session *s)
+SESSION_TEST(test_infinite_parts)
 {
     Vec x = vec_make('C', 1, 1);
     vec_want(&x, 0, CMPLXL(INFINITY, 1));
@@ -133,10 +121,6 @@ static void infinite_parts(Session *s)
     need_blas(cublasCsscal(s->h, 1, scalar(s, 'S', 2), x.o.device, 1));
     vec_want(&x, 0, CMPLXL(INFINITY, 2));
     vec_equal(&x, "2·(inf, 1)");
-}
-TEST(test_infinite_parts)
-{
-    run_session(infinite_parts);
 }
 
 // ---- Sums, and the largest and smallest ----
@@ -186,20 +170,16 @@ static void check_sum(Session *s, char t, int what, unsigned number)
     vec_equal(&y, "a sum");
 }
 
-static void sums(Session *s)
+SESSION_TEST(test_sums)
 {
     for (const char *t = "SDCZ"; *t; t++)
         for (int what = 0; what < SUMS; what++)
             for (unsigned i = 0; i < 4 * 4; i++)
                 if (what != DOTC || is_complex(*t)) check_sum(s, *t, what, i);
 }
-TEST(test_sums)
-{
-    run_session(sums);
-}
 
 // The squares of these overflow, or vanish, in their own type.
-static void extreme_norms(Session *s)
+SESSION_TEST(test_extreme_norms)
 {
     static const struct {
         char type;
@@ -218,10 +198,6 @@ static void extreme_norms(Session *s)
         check(fabsl(got / want - 1) < 4 * epsilon(t), "%c: %Lg, not %Lg", t, got, want);
         vec_equal(&x, "a norm");
     }
-}
-TEST(test_extreme_norms)
-{
-    run_session(extreme_norms);
 }
 
 static void check_place(Session *s, char t, bool largest, int n, int inc)
@@ -252,7 +228,7 @@ static void check_place(Session *s, char t, bool largest, int n, int inc)
     vec_equal(&x, "a place");
 }
 
-static void places(Session *s)
+SESSION_TEST(test_places)
 {
     for (const char *t = "SDCZ"; *t; t++)
         for (unsigned i = 0; i < 2 * 4 * 3; i++) {
@@ -261,10 +237,6 @@ static void places(Session *s)
             int n = SIZES[digit(&number, 4)], inc = digit(&number, 3) * 2 - 1;
             check_place(s, *t, largest, n, inc);
         }
-}
-TEST(test_places)
-{
-    run_session(places);
 }
 
 SUITE_MAIN("cuBLAS, vectors")

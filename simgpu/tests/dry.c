@@ -56,7 +56,7 @@ static void multiply(float *x, cudaStream_t stream)
 }
 
 // Every kind of operation, and what the log has of each.
-static void untouched_body(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_nothing_is_touched, dry, not_dry, 1, 3)
 {
     static const GpuOp WANT[] = {GPU_MEMSET,     GPU_KERNEL, GPU_COPY,           GPU_BLAS,
                                  GPU_ALL_GATHER, GPU_COPY,   GPU_REDUCE_SCATTER, GPU_ALL_REDUCE};
@@ -97,22 +97,11 @@ static void untouched_body(const Rank *r, void *arg)
     need_cuda(cudaFreeHost(pinned));
 }
 
-TEST_BETWEEN(test_nothing_is_touched, dry, not_dry)
-{
-    run_ranks(1, untouched_body, NULL);
-    run_ranks(3, untouched_body, NULL);
-}
-
-static void host_body(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_host_copies_are_made, dry, not_dry, 1)
 {
     char from[8] = "as ever", to[8] = "";
     need_cuda(cudaMemcpy(to, from, sizeof to, cudaMemcpyHostToHost));
     check(strcmp(to, from) == 0, "a copy within the host delivers \"%s\"", to);
-}
-
-TEST_BETWEEN(test_host_copies_are_made, dry, not_dry)
-{
-    run_ranks(1, host_body, NULL);
 }
 
 // ---- Arrays of addresses ----
@@ -149,7 +138,7 @@ static void batch(const Batch *b, bool known, const char *when)
     check(entry.product.batch == PRODUCTS, "%s the products have no cost", when);
 }
 
-static void batches_body(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_batches_have_their_matrices, dry, not_dry, 1)
 {
     Batch b;
     const float *address[3 * PRODUCTS];
@@ -173,11 +162,6 @@ static void batches_body(const Rank *r, void *arg)
     check(cublasDestroy_v2(b.handle) == CUBLAS_STATUS_SUCCESS, "the handle stays");
     need_cuda(cudaFree(b.array));
     need_cuda(cudaFree(b.x));
-}
-
-TEST_BETWEEN(test_batches_have_their_matrices, dry, not_dry)
-{
-    run_ranks(1, batches_body, NULL);
 }
 
 // ---- Notices ----

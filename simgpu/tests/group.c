@@ -301,11 +301,11 @@ RANK_TEST(test_split, 1, 2, 3, 4, 5, 6, 7, 8)
     need_cuda(cudaFree(x));
 }
 
-static void duplicate(const Rank *r, void *arg)
+RANK_TEST(test_duplicate, 2)
 {
     ncclUniqueId id;
     ncclComm_t comm = NULL;
-    Heard *heard = arg;
+    Heard *heard = shared_alloc(sizeof(Heard));
     float *x = filled(sizeof id, 0, 0);
     if (r->rank == 0) need_nccl(ncclGetUniqueId(&id));
     if (r->rank == 0) need_cuda(cudaMemcpy(x, &id, sizeof id, cudaMemcpyHostToDevice));
@@ -314,17 +314,12 @@ static void duplicate(const Rank *r, void *arg)
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(&id, x, sizeof id, cudaMemcpyDeviceToHost));
     need_cuda(cudaFree(x));
-    hear(&heard[r->rank]);
+    hear(heard);
     need_cuda(cudaSetDevice(0));
     check(ncclCommInitRank(&comm, r->world, id, r->rank) == ncclInvalidUsage, "one device for two");
     check(comm == NULL, "no communicator");
-    heard_is(&heard[r->rank], "ncclCommInitRank: duplicate GPU", "cudaSetDevice(local_rank)");
+    heard_is(heard, "ncclCommInitRank: duplicate GPU", "cudaSetDevice(local_rank)");
     need_cuda(cudaSetDevice(r->device));
-}
-
-TEST(test_duplicate)
-{
-    run_ranks(2, duplicate, shared_alloc(2 * sizeof(Heard)));
 }
 
 // ---- NCCL_COMM_ID ----

@@ -78,13 +78,7 @@ _Static_assert(SAME(cudaStreamCallback_t, void (*)(cudaStream_t, cudaError_t, vo
 _Static_assert(SAME(cudaHostFn_t, void (*)(void *)), "cudaHostFn_t");
 
 #ifndef HEADERS_ONLY
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "harness.h"
+#include "heard.h"
 
 // Runs a shell script; what it prints first (a line) goes to text. Returns its exit status.
 static int run_shell(const char *script, char *text, size_t size)
@@ -97,17 +91,10 @@ static int run_shell(const char *script, char *text, size_t size)
     return pclose(pipe);
 }
 
-static void skip_elsewhere(void)
-{
-    if (access(__FILE__, R_OK) == 0) return;
-    print_message("not run from the kit's folder\n");
-    skip();
-}
-
 TEST(test_the_toolkit_agrees)
 {
     char text[1024];
-    skip_elsewhere();
+    needs_kit(__FILE__);
     if (run_shell("f=$(mktemp) && sh grader/find_cuda.sh $f; s=$?; rm -f $f; exit $s", text,
                   sizeof text) != 0) {
         print_message("no toolkit: %s\n", text);
@@ -125,7 +112,7 @@ TEST(test_the_toolkit_agrees)
 TEST(test_the_toolkit_agrees_on_halves)
 {
     char text[1024];
-    skip_elsewhere();
+    needs_kit(__FILE__);
     int status =
         run_shell("f=$(mktemp) && sh grader/find_cuda.sh $f && command -v c++ || exit 77\n"
                   "includes=$(sed -n 's/^CUDA_INCLUDES := *//p' $f); rm -f $f\n"
@@ -147,7 +134,7 @@ TEST(test_the_toolkit_agrees_on_halves)
 TEST(test_the_lists_are_complete)
 {
     char text[1024];
-    skip_elsewhere();
+    needs_kit(__FILE__);
     run_shell("declared=$(mktemp) listed=$(mktemp)\n"
               "grep -ohE '\\b(cuda|nccl|cublas)[A-Z][A-Za-z0-9_]*\\(' simgpu/include/*.h "
               "simgpu/include/simgpu_cublas/handle.h | "

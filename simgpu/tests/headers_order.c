@@ -4,22 +4,14 @@
  * The toolkit's folder is a made-up one: each file has the guard macro of its namesake and nothing
  * else.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "harness.h"
+#include "heard.h"
 
 // Runs a script that finds a made-up toolkit in $toolkit, with every header of simgpu's that has a
 // guard of NVIDIA's in $headers; what it prints first goes to text.
 static void run_script(const char *script, char *text, size_t size)
 {
     char all[4096];
-    if (access(__FILE__, R_OK) != 0) {
-        print_message("not run from the kit's folder\n");
-        skip();
-    }
+    needs_kit(__FILE__);
     snprintf(all, sizeof all,
              "toolkit=$(mktemp -d) headers=; mkdir $toolkit/crt\n"
              "for h in $(cd simgpu/include && ls *.h crt/*.h); do\n"

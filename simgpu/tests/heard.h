@@ -4,8 +4,8 @@
  * A body that provokes a report calls hear(heard) first; from then on the reports go into `heard`,
  * which lies in shared memory, instead of failing the rank.
  *
- * Interface: hear, heard_is, stderr_of, shared_kilobytes, kernel_touch, kernel_sum_bytes,
- * run_to_illegal_access.
+ * Interface: hear, heard_is, stderr_of, needs_kit, RANK_TEST_BETWEEN, unheard, runs_unheard,
+ * make_stream, kilobytes, shared_kilobytes, kernel_touch, kernel_sum_bytes, run_to_illegal_access.
  */
 #ifndef SHARDLAB_HEARD_H
 #define SHARDLAB_HEARD_H
@@ -52,7 +52,7 @@ static inline Heard *hear(Heard *heard)
     } while (0)
 
 // Runs fn in a process of its own, which _exit(0) ends after it unless fn does so itself. Returns
-// what it wrote to standard error, until the next call; *status is waitpid's.
+// what it wrote to standard error, until the next call; *status is waitpid's, unless it is NULL.
 static inline char *stderr_of(void (*fn)(void), int *status)
 {
     static char text[32768];
@@ -79,12 +79,39 @@ static inline char *stderr_of(void (*fn)(void), int *status)
     return text;
 }
 
-// Runs a body that reads what nobody has written, or the like, and is not to hear of it.
+// For the begin of a test of what the kit's folder has: it is left out where the file is not there.
+static inline void needs_kit(const char *file)
+{
+    if (access(file, R_OK) == 0) return;
+    print_message("not run from the kit's folder\n");
+    skip();
+}
+
+// RANK_TEST between begin(state) and end(state), as TEST_BETWEEN has them.
+#define RANK_TEST_BETWEEN(name, begin, end, ...)                                                   \
+    static void name##_body(const Rank *r, void *arg);                                             \
+    TEST_BETWEEN(name, begin, end)                                                                 \
+    {                                                                                              \
+        const int worlds[] = {__VA_ARGS__};                                                        \
+        for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++)                              \
+            run_ranks(worlds[i], name##_body, NULL);                                               \
+    }                                                                                              \
+    static void name##_body(const Rank *r, void *arg)
+
+// Around a body that reads what nobody has written, or the like, and is not to hear of it.
+static inline int unheard(void **state)
+{
+    return setenv("SIMGPU_CHECK", "fast", 1);
+}
+static inline int heard_again(void **state)
+{
+    return unsetenv("SIMGPU_CHECK");
+}
 static inline void runs_unheard(int world, RankBody body)
 {
-    setenv("SIMGPU_CHECK", "fast", 1);
+    unheard(NULL);
     run_ranks(world, body, NULL);
-    unsetenv("SIMGPU_CHECK");
+    heard_again(NULL);
 }
 
 static inline cudaStream_t make_stream(unsigned flags)
@@ -94,15 +121,22 @@ static inline cudaStream_t make_stream(unsigned flags)
     return s;
 }
 
+// A figure of /proc/self/status by its name there, such as "RssShmem:"; -1: unknown.
+static inline long kilobytes(const char *name)
+{
+    char line[256];
+    long figure = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, name, strlen(name)) == 0) figure = atol(line + strlen(name));
+    if (f) fclose(f);
+    return figure;
+}
+
 // Pages of shared memory that this process has touched, devices' memory among them; -1: unknown.
 static inline long shared_kilobytes(void)
 {
-    char line[256];
-    long kilobytes = -1;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f)) sscanf(line, "RssShmem: %ld", &kilobytes);
-    if (f) fclose(f);
-    return kilobytes;
+    return kilobytes("RssShmem:");
 }
 
 // A kernel must not melt into its caller, which is its call site.

@@ -404,9 +404,9 @@ TEST(test_one_copy)
 // ---- Reports ----
 
 // With all checks nothing is said of what was gathered, and what nobody sent is found as ever.
-static void reported(const Rank *r, void *arg)
+RANK_TEST(test_reported, 2)
 {
-    Heard *heard = hear((Heard *)arg + r->rank);
+    Heard *heard = hear(shared_alloc(sizeof(Heard)));
     cublasHandle_t handle = handle_of(r);
     Gathered g = make(r, lent_each(r));
     gather(&g, r, 1);
@@ -423,11 +423,6 @@ static void reported(const Rank *r, void *arg)
     for (size_t i = 0; i < g.all; i++) check(g.host[i] != g.host[i], "element %zu is no NaN", i);
     drop(&g, r);
     cublasDestroy(handle);
-}
-
-TEST(test_reported)
-{
-    run_ranks(2, reported, shared_alloc(2 * sizeof(Heard)));
 }
 
 SUITE_MAIN("lent")

@@ -109,7 +109,7 @@ static void *gather_by_thread(void *arg)
     return NULL;
 }
 
-static void threads(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_threads, unheard, heard_again, 1)
 {
     static const int devices[THREADS] = {0, 1, 2, 3};
     ncclComm_t comm[THREADS];
@@ -122,11 +122,6 @@ static void threads(const Rank *r, void *arg)
     }
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
     for (int i = 0; i < THREADS; i++) need_nccl(ncclCommDestroy(comm[i]));
-}
-
-TEST(test_threads)
-{
-    runs_unheard(1, threads);
 }
 
 SUITE_MAIN("lent_drawn")

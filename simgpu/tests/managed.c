@@ -10,7 +10,7 @@
 
 enum { COUNT = 1000 };
 
-static void use(const Rank *r, void *arg)
+RANK_TEST(test_one_pointer_for_all, 1, 2, 3)
 {
     unsigned char *p;
     unsigned *sum;
@@ -37,11 +37,6 @@ static void use(const Rank *r, void *arg)
           "type %d, device %d", (int)a.type, a.device);
     need_cuda(cudaFree(p));
     need_cuda(cudaFree(sum));
-}
-
-TEST(test_one_pointer_for_all)
-{
-    for (int world = 1; world <= 3; world++) run_ranks(world, use, NULL);
 }
 
 // Memory that was made while one device was current, on another one: no peer access is needed.
@@ -117,7 +112,7 @@ TEST(test_the_host_where_it_may_not_be)
 
 // ---- Arguments ----
 
-static void hints(const Rank *r, void *arg)
+RANK_TEST(test_hints, 1)
 {
     char *p, *plain;
     struct cudaMemLocation here = {cudaMemLocationTypeDevice, r->device},
@@ -135,17 +130,12 @@ static void hints(const Rank *r, void *arg)
     check(cudaMemPrefetchAsync(p, COUNT, here, 1, r->stream) == cudaErrorInvalidValue, "flags");
     check(cudaMallocManaged((void **)&p, 0, cudaMemAttachGlobal) == cudaErrorInvalidValue, "size");
     check(cudaMallocManaged((void **)&p, 8, 9) == cudaErrorInvalidValue, "flags");
-    Heard *heard = hear(arg);
+    Heard *heard = hear(shared_alloc(sizeof(Heard)));
     check(cudaMemPrefetchAsync(plain, COUNT, here, 0, r->stream) == cudaErrorInvalidValue, "plain");
     heard_is(heard, "a hint for memory that is not managed", "cudaMemPrefetchAsync");
     need_cuda(cudaFree(p));
     need_cuda(cudaFree(plain));
     cudaGetLastError();
-}
-
-TEST(test_hints)
-{
-    run_ranks(1, hints, shared_alloc(sizeof(Heard)));
 }
 
 RANK_TEST(test_pitch, 1)
@@ -161,12 +151,12 @@ RANK_TEST(test_pitch, 1)
     cudaGetLastError();
 }
 
-static void refused(const Rank *r, void *arg)
+RANK_TEST(test_refused, 1)
 {
     cudaGraph_t graph = (cudaGraph_t)1;
     cudaIpcMemHandle_t handle;
     enum cudaStreamCaptureStatus status;
-    Heard *heard = hear(arg);
+    Heard *heard = hear(shared_alloc(sizeof(Heard)));
     check(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeGlobal) == cudaErrorNotSupported,
           "capture");
     heard_is(heard, "a call that simgpu does not have", "cudaStreamBeginCapture, called at ");
@@ -176,11 +166,6 @@ static void refused(const Rank *r, void *arg)
     need_cuda(cudaStreamIsCapturing(r->stream, &status));
     check(status == cudaStreamCaptureStatusNone, "it captures");
     check(cudaGetLastError() == cudaErrorNotSupported, "the last error");
-}
-
-TEST(test_refused)
-{
-    run_ranks(1, refused, shared_alloc(sizeof(Heard)));
 }
 
 SUITE_MAIN("managed")

@@ -232,7 +232,7 @@ TEST(test_does_not_grow)
     unsetenv("SIMGPU_POISON");
 }
 
-static void gives_pages_back(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_gives_pages_back, unheard, heard_again, 1)
 {
     void *p, *q;
     need_cuda(cudaMalloc(&p, 64 << 20));
@@ -256,13 +256,6 @@ static void gives_pages_back(const Rank *r, void *arg)
     need_cuda(cudaMemPoolTrimTo(pool, 0));
     check(shared_kilobytes() <= full - (60 << 10), "the trim kept the pages");
 }
-TEST(test_gives_pages_back)
-{
-    setenv("SIMGPU_CHECK", "fast", 1); // which says nothing of what is read here
-    run_ranks(1, gives_pages_back, NULL);
-    unsetenv("SIMGPU_CHECK");
-}
-
 static void poisons(const Rank *r, void *arg)
 {
     bool poisoned = *(bool *)arg;

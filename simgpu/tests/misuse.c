@@ -127,11 +127,14 @@ static void hear_report(const SimgpuReport *report, void *arg)
     snprintf(told->text, sizeof told->text, "%s", report->text);
 }
 
-void share_id(ncclUniqueId *id, int rank, int ranks)
+ncclUniqueId share_id(int rank, int ranks)
 {
+    ncclUniqueId id;
+    if (rank == 0) NCCL(ncclGetUniqueId(&id));
     for (int r = 1; r < ranks && rank == 0; r++)
-        CHECK(write(running->pipe[1], id, sizeof *id) == sizeof *id);
-    if (rank > 0) CHECK(read(running->pipe[0], id, sizeof *id) == sizeof *id);
+        CHECK(write(running->pipe[1], &id, sizeof id) == sizeof id);
+    if (rank > 0) CHECK(read(running->pipe[0], &id, sizeof id) == sizeof id);
+    return id;
 }
 
 // ---- Running ----
@@ -175,6 +178,7 @@ static int run_rank(const World *world, void *arg)
     sanitize_note_threads();
     if (running->program->waits) watch_for_notice();
     running->program->run(world->rank, world->size);
+    if (strcmp(running->program->row, "LEAK") != 0) finish();
     return 0;
 }
 

@@ -229,7 +229,7 @@ static void all_are(const unsigned char *p, size_t n, int want)
     holds(p, 0, n, want);
 }
 
-static void peers_read(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_other_ranks, unheard, heard_again, 1, 2, 3)
 {
     unsigned char *send, *recv;
     size_t one = COUNT, all = COUNT * (size_t)r->world;
@@ -267,13 +267,6 @@ static void peers_read(const Rank *r, void *arg)
         need_cuda(cudaFreeAsync(send, r->stream));
         need_cuda(cudaFreeAsync(recv, r->stream));
     }
-}
-
-TEST(test_other_ranks)
-{
-    runs_unheard(1, peers_read);
-    runs_unheard(2, peers_read);
-    runs_unheard(3, peers_read);
 }
 
 // ---- Drawn operations, against memory that is filled at once ----
@@ -358,7 +351,7 @@ static void draw_one(Both *b, Both *other, const Rank *r, cublasHandle_t handle)
     }
 }
 
-static void draws(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_draws, unheard, heard_again, 2)
 {
     static Both both[2];
     cublasHandle_t handle;
@@ -372,11 +365,6 @@ static void draws(const Rank *r, void *arg)
     }
     cublasDestroy(handle);
 }
-TEST(test_draws)
-{
-    runs_unheard(2, draws);
-}
-
 // ---- Sums that begin with zeros ----
 
 enum { ROWS = 70, COLS = 65, INNER = 33 }; // of C, and of the sum
@@ -501,7 +489,7 @@ static void *use_part(void *arg)
     return NULL;
 }
 
-static void threads(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_threads, unheard, heard_again, 1)
 {
     pthread_t thread[THREADS];
     Part part[THREADS];
@@ -514,18 +502,13 @@ static void threads(const Rank *r, void *arg)
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
     holds(p, (size_t)THREADS * EACH, (size_t)(THREADS + 1) * EACH, 0xff);
 }
-TEST(test_threads)
-{
-    runs_unheard(1, threads);
-}
-
 // ---- Reports ----
 
 // With all checks a read of what is owed is reported as one of what was filled at once.
-static void reported(const Rank *r, void *arg)
+RANK_TEST(test_reported, 1)
 {
     enum { N = 3 * 4096 };
-    Heard *heard = hear(arg);
+    Heard *heard = hear(shared_alloc(sizeof(Heard)));
     unsigned char *p, host[N];
     need_cuda(cudaMalloc((void **)&p, N));
     need_cuda(cudaMemcpy(host, p, N, cudaMemcpyDeviceToHost));
@@ -539,9 +522,4 @@ static void reported(const Rank *r, void *arg)
     need_cuda(cudaMemcpy(host, p, N, cudaMemcpyDeviceToHost));
     check(heard->count == 1, "zeros that were set are reported");
 }
-TEST(test_reported)
-{
-    run_ranks(1, reported, shared_alloc(sizeof(Heard)));
-}
-
 SUITE_MAIN("owed")

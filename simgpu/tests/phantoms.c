@@ -56,7 +56,7 @@ static GpuCollective gather(ncclComm_t comm, float *x, cudaStream_t stream)
 
 // ---- Calls ----
 
-static void calls_body(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_calls_end_without_peers, among_phantoms, alone, 1)
 {
     float *x, ms;
     cudaEvent_t begin, end;
@@ -88,16 +88,11 @@ static void calls_body(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
 }
 
-TEST_BETWEEN(test_calls_end_without_peers, among_phantoms, alone)
-{
-    run_ranks(1, calls_body, NULL);
-}
-
 // Arguments are checked all the same.
-static void misuse_body(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_arguments_are_checked, among_phantoms, alone, 1)
 {
     float *x;
-    Heard *heard = hear(arg);
+    Heard *heard = hear(shared_alloc(sizeof(Heard)));
     ncclComm_t comm = join(RANK, WORLD);
     need_cuda(cudaMalloc((void **)&x, 64 * WORLD));
     check(ncclAllGather(x, x, 64, ncclFloat, comm, r->stream) != ncclSuccess, "past the end");
@@ -106,11 +101,6 @@ static void misuse_body(const Rank *r, void *arg)
     heard_is(heard, "a peer outside the communicator", "0 to 999");
     need_nccl(ncclCommDestroy(comm));
     need_cuda(cudaFree(x));
-}
-
-TEST_BETWEEN(test_arguments_are_checked, among_phantoms, alone)
-{
-    run_ranks(1, misuse_body, shared_alloc(sizeof(Heard)));
 }
 
 // ---- Splits ----
@@ -134,7 +124,7 @@ static void as_any_rank(ncclComm_t comm, void *arg)
     need_nccl(ncclCommDestroy(part[1]));
 }
 
-static void split_body(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_splits_are_asked_of_the_program, among_phantoms, alone, 1)
 {
     ncclComm_t comm = join(RANK, WORLD), part[2];
     float *x;
@@ -154,11 +144,6 @@ static void split_body(const Rank *r, void *arg)
     for (int i = 0; i < 2; i++) need_nccl(ncclCommDestroy(part[i]));
     need_nccl(ncclCommDestroy(comm));
     need_cuda(cudaFree(x));
-}
-
-TEST_BETWEEN(test_splits_are_asked_of_the_program, among_phantoms, alone)
-{
-    run_ranks(1, split_body, NULL);
 }
 
 // The same number on all ranks of a part, and another on each other part.
@@ -261,9 +246,9 @@ TEST_BETWEEN(test_what_was_split_off_is_split_again, among_phantoms, alone)
     assert_true(n[0].near != n[0].far);
 }
 
-static void unknown_body(const Rank *r, void *arg)
+RANK_TEST_BETWEEN(test_an_unknown_split_is_refused, among_phantoms, alone, 1)
 {
-    Heard *heard = hear(arg);
+    Heard *heard = hear(shared_alloc(sizeof(Heard)));
     ncclComm_t comm = join(RANK, WORLD), part;
     int asked = 0;
     check(ncclCommSplit(comm, 0, 0, &part, NULL) == ncclInvalidUsage, "it was split");
@@ -272,11 +257,6 @@ static void unknown_body(const Rank *r, void *arg)
     check(ncclCommSplit(comm, 5, 0, &part, NULL) == ncclInvalidUsage, "another color");
     heard_is(heard, "a split among phantom peers", "another color or key");
     need_nccl(ncclCommDestroy(comm));
-}
-
-TEST_BETWEEN(test_an_unknown_split_is_refused, among_phantoms, alone)
-{
-    run_ranks(1, unknown_body, shared_alloc(sizeof(Heard)));
 }
 
 // ---- Settings ----

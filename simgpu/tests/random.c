@@ -292,11 +292,11 @@ static void run_query_behind_peer(const Rank *r, void *arg)
     const Program p = {
         .rank = ALL_RANKS,
         .n = 5,
-        .step = {FILLS(FREE_C, 0, 0, 8),
+        .step = {WRITES(FREE_C),
                  {.kind = PEER, .stream = NULL_1, .span = {{4, 0, 8, 1, 8}, {0, 16, 8, 1, 8}}},
-                 {.kind = STREAM_SYNC, .stream = NULL_1},
-                 {.kind = STREAM_ASK, .stream = FREE_C},
-                 FILLS(FREE_D, 0, 0, 8)}};
+                 ON(STREAM_SYNC, NULL_1),
+                 ON(STREAM_ASK, FREE_C),
+                 WRITES(FREE_D)}};
     Verdict v;
     Heard h;
     machine_start(true, false, ALL_RANKS, NULL);

@@ -1,5 +1,4 @@
-/* report.c: what a report looks like, what a process says of itself, faults that are not simgpu's.
- * */
+/* report.c: what a report looks like, and faults that are not simgpu's. */
 #include <cublas_v2.h>
 
 #include "heard.h"
@@ -105,20 +104,6 @@ TEST(test_bad_settings_are_told)
     assert_non_null(strstr(text, "SIMGPU_DEVICES is \"many\": must be a number from 1 to 256\n"));
 }
 
-static void tells_its_activity(const Rank *r, void *arg)
-{
-    char text[512], *p;
-    need_cuda(cudaMalloc((void **)&p, 8));
-    need_cuda(kernel_touch(p, 8, 0, r->stream));
-    gpulog_activity(text, sizeof text);
-    check(strstr(text, "last did kernel_touch at tests/report.c:") == text, "it says %s", text);
-    check(strstr(text, "(tells_its_activity)") != NULL, "it says %s", text);
-}
-TEST(test_tells_its_activity)
-{
-    run_ranks(1, tells_its_activity, NULL);
-}
-
 // ---- Layout: the lines of source, names ----
 
 static struct {
@@ -156,8 +141,7 @@ static void use_the_next_owner(void)
 }
 TEST(test_shows_the_source)
 {
-    int status;
-    char *text = stderr_of(use_past_the_end, &status);
+    char *text = stderr_of(use_past_the_end, NULL);
     expect_words(
         text,
         "simgpu: device 0: an operation runs past the end of an allocation [wrong pointer]\n");
@@ -169,9 +153,9 @@ TEST(test_shows_the_source)
     expect_words(text, "simgpu: |   On a GPU this is an illegal memory access");
     expect_words(text,
                  "offset right?\nsimgpu: |   Read: simgpu/pages/mistakes.md, \"Wrong pointer\"\n");
-    text = stderr_of(use_a_named_one, &status);
+    text = stderr_of(use_a_named_one, NULL);
     expect_words(text, "byte 0 of shard of h.7, the 1000 bytes allocated at");
-    expect_no_words(stderr_of(use_the_next_owner, &status), "an old name");
+    expect_no_words(stderr_of(use_the_next_owner, NULL), "an old name");
 }
 
 // ---- First causes ----
@@ -312,10 +296,9 @@ static char *records(void)
 }
 TEST(test_records)
 {
-    int status;
     snprintf(record_path, sizeof record_path, "/tmp/simgpu-report-%d.jsonl", (int)getpid());
     unlink(record_path);
-    stderr_of(make_records, &status);
+    stderr_of(make_records, NULL);
     char *text = records(), *second = strchr(text, '\n');
     assert_non_null(second);
     *second++ = 0;

@@ -327,6 +327,7 @@ TEST(norm_is_over_all_ranks)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
     RULE(norm_has_the_same_bits_everywhere);
+    RULE(failed_norm_keeps_nothing);
     RULE(contexts_are_apart, APART_NORM);
     draw_given();
     in = draw_case(5);

@@ -13,7 +13,7 @@ import unittest
 
 from helpers import ROOT, ReferenceCopy, build_folder
 import manifest
-import mutants
+import mutant_files
 import trace
 from builder import Builder
 
@@ -28,7 +28,7 @@ class Categories(ReferenceCopy):
         for name in parts:
             path = os.path.join(self.copy, name)
             with open(os.path.join(ROOT, "reference", name), encoding="utf-8") as file:
-                text = mutants.put_in(file.read(), parts[name])
+                text = mutant_files.put_in(file.read(), parts[name])
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
         builder = Builder(self.copy, os.path.relpath(build_folder(), ROOT), "simgpu")
@@ -48,7 +48,7 @@ class Categories(ReferenceCopy):
     def test_no_unsharded_parameter_is_temporary(self):
         tasks = manifest.load(ROOT)
         known = {solution.name: solution.parts for solution in
-                 mutants.load_alternatives(tasks)}
+                 mutant_files.load_alternatives(tasks)}
         for name in OWN_MEMORY:
             with self.subTest(name):
                 counts = self.counts(known[name])

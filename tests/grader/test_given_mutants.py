@@ -12,7 +12,7 @@ import unittest
 
 from helpers import ROOT, build_folder # which puts the folders of the grader on the path
 import given_mutants
-import mutants
+import mutant_files
 
 TOOL = os.path.join(ROOT, "grader", "devtools", "given_mutants.py")
 
@@ -42,8 +42,8 @@ class Given(unittest.TestCase):
     def test_each_changes_its_file(self):
         for source, _, mutant in given_mutants.load(given_mutants.FOLDER):
             with self.subTest(mutant=mutant["name"]):
-                text = mutants.read(os.path.join(ROOT, source))
-                self.assertNotEqual(mutants.edit_text(text, mutant["edits"]), text)
+                text = mutant_files.read(os.path.join(ROOT, source))
+                self.assertNotEqual(mutant_files.edit_text(text, mutant["edits"]), text)
 
     def test_an_unknown_name(self):
         status, out = self.run_tool("--only", "nothing")
@@ -60,7 +60,7 @@ class Given(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "x.json"), "w", encoding="utf-8") as file:
                 json.dump(data, file)
-            with self.assertRaises(mutants.BadFile):
+            with self.assertRaises(mutant_files.BadFile):
                 given_mutants.load(folder)
 
 

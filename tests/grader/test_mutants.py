@@ -15,6 +15,7 @@ import unittest
 from helpers import GRADER, ROOT, TempFolder, processes_with
 
 import manifest
+import mutant_files
 import mutants
 
 # What mutants.py asks of the Makefile: five variables, and rules for these objects.
@@ -99,10 +100,9 @@ class Miniature(TempFolder):
                       for test, points, together in tests]}, **more)))
 
     def suite(self, name, call, test, want):
-        folder = FOLDERS[1] if name == "one" else FOLDERS[2]
-        file = "together" if name == "together" else "tests"
-        self.write("tasks/%s/%s.c" % (folder, file), SUITE.replace("CALL", call)
-                   .replace("TEST", test).replace("WANT", str(want)))
+        path = {"one": "1_one/tests.c", "two": "2_two/tests.c", "together": "2_two/together.c"}
+        self.write("tasks/" + path[name], SUITE.replace("CALL", call).replace("TEST", test)
+                   .replace("WANT", str(want)))
 
     def mutant(self, name="wrong_half", old="return 3;", new="return 4;", test="is_six",
                reason="one is 8", **more):
@@ -372,7 +372,7 @@ class Alternatives(Miniature):
 
     def test_what_a_file_turns_into(self):
         part = ALTERNATIVE.partition("// ==== one.c\n")[2]
-        text = mutants.put_in(REFERENCE, part)
+        text = mutant_files.put_in(REFERENCE, part)
         self.assertEqual(text.count("int one(void)"), 1)
         self.assertLess(text.index("int half(void)"), text.index("int helper(int n)"))
         self.assertNotIn("n += half();", text)
@@ -385,21 +385,21 @@ class TheKitsOwn(unittest.TestCase):
         self.tasks = manifest.load(ROOT)
 
     def test_mutants_apply_and_are_many(self):
-        found = mutants.load_mutants(self.tasks)
+        found = mutant_files.load_mutants(self.tasks)
         for task in self.tasks:
             self.assertGreaterEqual(len([m for m in found if m.task is task]), 8, task.name)
         for mutant in found:
             with open(os.path.join(ROOT, "reference", mutant.task.file), encoding="utf-8") as file:
                 text = file.read()
-            self.assertNotEqual(mutants.edit_text(text, mutant.edits), text, mutant.name)
+            self.assertNotEqual(mutant_files.edit_text(text, mutant.edits), text, mutant.name)
 
     def test_alternatives_apply(self):
-        found = mutants.load_alternatives(self.tasks)
+        found = mutant_files.load_alternatives(self.tasks)
         self.assertGreaterEqual(len(found), 10)
         for solution in found:
             for name, part in solution.parts.items():
                 with open(os.path.join(ROOT, "reference", name), encoding="utf-8") as file:
-                    self.assertTrue(mutants.put_in(file.read(), part), solution.name)
+                    self.assertTrue(mutant_files.put_in(file.read(), part), solution.name)
 
 
 if __name__ == "__main__":

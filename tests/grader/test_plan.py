@@ -10,7 +10,7 @@ import unittest
 
 from helpers import ROOT, ReferenceCopy, build_folder
 import manifest
-import mutants
+import mutant_files
 from planner import ALL, LLAMA, SMALL, Plan, make
 
 WORLDS = range(1, 9) if ALL else (1, 5, 8)
@@ -260,7 +260,7 @@ class Alternatives(ReferenceCopy):
     same, plan, run_plan, compare = Plan.same, Plan.plan, Plan.run_plan, Plan.compare
 
     def test_other_right_solutions(self):
-        solutions = {solution.name: solution for solution in mutants.load_alternatives(
+        solutions = {solution.name: solution for solution in mutant_files.load_alternatives(
             manifest.load(ROOT))}
         reference = os.path.join(ROOT, "reference")
         for name in ALTERNATIVES:
@@ -269,7 +269,7 @@ class Alternatives(ReferenceCopy):
                 for file, part in solutions[name].parts.items():
                     with open(os.path.join(reference, file), encoding="utf-8") as source:
                         self.write(os.path.join(self.copy, file),
-                                   mutants.put_in(source.read(), part))
+                                   mutant_files.put_in(source.read(), part))
                 self.assertIn("All six files are yours", make(self.copy))
                 found = [os.path.join(build_folder(), "impl", key, "bin", "plan")
                          for key in os.listdir(os.path.join(build_folder(), "impl"))

@@ -11,6 +11,8 @@
 void backend_prepare(void);
 // Hooks the backend's own reports up to this rank's trouble (run.h).
 void backend_listen(void);
+// From here to the next backend_listen a misuse is no trouble: calls return their errors.
+void backend_ignore_reports(void);
 // From here on what this process still holds at its end (memory, events, streams) is its trouble,
 // where the backend can tell.
 void backend_count_leaks(void);

@@ -65,6 +65,7 @@ void rule_sgd_steps_all_or_nothing(void);
 void rule_zero_grad_reaches_every_unit(void);
 void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);
+void rule_failed_norm_keeps_nothing(void);
 
 // ---- Task 6 ----
 void rule_options_are_the_units_own(void);

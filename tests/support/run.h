@@ -6,7 +6,7 @@
  *   compare.c  check_equal, check_near, fetch, send_to
  *   layout.c   which element of an array is which of which parameter; unit_names.c: for reports
  *   pattern.c  the likely cause, from how an array differs; bytes.c: from a number of bytes
- *   suite.c    suite_main and the results for the grader (json_string.h)
+ *   suite.c    suite_main and the results for the grader (print_json.h)
  *   settings.c the clock, and settings from the environment
  *   draw.c     what tests draw at random, by SEED (draw.h)
  *   sanitize.c what a sanitizer is told in a build that has one

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "draw.h"
-#include "json_string.h"
+#include "print_json.h"
 #include "report.h"
 #include "run.h"
 
@@ -106,16 +106,16 @@ static void write_result(const Case *c)
     if (!out) return;
     char *reports = new_reports();
     fputs("{\"nonce\": ", out);
-    json_string(out, results.nonce);
+    print_json_string(out, results.nonce);
     fputs(", \"test\": ", out);
-    json_string(out, c->test->name);
+    print_json_string(out, c->test->name);
     fputs(", \"status\": ", out);
-    json_string(out, c->passed ? "passed" : c->status ? c->status : "failed");
+    print_json_string(out, c->passed ? "passed" : c->status ? c->status : "failed");
     fputs(", \"message\": ", out);
-    json_string(out, c->message ? c->message : "");
+    print_json_string(out, c->message ? c->message : "");
     if (reports) {
         fputs(", \"reports\": ", out);
-        json_string(out, reports);
+        print_json_string(out, reports);
     }
     if (c->drew) fprintf(out, ", \"seed\": %" PRIu64, draw_seed());
     for (int i = 0; i < c->figures; i++)
@@ -137,7 +137,7 @@ static void write_end(void)
 
     if (!out) return;
     fputs("{\"nonce\": ", out);
-    json_string(out, results.nonce);
+    print_json_string(out, results.nonce);
     fprintf(out, ", \"end\": %d}\n", results.written);
     fclose(out);
     write_all(results.fd, line, length);

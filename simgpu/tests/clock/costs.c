@@ -3,14 +3,10 @@
  * compiler.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "harness.h"
 #include "machine/figures.h"
 #include "print_costs.h"
+#include "round_machine.h"
 
 static const SimMachine *machine(const char *name)
 {
@@ -18,15 +14,6 @@ static const SimMachine *machine(const char *name)
     const SimMachine *m = sim_machine(name, error, sizeof error);
     if (!m) fail_msg("%s", error);
     return m;
-}
-
-static const SimMachine *round_machine(void)
-{
-    if (access("simgpu/tests/clock/machines/round.machine", R_OK) != 0) {
-        print_message("not run from the kit's folder\n");
-        skip();
-    }
-    return machine("simgpu/tests/clock/machines/round.machine");
 }
 
 // ---- By hand ----

@@ -1,16 +1,8 @@
 /* machines.c: the files that describe a machine: what is read, and how a wrong one is refused, in
  * one line with file, line and key.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cuda_runtime_api.h>
-
-#include "harness.h"
 #include "machine/machine_file.h"
+#include "round_machine.h"
 
 #define BYTES 8192
 
@@ -18,11 +10,9 @@ static char good[BYTES]; // the text of round.machine
 
 static void read_good(void)
 {
-    FILE *file = fopen("simgpu/tests/clock/machines/round.machine", "r");
-    if (!file) {
-        print_message("not run from the kit's folder\n");
-        skip();
-    }
+    needs_kit(ROUND);
+    FILE *file = fopen(ROUND, "r");
+    assert_non_null(file);
     good[fread(good, 1, sizeof good - 1, file)] = 0;
     fclose(file);
 }
@@ -224,27 +214,19 @@ TEST(test_finds_machines_by_file)
     assert_true(m->figures->hbm == 1.5e12);
 }
 
+static void allocate(void)
+{
+    void *x;
+    cudaMalloc(&x, 1);
+}
+
 // A program whose environment names no machine ends with one line.
 static void ends_the_program(const char *variable, const char *value, const char *const *words)
 {
-    int out[2], status;
-    char text[1000];
-    assert_int_equal(pipe(out), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        void *x;
-        dup2(out[1], STDERR_FILENO);
-        setenv(variable, value, 1);
-        cudaMalloc(&x, 1);
-        _exit(0);
-    }
-    close(out[1]);
-    size_t n = 0;
-    for (ssize_t got; (got = read(out[0], text + n, sizeof text - 1 - n)) > 0;) n += (size_t)got;
-    text[n] = 0;
-    close(out[0]);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    int status;
+    setenv(variable, value, 1);
+    const char *text = stderr_of(allocate, &status);
+    unsetenv(variable);
     if (!WIFEXITED(status) || WEXITSTATUS(status) == 0) fail_msg("it goes on: %s", text);
     for (; *words; words++)
         if (!strstr(text, *words)) fail_msg("no \"%s\" in: %s", *words, text);

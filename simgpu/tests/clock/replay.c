@@ -2,11 +2,8 @@
  * machines/round.machine (launch 1 us, a call of NCCL 2 us, kernels 2 us + 1 TB/s, links 100 GB/s
  * after 10 us, slowed by 5/4; compute slowed by 3/2).
  */
-#include <string.h>
-#include <unistd.h>
-
-#include "harness.h"
 #include "time/replay.h"
+#include "round_machine.h"
 
 #define US UINT64_C(1000000) // picoseconds
 #define MOST 16
@@ -66,16 +63,8 @@ static const char *replay_by(World *w,
                                                 const SimLog *, int, SimReplayHook, void *))
 {
     SimLog logs[4];
-    char error[300];
-    if (access("simgpu/tests/clock/machines/round.machine", R_OK) != 0) {
-        print_message("not run from the kit's folder\n");
-        skip();
-    }
-    const SimMachine *m =
-        sim_machine("simgpu/tests/clock/machines/round.machine", error, sizeof error);
-    if (!m) fail_msg("%s", error);
     for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){w->entry[i], w->n[i]};
-    return how(m, NULL, logs, w->logs, note, w);
+    return how(round_machine(), NULL, logs, w->logs, note, w);
 }
 
 static const char *replay(World *w)

@@ -1,5 +1,5 @@
 /* threads.c: the virtual clock of processes with several threads, some of which sleep: against
- * calculations by hand on the machine of machines/round.machine.
+ * calculations by hand on the machine of round_machine.h.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -9,13 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "harness.h"
+#include "round_machine.h"
 #include "run.h"
-#include "simgpu.h"
 #include "time/recorder.h"
 
-#define MB ((size_t)1000000)
-#define ROUND "simgpu/tests/clock/machines/round.machine"
 #define HAND_ON 0.6 // seconds: a dozen looks at who sleeps
 #define RING 16
 #define WORK 30e-6 // seconds for which each keeps the token
@@ -29,13 +26,6 @@ typedef struct Scene {
     cudaEvent_t begin, end, late;
     unsigned char *memory;
 } Scene;
-
-static void kernel_fill(unsigned char *p, size_t bytes, cudaStream_t stream)
-{
-    SimgpuOp op = SIMGPU_BEGIN("kernel_fill", stream);
-    simgpu_write(&op, p, bytes);
-    need_cuda(simgpu_end(&op));
-}
 
 static double seconds(void)
 {
@@ -198,9 +188,7 @@ static void hear_until(void *arg, SimPs when, SimPs request)
 TEST(test_a_first_call_that_waits_holds_the_engine)
 {
     static const SimBoard board = {hear_nothing, has_received, hear_until, NULL, NULL};
-    char error[256];
-    const SimMachine *machine = sim_machine(ROUND, error, sizeof error);
-    if (!machine) skip(); // not in the kit's folder
+    const SimMachine *machine = round_machine();
     SimRecorder *r = sim_recorder_new(machine, NULL, &board, 0);
     cudaStream_t stream = (cudaStream_t)(uintptr_t)16;
     GpuLogEntry send = {.op = GPU_SEND, .name = "ncclSend", .stream = stream, .bytes = MB};
@@ -337,18 +325,6 @@ RANK_TEST(test_sleepers_let_each_other_go, 2)
 
 // ---- Threads that come and go ----
 
-// KiB of memory of its own that the process has touched.
-static long own_kilobytes(void)
-{
-    char line[256];
-    long kilobytes = -1;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f)) sscanf(line, "RssAnon: %ld", &kilobytes);
-    if (f) fclose(f);
-    check(kilobytes > 0, "/proc/self/status does not say RssAnon");
-    return kilobytes;
-}
-
 typedef struct Caller {
     const Rank *r;
     float *x;
@@ -380,9 +356,10 @@ static void leaves_nothing(const Rank *r, void *arg)
     need_cuda(cudaMalloc((void **)&c.x, sizeof *c.x));
     need_cuda(cudaMemsetAsync(c.x, 0, sizeof *c.x, r->stream));
     begin_and_end_threads(&c, THREADS);
-    long before = own_kilobytes();
+    long before = kilobytes("RssAnon:"); // memory of its own that the process has touched
+    check(before > 0, "/proc/self/status does not say RssAnon");
     begin_and_end_threads(&c, THREADS);
-    long grown = own_kilobytes() - before;
+    long grown = kilobytes("RssAnon:") - before;
     check(grown < 1024, "%d threads left %ld KiB", THREADS, grown);
     need_cuda(cudaFree(c.x));
 }
@@ -396,10 +373,6 @@ TEST(test_a_thread_that_ended_leaves_nothing)
 
 int main(int argc, char **argv)
 {
-    char here[4096], path[4200];
-    if (getcwd(here, sizeof here)) {
-        snprintf(path, sizeof path, "%s/" ROUND, here);
-        if (access(path, R_OK) == 0) setenv("SIMGPU_MACHINE", path, 1);
-    }
+    use_round_machine();
     return suite_main(argc, argv, "clock/threads");
 }

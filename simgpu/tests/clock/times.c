@@ -1,25 +1,8 @@
 /* times.c: what programs read from the virtual clock, against calculations by hand on the machine
- * of machines/round.machine: a kernel takes 2 us and 1 us per MB that it touches.
+ * of round_machine.h.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "harness.h"
-#include "simgpu.h"
+#include "round_machine.h"
 #include "time/time.h"
-
-#define MB ((size_t)1000000)
-#define ROUND "simgpu/tests/clock/machines/round.machine"
-
-static void kernel_fill(unsigned char *p, size_t bytes, cudaStream_t stream)
-{
-    SimgpuOp op = SIMGPU_BEGIN("kernel_fill", stream);
-    simgpu_write(&op, p, bytes);
-    need_cuda(simgpu_end(&op));
-}
 
 // ---- What a program measures ----
 
@@ -232,10 +215,6 @@ TEST(test_all_spans_are_told)
 
 int main(int argc, char **argv)
 {
-    char here[4096], path[4200];
-    if (getcwd(here, sizeof here)) {
-        snprintf(path, sizeof path, "%s/" ROUND, here);
-        if (access(path, R_OK) == 0) setenv("SIMGPU_MACHINE", path, 1);
-    }
+    use_round_machine();
     return suite_main(argc, argv, "clock/times");
 }

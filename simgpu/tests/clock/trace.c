@@ -9,7 +9,7 @@
 
 #include <nccl.h>
 
-#include "simgpu.h"
+#include "../heard.h"
 #include "time/trace.h"
 #include "trace_read.h"
 
@@ -116,11 +116,14 @@ static void begin(void)
     if (!sim_trace_begin(sim_machine("h100x8", error, sizeof error))) _exit(3);
 }
 
+static int *meeting; // shared: how many processes have come
+
 // Runs body(rank) in so many processes, one after the other's start; the statuses must be as
 // wanted.
 static void run(int ranks, void (*body)(int rank, int ranks), int killed)
 {
     pid_t pid[8];
+    *meeting = 0;
     for (int r = 0; r < ranks; r++) {
         pid[r] = fork();
         assert_true(pid[r] >= 0);
@@ -138,8 +141,6 @@ static void run(int ranks, void (*body)(int rank, int ranks), int killed)
             fail_msg("rank %d ended with %#x", r, status);
     }
 }
-
-static int *meeting; // shared: how many processes have come
 
 static void meet(int n)
 {
@@ -175,7 +176,6 @@ static int count_of(const TraceRead *t, int type, const char *name)
 TEST(test_one_file_of_all_ranks)
 {
     name_file("step.perfetto");
-    *meeting = 0;
     run(4, whole_life, -1);
     TraceRead t = trace_read(file);
     trace_check(&t, true);
@@ -203,7 +203,6 @@ TEST(test_one_file_of_all_ranks)
 TEST(test_memory_by_category)
 {
     name_file("step.perfetto");
-    *meeting = 0;
     run(2, whole_life, -1);
     TraceRead t = trace_read(file);
     trace_check(&t, true);
@@ -253,7 +252,6 @@ static void a_group(int rank, int ranks)
 TEST(test_what_overlaps_has_a_track_more)
 {
     name_file("group.perfetto");
-    *meeting = 0;
     run(2, a_group, -1);
     TraceRead t = trace_read(file);
     trace_check(&t, true);
@@ -280,7 +278,6 @@ static void dies(int rank, int ranks)
 TEST(test_a_rank_that_dies)
 {
     name_file("dead.perfetto");
-    *meeting = 0;
     run(3, dies, 1);
     TraceRead t = trace_read(file);
     assert_int_equal(count_of(&t, 0, "rank 0"), 1);
@@ -304,12 +301,10 @@ static void dies_last(int rank, int ranks)
 TEST(test_the_last_one_dies)
 {
     name_file("dead.perfetto");
-    *meeting = 0;
     run(2, dies_last, 1);
     TraceRead t = trace_read(file);
     assert_int_equal(count_of(&t, 0, "rank 0"), 1);
     trace_free(&t);
-    *meeting = 0;
     run(2, whole_life, -1);
     t = trace_read(file);
     trace_check(&t, true);
@@ -421,7 +416,6 @@ TEST(test_json)
 {
     char command[512];
     name_file("step.json");
-    *meeting = 0;
     run(2, whole_life, -1);
     snprintf(command, sizeof command,
              "${PYTHON:-python3} -c 'import json, sys\n"
@@ -442,21 +436,9 @@ TEST(test_json)
 
 static void refused(const char *path, const char *words)
 {
-    int status, out[2];
-    char text[600] = "";
+    int status;
     setenv("SIMGPU_TRACE", path, 1);
-    assert_int_equal(pipe(out), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(out[1], STDERR_FILENO);
-        begin();
-        _exit(0);
-    }
-    close(out[1]);
-    ssize_t n = read(out[0], text, sizeof text - 1);
-    close(out[0]);
-    waitpid(pid, &status, 0);
-    assert_true(n > 0);
+    const char *text = stderr_of(begin, &status);
     if (!strstr(text, words)) fail_msg("no \"%s\" in: %s", words, text);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
     if (strchr(text, '\n') != strrchr(text, '\n')) fail_msg("more than a line: %s", text);

@@ -18,7 +18,6 @@ WRONG(COMM_ORDER, prefetch_on_one_rank, 2, "0 1")
         NCCL(ncclAllGather(next + N, next, N, ncclFloat, gathers, gather));
     }
     NCCL(ncclCommDestroy(scatters));
-    finish(gathers);
 }
 
 // Three pairs around a triangle; everybody begins with the neighbour on the right.
@@ -34,7 +33,6 @@ WRONG(COMM_ORDER, around_a_triangle, 3, "0 1 2")
         ncclComm_t with = pair[(rank + 3 - k) % 3];
         NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, with, NULL)); // HERE
     }
-    finish(comm);
 }
 
 // Hybrid sharding: rows share their shards, columns hold the same shard. One half of the ranks
@@ -54,7 +52,6 @@ WRONG(COMM_ORDER, rows_and_columns, 4, "0 1 2 3")
     }
     NCCL(ncclCommDestroy(row));
     NCCL(ncclCommDestroy(column));
-    finish(comm);
 }
 
 // The whole world's loss and the pair's norm, the other way round on rank 1. Rank 2 is in the
@@ -68,7 +65,6 @@ WRONG(COMM_ORDER, world_and_pair, 3, "0 1")
     NCCL(ncclAllReduce(loss, loss, 1, ncclFloat, ncclAvg, world, NULL));               // HERE
     if (rank == 0) NCCL(ncclAllReduce(norm, norm, 1, ncclFloat, ncclSum, pair, NULL));
     if (pair) NCCL(ncclCommDestroy(pair));
-    finish(world);
 }
 
 // Both ranks prefetch.
@@ -84,7 +80,6 @@ RIGHT(COMM_ORDER, prefetch_on_all_ranks, 2)
     expect(next + N, N, 1);
     expect(shard, N, 2);
     NCCL(ncclCommDestroy(scatters));
-    finish(gathers);
 }
 
 // The triangle again. Everybody goes through the pairs in the same order and skips the one
@@ -103,7 +98,6 @@ RIGHT(COMM_ORDER, triangle_in_order, 3)
     expect(x, N, rank == 1 ? 3 : 5);
     for (int i = 0; i < 3; i++)
         if (pair[i]) NCCL(ncclCommDestroy(pair[i]));
-    finish(comm);
 }
 
 RIGHT(COMM_ORDER, rows_before_columns, 4)
@@ -117,7 +111,6 @@ RIGHT(COMM_ORDER, rows_before_columns, 4)
     expect(x, N, 4);
     NCCL(ncclCommDestroy(row));
     NCCL(ncclCommDestroy(column));
-    finish(comm);
 }
 
 // Communicators without a common rank have no order to agree about: the rows go their own ways.
@@ -132,5 +125,4 @@ RIGHT(COMM_ORDER, rows_apart, 4)
     expect(x, N, 16);
     NCCL(ncclCommDestroy(a));
     NCCL(ncclCommDestroy(b));
-    finish(comm);
 }

@@ -8,12 +8,8 @@ WRONG(DEADLOCK, leaves_early, 3, "0 1")
 {
     ncclComm_t comm = meet(rank, ranks);
     float *grad = filled(N, 1);
-    if (rank == 2) {
-        finish(comm);
-        return;
-    }
+    if (rank == 2) return;
     NCCL(ncclAllReduce(grad, grad, N, ncclFloat, ncclSum, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // Nobody cut the data into equal parts: rank 0 has one batch more than the others.
@@ -23,7 +19,6 @@ WRONG(DEADLOCK, one_step_more, 3, "0")
     float *grad = filled(3 * N, 1), *shard = filled(N, 0);
     for (int step = 0; step < (rank == 0 ? 4 : 3); step++)
         NCCL(ncclReduceScatter(grad, shard, N, ncclFloat, ncclAvg, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // Every layer has the same count, so what follows fits: rank 1 leaves a layer out, and only at the
@@ -36,7 +31,6 @@ WRONG(DEADLOCK, skips_a_layer, 2, "0")
         NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL));
     if (rank == 0) NCCL(ncclAllGather(x, x, N, ncclFloat, comm, NULL)); // HERE
     NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL));     // HERE
-    finish(comm);
 }
 
 WRONG(DEADLOCK, crashes, 3, "0 2")
@@ -45,7 +39,6 @@ WRONG(DEADLOCK, crashes, 3, "0 2")
     float *x = filled(3 * N, 1);
     if (rank == 1) abort();
     NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // Rank 1 cannot read its part of the data and gives up, telling nobody.
@@ -55,23 +48,19 @@ WRONG(DEADLOCK, gives_up, 2, "0")
     float *x = filled(N, 1);
     if (rank == 1 && access("/nowhere/data.bin", R_OK) != 0) exit(1);
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // Rank 2 does not even come to the communicator: it looks for its data for a while, and gives up.
 WRONG(DEADLOCK, ends_before_it_joins, 3, "0 1")
 {
-    ncclUniqueId id;
     ncclComm_t comm;
     CUDA(cudaSetDevice(rank));
-    if (rank == 0) NCCL(ncclGetUniqueId(&id));
-    share_id(&id, rank, ranks);
+    ncclUniqueId id = share_id(rank, ranks);
     if (rank == 2) {
         usleep(200000);
         exit(1);
     }
     NCCL(ncclCommInitRank(&comm, ranks, id, rank)); // HERE
-    finish(comm);
 }
 
 // Both send first. On one communicator a call begins when the one before it has ended.
@@ -81,7 +70,6 @@ WRONG(DEADLOCK, both_send_first, 2, "0 1")
     float *out = filled(N, 1), *in = filled(N, 0);
     NCCL(ncclSend(out, N, ncclFloat, 1 - rank, comm, NULL)); // HERE
     NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, NULL));  // HERE
-    finish(comm);
 }
 
 WRONG(DEADLOCK, ring_of_sends, 4, "0 1 2 3")
@@ -90,7 +78,6 @@ WRONG(DEADLOCK, ring_of_sends, 4, "0 1 2 3")
     float *out = filled(N, 1), *in = filled(N, 0);
     NCCL(ncclSend(out, N, ncclFloat, (rank + 1) % ranks, comm, NULL));        // HERE
     NCCL(ncclRecv(in, N, ncclFloat, (rank + ranks - 1) % ranks, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // Rank 1 waits for the new weights before the sum that rank 0 makes before it sends them.
@@ -101,7 +88,6 @@ WRONG(DEADLOCK, message_and_sum, 2, "0 1")
     if (rank == 1) NCCL(ncclRecv(x, N, ncclFloat, 0, comm, NULL)); // HERE
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL));  // HERE
     if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL));
-    finish(comm);
 }
 
 // Nobody wants what rank 0 sends.
@@ -110,7 +96,6 @@ WRONG(DEADLOCK, nobody_receives, 2, "0")
     ncclComm_t comm = meet(rank, ranks);
     float *x = filled(N, 1);
     if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // The same, and rank 0 forgets to wait before it leaves.
@@ -118,8 +103,9 @@ WRONG(DEADLOCK, nobody_receives_from_who_leaves, 2, "0")
 {
     ncclComm_t comm = meet(rank, ranks);
     float *x = filled(N, 1);
-    if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL)); // HERE
-    if (rank == 1) finish(comm);
+    if (rank == 1) return;
+    NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL)); // HERE
+    exit(0);
 }
 
 // It is destroyed before anybody has received.
@@ -127,11 +113,9 @@ WRONG(DEADLOCK, destroyed_with_a_message_under_way, 2, "0")
 {
     ncclComm_t comm = meet(rank, ranks);
     float *x = filled(N, 1);
-    if (rank == 1) finish(comm);
     if (rank == 1) return;
     NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL)); // HERE
     NCCL(ncclCommDestroy(comm));                    // HERE
-    finish(NULL);
 }
 
 // One communicator: what is called next begins when the send has ended, whatever its stream.
@@ -142,7 +126,6 @@ WRONG(DEADLOCK, exchange_on_two_streams, 2, "0 1")
     cudaStream_t sends = side_stream(), receives = side_stream();
     NCCL(ncclSend(out, N, ncclFloat, 1 - rank, comm, sends));   // HERE
     NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, receives)); // HERE
-    finish(comm);
 }
 
 // One stream: the receive begins when the send has ended, whatever their communicators.
@@ -154,7 +137,6 @@ WRONG(DEADLOCK, exchange_on_one_stream, 2, "0 1")
     NCCL(ncclSend(out, N, ncclFloat, 1 - rank, rank ? other : comm, NULL)); // HERE
     NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, NULL));  // HERE
     NCCL(ncclCommDestroy(other));
-    finish(comm);
 }
 
 // Two streams and two communicators, and an event that puts the receive after the send.
@@ -170,7 +152,6 @@ WRONG(DEADLOCK, receive_waits_for_the_send, 2, "0 1")
     CUDA(cudaStreamWaitEvent(receives, sent, 0));
     NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, receives)); // HERE
     NCCL(ncclCommDestroy(other));
-    finish(comm);
 }
 
 // The host waits for the send before it makes the receive.
@@ -184,7 +165,6 @@ WRONG(DEADLOCK, host_waits_for_the_send, 2, "0 1")
     CUDA(cudaStreamSynchronize(sends));                                      // HERE
     NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, receives));
     NCCL(ncclCommDestroy(other));
-    finish(comm);
 }
 
 // A send on one communicator and stream, a receive on another one: a GPU can do them in any order.
@@ -204,7 +184,6 @@ RIGHT(DEADLOCK, exchange_on_two_communicators, 2)
     expect(out, N, 0);
     NCCL(ncclCommDestroy(other));
     CUDA(cudaEventDestroy(sent));
-    finish(comm);
 }
 
 // The receiver is late, and the sender waits for it at its end only.
@@ -216,7 +195,6 @@ RIGHT(DEADLOCK, receives_late, 2)
     if (rank == 1) usleep(60000);
     if (rank == 1) NCCL(ncclRecv(x, N, ncclFloat, 0, comm, NULL));
     expect(x, N, 1);
-    finish(comm);
 }
 
 // Send and receive in one group go on together.
@@ -229,7 +207,6 @@ RIGHT(DEADLOCK, exchange_in_a_group, 2)
     NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, NULL));
     NCCL(ncclGroupEnd());
     expect(in, N, (float)(1 - rank));
-    finish(comm);
 }
 
 // Even ranks send first, odd ones receive first.
@@ -242,7 +219,6 @@ RIGHT(DEADLOCK, ring_by_turns, 4)
     NCCL(ncclRecv(in, N, ncclFloat, last, comm, NULL));
     if (rank % 2 == 1) NCCL(ncclSend(out, N, ncclFloat, next, comm, NULL));
     expect(in, N, (float)last);
-    finish(comm);
 }
 
 // Unequal numbers of batches, but everybody goes on as long as anybody has one.
@@ -258,7 +234,6 @@ RIGHT(DEADLOCK, steps_agreed_upon, 3)
         CUDA(cudaMemcpy(&more, any, sizeof more, cudaMemcpyDeviceToHost));
     }
     CHECK(steps == 4);
-    finish(comm);
 }
 
 // Rank 2 leaves, and the others go on in a communicator without it.
@@ -274,7 +249,6 @@ RIGHT(DEADLOCK, layers_by_rank, 2)
             NCCL(ncclAllGather(x + N, x, N, ncclFloat, comm, NULL));
     }
     expect(x, 2 * N, 1);
-    finish(comm);
 }
 
 RIGHT(DEADLOCK, leaves_in_order, 3)
@@ -287,7 +261,6 @@ RIGHT(DEADLOCK, leaves_in_order, 3)
         expect(x, N, 2);
         NCCL(ncclCommDestroy(rest));
     }
-    finish(comm);
 }
 
 // Late is not lost.
@@ -298,5 +271,4 @@ RIGHT(DEADLOCK, comes_late, 2)
     if (rank == 1) usleep(60000);
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL));
     expect(x, N, 2);
-    finish(comm);
 }

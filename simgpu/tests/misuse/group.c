@@ -28,8 +28,20 @@ HELPER void finish_all(Cluster *c)
 {
     for (int d = 0; d < DEVICES; d++) {
         CUDA(cudaSetDevice(d));
-        finish(c->comm[d]);
+        CUDA(cudaDeviceSynchronize());
+        NCCL(ncclCommDestroy(c->comm[d]));
+        CUDA(cudaDeviceReset());
     }
+}
+
+// The same, once all that the devices have in x is `value`.
+HELPER void finish_with(Cluster *c, float value)
+{
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        expect(c->x[d], N, value);
+    }
+    finish_all(c);
 }
 
 // The first call waits for the second, which comes after it.
@@ -59,6 +71,7 @@ WRONG(GROUP, start_without_an_end, 1, "0")
     NCCL(ncclGroupStart()); // HERE
     for (int d = 0; d < DEVICES; d++)
         NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+    exit(0);
 }
 
 // The calls of a group may not be on their streams before its end, so this waits for nothing.
@@ -91,7 +104,6 @@ WRONG(GROUP, message_to_oneself, 1, "0")
     float *out = filled(N, 1), *in = filled(N, 0);
     NCCL(ncclSend(out, N, ncclFloat, 0, comm, NULL)); // HERE
     NCCL(ncclRecv(in, N, ncclFloat, 0, comm, NULL));
-    finish(comm);
 }
 
 // The communicators are there when the group ends, and not in it.
@@ -146,11 +158,7 @@ RIGHT(GROUP, made_in_one_group_and_used_in_the_next, 1)
     for (int d = 0; d < DEVICES; d++)
         NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], NULL));
     NCCL(ncclGroupEnd());
-    for (int d = 0; d < DEVICES; d++) {
-        CUDA(cudaSetDevice(d));
-        expect(c.x[d], N, DEVICES);
-    }
-    finish_all(&c);
+    finish_with(&c, DEVICES);
 }
 
 // The first of one thread's two ranks waits for the second, which this thread makes after it.
@@ -172,11 +180,7 @@ RIGHT(GROUP, loop_in_a_group, 1)
     for (int d = 0; d < DEVICES; d++)
         NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
     NCCL(ncclGroupEnd());
-    for (int d = 0; d < DEVICES; d++) {
-        CUDA(cudaSetDevice(d));
-        expect(c.x[d], N, DEVICES);
-    }
-    finish_all(&c);
+    finish_with(&c, DEVICES);
 }
 
 // Groups inside of groups: all begins at the outermost end.
@@ -191,11 +195,7 @@ RIGHT(GROUP, groups_in_a_group, 1)
         NCCL(ncclGroupEnd());
     }
     NCCL(ncclGroupEnd());
-    for (int d = 0; d < DEVICES; d++) {
-        CUDA(cudaSetDevice(d));
-        expect(c.x[d], N, DEVICES * DEVICES);
-    }
-    finish_all(&c);
+    finish_with(&c, DEVICES * DEVICES);
 }
 
 RIGHT(GROUP, ranks_made_in_a_group, 1)
@@ -241,11 +241,7 @@ RIGHT(GROUP, thread_for_each_device, 1)
         CHECK(pthread_create(&thread[d], NULL, work_alone, &worker[d]) == 0);
     }
     for (int d = 0; d < DEVICES; d++) pthread_join(thread[d], NULL);
-    for (int d = 0; d < DEVICES; d++) {
-        CUDA(cudaSetDevice(d));
-        expect(c.x[d], N, DEVICES);
-    }
-    finish_all(&c);
+    finish_with(&c, DEVICES);
 }
 
 RIGHT(GROUP, message_to_oneself_in_a_group, 1)
@@ -257,7 +253,6 @@ RIGHT(GROUP, message_to_oneself_in_a_group, 1)
     NCCL(ncclRecv(in, N, ncclFloat, 0, comm, NULL));
     NCCL(ncclGroupEnd());
     expect(in, N, 5);
-    finish(comm);
 }
 
 // To wait for a stream that the group does not use is fine inside of it.
@@ -275,10 +270,6 @@ RIGHT(GROUP, waits_for_a_copy_inside_the_group, 1)
     CUDA(cudaStreamSynchronize(copies));
     for (int i = 0; i < N; i++) CHECK(host[i] == 7);
     NCCL(ncclGroupEnd());
-    for (int d = 0; d < DEVICES; d++) {
-        CUDA(cudaSetDevice(d));
-        expect(c.x[d], N, DEVICES);
-    }
     CUDA(cudaFreeHost(host));
-    finish_all(&c);
+    finish_with(&c, DEVICES);
 }

@@ -9,14 +9,12 @@ WRONG(HOST_DEREFERENCE, prints_the_loss, 1, "0")
 {
     float *loss = filled(1, 2);
     printf("loss %g\n", (double)*loss); // HERE
-    finish(NULL);
 }
 
 WRONG(HOST_DEREFERENCE, fills_in_a_loop, 1, "0")
 {
     float *x = filled(N, 1);
     for (int i = 0; i < N; i++) x[i] = (float)i; // HERE
-    finish(NULL);
 }
 
 WRONG(HOST_DEREFERENCE, memcpy_for_cudaMemcpy, 1, "0")
@@ -24,7 +22,6 @@ WRONG(HOST_DEREFERENCE, memcpy_for_cudaMemcpy, 1, "0")
     float *x = filled(N, 1), host[N];
     for (int i = 0; i < N; i++) host[i] = (float)i;
     memcpy(x, host, sizeof host); // HERE
-    finish(NULL);
 }
 
 // The struct lies on the device, and so do the pointers in it.
@@ -39,7 +36,6 @@ WRONG(HOST_DEREFERENCE, struct_on_the_device, 1, "0")
     CUDA(cudaMalloc((void **)&layer, sizeof *layer));
     CUDA(cudaMemcpy(layer, &host, sizeof host, cudaMemcpyHostToDevice));
     CUDA(kernel_scale(layer->weights, 2, N, NULL)); // HERE
-    finish(NULL);
 }
 
 // Rank 1 of two looks at its shard after the gather.
@@ -50,7 +46,6 @@ WRONG(HOST_DEREFERENCE, looks_at_its_shard, 2, "1")
     NCCL(ncclAllGather(full + rank * N, full, N, ncclFloat, comm, NULL));
     CUDA(cudaDeviceSynchronize());
     if (rank == 1 && full[N] != 1) exit(1); // HERE
-    finish(comm);
 }
 
 // The device's first allocation: what free looks at lies in front of it.
@@ -58,7 +53,6 @@ WRONG(HOST_DEREFERENCE, free_for_cudaFree, 1, "0")
 {
     float *x = filled(N, 1);
     free(x); // HERE
-    finish(NULL);
 }
 
 WRONG(HOST_DEREFERENCE, free_of_the_second_managed_allocation, 1, "0")
@@ -69,7 +63,6 @@ WRONG(HOST_DEREFERENCE, free_of_the_second_managed_allocation, 1, "0")
         memset(x[i], 0, 4096);
     }
     free(x[1]); // HERE
-    finish(NULL);
 }
 
 // ---- In a system call ----
@@ -80,7 +73,6 @@ WRONG(HOST_DEREFERENCE, checkpoint_of_a_device_pointer, 1, "0")
     int file[2];
     CHECK(pipe(file) == 0);
     CHECK(write(file[1], x, N * sizeof *x) == N * sizeof *x); // HERE
-    finish(NULL);
 }
 
 // The C library would call the system for so many bytes, or copy fewer into a buffer.
@@ -90,7 +82,6 @@ WRONG(HOST_DEREFERENCE, fwrite_of_a_device_pointer, 1, "0")
     FILE *file = tmpfile();
     CHECK(fwrite(x, sizeof *x, N, file) == N); // HERE
     fclose(file);
-    finish(NULL);
 }
 
 WRONG(HOST_DEREFERENCE, batch_read_into_a_device_pointer, 1, "0")
@@ -100,7 +91,6 @@ WRONG(HOST_DEREFERENCE, batch_read_into_a_device_pointer, 1, "0")
     CHECK(pipe(file) == 0);
     CHECK(write(file[1], "batch", 5) == 5);
     CHECK(read(file[0], x + 1, 5) == 5); // HERE
-    finish(NULL);
 }
 
 WRONG(HOST_DEREFERENCE, fread_into_a_device_pointer, 1, "0")
@@ -109,7 +99,6 @@ WRONG(HOST_DEREFERENCE, fread_into_a_device_pointer, 1, "0")
     FILE *file = tmpfile();
     CHECK(fread(x, sizeof *x, N, file) == N); // HERE
     fclose(file);
-    finish(NULL);
 }
 
 WRONG(HOST_DEREFERENCE, device_pointer_in_a_message, 1, "0")
@@ -120,7 +109,6 @@ WRONG(HOST_DEREFERENCE, device_pointer_in_a_message, 1, "0")
     struct msghdr message = {.msg_iov = range, .msg_iovlen = 2};
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     CHECK(sendmsg(pair[0], &message, 0) == 12); // HERE
-    finish(NULL);
 }
 
 // Managed memory is the host's too.
@@ -136,7 +124,6 @@ RIGHT(HOST_DEREFERENCE, managed_memory_to_a_file, 1)
     CUDA(cudaDeviceSynchronize());
     CHECK(read(file[0], x, N / 2 * sizeof *x) == N / 2 * sizeof *x);
     CHECK(x[0] == 1 && x[N - 1] == 3);
-    finish(NULL);
 }
 
 // By way of the host, as it should be; a write of no bytes looks at none.
@@ -153,7 +140,6 @@ RIGHT(HOST_DEREFERENCE, checkpoint_by_the_host, 1)
     CUDA(cudaMemcpy(back, host, sizeof host, cudaMemcpyHostToDevice));
     expect(back, N, 1);
     fclose(file);
-    finish(NULL);
 }
 
 // The address of an element is no look at it.
@@ -165,7 +151,6 @@ RIGHT(HOST_DEREFERENCE, addresses_only, 1)
     CUDA(kernel_scale(view[2], 2, N / 4, NULL));
     expect(view[2], N / 4, 2);
     expect(view[3], N / 4, 1);
-    finish(NULL);
 }
 
 // Pinned memory is the host's own.
@@ -179,7 +164,6 @@ RIGHT(HOST_DEREFERENCE, pinned_memory, 1)
     CUDA(cudaDeviceSynchronize());
     for (int i = 0; i < N; i++) CHECK(host[i] == 4);
     CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // The struct is on the host, what it points to on the device.
@@ -192,5 +176,4 @@ RIGHT(HOST_DEREFERENCE, struct_on_the_host, 1)
     CUDA(cudaMemcpy(device, &layer, sizeof layer, cudaMemcpyHostToDevice));
     CUDA(cudaMemcpy(&copy, device, sizeof copy, cudaMemcpyDeviceToHost));
     expect(copy.weights, (size_t)copy.n, 2);
-    finish(NULL);
 }

@@ -17,9 +17,6 @@ WRONG(HOST_RACE, next_batch_too_early, 1, "0")
     float *batch = pinned(N, 1), *x = filled(N, 0);
     CUDA(cudaMemcpyAsync(x, batch, N * sizeof *x, cudaMemcpyHostToDevice, stream)); // HERE
     for (int i = 0; i < N; i++) batch[i] = 2;                                       // HERE
-    CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFreeHost(batch));
-    finish(NULL);
 }
 
 WRONG(HOST_RACE, loss_read_too_early, 1, "0")
@@ -28,9 +25,6 @@ WRONG(HOST_RACE, loss_read_too_early, 1, "0")
     float *loss = pinned(1, 0), *x = filled(1, 3);
     CUDA(cudaMemcpyAsync(loss, x, sizeof *loss, cudaMemcpyDeviceToHost, stream)); // HERE
     printf("loss %g\n", (double)*loss);                                           // HERE
-    CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFreeHost(loss));
-    finish(NULL);
 }
 
 // What a loop knows of its progress, in pinned memory so that the device may write into it.
@@ -52,9 +46,6 @@ WRONG(HOST_RACE, loss_among_other_data_read_too_early, 1, "0")
     CUDA(cudaMemcpyAsync(&now->loss, x, sizeof *x, cudaMemcpyDeviceToHost, stream)); // HERE
     printf("step %d (%s):\n", now->step, now->name);
     printf("loss %g\n", (double)now->loss); // HERE
-    CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFreeHost(now));
-    finish(NULL);
 }
 
 // One column of a table is on its way.
@@ -65,9 +56,6 @@ WRONG(HOST_RACE, column_read_too_early, 1, "0")
     CUDA(cudaMemcpy2DAsync(host, 400, x, 400, 40, 10, cudaMemcpyDeviceToHost, stream)); // HERE
     for (int row = 0; row < 10; row++) host[100 * row + 10] = 1;
     printf("the second row begins with %g\n", (double)host[100]); // HERE
-    CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 WRONG(HOST_RACE, waits_for_another_stream, 1, "0")
@@ -77,9 +65,6 @@ WRONG(HOST_RACE, waits_for_another_stream, 1, "0")
     CUDA(cudaMemcpyAsync(host, x, N * sizeof *x, cudaMemcpyDeviceToHost, copies)); // HERE
     CUDA(cudaStreamSynchronize(compute));
     printf("first weight %g\n", (double)host[0]); // HERE
-    CUDA(cudaStreamSynchronize(copies));
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // The event stands for what was queued before it: not for the copy.
@@ -92,9 +77,6 @@ WRONG(HOST_RACE, event_before_the_copy, 1, "0")
     CUDA(cudaMemcpyAsync(host, x, N * sizeof *x, cudaMemcpyDeviceToHost, stream)); // HERE
     CUDA(cudaEventSynchronize(done));
     printf("first weight %g\n", (double)host[0]); // HERE
-    CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // A query does not wait: its answer says whether there is still something to wait for.
@@ -105,9 +87,6 @@ WRONG(HOST_RACE, answer_of_a_query_ignored, 1, "0")
     CUDA(cudaMemcpyAsync(host, x, N * sizeof *x, cudaMemcpyDeviceToHost, stream)); // HERE
     cudaStreamQuery(stream);
     printf("first weight %g\n", (double)host[0]); // HERE
-    CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 WRONG(HOST_RACE, answer_of_an_event_query_ignored, 1, "0")
@@ -119,9 +98,6 @@ WRONG(HOST_RACE, answer_of_an_event_query_ignored, 1, "0")
     CUDA(cudaEventRecord(done, stream));
     cudaEventQuery(done);
     printf("first weight %g\n", (double)host[0]); // HERE
-    CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // The optimizer's step is on the host: the gradient's shard goes there by a copy, which nobody
@@ -136,8 +112,6 @@ WRONG(HOST_RACE, offloaded_step_too_early, 2, "0 1")
     for (int i = 0; i < N; i++) weights[i] -= 0.5f * host[i];                           // HERE
     CUDA(cudaStreamSynchronize(reduce));
     CHECK(weights[0] < 1e30f); // the step is not for nothing
-    CUDA(cudaFreeHost(host));
-    finish(comm);
 }
 
 // Zero copy: a kernel writes into pinned memory, and the host looks before it is done.
@@ -147,9 +121,6 @@ WRONG(HOST_RACE, kernel_still_writes, 1, "0")
     float *mean = pinned(1, 0), *x = filled(N, 3);
     CUDA(kernel_mean(mean, x, N, stream)); // HERE
     printf("mean %g\n", (double)*mean);    // HERE
-    CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFreeHost(mean));
-    finish(NULL);
 }
 
 // The program's own memory, pinned by registration.
@@ -164,7 +135,6 @@ WRONG(HOST_RACE, registered_and_overwritten, 1, "0")
     CUDA(cudaStreamSynchronize(stream));
     CUDA(cudaHostUnregister(batch));
     free(batch);
-    finish(NULL);
 }
 
 // ---- Right ----
@@ -176,8 +146,6 @@ RIGHT(HOST_RACE, read_behind_the_wait, 1)
     CUDA(cudaMemcpyAsync(host, x, N * sizeof *x, cudaMemcpyDeviceToHost, stream));
     CUDA(cudaStreamSynchronize(stream));
     for (int i = 0; i < N; i++) CHECK(host[i] == 3);
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // Two halves in turn. Before a half is filled again, the copy from it is waited for; meanwhile
@@ -196,8 +164,6 @@ RIGHT(HOST_RACE, batches_by_turns, 1)
         CUDA(kernel_add(sum, to, 100, stream));
     }
     expect(sum, 100, 15);
-    CUDA(cudaFreeHost(batch));
-    finish(NULL);
 }
 
 // To read what a copy reads does no harm.
@@ -209,8 +175,6 @@ RIGHT(HOST_RACE, both_read_the_source, 1)
     for (int i = 0; i < N; i++) sum += host[i];
     CHECK(sum == 2 * N);
     expect(x, N, 2);
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // cudaMemcpy has staged pageable memory when it returns.
@@ -223,7 +187,6 @@ RIGHT(HOST_RACE, pageable_source_overwritten, 1)
         CUDA(kernel_add(out, x, N, NULL));
     }
     expect(out, N, 6);
-    finish(NULL);
 }
 
 // A plain cudaMemcpy waits, with pinned memory too.
@@ -235,8 +198,6 @@ RIGHT(HOST_RACE, plain_copy_of_pinned_memory, 1)
     CUDA(kernel_scale(x, 3, N, NULL));
     CUDA(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost));
     for (int i = 0; i < N; i++) CHECK(host[i] == 6);
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 HELPER void add_up(void *arg)
@@ -254,8 +215,6 @@ RIGHT(HOST_RACE, host_function_on_the_stream, 1)
     CUDA(cudaLaunchHostFunc(stream, add_up, host));
     CUDA(cudaStreamSynchronize(stream));
     CHECK(host[0] == 3 * N);
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // A result arrives in one half of a page while the host works in the other half.
@@ -267,8 +226,6 @@ RIGHT(HOST_RACE, halves_of_a_page, 1)
     for (int i = 100; i < 200; i++) host[i] += 1;
     CUDA(cudaStreamSynchronize(stream));
     for (int i = 0; i < 200; i++) CHECK(host[i] == (i < 100 ? 3 : 2));
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // The host goes on with everything in the page but the loss.
@@ -299,8 +256,6 @@ RIGHT(HOST_RACE, loss_among_other_data, 1)
         now->history[step] = now->loss;
         CHECK(now->step == step && strlen(now->name) == (step < 10 ? 12 : 13));
     }
-    CUDA(cudaFreeHost(now));
-    finish(NULL);
 }
 
 HELPER void on_crash(int number)
@@ -326,8 +281,6 @@ RIGHT(HOST_RACE, other_data_and_own_signals, 1)
         sigfillset(&all);
         CHECK(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
     }
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 RIGHT(HOST_RACE, other_data_with_signals_blocked, 1)
@@ -341,8 +294,6 @@ RIGHT(HOST_RACE, other_data_with_signals_blocked, 1)
     for (int i = 0; i < 50; i++) host[i] += 1;
     CUDA(cudaStreamSynchronize(stream));
     CHECK(host[49] == 2 && host[50] == 3 && host[51] == 1);
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // More touches than anybody counts.
@@ -356,8 +307,6 @@ RIGHT(HOST_RACE, busy_page, 1)
     for (int i = 0; i < 1020; i++) sum += host[i];
     CUDA(cudaStreamSynchronize(stream));
     CHECK(sum == 51000 && host[1019] == 50 && host[1020] == 3 && host[1030] == 0);
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // The system reads a file into one half, and writes from the other, which a copy also reads.
@@ -376,8 +325,6 @@ RIGHT(HOST_RACE, file_beside_a_copy, 1)
     expect(x, 100, 1);
     close(file[0]);
     close(file[1]);
-    CUDA(cudaFreeHost(batch));
-    finish(NULL);
 }
 
 // A query that says "done" is a wait; and with pageable memory a wait is right as well.
@@ -389,8 +336,6 @@ RIGHT(HOST_RACE, query_then_read, 1)
     CUDA(cudaMemcpyAsync(pageable, x, N * sizeof *x, cudaMemcpyDeviceToHost, stream));
     while (cudaStreamQuery(stream) == cudaErrorNotReady) continue;
     for (int i = 0; i < N; i++) CHECK(host[i] == 3 && pageable[i] == 3);
-    CUDA(cudaFreeHost(host));
-    finish(NULL);
 }
 
 // There and back: the gradient to the host, the weights to the device, each behind its wait.
@@ -411,6 +356,4 @@ RIGHT(HOST_RACE, offloaded_step, 2)
         CUDA(cudaMemcpyAsync(shard, weights, bytes, cudaMemcpyHostToDevice, reduce));
     }
     expect(shard, N, -3);
-    CUDA(cudaFreeHost(host));
-    finish(comm);
 }

@@ -25,10 +25,6 @@ HELPER int new_file(void)
 #define ARRIVING(host, stream)                                                                     \
     cudaStream_t stream = side_stream();                                                           \
     float *host = pinned(N, 0), *x = filled(N, 3)
-#define FINISH(host, stream)                                                                       \
-    CUDA(cudaStreamSynchronize(stream));                                                           \
-    CUDA(cudaFreeHost(host));                                                                      \
-    finish(NULL)
 
 // Every checkpoint writer's mistake.
 WRONG(HOST_RACE, checkpoint_written_too_early, 1, "0")
@@ -38,7 +34,6 @@ WRONG(HOST_RACE, checkpoint_written_too_early, 1, "0")
     CUDA(cudaMemcpyAsync(host, x, BYTES, cudaMemcpyDeviceToHost, stream)); // HERE
     CHECK(write(fd, host, BYTES) == BYTES);                                // HERE
     close(fd);
-    FINISH(host, stream);
 }
 
 WRONG(HOST_RACE, shard_written_at_its_offset_too_early, 1, "0")
@@ -48,7 +43,6 @@ WRONG(HOST_RACE, shard_written_at_its_offset_too_early, 1, "0")
     CUDA(cudaMemcpyAsync(host, x, BYTES, cudaMemcpyDeviceToHost, stream)); // HERE
     CHECK(pwrite(fd, host, BYTES, 100) == BYTES);                          // HERE
     close(fd);
-    FINISH(host, stream);
 }
 
 WRONG(HOST_RACE, header_and_data_written_too_early, 1, "0")
@@ -59,7 +53,6 @@ WRONG(HOST_RACE, header_and_data_written_too_early, 1, "0")
     CUDA(cudaMemcpyAsync(host, x, BYTES, cudaMemcpyDeviceToHost, stream)); // HERE
     CHECK(writev(fd, range, 2) == sizeof header + BYTES);                  // HERE
     close(fd);
-    FINISH(host, stream);
 }
 
 WRONG(HOST_RACE, stream_of_the_library_written_too_early, 1, "0")
@@ -69,7 +62,6 @@ WRONG(HOST_RACE, stream_of_the_library_written_too_early, 1, "0")
     CUDA(cudaMemcpyAsync(host, x, BYTES, cudaMemcpyDeviceToHost, stream)); // HERE
     CHECK(fwrite(host, sizeof *host, N, file) == N);                       // HERE
     fclose(file);
-    FINISH(host, stream);
 }
 
 // A piece of a row, among rows that are not the copy's.
@@ -80,7 +72,6 @@ WRONG(HOST_RACE, column_written_too_early, 1, "0")
     CUDA(cudaMemcpy2DAsync(host, 400, x, 400, 40, 10, cudaMemcpyDeviceToHost, stream)); // HERE
     CHECK(write(fd, host + 250, 400) == 400);                                           // HERE
     close(fd);
-    FINISH(host, stream);
 }
 
 WRONG(HOST_RACE, sent_too_early, 1, "0")
@@ -90,7 +81,6 @@ WRONG(HOST_RACE, sent_too_early, 1, "0")
     ARRIVING(host, stream);
     CUDA(cudaMemcpyAsync(host, x, BYTES, cudaMemcpyDeviceToHost, stream)); // HERE
     CHECK(send(pair[0], host, BYTES, 0) == BYTES);                         // HERE
-    FINISH(host, stream);
 }
 
 WRONG(HOST_RACE, sent_to_a_peer_too_early, 1, "0")
@@ -100,7 +90,6 @@ WRONG(HOST_RACE, sent_to_a_peer_too_early, 1, "0")
     ARRIVING(host, stream);
     CUDA(cudaMemcpyAsync(host, x, BYTES, cudaMemcpyDeviceToHost, stream)); // HERE
     CHECK(sendto(pair[0], host, BYTES, 0, NULL, 0) == BYTES);              // HERE
-    FINISH(host, stream);
 }
 
 WRONG(HOST_RACE, message_sent_too_early, 1, "0")
@@ -112,7 +101,6 @@ WRONG(HOST_RACE, message_sent_too_early, 1, "0")
     struct msghdr message = {.msg_iov = &range, .msg_iovlen = 1};
     CUDA(cudaMemcpyAsync(host, x, BYTES, cudaMemcpyDeviceToHost, stream)); // HERE
     CHECK(sendmsg(pair[0], &message, 0) == BYTES);                         // HERE
-    FINISH(host, stream);
 }
 
 // The next batch comes from a file, and the copy of the last one has not taken it yet.
@@ -124,7 +112,6 @@ WRONG(HOST_RACE, next_batch_from_a_file_too_early, 1, "0")
     CHECK(read(fd, batch, BYTES) == BYTES);                                 // HERE
     CHECK(batch[N - 1] == 1);
     close(fd);
-    FINISH(batch, stream);
 }
 
 WRONG(HOST_RACE, next_batch_from_an_offset_too_early, 1, "0")
@@ -134,7 +121,6 @@ WRONG(HOST_RACE, next_batch_from_an_offset_too_early, 1, "0")
     CUDA(cudaMemcpyAsync(x, batch, BYTES, cudaMemcpyHostToDevice, stream)); // HERE
     CHECK(pread(fd, batch, BYTES, 0) == BYTES);                             // HERE
     close(fd);
-    FINISH(batch, stream);
 }
 
 WRONG(HOST_RACE, next_batch_from_the_library_too_early, 1, "0")
@@ -144,7 +130,6 @@ WRONG(HOST_RACE, next_batch_from_the_library_too_early, 1, "0")
     CUDA(cudaMemcpyAsync(x, batch, BYTES, cudaMemcpyHostToDevice, stream)); // HERE
     CHECK(fread(batch, sizeof *batch, N, file) == N);                       // HERE
     fclose(file);
-    FINISH(batch, stream);
 }
 
 WRONG(HOST_RACE, next_batch_received_too_early, 1, "0")
@@ -156,7 +141,6 @@ WRONG(HOST_RACE, next_batch_received_too_early, 1, "0")
     ARRIVING(batch, stream);
     CUDA(cudaMemcpyAsync(x, batch, BYTES, cudaMemcpyHostToDevice, stream)); // HERE
     CHECK(recv(pair[1], batch, BYTES, 0) == BYTES);                         // HERE
-    FINISH(batch, stream);
 }
 
 // Every call behind its wait, on memory that was in use a moment ago.
@@ -196,7 +180,6 @@ RIGHT(HOST_RACE, files_and_sockets_behind_the_wait, 1)
     }
     fclose(file);
     close(fd);
-    FINISH(host, stream);
 }
 
 // A message is shorter than the room for it, in which a copy arrives behind it.
@@ -214,7 +197,6 @@ RIGHT(HOST_RACE, short_message_in_front_of_a_copy, 1)
         CUDA(cudaStreamSynchronize(stream));
         CHECK(host[9] == 1 && host[10] == 3 && host[109] == 3 && host[110] == 0);
     }
-    FINISH(host, stream);
 }
 
 // What a copy reads may be written to a file meanwhile.
@@ -226,7 +208,6 @@ RIGHT(HOST_RACE, weights_saved_while_they_are_copied, 1)
     CHECK(write(fd, host, BYTES) == BYTES);
     close(fd);
     expect(x, N, 0);
-    FINISH(host, stream);
 }
 
 // The rows of a copy, and the bytes between them, which the host has.
@@ -238,5 +219,4 @@ RIGHT(HOST_RACE, bytes_between_the_rows, 1)
     CHECK(write(fd, host + 10, 360) == 360);
     CHECK(pread(fd, host + 110, 360, 0) == 360);
     close(fd);
-    FINISH(host, stream);
 }

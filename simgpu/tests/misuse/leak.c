@@ -40,11 +40,9 @@ WRONG(LEAK, an_event_for_every_unit, 1, "0")
 // Rank 1 leaves without ncclCommDestroy.
 WRONG(LEAK, forgotten_communicator, 2, "1")
 {
-    ncclUniqueId id;
     ncclComm_t comm;
     CUDA(cudaSetDevice(rank));
-    if (rank == 0) NCCL(ncclGetUniqueId(&id));
-    share_id(&id, rank, ranks);
+    ncclUniqueId id = share_id(rank, ranks);
     NCCL(ncclCommInitRank(&comm, ranks, id, rank)); // HERE
     if (rank == 0) NCCL(ncclCommDestroy(comm));
 }

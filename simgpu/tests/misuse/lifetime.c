@@ -11,7 +11,6 @@ WRONG(LIFETIME, used_after_reshard, 1, "0")
     CUDA(kernel_gelu_forward(out, full, N, NULL));
     CUDA(cudaFree(full));                                // HERE
     CUDA(kernel_gelu_backward(out, out, full, N, NULL)); // HERE
-    finish(NULL);
 }
 
 WRONG(LIFETIME, freed_twice, 1, "0")
@@ -19,7 +18,6 @@ WRONG(LIFETIME, freed_twice, 1, "0")
     float *x = filled(N, 1);
     CUDA(cudaFree(x)); // HERE
     CUDA(cudaFree(x)); // HERE
-    finish(NULL);
 }
 
 WRONG(LIFETIME, used_after_a_free_on_its_stream, 1, "0")
@@ -29,7 +27,6 @@ WRONG(LIFETIME, used_after_a_free_on_its_stream, 1, "0")
     CUDA(cudaMallocAsync((void **)&x, N * sizeof *x, stream));
     CUDA(cudaFreeAsync(x, stream));     // HERE
     CUDA(kernel_fill(x, 1, N, stream)); // HERE
-    finish(NULL);
 }
 
 // Unshard allocates on the stream of the gathers, but the gather runs on another one.
@@ -42,7 +39,6 @@ WRONG(LIFETIME, used_before_its_allocation, 2, "0 1")
     NCCL(ncclAllGather(shard, full, N, ncclFloat, comm, gather));        // HERE
     CUDA(cudaStreamSynchronize(gather));
     CUDA(cudaFreeAsync(full, memory));
-    finish(comm);
 }
 
 // Reshard frees on the stream of the gathers while the compute stream still works with the unit.
@@ -57,7 +53,6 @@ WRONG(LIFETIME, freed_while_in_use, 1, "0")
     CUDA(cudaStreamWaitEvent(compute, ready, 0));
     CUDA(kernel_gelu_forward(out, full, N, compute)); // HERE
     CUDA(cudaFreeAsync(full, gather));                // HERE
-    finish(NULL);
 }
 
 // cudaFree waits for the device with memory of cudaMalloc, and not with memory of a pool: "This
@@ -70,7 +65,6 @@ WRONG(LIFETIME, pool_memory_freed_without_waiting, 1, "0")
     CUDA(cudaMallocAsync((void **)&x, N * sizeof *x, stream));
     CUDA(kernel_fill(x, 1, N, stream)); // HERE
     CUDA(cudaFree(x));                  // HERE
-    finish(NULL);
 }
 
 // A reset frees everything that the device had.
@@ -79,7 +73,6 @@ WRONG(LIFETIME, used_after_a_reset, 1, "0")
     float *x = filled(N, 1);
     CUDA(cudaDeviceReset());
     CUDA(kernel_scale(x, 2, N, NULL)); // HERE
-    finish(NULL);
 }
 
 WRONG(LIFETIME, destroyed_stream, 1, "0")
@@ -88,7 +81,6 @@ WRONG(LIFETIME, destroyed_stream, 1, "0")
     float *x = filled(N, 1);
     CUDA(cudaStreamDestroy(stream));     // HERE
     CUDA(kernel_scale(x, 2, N, stream)); // HERE
-    finish(NULL);
 }
 
 WRONG(LIFETIME, destroyed_event, 1, "0")
@@ -97,7 +89,6 @@ WRONG(LIFETIME, destroyed_event, 1, "0")
     cudaEvent_t event = new_event();
     CUDA(cudaEventDestroy(event));        // HERE
     CUDA(cudaEventRecord(event, stream)); // HERE
-    finish(NULL);
 }
 
 WRONG(LIFETIME, destroyed_communicator, 1, "0")
@@ -106,7 +97,6 @@ WRONG(LIFETIME, destroyed_communicator, 1, "0")
     float *x = filled(N, 1);
     NCCL(ncclCommDestroy(comm));                                  // HERE
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
-    finish(NULL);
 }
 
 WRONG(LIFETIME, destroyed_handle, 1, "0")
@@ -118,7 +108,6 @@ WRONG(LIFETIME, destroyed_handle, 1, "0")
     BLAS(cublasCreate(&other));
     BLAS(cublasSaxpy(blas, N / 2, &one, x, 1, x + N / 2, 1)); // HERE
     BLAS(cublasDestroy(other));
-    finish(NULL);
 }
 
 // The scale of the loss, as a reduction; a new one is made where the old one was.
@@ -131,7 +120,6 @@ WRONG(LIFETIME, destroyed_reduction, 2, "0 1")
     NCCL(ncclRedOpDestroy(scaled, comm)); // HERE
     NCCL(ncclRedOpCreatePreMulSum(&other, &half, ncclFloat, ncclScalarHostImmediate, comm));
     NCCL(ncclAllReduce(x, x, N, ncclFloat, scaled, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // Made and destroyed again and again, each used while it is there.
@@ -150,7 +138,6 @@ RIGHT(LIFETIME, handles_renewed, 2)
         BLAS(cublasDestroy(blas));
     }
     expect(x, N, 1);
-    finish(comm);
 }
 
 WRONG(LIFETIME, pinned_memory_freed_twice, 1, "0")
@@ -159,7 +146,6 @@ WRONG(LIFETIME, pinned_memory_freed_twice, 1, "0")
     CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
     CUDA(cudaFreeHost(host)); // HERE
     CUDA(cudaFreeHost(host)); // HERE
-    finish(NULL);
 }
 
 // The buffer of the last result, given back before the copy of the next one.
@@ -170,7 +156,6 @@ WRONG(LIFETIME, copy_into_freed_pinned_memory, 1, "0")
     CUDA(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost));
     CUDA(cudaFreeHost(host));                                                         // HERE
     CHECK(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost) != cudaSuccess); // HERE
-    finish(NULL);
 }
 
 WRONG(LIFETIME, copy_out_of_freed_pinned_memory, 1, "0")
@@ -182,7 +167,6 @@ WRONG(LIFETIME, copy_out_of_freed_pinned_memory, 1, "0")
     CUDA(cudaMallocHost((void **)&other, N * sizeof *other));
     cudaMemcpyAsync(x, host + 1, 8, cudaMemcpyHostToDevice, stream); // HERE
     CUDA(cudaFreeHost(other));
-    finish(NULL);
 }
 
 WRONG(LIFETIME, freed_pinned_memory_read_by_the_host, 1, "0")
@@ -192,7 +176,6 @@ WRONG(LIFETIME, freed_pinned_memory_read_by_the_host, 1, "0")
     CUDA(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost));
     CUDA(cudaFreeHost(host));                     // HERE
     printf("first weight %g\n", (double)host[0]); // HERE
-    finish(NULL);
 }
 
 // Given back and asked for again, in sizes small and large, more often than anybody remembers.
@@ -214,7 +197,6 @@ RIGHT(LIFETIME, pinned_memory_renewed, 1)
         CHECK(plain[N - 1] == 1);
         free(plain);
     }
-    finish(NULL);
 }
 
 // cudaFree of memory of cudaMalloc waits for all streams, so a kernel may still be under way.
@@ -226,7 +208,6 @@ RIGHT(LIFETIME, free_waits, 1)
     CUDA(kernel_add(out, x, N, stream));
     CUDA(cudaFree(x));
     expect(out, N, 2);
-    finish(NULL);
 }
 
 // The next allocation on the stream may get the very memory; that is what the order is for.
@@ -241,7 +222,6 @@ RIGHT(LIFETIME, reuse_on_one_stream, 1)
         CUDA(cudaFreeAsync(x, stream));
     }
     expect(out, N, 6);
-    finish(NULL);
 }
 
 // FSDP's life of a full parameter: allocated and freed on the stream of the gathers, used on the
@@ -262,7 +242,6 @@ RIGHT(LIFETIME, freed_when_the_use_is_over, 2)
     CUDA(cudaFreeAsync(full, gather));
     expect(out, N, 1);
     expect(out + N, N, 2);
-    finish(comm);
 }
 
 // Freed on another stream than it was allocated on, which has waited.
@@ -278,7 +257,6 @@ RIGHT(LIFETIME, freed_on_another_stream, 1)
     CUDA(cudaStreamWaitEvent(other, done, 0));
     CUDA(cudaFreeAsync(x, other));
     expect(out, N, 3);
-    finish(NULL);
 }
 
 // A stream's work is done all the same when it is destroyed, and so is a wait for an event.
@@ -294,7 +272,6 @@ RIGHT(LIFETIME, destroyed_with_work_to_do, 1)
     CUDA(cudaStreamDestroy(one));
     CUDA(kernel_scale(x, 5, N, other));
     expect(x, N, 15);
-    finish(NULL);
 }
 
 // The pool may give one stream what another one has freed: it sees to their order itself.
@@ -310,5 +287,4 @@ RIGHT(LIFETIME, reuse_across_streams, 1)
     CUDA(kernel_add(out, y, N, two));
     CUDA(cudaFreeAsync(y, two));
     expect(out, N, 2);
-    finish(NULL);
 }

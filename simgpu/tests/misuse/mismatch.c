@@ -10,7 +10,6 @@ WRONG(MISMATCH, shards_of_two_lengths, 4, "0 1 2 3")
     float *shard = filled(N, (float)rank), *full = filled(4 * N, 0);
     size_t mine = rank == ranks - 1 ? N - 3 : N;
     NCCL(ncclAllGather(shard, full, mine, ncclFloat, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // One rank has its gradients in double, the others in float.
@@ -20,7 +19,6 @@ WRONG(MISMATCH, precision_on_one_rank, 2, "0 1")
     ncclDataType_t type = rank == 0 ? ncclFloat : ncclDouble;
     float *grad = filled(2 * N, 1);
     NCCL(ncclAllReduce(grad, grad, N, type, ncclSum, comm, NULL)); // HERE
-    finish(comm);
 }
 
 WRONG(MISMATCH, average_and_sum, 3, "0 1 2")
@@ -29,7 +27,6 @@ WRONG(MISMATCH, average_and_sum, 3, "0 1 2")
     float *grad = filled(3 * N, 1), *shard = filled(N, 0);
     ncclRedOp_t reduction = rank == 0 ? ncclSum : ncclAvg;
     NCCL(ncclReduceScatter(grad, shard, N, ncclFloat, reduction, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // Every rank thinks that it is itself who has the weights.
@@ -38,7 +35,6 @@ WRONG(MISMATCH, everybody_is_root, 2, "0 1")
     ncclComm_t comm = meet(rank, ranks);
     float *weights = filled(N, (float)rank);
     NCCL(ncclBroadcast(weights, weights, N, ncclFloat, rank, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // Only rank 0 logs the loss; but averaging it is everybody's business.
@@ -48,7 +44,6 @@ WRONG(MISMATCH, rank_0_logs_the_loss, 2, "0 1")
     float *grad = filled(2 * N, 1), *shard = filled(N, 0), *loss = filled(1, 2);
     if (rank == 0) NCCL(ncclAllReduce(loss, loss, 1, ncclFloat, ncclAvg, comm, NULL)); // HERE
     NCCL(ncclReduceScatter(grad, shard, N, ncclFloat, ncclSum, comm, NULL));           // HERE
-    finish(comm);
 }
 
 // One rank passes bytes where the others pass elements.
@@ -58,7 +53,6 @@ WRONG(MISMATCH, bytes_for_elements, 2, "0 1")
     float *shard = filled(4 * N, 1), *full = filled(8 * N, 0);
     size_t count = rank == 0 ? N : N * sizeof(float);
     NCCL(ncclAllGather(shard, full, count, ncclFloat, comm, NULL)); // HERE
-    finish(comm);
 }
 
 WRONG(MISMATCH, half_of_a_message, 2, "0 1")
@@ -67,19 +61,15 @@ WRONG(MISMATCH, half_of_a_message, 2, "0 1")
     float *x = filled(N, (float)rank);
     if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL));     // HERE
     if (rank == 1) NCCL(ncclRecv(x, N / 2, ncclFloat, 0, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // The ranks have been told different sizes of the world.
 WRONG(MISMATCH, worlds_of_two_sizes, 2, "0 1")
 {
-    ncclUniqueId id;
     ncclComm_t comm;
     CUDA(cudaSetDevice(rank));
-    if (rank == 0) NCCL(ncclGetUniqueId(&id));
-    share_id(&id, rank, ranks);
+    ncclUniqueId id = share_id(rank, ranks);
     NCCL(ncclCommInitRank(&comm, rank == 0 ? 2 : 3, id, rank)); // HERE
-    finish(comm);
 }
 
 // The shard's length is padded, so it is the same everywhere.
@@ -89,7 +79,6 @@ RIGHT(MISMATCH, padded_shards, 4)
     float *shard = filled(N, (float)rank), *full = filled(4 * N, -1);
     NCCL(ncclAllGather(shard, full, N, ncclFloat, comm, NULL));
     for (int r = 0; r < ranks; r++) expect(full + r * N, N, (float)r);
-    finish(comm);
 }
 
 // What a broadcast sends is the root's business, and where a reduction arrives too: the others
@@ -103,7 +92,6 @@ RIGHT(MISMATCH, null_where_nothing_is_due, 3)
     float *sum = rank == 2 ? filled(N, 0) : NULL;
     NCCL(ncclReduce(x, sum, N, ncclFloat, ncclSum, 2, comm, NULL));
     if (rank == 2) expect(sum, N, 21);
-    finish(comm);
 }
 
 // In place on one rank, into another buffer on the next; on the default stream and on one of its
@@ -115,7 +103,6 @@ RIGHT(MISMATCH, in_place_on_one_rank, 2)
     float *out = rank == 0 ? x : other;
     NCCL(ncclAllReduce(x, out, N, ncclFloat, ncclSum, comm, rank == 0 ? NULL : side_stream()));
     expect(out, N, 3);
-    finish(comm);
 }
 
 // Two halves of the world do different things, each in a communicator of its own.
@@ -132,7 +119,6 @@ RIGHT(MISMATCH, halves_differ, 4)
         expect(x, 2 * N, 1);
     }
     NCCL(ncclCommDestroy(half));
-    finish(comm);
 }
 
 // Reductions of different names that agree: both sum.
@@ -145,21 +131,18 @@ RIGHT(MISMATCH, same_call_from_two_lines, 2)
     else
         NCCL(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, NULL));
     expect(x, N, 4);
-    finish(comm);
 }
 
 // Each rank is shown a GPU of its own, which is its device 0.
 RIGHT(MISMATCH, one_visible_device_each, 2)
 {
-    ncclUniqueId id;
     ncclComm_t comm;
     setenv("CUDA_VISIBLE_DEVICES", rank ? "5" : "2", 1);
     CUDA(cudaSetDevice(0));
-    if (rank == 0) NCCL(ncclGetUniqueId(&id));
-    share_id(&id, rank, ranks);
+    ncclUniqueId id = share_id(rank, ranks);
     NCCL(ncclCommInitRank(&comm, ranks, id, rank));
     float *x = filled(N, 1);
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL));
     expect(x, N, 2);
-    finish(comm);
+    NCCL(ncclCommDestroy(comm));
 }

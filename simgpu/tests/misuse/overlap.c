@@ -9,7 +9,6 @@ WRONG(OVERLAP, gather_from_the_beginning, 2, "1")
     ncclComm_t comm = meet(rank, ranks);
     float *full = filled(2 * N, 1);
     NCCL(ncclAllGather(full, full, N, ncclFloat, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // The offset is counted in elements by C already.
@@ -18,7 +17,6 @@ WRONG(OVERLAP, scatter_to_a_byte_offset, 4, "1 2 3")
     ncclComm_t comm = meet(rank, ranks);
     float *grad = filled(4 * N, 1), *shard = grad + rank * N / sizeof(float);
     NCCL(ncclReduceScatter(grad, shard, N, ncclFloat, ncclSum, comm, NULL)); // HERE
-    finish(comm);
 }
 
 WRONG(OVERLAP, shifted_sum, 2, "0 1")
@@ -26,7 +24,6 @@ WRONG(OVERLAP, shifted_sum, 2, "0 1")
     ncclComm_t comm = meet(rank, ranks);
     float *x = filled(2 * N, 1);
     NCCL(ncclAllReduce(x, x + N / 2, N, ncclFloat, ncclSum, comm, NULL)); // HERE
-    finish(comm);
 }
 
 WRONG(OVERLAP, shifted_broadcast, 2, "0")
@@ -34,7 +31,6 @@ WRONG(OVERLAP, shifted_broadcast, 2, "0")
     ncclComm_t comm = meet(rank, ranks);
     float *x = filled(2 * N, 1), *from = rank == 0 ? x + 1 : x;
     NCCL(ncclBroadcast(from, x, N, ncclFloat, 0, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // "The memory areas may not overlap", says the documentation of cudaMemcpyAsync.
@@ -43,7 +39,6 @@ WRONG(OVERLAP, shift_by_a_copy, 1, "0")
     float *x = filled(N, 1);
     size_t bytes = (N - 1) * sizeof *x;
     CUDA(cudaMemcpyAsync(x + 1, x, bytes, cudaMemcpyDeviceToDevice, NULL)); // HERE
-    finish(NULL);
 }
 
 // A message's buffer is received into while it is sent.
@@ -55,7 +50,6 @@ WRONG(OVERLAP, exchange_in_one_buffer, 2, "0 1")
     NCCL(ncclSend(x, N, ncclFloat, 1 - rank, comm, NULL));         // HERE
     NCCL(ncclRecv(x + N / 2, N, ncclFloat, 1 - rank, comm, NULL)); // HERE
     NCCL(ncclGroupEnd());
-    finish(comm);
 }
 
 RIGHT(OVERLAP, gather_in_place, 2)
@@ -65,7 +59,6 @@ RIGHT(OVERLAP, gather_in_place, 2)
     NCCL(ncclAllGather(full + rank * N, full, N, ncclFloat, comm, NULL));
     expect(full, N, 0);
     expect(full + N, N, 1);
-    finish(comm);
 }
 
 RIGHT(OVERLAP, scatter_in_place, 4)
@@ -74,7 +67,6 @@ RIGHT(OVERLAP, scatter_in_place, 4)
     float *grad = filled(4 * N, (float)rank);
     NCCL(ncclReduceScatter(grad, grad + rank * N, N, ncclFloat, ncclSum, comm, NULL));
     expect(grad + rank * N, N, 6);
-    finish(comm);
 }
 
 RIGHT(OVERLAP, sums_in_place, 2)
@@ -85,7 +77,6 @@ RIGHT(OVERLAP, sums_in_place, 2)
     NCCL(ncclReduce(x, x, N, ncclFloat, ncclSum, 1, comm, NULL));
     NCCL(ncclBroadcast(x, x, N, ncclFloat, 1, comm, NULL));
     expect(x, N, 6);
-    finish(comm);
 }
 
 // Side by side is apart.
@@ -98,7 +89,6 @@ RIGHT(OVERLAP, neighbours, 2)
     expect(x + 2 * N, N, 2);
     CUDA(cudaMemcpy(x, x + N, N * sizeof *x, cudaMemcpyDeviceToDevice));
     expect(x, N, 1);
-    finish(comm);
 }
 
 RIGHT(OVERLAP, exchange_in_two_halves, 2)
@@ -111,7 +101,6 @@ RIGHT(OVERLAP, exchange_in_two_halves, 2)
     NCCL(ncclGroupEnd());
     expect(x, N, (float)rank);
     expect(x + N, N, (float)(1 - rank));
-    finish(comm);
 }
 
 // Sends of one buffer to several ranks only read it.
@@ -124,5 +113,4 @@ RIGHT(OVERLAP, one_buffer_to_many, 3)
     if (rank > 0) NCCL(ncclRecv(x, N, ncclFloat, 0, comm, NULL));
     NCCL(ncclGroupEnd());
     expect(x, N, 0);
-    finish(comm);
 }

@@ -8,14 +8,12 @@ WRONG(POINTER, null_parameter, 1, "0")
 {
     float *full = NULL, *out = filled(N, 0);
     CUDA(kernel_gelu_forward(out, full, N, NULL)); // HERE
-    finish(NULL);
 }
 
 WRONG(POINTER, kernel_on_host_memory, 1, "0")
 {
     static float weights[N];
     CUDA(kernel_fill(weights, 1, N, NULL)); // HERE
-    finish(NULL);
 }
 
 // The loss is on the host already.
@@ -24,7 +22,6 @@ WRONG(POINTER, sum_of_host_memory, 2, "0 1")
     ncclComm_t comm = meet(rank, ranks);
     float loss = 2;
     NCCL(ncclAllReduce(&loss, &loss, 1, ncclFloat, ncclSum, comm, NULL)); // HERE
-    finish(comm);
 }
 
 WRONG(POINTER, kernel_on_another_device, 1, "0")
@@ -32,7 +29,6 @@ WRONG(POINTER, kernel_on_another_device, 1, "0")
     float *x = filled(N, 1);
     CUDA(cudaSetDevice(1));
     CUDA(kernel_scale(x, 2, N, NULL)); // HERE
-    finish(NULL);
 }
 
 // Rank 1 allocates before it chooses its device.
@@ -41,7 +37,6 @@ WRONG(POINTER, allocated_too_early, 2, "1")
     float *x = filled(N, 1);
     ncclComm_t comm = meet(rank, ranks);
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
-    finish(comm);
 }
 
 WRONG(POINTER, stream_of_another_device, 1, "0")
@@ -50,7 +45,6 @@ WRONG(POINTER, stream_of_another_device, 1, "0")
     CUDA(cudaSetDevice(1));
     float *x = filled(N, 1);
     CUDA(kernel_scale(x, 2, N, stream)); // HERE
-    finish(NULL);
 }
 
 // The parameter's offset in the flat buffer was counted in halves.
@@ -58,7 +52,6 @@ WRONG(POINTER, misaligned_view, 1, "0")
 {
     char *flat = (char *)filled(N, 1);
     CUDA(kernel_scale((float *)(flat + 33 * 2), 2, 10, NULL)); // HERE
-    finish(NULL);
 }
 
 WRONG(POINTER, one_byte_too_many, 1, "0")
@@ -66,14 +59,12 @@ WRONG(POINTER, one_byte_too_many, 1, "0")
     char *x;
     CUDA(cudaMalloc((void **)&x, 1001));
     CUDA(cudaMemset(x, 0, 1002)); // HERE
-    finish(NULL);
 }
 
 WRONG(POINTER, bytes_as_elements, 1, "0")
 {
     float *x = filled(N, 1);
     CUDA(kernel_scale(x, 2, N * sizeof *x, NULL)); // HERE
-    finish(NULL);
 }
 
 // All shards are to arrive in a buffer of one shard's size.
@@ -82,14 +73,12 @@ WRONG(POINTER, room_for_one_shard, 2, "0 1")
     ncclComm_t comm = meet(rank, ranks);
     float *shard = filled(N, 1), *full = filled(N, 0);
     NCCL(ncclAllGather(shard, full, N, ncclFloat, comm, NULL)); // HERE
-    finish(comm);
 }
 
 WRONG(POINTER, copy_the_wrong_way, 1, "0")
 {
     float *x = filled(N, 1), host[N];
     CUDA(cudaMemcpy(x, host, sizeof host, cudaMemcpyDeviceToHost)); // HERE
-    finish(NULL);
 }
 
 // An index that is one too small: the address lies before the first allocation of the device.
@@ -98,7 +87,6 @@ WRONG(POINTER, before_the_beginning, 1, "0")
     float *x;
     CUDA(cudaMalloc((void **)&x, N * sizeof *x));
     CUDA(kernel_fill(x - 1, 1, N, NULL)); // HERE
-    finish(NULL);
 }
 
 // The same in what is sent.
@@ -111,7 +99,6 @@ WRONG(POINTER, sends_from_before, 2, "0 1")
     float *full = filled(2 * N, 0);
     CUDA(cudaMemset(shard, 0, N * sizeof *shard));
     NCCL(ncclAllGather(shard - 2, full, N, ncclFloat, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // The view's memory is the flat buffer's.
@@ -119,7 +106,6 @@ WRONG(POINTER, free_of_a_view, 1, "0")
 {
     float *flat = filled(N, 1), *bias = flat + 768;
     CUDA(cudaFree(bias)); // HERE
-    finish(NULL);
 }
 
 // What free looks at lies in front of the memory.
@@ -132,7 +118,6 @@ WRONG(POINTER, free_for_cudaFreeHost, 1, "0")
     }
     free(host[1]); // HERE
     CUDA(cudaFreeHost(host[0]));
-    finish(NULL);
 }
 
 // To the last byte; and nothing at all, right behind it.
@@ -144,7 +129,6 @@ RIGHT(POINTER, up_to_the_end, 1)
     CUDA(cudaMemset(x + N, 0, 0));
     expect(x, N - 1, 1);
     expect(x + N - 1, 1, 2);
-    finish(NULL);
 }
 
 // Back and forth again.
@@ -155,7 +139,6 @@ RIGHT(POINTER, from_the_beginning, 1)
     float *end = x + N;
     CUDA(kernel_fill(end - N, 1, N, NULL));
     expect(x, N, 1);
-    finish(NULL);
 }
 
 // A float needs 4 bytes of alignment, not 16: an odd offset is slow, and right.
@@ -166,7 +149,6 @@ RIGHT(POINTER, odd_offset, 1)
     expect(flat, 33, 1);
     expect(flat + 33, 10, 2);
     expect(flat + 43, N - 43, 1);
-    finish(NULL);
 }
 
 // A kernel reaches pinned host memory by the address that the host has.
@@ -179,7 +161,6 @@ RIGHT(POINTER, kernel_on_pinned_memory, 1)
     CUDA(cudaDeviceSynchronize());
     for (int i = 0; i < N; i++) CHECK(x[i] == 2 * (float)i);
     CUDA(cudaFreeHost(x));
-    finish(NULL);
 }
 
 // Copies reach all devices, and kernels do so once they are allowed to.
@@ -195,9 +176,8 @@ RIGHT(POINTER, another_device_by_permission, 1)
     CUDA(cudaDeviceSynchronize());
     CUDA(cudaSetDevice(0));
     expect(far, N, 4);
-    finish(NULL);
+    CUDA(cudaDeviceReset());
     CUDA(cudaSetDevice(1));
-    finish(NULL);
 }
 
 // NULL where nothing is used, and freed: both are fine.
@@ -207,5 +187,4 @@ RIGHT(POINTER, nothing_at_null, 1)
     CUDA(kernel_fill(NULL, 1, 0, NULL));
     CUDA(cudaFree(NULL));
     CUDA(cudaFreeHost(NULL));
-    finish(NULL);
 }

@@ -4,8 +4,8 @@
  * It knows CUDA, NCCL and the kit's kernels, and nothing of simgpu: it would run on real GPUs too.
  * The README says how to add one.
  *
- * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; meet, share_id, filled, expect,
- * side_stream, new_event, finish.
+ * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; share_id, join, meet, filled, pinned,
+ * new_pair, expect, side_stream, new_event.
  */
 #ifndef MISUSE_PROGRAM_H
 #define MISUSE_PROGRAM_H
@@ -67,18 +67,22 @@ void enlist(Program *program);
 enum { N = 1000 };
 
 // Rank 0's id, handed to all ranks of the program.
-void share_id(ncclUniqueId *id, int rank, int ranks);
+ncclUniqueId share_id(int rank, int ranks);
 
 // Every rank takes the device of its own number; the communicator of all of them.
-HELPER ncclComm_t meet(int rank, int ranks)
+HELPER ncclComm_t join(int rank, int ranks)
 {
-    ncclUniqueId id;
     ncclComm_t comm;
     CUDA(cudaSetDevice(rank));
-    if (rank == 0) NCCL(ncclGetUniqueId(&id));
-    share_id(&id, rank, ranks);
-    NCCL(ncclCommInitRank(&comm, ranks, id, rank));
+    NCCL(ncclCommInitRank(&comm, ranks, share_id(rank, ranks), rank));
     return comm;
+}
+
+// The same, once a program; finish destroys it.
+static ncclComm_t met;
+HELPER ncclComm_t meet(int rank, int ranks)
+{
+    return met = join(rank, ranks);
 }
 
 // n floats of device memory, each of them `value`. A copy from pageable memory may still be on
@@ -95,13 +99,13 @@ HELPER float *filled(size_t n, float value)
     return x;
 }
 
-// n floats of pinned host memory, each of them `value`.
+// n floats of pinned host memory, each of them `value`, once a program; finish frees them.
+static float *pinned_floats;
 HELPER float *pinned(size_t n, float value)
 {
-    float *host;
-    CUDA(cudaMallocHost((void **)&host, n * sizeof *host));
-    for (size_t i = 0; i < n; i++) host[i] = value;
-    return host;
+    CUDA(cudaMallocHost((void **)&pinned_floats, n * sizeof *pinned_floats));
+    for (size_t i = 0; i < n; i++) pinned_floats[i] = value;
+    return pinned_floats;
 }
 
 // Two sockets that hand to each other.
@@ -140,12 +144,13 @@ HELPER cudaEvent_t new_event(void)
     return event;
 }
 
-// The end of most programs: what the current device has is waited for, and freed. comm may be
-// NULL.
-HELPER void finish(ncclComm_t comm)
+// Every program ends in this once its function returns, but for those of the row LEAK: what the
+// current device has is waited for, and freed, as are what meet and pinned gave.
+HELPER void finish(void)
 {
     CUDA(cudaDeviceSynchronize());
-    if (comm) NCCL(ncclCommDestroy(comm));
+    if (met) NCCL(ncclCommDestroy(met));
+    CUDA(cudaFreeHost(pinned_floats));
     CUDA(cudaDeviceReset());
 }
 

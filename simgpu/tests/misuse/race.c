@@ -14,7 +14,6 @@ WRONG(RACE, gather_without_a_wait, 2, "0 1")
     float *shard = filled(N, 1), *full = filled(2 * N, 0), *out = filled(2 * N, 0);
     NCCL(ncclAllGather(shard, full, N, ncclFloat, comm, gather)); // HERE
     CUDA(kernel_add(out, full, 2 * N, compute));                  // HERE
-    finish(comm);
 }
 
 // The event is recorded before the operation that it is to stand for.
@@ -27,7 +26,6 @@ WRONG(RACE, recorded_too_early, 1, "0")
     CUDA(kernel_scale(x, 2, N, producer)); // HERE
     CUDA(cudaStreamWaitEvent(consumer, ready, 0));
     CUDA(kernel_add(out, x, N, consumer)); // HERE
-    finish(NULL);
 }
 
 // One event for two units: before anybody waits it is recorded again, for the second one, on
@@ -43,7 +41,6 @@ WRONG(RACE, event_recorded_again, 1, "0")
     CUDA(cudaEventRecord(ready, two));
     CUDA(cudaStreamWaitEvent(compute, ready, 0));
     CUDA(kernel_add(out, a, N, compute)); // HERE
-    finish(NULL);
 }
 
 WRONG(RACE, wait_on_the_wrong_stream, 1, "0")
@@ -55,7 +52,6 @@ WRONG(RACE, wait_on_the_wrong_stream, 1, "0")
     CUDA(cudaEventRecord(ready, gather));
     CUDA(cudaStreamWaitEvent(gather, ready, 0)); // compute was meant
     CUDA(kernel_add(out, x, N, compute));        // HERE
-    finish(NULL);
 }
 
 // An event that was never recorded holds nobody up.
@@ -67,7 +63,6 @@ WRONG(RACE, never_recorded, 1, "0")
     CUDA(kernel_scale(x, 2, N, producer)); // HERE
     CUDA(cudaStreamWaitEvent(consumer, ready, 0));
     CUDA(kernel_add(out, x, N, consumer)); // HERE
-    finish(NULL);
 }
 
 // cudaMemset does not wait, and it is on the default stream, which a non-blocking one ignores.
@@ -77,7 +72,6 @@ WRONG(RACE, memset_on_the_default_stream, 1, "0")
     float *grad = filled(N, 5), *dout = filled(N, 1);
     CUDA(cudaMemset(grad, 0, N * sizeof *grad)); // HERE
     CUDA(kernel_add(grad, dout, N, compute));    // HERE
-    finish(NULL);
 }
 
 // cudaMemcpy waits for the host's sake, and between two places on devices nobody does.
@@ -87,7 +81,6 @@ WRONG(RACE, copy_on_the_device, 1, "0")
     float *x = filled(N, 1), *backup = filled(N, 0);
     CUDA(cudaMemcpy(backup, x, N * sizeof *x, cudaMemcpyDeviceToDevice)); // HERE
     CUDA(kernel_scale(x, 2, N, compute));                                 // HERE
-    finish(NULL);
 }
 
 // The next micro-batch's backward writes the gradient that is still being reduced.
@@ -102,7 +95,6 @@ WRONG(RACE, gradient_still_being_reduced, 2, "0 1")
     CUDA(cudaStreamWaitEvent(reduce, ready, 0));
     NCCL(ncclReduceScatter(grad, shard, N, ncclFloat, ncclSum, comm, reduce)); // HERE
     CUDA(kernel_fill(grad + N, 0, N, compute));                                // HERE
-    finish(comm);
 }
 
 // The optimizer steps before the reduced gradient is there.
@@ -113,7 +105,6 @@ WRONG(RACE, step_before_the_gradient, 2, "0 1")
     float *grad = filled(2 * N, 1), *shard = filled(N, 0), *weights = filled(N, 1);
     NCCL(ncclReduceScatter(grad, shard, N, ncclFloat, ncclAvg, comm, reduce)); // HERE
     CUDA(kernel_sgd(weights, shard, NULL, N, 0.5f, 0, 0, compute));            // HERE
-    finish(comm);
 }
 
 // Prefetch into the buffer of the unit before, which the compute stream may still be reading.
@@ -129,7 +120,6 @@ WRONG(RACE, prefetch_into_a_buffer_in_use, 2, "0 1")
     CUDA(cudaStreamWaitEvent(compute, ready, 0));
     CUDA(kernel_add(out, full, 2 * N, compute));                 // HERE
     NCCL(ncclAllGather(next, full, N, ncclFloat, comm, gather)); // HERE
-    finish(comm);
 }
 
 // The host waits for the wrong one of two streams.
@@ -141,7 +131,6 @@ WRONG(RACE, query_of_another_stream, 1, "0")
     CUDA(kernel_scale(y, 2, N, two));
     while (cudaStreamQuery(two) == cudaErrorNotReady) continue;
     CUDA(kernel_scale(x, 2, N, three)); // HERE
-    finish(NULL);
 }
 
 // Two blocks of columns that have one byte a row in common.
@@ -151,7 +140,6 @@ WRONG(RACE, columns_that_touch, 1, "0")
     char *grid = (char *)filled(N, 0);
     CUDA(cudaMemset2DAsync(grid, 40, 1, 21, 100, left));       // HERE
     CUDA(cudaMemset2DAsync(grid + 20, 40, 2, 20, 100, right)); // HERE
-    finish(NULL);
 }
 
 // Halves that share an element.
@@ -161,7 +149,6 @@ WRONG(RACE, halves_that_touch, 1, "0")
     float *x = filled(N, 1);
     CUDA(kernel_scale(x, 2, N / 2 + 1, one));     // HERE
     CUDA(kernel_scale(x + N / 2, 2, N / 2, two)); // HERE
-    finish(NULL);
 }
 
 // A message that has arrived on one stream is used on another.
@@ -173,7 +160,6 @@ WRONG(RACE, message_used_too_early, 2, "1")
     if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, messages));
     if (rank == 1) NCCL(ncclRecv(x, N, ncclFloat, 0, comm, messages)); // HERE
     if (rank == 1) CUDA(kernel_scale(x, 2, N, compute));               // HERE
-    finish(comm);
 }
 
 // Without cublasSetStream a product runs on the default stream.
@@ -187,7 +173,6 @@ WRONG(RACE, product_on_the_default_stream, 1, "0")
     CUDA(kernel_fill(a, 1, 64, compute));                                    // HERE
     BLAS(cublasSgemm(blas, no, no, 8, 8, 8, &one, a, 8, b, 8, &zero, c, 8)); // HERE
     BLAS(cublasDestroy(blas));
-    finish(NULL);
 }
 
 // A stream of one device fetches what a stream of another device is still making.
@@ -202,9 +187,8 @@ WRONG(RACE, fetched_from_another_device, 1, "0")
     CUDA(kernel_scale(far, 2, N, there)); // HERE
     CUDA(cudaSetDevice(1));
     CUDA(cudaMemcpyPeerAsync(near, 1, far, 0, N * sizeof *near, here)); // HERE
-    finish(NULL);
+    CUDA(cudaDeviceReset());
     CUDA(cudaSetDevice(0));
-    finish(NULL);
 }
 
 // ---- Right ----
@@ -221,7 +205,6 @@ RIGHT(RACE, gather_with_a_wait, 2)
     CUDA(kernel_add(out, full, 2 * N, compute));
     expect(out, N, 1);
     expect(out + N, N, 2);
-    finish(comm);
 }
 
 // A wait is for the event as it was when the wait was queued; recording it again changes nothing.
@@ -239,7 +222,6 @@ RIGHT(RACE, recorded_again_behind_the_wait, 1)
     CUDA(cudaStreamWaitEvent(compute, ready, 0));
     CUDA(kernel_add(out, b, N, compute));
     expect(out, N, 4);
-    finish(NULL);
 }
 
 // Streams of cudaStreamCreate wait for the default stream, and it for them.
@@ -253,7 +235,6 @@ RIGHT(RACE, default_stream_between, 1)
     CUDA(kernel_scale(x, 3, N, NULL));
     CUDA(kernel_scale(x, 5, N, two));
     expect(x, N, 30);
-    finish(NULL);
 }
 
 // Whoever does not look at the answer has not waited.
@@ -266,7 +247,6 @@ WRONG(RACE, query_that_is_not_looked_at, 1, "0")
     CUDA(cudaEventRecord(done, one));
     cudaEventQuery(done);
     CUDA(kernel_scale(x, 3, N, two)); // HERE
-    finish(NULL);
 }
 
 // The default stream waits for both, but a question to it makes neither wait for the other.
@@ -279,7 +259,6 @@ WRONG(RACE, query_of_the_default_stream, 1, "0")
     CUDA(kernel_scale(x, 2, N, one)); // HERE
     cudaStreamQuery(NULL);
     CUDA(kernel_scale(x, 3, N, two)); // HERE
-    finish(NULL);
 }
 
 // The same, and the answer is looked at.
@@ -293,7 +272,6 @@ RIGHT(RACE, query_of_the_default_stream_until_it_is_done, 1)
     while (cudaStreamQuery(NULL) == cudaErrorNotReady) continue;
     CUDA(kernel_scale(x, 3, N, two));
     expect(x, N, 6);
-    finish(NULL);
 }
 
 // Two events that are asked for in turn, with other work in the meantime.
@@ -317,7 +295,6 @@ RIGHT(RACE, queries_between_other_work, 1)
         }
     }
     expect(sum, N, 2 + 4 + 8 + 4 + 8 + 16);
-    finish(NULL);
 }
 
 // A query that says "done" is as good as a wait.
@@ -333,7 +310,6 @@ RIGHT(RACE, query_until_it_is_done, 1)
     while (cudaEventQuery(done) == cudaErrorNotReady) continue;
     CUDA(kernel_scale(x, 5, N, one));
     expect(x, N, 30);
-    finish(NULL);
 }
 
 // Columns of one matrix, side by side: no byte in common.
@@ -345,7 +321,6 @@ RIGHT(RACE, interleaved_columns, 1)
     CUDA(cudaMemcpy2DAsync(grid, row, from, half, half, 100, cudaMemcpyDeviceToDevice, left));
     CUDA(cudaMemcpy2DAsync(grid + 5, row, from, half, half, 100, cudaMemcpyDeviceToDevice, right));
     expect(grid, 100 * 10, 3);
-    finish(NULL);
 }
 
 RIGHT(RACE, adjacent_halves, 1)
@@ -355,7 +330,6 @@ RIGHT(RACE, adjacent_halves, 1)
     CUDA(kernel_scale(x, 2, N / 2, one));
     CUDA(kernel_scale(x + N / 2, 2, N - N / 2, two));
     expect(x, N, 2);
-    finish(NULL);
 }
 
 RIGHT(RACE, two_readers, 2)
@@ -367,7 +341,6 @@ RIGHT(RACE, two_readers, 2)
     NCCL(ncclAllGather(x, b, N, ncclFloat, comm, two));
     expect(a, N, 1);
     expect(b, 2 * N, 1);
-    finish(comm);
 }
 
 // A chain of waits: the third stream waits for the second, which waited for the first.
@@ -385,7 +358,6 @@ RIGHT(RACE, chain_of_three, 1)
     CUDA(kernel_scale(x, 2, N, stream[2]));
     expect(x, N, 4);
     expect(y, N, 2);
-    finish(NULL);
 }
 
 // A group is one operation on all of its streams: each of them waits for all of it.
@@ -402,7 +374,6 @@ RIGHT(RACE, group_on_two_streams, 2)
     CUDA(kernel_scale(a, 3, N, two));
     expect(a, N, 6);
     expect(b, N, 8);
-    finish(comm);
 }
 
 // Two buffers in turn: a prefetch waits until the unit that had its buffer has been used.
@@ -427,7 +398,6 @@ RIGHT(RACE, prefetch_by_turns, 2)
         CUDA(cudaEventRecord(used[i], compute));
     }
     expect(out, 2 * N, 6);
-    finish(comm);
 }
 
 // The host waits in between: for an event, for the device, for a copy to the host behind the
@@ -447,7 +417,6 @@ RIGHT(RACE, host_waits_between, 1)
     CHECK(host == 8);
     CUDA(kernel_scale(x, 2, N, one));
     expect(x, N, 16);
-    finish(NULL);
 }
 
 RIGHT(RACE, product_on_its_stream, 1)
@@ -462,7 +431,6 @@ RIGHT(RACE, product_on_its_stream, 1)
     BLAS(cublasSgemm(blas, no, no, 8, 8, 8, &one, a, 8, b, 8, &zero, c, 8));
     expect(c, 64, 16);
     BLAS(cublasDestroy(blas));
-    finish(NULL);
 }
 
 // A stream waits for an event of another device's stream.
@@ -481,9 +449,8 @@ RIGHT(RACE, wait_for_another_device, 1)
     CUDA(cudaStreamWaitEvent(here, ready, 0));
     CUDA(cudaMemcpyPeerAsync(near, 1, far, 0, N * sizeof *near, here));
     expect(near, N, 2);
-    finish(NULL);
+    CUDA(cudaDeviceReset());
     CUDA(cudaSetDevice(0));
-    finish(NULL);
 }
 
 // cudaMemcpyPeer is "serialized with respect to all pending and future asynchronous work" of both
@@ -501,9 +468,8 @@ RIGHT(RACE, peer_copy_waits_for_all, 1)
     CUDA(cudaSetDevice(1));
     CUDA(kernel_scale(near, 3, N, here));
     expect(near, N, 6);
-    finish(NULL);
+    CUDA(cudaDeviceReset());
     CUDA(cudaSetDevice(0));
-    finish(NULL);
 }
 
 // What cudaFree gives back may be given to the next cudaMalloc, and be used on any stream.
@@ -518,7 +484,6 @@ RIGHT(RACE, memory_handed_on, 1)
         CUDA(cudaFree(x)); // waits
     }
     expect(out, N, 4);
-    finish(NULL);
 }
 
 // An event recorded on the default stream stands for the blocking streams' work too.
@@ -533,5 +498,4 @@ RIGHT(RACE, event_on_the_default_stream, 1)
     CUDA(cudaStreamWaitEvent(other, ready, 0));
     CUDA(kernel_scale(x, 3, N, other));
     expect(x, N, 6);
-    finish(NULL);
 }

@@ -55,7 +55,7 @@ HELPER Team two_devices(void)
 HELPER Team two_communicators(int rank, int ranks)
 {
     Team team;
-    team.comm[0] = meet(rank, ranks);
+    team.comm[0] = join(rank, ranks);
     NCCL(ncclCommSplit(team.comm[0], 0, rank, &team.comm[1], NULL));
     for (int c = 0; c < TEAM; c++) {
         team.device[c] = rank;
@@ -104,9 +104,8 @@ HELPER void expect_sums(Team *team)
     }
 }
 
-RIGHT(GROUP, threads_swap_devices, 1)
+HELPER void swap_and_finish(Team team)
 {
-    Team team = two_devices();
     Teammate mate[TEAM];
     start_mates(&team, mate, swap_every_step, 0);
     join_mates(mate);
@@ -114,14 +113,14 @@ RIGHT(GROUP, threads_swap_devices, 1)
     finish_team(&team);
 }
 
+RIGHT(GROUP, threads_swap_devices, 1)
+{
+    swap_and_finish(two_devices());
+}
+
 RIGHT(COMM_ORDER, threads_swap_communicators, 2)
 {
-    Team team = two_communicators(rank, ranks);
-    Teammate mate[TEAM];
-    start_mates(&team, mate, swap_every_step, 0);
-    join_mates(mate);
-    expect_sums(&team);
-    finish_team(&team);
+    swap_and_finish(two_communicators(rank, ranks));
 }
 
 HELPER void *one_sum(void *arg)
@@ -132,28 +131,26 @@ HELPER void *one_sum(void *arg)
     return NULL;
 }
 
-RIGHT(GROUP, fresh_threads_every_step, 1)
+// Each step has threads of its own, of which the one or the other is late.
+HELPER void sum_and_finish(Team team, int first)
 {
-    Team team = two_devices();
     Teammate mate[TEAM];
     for (int step = 0; step < STEPS; step++) {
-        start_mates(&team, mate, one_sum, step);
+        start_mates(&team, mate, one_sum, step + first);
         join_mates(mate);
     }
     expect_sums(&team);
     finish_team(&team);
 }
 
+RIGHT(GROUP, fresh_threads_every_step, 1)
+{
+    sum_and_finish(two_devices(), 0);
+}
+
 RIGHT(COMM_ORDER, fresh_threads_on_two_communicators, 2)
 {
-    Team team = two_communicators(rank, ranks);
-    Teammate mate[TEAM];
-    for (int step = 0; step < STEPS; step++) {
-        start_mates(&team, mate, one_sum, step + rank);
-        join_mates(mate);
-    }
-    expect_sums(&team);
-    finish_team(&team);
+    sum_and_finish(two_communicators(rank, ranks), rank);
 }
 
 // One thread makes all ranks' calls, one after the other: the first waits for the second.

@@ -12,7 +12,6 @@ WRONG(UNINITIALISED, weights_never_loaded, 1, "0")
 {
     float *weights = fresh(N), *out = fresh(N);
     CUDA(kernel_gelu_forward(out, weights, N, NULL)); // HERE
-    finish(NULL);
 }
 
 // A backward adds to the gradient; who sets it to zero?
@@ -20,7 +19,6 @@ WRONG(UNINITIALISED, gradient_not_zeroed, 1, "0")
 {
     float *grad = fresh(N), *dout = filled(N, 1);
     CUDA(kernel_add(grad, dout, N, NULL)); // HERE
-    finish(NULL);
 }
 
 // cudaMemset counts bytes: three quarters are left as they were.
@@ -29,7 +27,6 @@ WRONG(UNINITIALISED, memset_of_elements, 1, "0")
     float *grad = fresh(N), *dout = filled(N, 1);
     CUDA(cudaMemset(grad, 0, N));
     CUDA(kernel_add(grad, dout, N, NULL)); // HERE
-    finish(NULL);
 }
 
 // Half of each shard is gathered, all of the parameter is used.
@@ -39,7 +36,6 @@ WRONG(UNINITIALISED, half_of_it_gathered, 2, "0 1")
     float *shard = filled(N, 1), *full = fresh(2 * N), *out = fresh(2 * N);
     NCCL(ncclAllGather(shard, full, N / 2, ncclFloat, comm, NULL));
     CUDA(kernel_gelu_forward(out, full, 2 * N, NULL)); // HERE
-    finish(comm);
 }
 
 // Rank 1 never fills its shard, and everybody gets what happens to be there.
@@ -48,7 +44,6 @@ WRONG(UNINITIALISED, shard_never_filled, 2, "1")
     ncclComm_t comm = meet(rank, ranks);
     float *shard = rank == 0 ? filled(N, 1) : fresh(N), *full = fresh(2 * N);
     NCCL(ncclAllGather(shard, full, N, ncclFloat, comm, NULL)); // HERE
-    finish(comm);
 }
 
 // The new unit's memory may be the old one's. What was in it is gone all the same.
@@ -61,7 +56,6 @@ WRONG(UNINITIALISED, memory_of_the_unit_before, 1, "0")
     CUDA(cudaFreeAsync(x, stream));
     CUDA(cudaMallocAsync((void **)&x, N * sizeof *x, stream));
     CUDA(kernel_add(out, x, N, stream)); // HERE
-    finish(NULL);
 }
 
 // The forward that was to write it is never called.
@@ -69,7 +63,6 @@ WRONG(UNINITIALISED, result_never_made, 1, "0")
 {
     float *loss = fresh(1), host;
     CUDA(cudaMemcpy(&host, loss, sizeof host, cudaMemcpyDeviceToHost)); // HERE
-    finish(NULL);
 }
 
 // The last element, which an off-by-one left out.
@@ -78,7 +71,6 @@ WRONG(UNINITIALISED, last_element_left_out, 1, "0")
     float *x = fresh(N), *mean = fresh(1);
     CUDA(kernel_fill(x, 1, N - 1, NULL));
     CUDA(kernel_mean(mean, x, N, NULL)); // HERE
-    finish(NULL);
 }
 
 // A reduction's result arrives at the root alone.
@@ -88,7 +80,6 @@ WRONG(UNINITIALISED, sum_read_beside_the_root, 2, "1")
     float *norm = filled(1, 3), *sum = fresh(1), host;
     NCCL(ncclReduce(norm, sum, 1, ncclFloat, ncclSum, 0, comm, NULL));
     CUDA(cudaMemcpy(&host, sum, sizeof host, cudaMemcpyDeviceToHost)); // HERE
-    finish(comm);
 }
 
 // With beta = 1 a matrix product adds to what is in its result.
@@ -100,17 +91,15 @@ WRONG(UNINITIALISED, product_with_beta_1, 1, "0")
     BLAS(cublasCreate(&blas));
     BLAS(cublasSgemm(blas, no, no, 8, 8, 8, &one, a, 8, b, 8, &one, c, 8)); // HERE
     BLAS(cublasDestroy(blas));
-    finish(NULL);
 }
 
 // The last shard ends in padding that nobody set to zero, and the optimizer steps over all of it.
 WRONG(UNINITIALISED, step_over_the_padding, 2, "1")
 {
-    ncclComm_t comm = meet(rank, ranks);
+    meet(rank, ranks);
     float *weights = fresh(N), *grad = filled(N, 1);
     CUDA(kernel_fill(weights, 1, rank == 1 ? N - 3 : N, NULL));
     CUDA(kernel_sgd(weights, grad, NULL, N, 0.5f, 0, 0, NULL)); // HERE
-    finish(comm);
 }
 
 // Written in pieces, by a kernel, a copy, a memset and a collective.
@@ -124,7 +113,6 @@ RIGHT(UNINITIALISED, written_in_pieces, 2)
     NCCL(ncclAllGather(shard, x + 3 * N, N / 2, ncclFloat, comm, NULL));
     CUDA(kernel_mean(mean, x, 4 * N, NULL));
     expect(mean, 1, 0.75f);
-    finish(comm);
 }
 
 // The flat buffer ends in padding that nobody ever reads.
@@ -135,7 +123,6 @@ RIGHT(UNINITIALISED, padding_left_alone, 1)
     CUDA(kernel_fill(out, 1, N, NULL));
     CUDA(kernel_add(out, flat, N, NULL));
     expect(out, N, 5);
-    finish(NULL);
 }
 
 // With beta = 0 a matrix product does not look at what is in its result.
@@ -148,7 +135,6 @@ RIGHT(UNINITIALISED, product_with_beta_0, 1)
     BLAS(cublasSgemm(blas, no, no, 8, 8, 8, &one, a, 8, b, 8, &zero, c, 8));
     expect(c, 64, 16);
     BLAS(cublasDestroy(blas));
-    finish(NULL);
 }
 
 // The first of the micro-batches writes the gradient, the others add to it.
@@ -162,7 +148,6 @@ RIGHT(UNINITIALISED, first_write_then_add, 1)
             CUDA(kernel_add(grad, dout, N, NULL));
     }
     expect(grad, N, 6);
-    finish(NULL);
 }
 
 // Every second column is written and read; the ones between hold anything.
@@ -173,7 +158,6 @@ RIGHT(UNINITIALISED, columns_between, 1)
     CUDA(cudaMemset2D(grid, 32, 7, 10, 10)); // 10 rows, 10 bytes of each 32
     CUDA(cudaMemcpy2D(host, 10, grid, 32, 10, 10, cudaMemcpyDeviceToHost));
     for (int i = 0; i < 100; i++) CHECK(host[i] == 7);
-    finish(NULL);
 }
 
 // In place, a broadcast fills what is not the root's, and an all-gather all but the own shard.
@@ -191,5 +175,4 @@ RIGHT(UNINITIALISED, filled_by_collectives, 2)
     expect(full, N, 0);
     expect(full + N, N, 1);
     if (rank == 1) expect(message, N, 5);
-    finish(comm);
 }

@@ -41,6 +41,10 @@ void backend_listen(void)
 {
 }
 
+void backend_ignore_reports(void)
+{
+}
+
 void backend_count_leaks(void)
 {
 }

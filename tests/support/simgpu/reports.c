@@ -60,6 +60,15 @@ void backend_listen(void)
     simgpu_on_report(hear_report, NULL);
 }
 
+static void ignore_report(const SimgpuReport *report, void *arg)
+{
+}
+
+void backend_ignore_reports(void)
+{
+    simgpu_on_report(ignore_report, NULL);
+}
+
 bool backend_pinned_bytes(size_t *bytes)
 {
     *bytes = simgpu_pinned_bytes();

@@ -1,5 +1,5 @@
-/* json_string.c: see json_string.h. */
-#include "json_string.h"
+/* print_json.c: see print_json.h. */
+#include "print_json.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ static int utf8_length(const unsigned char *s)
     return n;
 }
 
-void json_string(FILE *out, const char *text)
+void print_json_string(FILE *out, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
 
