@@ -345,24 +345,20 @@ static Status pass_over(const Param *param, const float *values, void *arg)
 }
 
 // The state of a part: nobody but gather_below has waited for what the optimizer wrote.
-static void part_body(const Rank *r, void *arg)
+static void part_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     for (int i = 0; i < 2; i++) {
-        need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
-        need(fsdp_full_state(s.model->children[i], pass_over, NULL));
+        need(fsdp_sgd_step(s->model, &s->ctx, 0.5f, 0.25f));
+        need(fsdp_full_state(s->model->children[i], pass_over, NULL));
     }
     check_no_race(log);
-    sharded_destroy(&s);
 }
 
 void rule_full_state_leaves_units_as_they_were(void)
 {
-    run_ranks(2, part_body, NULL);
+    run_sharded(spec_mlp(4), part_body, 2);
     run_ranks(1, state_body, NULL);
     run_ranks(2, state_body, NULL);
 }

@@ -270,17 +270,14 @@ static Status count_params(const Param *param, const float *values, void *arg)
     return OK;
 }
 
-static void failing_body(const Rank *r, void *arg)
+static void failing_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
     int seen = 0;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     for (int i = 0; i < 3; i++) { // two units, and the root
-        FsdpUnit *unit = fsdp_unit(i < 2 ? s.model->children[i] : s.model);
+        FsdpUnit *unit = fsdp_unit(i < 2 ? s->model->children[i] : s->model);
         unit->all_gather = refuse;
         refused = 0;
-        Status status = fsdp_full_state(s.model, count_params, &seen);
+        Status status = fsdp_full_state(s->model, count_params, &seen);
         // There are other ways to have a state than to unshard a unit.
         check(refused > 0 ? status == ERR_MEMORY : status == OK,
               "the all-gather of unit %s failed with ERR_MEMORY: fsdp_full_state must return that, "
@@ -289,12 +286,11 @@ static void failing_body(const Rank *r, void *arg)
         unit->all_gather = fsdp_all_gather;
         if (unit->flat.state == FLAT_SHARDED && unit->flat.unsharded_param.data != NULL) {
             need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
-            need_cuda(cudaFreeAsync(unit->flat.unsharded_param.data, s.ctx.all_gather_stream));
+            need_cuda(cudaFreeAsync(unit->flat.unsharded_param.data, s->ctx.all_gather_stream));
             unit->flat.unsharded_param.data = NULL;
         }
-        need(fsdp_reshard_all(s.model));
+        need(fsdp_reshard_all(s->model));
     }
-    sharded_destroy(&s);
 }
 
 // Three meshes of the same four ranks, one after the other: the full state is shown on the rank
@@ -395,7 +391,6 @@ void rule_full_state_of_what_is_below(void)
 
 void rule_full_state_says_what_failed(void)
 {
-    run_ranks(2, failing_body, NULL);
-    run_ranks(3, failing_body, NULL);
+    run_sharded(spec_mlp(3), failing_body, 2, 3);
     run_ranks(1, large_body, NULL);
 }

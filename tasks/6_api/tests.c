@@ -237,13 +237,10 @@ static void options_body(const Rank *r, void *arg)
     }
 }
 
-static void hooks_body(const Rank *r, void *arg)
+static void hooks_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_gpt2(2);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    for (int c = -1; c < s.model->n_children; c++) {
-        Module *m = c < 0 ? s.model : s.model->children[c];
+    for (int c = -1; c < s->model->n_children; c++) {
+        Module *m = c < 0 ? s->model : s->model->children[c];
         FsdpUnit *unit = fsdp_unit(m);
         if (unit == NULL) continue;
         static const HookFn WANT[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward,
@@ -255,23 +252,21 @@ static void hooks_body(const Rank *r, void *arg)
             check(hook->arg == unit, "%s: install_hooks gives a hook something else than its unit",
                   m->name);
         }
-        check(unit->module == m && unit->ctx == &s.ctx, "%s: the unit does not know its module",
+        check(unit->module == m && unit->ctx == &s->ctx, "%s: the unit does not know its module",
               m->name);
     }
-    Batch batch = batch_create(&spec, 1);
-    float loss = train_batch(&spec, &s.run, s.model, &batch);
+    Batch batch = batch_create(&s->spec, 1);
+    float loss = train_batch(&s->spec, &s->run, s->model, &batch);
     check(loss > 1.0f && loss < 5.0f,
           "the loss of an untrained model over %d tokens is %g, want about "
           "ln %d",
-          spec.vocab, (double)loss, spec.vocab);
+          s->spec.vocab, (double)loss, s->spec.vocab);
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 TEST(hooks_run_in_order)
 {
-    run_ranks(1, hooks_body, NULL);
-    run_ranks(3, hooks_body, NULL);
+    run_sharded(spec_gpt2(2), hooks_body, 1, 3);
     Spec spec = spec_mlp(3);
     run_ranks(1, options_body, &spec);
     run_ranks(3, options_body, &spec);
@@ -361,19 +356,16 @@ static Status visitor(const Param *param, const float *values, void *arg)
     return OK;
 }
 
-static void state_body(const Rank *r, void *arg)
+static void state_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_gpt2(2);
-    Sharded s;
     Param *params[MAX];
     Seen seen = {.fail_from = -1};
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    int n = meta_params(s.model, params, MAX);
+    int n = meta_params(s->model, params, MAX);
     size_t live = gpulog_live_bytes(r->device);
     Sizes sizes;
-    sizes_of(&sizes, s.model, r->world);
+    sizes_of(&sizes, s->model, r->world);
     gpulog_reset_peak(r->device);
-    need(fsdp_full_state(s.model, visitor, &seen));
+    need(fsdp_full_state(s->model, visitor, &seen));
     if (r->rank == 0) {
         check(seen.n == n, "fsdp_full_state called the visitor %d times for %d parameters", seen.n,
               n);
@@ -391,27 +383,27 @@ static void state_body(const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) == live, "fsdp_full_state left %zu bytes on the device%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
-    size_t largest = whole_bytes(fsdp_unit(s.model));
+    size_t largest = whole_bytes(fsdp_unit(s->model));
     for (int i = 1; i <= 2; i++)
-        if (whole_bytes(fsdp_unit(s.model->children[i])) > largest)
-            largest = whole_bytes(fsdp_unit(s.model->children[i]));
+        if (whole_bytes(fsdp_unit(s->model->children[i])) > largest)
+            largest = whole_bytes(fsdp_unit(s->model->children[i]));
     check(gpulog_peak_bytes(r->device) <= live + 2 * largest,
           "fsdp_full_state took more than two units at a time");
 
     // A visitor that fails on rank 0: all ranks come through, rank 0 says so.
     Seen failing = {.fail_from = 3};
-    Status status = fsdp_full_state(s.model, visitor, &failing);
+    Status status = fsdp_full_state(s->model, visitor, &failing);
     check(status == (r->rank == 0 ? ERR_IO : OK),
           "the visitor failed on rank 0, and this rank got status %d", (int)status);
     check(failing.n <= 4, "fsdp_full_state called the visitor again after it had failed");
 
     // What an optimizer wrote is what is saved; and the model can go on.
-    Batch batch = batch_create(&spec, 1);
-    train_batch(&spec, &s.run, s.model, &batch);
+    Batch batch = batch_create(&s->spec, 1);
+    train_batch(&s->spec, &s->run, s->model, &batch);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f));
-    float *after = sharded_params(&s);
+    need(fsdp_sgd_step(s->model, &s->ctx, 0.5f, 0.0f));
+    float *after = sharded_params(s);
     check_no_race(log);
     if (r->rank == 0) {
         float *first = malloc((size_t)meta_numel(params[0]) * sizeof *first);
@@ -421,9 +413,8 @@ static void state_body(const Rank *r, void *arg)
         free(first);
     }
     free(after);
-    train_batch(&spec, &s.run, s.model, &batch);
+    train_batch(&s->spec, &s->run, s->model, &batch);
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 // A unit that is unsharded stays so.
@@ -457,9 +448,7 @@ static void kept_body(const Rank *r, void *arg)
 TEST(full_state_is_the_model)
 {
     run_ranks(2, kept_body, NULL);
-    run_ranks(1, state_body, NULL);
-    run_ranks(3, state_body, NULL);
-    run_ranks(4, state_body, NULL);
+    run_sharded(spec_gpt2(2), state_body, 1, 3, 4);
     RULE(full_state_leaves_units_as_they_were);
     RULE(full_state_says_what_failed);
     RULE(full_state_is_shown_to_one);

@@ -34,12 +34,9 @@ void rule_flat_layout_refuses_a_frozen_parameter(void)
 
 // ---- Task 4 ----
 
-static void unit_body(const Rank *r, void *arg)
+static void unit_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = s.root->units[1];
+    FsdpUnit *unit = s->root->units[1];
     int64_t numel = unit->flat.unsharded_grad.numel;
     unit->flat.unsharded_grad.numel = 0; // as if all of it were frozen
     for (int i = 0; i < 2; i++) {
@@ -49,10 +46,9 @@ static void unit_body(const Rank *r, void *arg)
     }
     unit->flat.unsharded_grad.numel = numel;
     need_cuda(cudaDeviceSynchronize());
-    sharded_destroy(&s);
 }
 
 void rule_a_unit_may_have_no_gradient(void)
 {
-    run_ranks(2, unit_body, NULL);
+    run_sharded(spec_mlp(3), unit_body, 2);
 }
