@@ -349,8 +349,7 @@ TEST(hooks_of_units_below_do_not_count_twice)
                              "3"
                              "2R"
                              "RRR"};
-    run_ranks(2, nested_body, &zero3);
-    run_ranks(3, nested_body, &zero3);
+    run_worlds(nested_body, &zero3, 2, 3);
     Nested zero2 = {.c = case_of(spec_gpt2(2), STRATEGY_ZERO2, 2, 1, 1),
                     .sequence = "0123456"
                                 "RRRRRRR",

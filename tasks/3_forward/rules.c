@@ -136,7 +136,7 @@ static Status gather_nothing(FsdpUnit *unit)
 }
 
 // One rank shards, and two hold replicas (DDP): what is unsharded is the shard.
-static void replicas_body(const Rank *r, void *arg)
+RANK_RULE(unshards_within_its_group, 2)
 {
     const Mesh mesh = mesh_of_replicas(r);
     OneUnit one;
@@ -188,11 +188,6 @@ void rule_gathers_by_the_units_own_function(void)
 void rule_gathers_in_the_shards_own_type(void)
 {
     run_sharded(spec_mlp(3), narrow_body, 3);
-}
-
-void rule_unshards_within_its_group(void)
-{
-    run_ranks(2, replicas_body, NULL);
 }
 
 void rule_refuses_before_it_queues(void)
@@ -266,10 +261,8 @@ static void part_body(const Rank *r, void *arg)
 
 void rule_each_unit_has_its_own_option(void)
 {
-    run_ranks(1, options_body, NULL);
-    run_ranks(2, options_body, NULL);
-    run_ranks(1, part_body, NULL);
-    run_ranks(2, part_body, NULL);
+    run_worlds(options_body, NULL, 1, 2);
+    run_worlds(part_body, NULL, 1, 2);
 }
 
 // ---- Iterations ----
@@ -487,7 +480,6 @@ static void all_body(const Rank *r, void *arg)
 
 void rule_reshard_all_reaches_every_unit(void)
 {
-    run_ranks(1, all_body, NULL);
-    run_ranks(2, all_body, NULL);
+    run_worlds(all_body, NULL, 1, 2);
     run_sharded(spec_mlp(4), broken_body, 2, 3);
 }

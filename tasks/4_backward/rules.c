@@ -72,8 +72,7 @@ void rule_micro_batches_with_kept_parameters(void)
 {
     Micro micro = {draw_mlp(4), draw(2, 3)};
     int world = drawn_world(&micro.spec, 2, 4);
-    run_ranks(world, micro_body, &micro);
-    run_ranks(1, micro_body, &micro);
+    run_worlds(micro_body, &micro, world, 1);
 }
 
 // ---- The order, the seventeenth unit, what is left ----

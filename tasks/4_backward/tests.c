@@ -513,8 +513,7 @@ static void part_body(Sharded *s, const Rank *r, void *arg)
 TEST(nothing_is_left_behind)
 {
     Shape shape = {spec_mlp(4), TEST_OPTIONS};
-    run_ranks(1, behind_body, &shape);
-    run_ranks(3, behind_body, &shape);
+    run_worlds(behind_body, &shape, 1, 3);
     run_sharded(spec_mlp(4), part_body, 2);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 1, 8), behind_body, &shape);

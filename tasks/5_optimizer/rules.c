@@ -408,8 +408,7 @@ static void step_rules(Function function)
     if (function != ADAMW)
         run_shape(((Shape){spec_mlp(3), TEST_OPTIONS}), below_body, &function, 1);
     if (function == ZERO_GRAD) return;
-    run_ranks(1, stale_body, &function);
-    run_ranks(2, stale_body, &function);
+    run_worlds(stale_body, &function, 1, 2);
 }
 
 void rule_adamw_steps_all_or_nothing(void)

@@ -87,7 +87,7 @@ static void check_stepped(const Stepped *m)
 }
 
 // Two models, each with an optimizer of its own, whose steps are interleaved.
-static void two_body(const Rank *r, void *arg)
+RANK_RULE(each_optimizer_counts_its_steps, 1, 2)
 {
     const Spec spec[] = {spec_mlp(3), spec_mlp(4)};
     Stepped m[] = {{.config = {0.01f, 0.8f, 0.9f, 1e-8f, 0.5f}, .steps = 3},
@@ -108,12 +108,6 @@ static void two_body(const Rank *r, void *arg)
         opt->ctx = NULL;
         sharded_destroy(&m[i].s);
     }
-}
-
-void rule_each_optimizer_counts_its_steps(void)
-{
-    run_ranks(1, two_body, NULL);
-    run_ranks(2, two_body, NULL);
 }
 
 // ---- Making an optimizer ----

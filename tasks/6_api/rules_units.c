@@ -144,8 +144,7 @@ void rule_refuses_each_time(void)
 {
     run_ranks(1, crowd_body, NULL);
     run_ranks(1, list_body, NULL);
-    run_ranks(1, ties_body, NULL);
-    run_ranks(2, ties_body, NULL);
+    run_worlds(ties_body, NULL, 1, 2);
     run_ranks(2, context_body, NULL);
 }
 
@@ -179,7 +178,7 @@ static void check_places(const Module *m)
     check(fsdp_units(m, NULL, 0) == n, "fsdp_units without any places must count all the same");
 }
 
-static void places_body(const Rank *r, void *arg)
+RANK_RULE(lists_no_more_than_its_places, 1)
 {
     Spec spec = spec_gpt2(4);
     Module *model = spec_create(&spec);
@@ -201,14 +200,9 @@ static void places_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-void rule_lists_no_more_than_its_places(void)
-{
-    run_ranks(1, places_body, NULL);
-}
-
 // ---- Unwrapped while they are unsharded, below a root that stays ----
 
-static void inner_body(const Rank *r, void *arg)
+RANK_RULE(unwraps_below_a_root, 1, 3)
 {
     Spec spec = spec_mlp(5);
     Sharded s;
@@ -246,12 +240,6 @@ static void inner_body(const Rank *r, void *arg)
     need(fsdp_context_destroy(&s.ctx));
     module_destroy(s.model);
     need(nn_run_destroy(&s.run));
-}
-
-void rule_unwraps_below_a_root(void)
-{
-    run_ranks(1, inner_body, NULL);
-    run_ranks(3, inner_body, NULL);
 }
 
 // ---- A full state that cannot be had ----
@@ -295,7 +283,7 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
 
 // Three meshes of the same four ranks, one after the other: the full state is shown on the rank
 // that is 0 in both groups of its model's mesh, once.
-static void meshes_body(const Rank *r, void *arg)
+RANK_RULE(full_state_is_shown_to_one, 4)
 {
     const int rank = r->rank, last = r->world - 1;
     ncclComm_t reversed, pair, across;
@@ -331,11 +319,6 @@ static void meshes_body(const Rank *r, void *arg)
     need_nccl(ncclCommDestroy(reversed));
 }
 
-void rule_full_state_is_shown_to_one(void)
-{
-    run_ranks(4, meshes_body, NULL);
-}
-
 // A parameter of 9 MB, where the host may take 4: either there is a way, or a status.
 static void large_body(const Rank *r, void *arg)
 {
@@ -364,7 +347,7 @@ static void large_body(const Rank *r, void *arg)
 }
 
 // A module above all units has no root, and gathers what is below.
-static void below_body(const Rank *r, void *arg)
+RANK_RULE(full_state_of_what_is_below, 1, 2)
 {
     Spec spec = spec_mlp(3);
     int seen = 0;
@@ -381,12 +364,6 @@ static void below_body(const Rank *r, void *arg)
     fsdp_unwrap(model->children[0]);
     need(fsdp_context_destroy(&ctx));
     module_destroy(model);
-}
-
-void rule_full_state_of_what_is_below(void)
-{
-    run_ranks(1, below_body, NULL);
-    run_ranks(2, below_body, NULL);
 }
 
 void rule_full_state_says_what_failed(void)

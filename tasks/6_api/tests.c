@@ -79,8 +79,7 @@ static void nested_body(const Rank *r, void *arg)
 
 TEST(takes_what_no_inner_unit_took)
 {
-    run_ranks(1, nested_body, NULL);
-    run_ranks(3, nested_body, NULL);
+    run_worlds(nested_body, NULL, 1, 3);
     for (int i = 0; i < 3; i++) claim_drawn_units(1, 8);
 }
 
@@ -113,8 +112,7 @@ static void tied_body(const Rank *r, void *arg)
 TEST(tied_parameter_is_taken_once)
 {
     Spec spec = spec_gpt2(2);
-    run_ranks(1, tied_body, &spec);
-    run_ranks(3, tied_body, &spec);
+    run_worlds(tied_body, &spec, 1, 3);
     // Large enough for every rank to hold something real that has a gradient.
     do spec = draw_gpt2(2);
     while (spec.dim < 8);
@@ -185,8 +183,7 @@ static void half_body(const Rank *r, void *arg)
 
 TEST(refuses_misuse)
 {
-    run_ranks(1, half_body, NULL);
-    run_ranks(2, half_body, NULL);
+    run_worlds(half_body, NULL, 1, 2);
     run_ranks(2, misuse_body, NULL);
     RULE(a_refused_module_is_as_it_was);
     RULE(refuses_each_time);
@@ -268,8 +265,7 @@ TEST(hooks_run_in_order)
 {
     run_sharded(spec_gpt2(2), hooks_body, 1, 3);
     Spec spec = spec_mlp(3);
-    run_ranks(1, options_body, &spec);
-    run_ranks(3, options_body, &spec);
+    run_worlds(options_body, &spec, 1, 3);
     RULE(options_are_the_units_own);
     RULE(contexts_are_apart, APART_BACKWARD);
     spec = draw_mlp(6);
@@ -504,8 +500,7 @@ static void unwrap_body(const Rank *r, void *arg)
 
 TEST(unwrap_gives_everything_back)
 {
-    run_ranks(1, unwrap_body, NULL);
-    run_ranks(3, unwrap_body, NULL);
+    run_worlds(unwrap_body, NULL, 1, 3);
     RULE(unwrap_leaves_what_is_not_its_own);
     RULE(unwraps_below_a_root);
     claim_drawn_unwrap(1, 8);

@@ -181,8 +181,7 @@ static void memory_body(const Rank *r, void *arg)
 
 TEST_BETWEEN(holds_one_parameter_at_most, own_folder_begin, own_folder_end)
 {
-    run_ranks(1, memory_body, NULL);
-    run_ranks(2, memory_body, NULL);
+    run_worlds(memory_body, NULL, 1, 2);
 }
 
 SUITE_MAIN("hugging_face")

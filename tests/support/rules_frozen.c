@@ -7,7 +7,7 @@
 
 // ---- Task 2 ----
 
-static void layout_body(const Rank *r, void *arg)
+RANK_RULE(flat_layout_refuses_a_frozen_parameter, 1)
 {
     Param a = {.name = "p.1", .ndim = 1, .shape = {4}},
           b = {.name = "p.2", .ndim = 1, .shape = {4}};
@@ -25,11 +25,6 @@ static void layout_body(const Rank *r, void *arg)
     check_set_silent(false);
     need(flat_layout(&layout, "unit", params, 2, 0, 2, false));
     flat_layout_destroy(&layout);
-}
-
-void rule_flat_layout_refuses_a_frozen_parameter(void)
-{
-    run_ranks(1, layout_body, NULL);
 }
 
 // ---- Task 4 ----
