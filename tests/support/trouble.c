@@ -74,9 +74,10 @@ bool trouble_told(void)
 
 void refused_at(const char *file, int line, const char *call, Status status, const char *words)
 {
-    if (status != ERR_ARGUMENT || strstr(check_last(), words) == NULL)
+    const char *said = status == OK ? "" : check_last(); // the last line may be an earlier call's
+    if (status != ERR_ARGUMENT || strstr(said, words) == NULL)
         rank_fails(file, line, "%s: status %d and \"%s\", want ERR_ARGUMENT and a line with: %s",
-                   call, (int)status, check_last(), words);
+                   call, (int)status, said, words);
 }
 
 const char *last_error(void)
