@@ -87,17 +87,14 @@ void run_or_refuse(int world, Case *c)
 }
 
 // After strategy_remove everything is as fully_shard made it, and another strategy may come.
-static void removed_body(const Rank *r, void *arg)
+static void removed_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
     const StrategyOptions plain = {.strategy = STRATEGY_ZERO2};
-    Wrapped w;
-    case_wrap(&w, c, r);
-    case_train(&w, c, r, 0);
-    need(strategy_remove(w.model));
-    check(w.root->extensions->strategy == NULL, "strategy_remove has left a state in the root");
-    for (int u = 0; u < w.root->n_units; u++) {
-        const FsdpUnit *unit = w.root->units[u];
+    case_train(w, c, r, 0);
+    need(strategy_remove(w->model));
+    check(w->root->extensions->strategy == NULL, "strategy_remove has left a state in the root");
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FsdpUnit *unit = w->root->units[u];
         check(unit->reduce_scatter == fsdp_reduce_scatter && unit->all_gather == fsdp_all_gather &&
                   unit->reshard_after_forward == FSDP_RESHARD_AUTO &&
                   unit->hooks[HOOK_POST_FORWARD]->fn == fsdp_post_forward &&
@@ -106,22 +103,21 @@ static void removed_body(const Rank *r, void *arg)
               "after strategy_remove %s still does what the strategy wanted: in give_back",
               unit->flat.name);
     }
-    need(strategy_apply(w.model, &plain));
-    const StrategyOptions *o = &w.root->extensions->strategy->options;
+    need(strategy_apply(w->model, &plain));
+    const StrategyOptions *o = &w->root->extensions->strategy->options;
     check(o->divide_factor == (float)r->world && o->first_bucket_bytes == 1 << 20 &&
               o->bucket_bytes == 25 << 20,
           "by default the factor is %g and buckets have %lld and %lld bytes, want %d, 1 MiB and "
           "25 MiB",
           (double)o->divide_factor, (long long)o->first_bucket_bytes, (long long)o->bucket_bytes,
           r->world);
-    case_unwrap(&w, r);
 }
 
 TEST(strategies_sum_the_same)
 {
     Case sliced = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
     sliced.options.reshard_ranks = 2;
-    run_ranks(4, removed_body, &sliced);
+    run_wrapped(4, removed_body, &sliced);
     Case bad = case_of(spec_mlp(3), STRATEGY_ZERO1, 2, 1, 1);
     bad.options.reduce_every_time = true;
     run_or_refuse(2, &bad);
@@ -183,38 +179,34 @@ static int unsharded_units(const Wrapped *w)
     return n;
 }
 
-static void evaluation_body(const Rank *r, void *arg)
+static void evaluation_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     Batch batch = case_batch(c, 0, r->rank, 0);
     for (int round = 0; round < 2; round++) {
-        need(fsdp_set_training(w.model, false));
-        forward_batch(&c->spec, &w.run, w.model, &batch);
-        forward_batch(&c->spec, &w.run, w.model, &batch);
-        check(unsharded_units(&w) == 0,
+        need(fsdp_set_training(w->model, false));
+        forward_batch(&c->spec, &w->run, w->model, &batch);
+        forward_batch(&c->spec, &w->run, w->model, &batch);
+        check(unsharded_units(w) == 0,
               "after an evaluation's forward %d units are unsharded: set_reshard_after_forward",
-              unsharded_units(&w));
-        check(w.root->n_post_forward == 0,
+              unsharded_units(w));
+        check(w->root->n_post_forward == 0,
               "after an evaluation's forward the post-forward order has %d units: no backward will "
               "take them out",
-              w.root->n_post_forward);
-        need(fsdp_set_training(w.model, true));
-        case_train(&w, c, r, round);
-        check(unsharded_units(&w) == 0, "after the last backward %d units are unsharded",
-              unsharded_units(&w));
-        need(fsdp_adamw_step(&w.adamw));
+              w->root->n_post_forward);
+        need(fsdp_set_training(w->model, true));
+        case_train(w, c, r, round);
+        check(unsharded_units(w) == 0, "after the last backward %d units are unsharded",
+              unsharded_units(w));
+        need(fsdp_adamw_step(&w->adamw));
     }
     batch_destroy(&batch);
-    case_unwrap(&w, r);
 }
 
 TEST(an_evaluation_leaves_nothing)
 {
     for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
         Case c = case_of(spec_mlp(3), ALL[i], 2, 1, 1);
-        run_ranks(2, evaluation_body, &c);
+        run_wrapped(2, evaluation_body, &c);
     }
 }
 

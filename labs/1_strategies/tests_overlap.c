@@ -20,14 +20,11 @@ static int64_t nth(uint64_t first, GpuOp op, int n, GpuLogEntry *entry)
     return -1;
 }
 
-static void overlap_body(const Rank *r, void *arg)
+static void overlap_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     GpuLogEntry all_reduce, next;
-    case_wrap(&w, c, r);
     uint64_t first = gpulog_length();
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     int64_t a = nth(first, GPU_ALL_REDUCE, 0, &all_reduce);
     int64_t b = nth(first, GPU_REDUCE_SCATTER, 1, &next);
     check(a >= 0 && b >= 0, "the step has no all-reduce, or no second reduce-scatter");
@@ -37,13 +34,12 @@ static void overlap_body(const Rank *r, void *arg)
         "replicas needs a stream and memory of its own, and nobody may wait for it at once: in "
         "reduce_between");
     check_no_race(first);
-    case_unwrap(&w, r);
 }
 
 TEST(replicas_overlap_shards)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 4, 2, 1);
-    run_ranks(4, overlap_body, &c);
+    run_wrapped(4, overlap_body, &c);
 }
 
 // ---- Buckets ----
@@ -105,16 +101,13 @@ TEST(buckets_are_filled_from_the_end)
     }
 }
 
-static void buckets_overlap_body(const Rank *r, void *arg)
+static void buckets_overlap_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     GpuLogEntry entry, last;
-    case_wrap(&w, c, r);
-    int n = w.root->extensions->strategy->ddp.n_buckets, sent = 0;
+    int n = w->root->extensions->strategy->ddp.n_buckets, sent = 0;
     for (int step = 0; step < 2; step++) {
         uint64_t first = gpulog_length();
-        case_train(&w, c, r, step);
+        case_train(w, c, r, step);
         int64_t product = -1;
         sent = 0;
         for (uint64_t i = first; i < gpulog_length(); i++)
@@ -133,13 +126,12 @@ static void buckets_overlap_body(const Rank *r, void *arg)
             "its own, and nobody waits for it at once");
         check_no_race(first);
     }
-    case_unwrap(&w, r);
 }
 
 TEST(buckets_overlap_the_backward)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_DDP, 2, 2, 1);
-    run_ranks(2, buckets_overlap_body, &c);
+    run_wrapped(2, buckets_overlap_body, &c);
 }
 
 // A backward that leaves out what is below it.
@@ -150,22 +142,19 @@ static Status skip_backward(Module *self, NnRun *run, const void *dout, void *di
     return OK;
 }
 
-static void missing_body(const Rank *r, void *arg)
+static void missing_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     Param *params[8];
     float *logits = NULL, *dlogits = NULL, *din = NULL, loss;
-    case_wrap(&w, c, r);
-    Module *left_out = w.model->children[1];
+    Module *left_out = w->model->children[1];
     meta_params(left_out, params, 8);
     Batch batch = case_batch(c, 0, r->rank, 0);
-    w.run.B = c->spec.B;
-    w.run.T = c->spec.T;
-    need(module_forward(w.model, &w.run, batch.in, &logits));
-    need(cross_entropy(&w.run, logits, batch.targets, c->spec.B, c->spec.vocab, &loss, &dlogits));
+    w->run.B = c->spec.B;
+    w->run.T = c->spec.T;
+    need(module_forward(w->model, &w->run, batch.in, &logits));
+    need(cross_entropy(&w->run, logits, batch.targets, c->spec.B, c->spec.vocab, &loss, &dlogits));
     if (r->rank == 1) left_out->backward = skip_backward;
-    Status status = module_backward(w.model, &w.run, dlogits, &din);
+    Status status = module_backward(w->model, &w->run, dlogits, &din);
     if (r->rank == 1) {
         check(status == ERR_ARGUMENT, "a parameter without a gradient was not refused: status %d",
               status);
@@ -177,15 +166,14 @@ static void missing_body(const Rank *r, void *arg)
               check_last());
     }
     need_cuda(cudaStreamSynchronize(r->stream));
-    need(module_discard(w.model, &w.run));
+    need(module_discard(w->model, &w->run));
     need_cuda(cudaFreeAsync(dlogits, r->stream));
     if (din != NULL) need_cuda(cudaFreeAsync(din, r->stream));
     batch_destroy(&batch);
-    case_unwrap(&w, r);
 }
 
 TEST(a_missing_gradient_is_named)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_DDP, 2, 2, 1);
-    run_ranks(2, missing_body, &c);
+    run_wrapped(2, missing_body, &c);
 }

@@ -31,17 +31,14 @@ static void check_neighbours(const Wrapped *w, const Rank *r, int slice)
     need_cuda(cudaFree(sum));
 }
 
-static void slice_body(const Rank *r, void *arg)
+static void slice_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     uint64_t comm[2] = {0, 0};
-    case_wrap(&w, c, r);
-    check_neighbours(&w, r, c->options.reshard_ranks);
+    check_neighbours(w, r, c->options.reshard_ranks);
     for (int step = 0; step < 2; step++) {
         uint64_t first = gpulog_length();
         GpuLogEntry entry;
-        case_train(&w, c, r, step);
+        case_train(w, c, r, step);
         for (uint64_t i = first; i < gpulog_length(); i++)
             if (gpulog_get(i, &entry) && entry.op == GPU_ALL_GATHER &&
                 entry.collective.ranks == c->options.reshard_ranks)
@@ -55,9 +52,8 @@ static void slice_body(const Rank *r, void *arg)
               "strategy_apply makes one, once",
               step);
         check_no_race(first);
-        need(fsdp_adamw_step(&w.adamw));
+        need(fsdp_adamw_step(&w->adamw));
     }
-    case_unwrap(&w, r);
 }
 
 // Before the optimizer steps: a forward whose backward never comes. It leaves slices.
@@ -69,21 +65,17 @@ static void discard(Wrapped *w, const Case *c, const Rank *r, int step)
     batch_destroy(&batch);
 }
 
-static void unused_slice_body(const Rank *r, void *arg)
+static void unused_slice_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     Batch batch = case_batch(c, 0, r->rank, 0);
-    need(fsdp_set_training(w.model, false));
-    forward_batch(&c->spec, &w.run, w.model, &batch);
-    need(fsdp_set_training(w.model, true));
+    need(fsdp_set_training(w->model, false));
+    forward_batch(&c->spec, &w->run, w->model, &batch);
+    need(fsdp_set_training(w->model, true));
     batch_destroy(&batch);
-    for (int i = 0; i < w.root->n_units; i++)
-        check(w.root->extensions->strategy->slices[i].data == NULL,
+    for (int i = 0; i < w->root->n_units; i++)
+        check(w->root->extensions->strategy->slices[i].data == NULL,
               "an evaluation has kept a slice of %s for a backward that it does not have",
-              w.root->units[i]->flat.name);
-    case_unwrap(&w, r);
+              w->root->units[i]->flat.name);
 }
 
 static void parts_body(const Rank *r, void *arg)
@@ -108,7 +100,7 @@ TEST(a_slice_is_gathered_from_fewer)
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
         Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, SHAPES[i][0], 1, 1);
         c.options.reshard_ranks = SHAPES[i][1];
-        run_ranks(SHAPES[i][0], slice_body, &c);
+        run_wrapped(SHAPES[i][0], slice_body, &c);
         run_case(SHAPES[i][0], &c);
         Case costs = case_in_mode(spec_gpt2(3), STRATEGY_ZERO3, SHAPES[i][0], 1, ONE);
         costs.options.reshard_ranks = SHAPES[i][1];
@@ -119,7 +111,7 @@ TEST(a_slice_is_gathered_from_fewer)
     c.before_update = discard;
     c.steps = 3;
     run_case(4, &c);
-    run_ranks(4, unused_slice_body, &c);
+    run_wrapped(4, unused_slice_body, &c);
     for (int slice = 1; slice <= 4; slice += slice == 1 ? 2 : 1) { // 1, 3, 4 of 4
         Case bad = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
         bad.options.reshard_ranks = slice;

@@ -19,14 +19,11 @@ static float before_of(DType type, int factor)
 }
 // ---- What travels ----
 
-static void travel_body(const Rank *r, void *arg)
+static void travel_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     DType type = c->policy->param_dtype;
-    case_wrap(&w, c, r);
-    for (int u = 0; u < w.root->n_units; u++) {
-        FsdpUnit *unit = w.root->units[u];
+    for (int u = 0; u < w->root->n_units; u++) {
+        FsdpUnit *unit = w->root->units[u];
         FlatParam *flat = &unit->flat;
         size_t n = (size_t)flat->layout.shard_numel, all = (size_t)flat->layout.padded;
         float *shard = fetch(flat->sharded_param.data, n);
@@ -48,7 +45,7 @@ static void travel_body(const Rank *r, void *arg)
         need(fsdp_wait_for_unshard(unit));
         need_cuda(cudaDeviceSynchronize());
         check_no_race(first);
-        check_on_stream(first, w.ctx.all_gather_stream, "the cast or the all-gather",
+        check_on_stream(first, w->ctx.all_gather_stream, "the cast or the all-gather",
                         "the all-gather stream");
         float *got = fetch_typed(type, flat->unsharded_param.data, all);
         for (size_t i = 0; i < n; i++)
@@ -63,24 +60,23 @@ static void travel_body(const Rank *r, void *arg)
         check(flat->layout.params[0]->data.dtype == type,
               "the parameters are views of another type than %s", type_name(type));
         need(fsdp_reshard(unit));
-        need(fsdp_free_all_gather(w.root));
+        need(fsdp_free_all_gather(w->root));
         check(gpulog_live_bytes(r->device) == before, "a reshard has left %zu bytes",
               gpulog_live_bytes(r->device) - before);
         free(shard);
         free(got);
         free(after);
     }
-    case_unwrap(&w, r);
 }
 
 TEST(parameters_travel_narrow)
 {
     for (int world = 1; world <= 8; world++) {
         Case c = typed(spec_mlp(3), world % 2 ? BF16 : F16, F32, STRATEGY_ZERO3, world);
-        run_ranks(world, travel_body, &c);
+        run_wrapped(world, travel_body, &c);
     }
     Case ddp = typed(spec_mlp(3), BF16, F32, STRATEGY_DDP, 2);
-    run_ranks(2, travel_body, &ddp);
+    run_wrapped(2, travel_body, &ddp);
 }
 
 // ---- Against the oracle ----

@@ -51,24 +51,21 @@ static void scaled_step(Wrapped *w, LossScaler *scaler, const Case *c, const Ran
     batch_destroy(&batch);
 }
 
-static void overflow_body(const Rank *r, void *arg)
+static void overflow_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     LossScaler scaler = LOSS_SCALER_DEFAULTS;
     size_t n, again;
     scaler.scale = 1024.0f;
-    case_wrap(&w, c, r);
-    need(loss_scaler_create(&scaler, w.model));
+    need(loss_scaler_create(&scaler, w->model));
     for (int step = 0; step < 4; step++) {
         bool left_out = step == 1 || step == 3;
-        int t = w.adamw.t;
-        float scale = scaler.scale, *before = state_of(&w, &n);
-        scaled_step(&w, &scaler, c, r, step, left_out && r->rank == r->world - 1);
+        int t = w->adamw.t;
+        float scale = scaler.scale, *before = state_of(w, &n);
+        scaled_step(w, &scaler, c, r, step, left_out && r->rank == r->world - 1);
         gpulog_reset_traffic();
         need(loss_scaler_unscale(&scaler));
         GpuTraffic traffic = gpulog_traffic(GPU_ALL_REDUCE);
-        bool asks = w.mesh.shard.size > 1;
+        bool asks = w->mesh.shard.size > 1;
         check(
             traffic.calls == (uint64_t)asks && traffic.bytes == 4 * (uint64_t)asks,
             "loss_scaler_unscale made %llu all-reduces of %llu bytes, want %d of 4: one, over the "
@@ -78,60 +75,56 @@ static void overflow_body(const Rank *r, void *arg)
               "step %d: rank %d says that a gradient is %sfinite, where that of the last rank is "
               "%sfinite: all ranks say the same",
               step, r->rank, scaler.found_inf ? "not " : "", left_out ? "not " : "");
-        need(loss_scaler_step(&scaler, &w.adamw));
+        need(loss_scaler_step(&scaler, &w->adamw));
         need(loss_scaler_update(&scaler));
         need_cuda(cudaDeviceSynchronize());
-        float *after = state_of(&w, &again);
+        float *after = state_of(w, &again);
         bool same = n == again && memcmp(before, after, n * sizeof *before) == 0;
         check(
-            same == left_out && w.adamw.t == t + !left_out,
+            same == left_out && w->adamw.t == t + !left_out,
             "step %d: parameters and moments %s and t went from %d to %d: a step that is left out "
             "changes nothing, any other does",
-            step, same ? "are as before" : "have changed", t, w.adamw.t);
+            step, same ? "are as before" : "have changed", t, w->adamw.t);
         check(scaler.scale == (left_out ? scale / 2.0f : scale),
               "step %d: the scale went from %g to %g", step, (double)scale, (double)scaler.scale);
         free(before);
         free(after);
     }
     loss_scaler_destroy(&scaler);
-    case_unwrap(&w, r);
 }
 
 TEST(an_overflow_leaves_the_step_out_everywhere)
 {
     for (int i = 0; i < 4; i++) {
         Case c = typed(spec_mlp(3), F16, i % 2 ? F32 : F16, ALL[i], 3);
-        run_ranks(3, overflow_body, &c);
+        run_wrapped(3, overflow_body, &c);
     }
     Case hsdp = typed(spec_mlp(3), F16, F16, STRATEGY_ZERO3, 4);
     hsdp.replicas = 2;
-    run_ranks(4, overflow_body, &hsdp);
+    run_wrapped(4, overflow_body, &hsdp);
     Case one = typed(spec_mlp(3), F16, F16, STRATEGY_ZERO3, 1);
-    run_ranks(1, overflow_body, &one);
+    run_wrapped(1, overflow_body, &one);
 }
 
-static void unscale_body(const Rank *r, void *arg)
+static void unscale_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     LossScaler scaler = LOSS_SCALER_DEFAULTS;
     size_t n, again;
     scaler.scale = 4096.0f;
-    case_wrap(&w, c, r);
-    need(loss_scaler_create(&scaler, w.model));
-    scaled_step(&w, NULL, c, r, 0, false);
+    need(loss_scaler_create(&scaler, w->model));
+    scaled_step(w, NULL, c, r, 0, false);
     need_cuda(cudaDeviceSynchronize());
-    float *want = case_gradients(&w, &n);
-    scaled_step(&w, &scaler, c, r, 0, false);
+    float *want = case_gradients(w, &n);
+    scaled_step(w, &scaler, c, r, 0, false);
     need_cuda(cudaDeviceSynchronize());
-    float *scaled = case_gradients(&w, &again);
+    float *scaled = case_gradients(w, &again);
     for (size_t i = 0; i < n; i++)
         check(scaled[i] == 4096.0f * want[i],
               "with a scale of 4096 gradient %zu is %.9g, and without %.9g: the loss's gradient is "
               "multiplied, once",
               i, (double)scaled[i], (double)want[i]);
     need(loss_scaler_unscale(&scaler));
-    float *got = case_gradients(&w, &again);
+    float *got = case_gradients(w, &again);
     for (size_t i = 0; i < n; i++)
         check(got[i] == want[i], "unscaled, gradient %zu is %.9g, want %.9g: that without a scale",
               i, (double)got[i], (double)want[i]);
@@ -139,13 +132,12 @@ static void unscale_body(const Rank *r, void *arg)
     free(scaled);
     free(got);
     loss_scaler_destroy(&scaler);
-    case_unwrap(&w, r);
 }
 
 TEST(gradients_are_scaled_and_unscaled)
 {
     Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO2, 2); // powers of two change no bit
-    run_ranks(2, unscale_body, &c);
+    run_wrapped(2, unscale_body, &c);
 }
 
 static void refused(const char *call, Status status, const char *line)
@@ -173,11 +165,9 @@ static void step_of_zeros(Wrapped *w, LossScaler *scaler, bool spoil)
     refused("loss_scaler_update", loss_scaler_update(scaler), "nothing was unscaled");
 }
 
-static void scale_body(const Rank *r, void *arg)
+static void scale_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
     static const char STEPS[] = "gggbggbbggggggggggggggg"; // good and bad
-    Wrapped w;
     LossScaler bad[] = {{.scale = 0.0f, .growth_factor = 2, .backoff_factor = 0.5f, 0},
                         {.scale = INFINITY, .growth_factor = 2, .backoff_factor = 0.5f, 1},
                         {.scale = 1, .growth_factor = 1, .backoff_factor = 0.5f, 1},
@@ -185,14 +175,13 @@ static void scale_body(const Rank *r, void *arg)
                         {.scale = 1, .growth_factor = 2, .backoff_factor = 0.5f, 0}};
     LossScaler scaler = {
         .scale = 0x1p125f, .growth_factor = 4.0f, .backoff_factor = 0.25f, .growth_interval = 3};
-    case_wrap(&w, c, r);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        check(loss_scaler_create(&bad[i], w.model) == ERR_ARGUMENT, "scaler %zu was made", i);
-    need(loss_scaler_create(&scaler, w.model));
+        check(loss_scaler_create(&bad[i], w->model) == ERR_ARGUMENT, "scaler %zu was made", i);
+    need(loss_scaler_create(&scaler, w->model));
     float want = scaler.scale;
     int good = 0;
     for (size_t i = 0; STEPS[i] != '\0'; i++) {
-        step_of_zeros(&w, &scaler, STEPS[i] == 'b');
+        step_of_zeros(w, &scaler, STEPS[i] == 'b');
         good = STEPS[i] == 'b' ? 0 : good + 1;
         if (STEPS[i] == 'b') want /= 4.0f;
         if (good == 3 && want < 0x1p126f) want *= 4.0f;
@@ -204,11 +193,10 @@ static void scale_body(const Rank *r, void *arg)
             i + 1, STEPS, (double)scaler.scale, scaler.growth_tracker, (double)want, good);
     }
     loss_scaler_destroy(&scaler);
-    case_unwrap(&w, r);
 }
 
 TEST(the_scale_shrinks_and_grows)
 {
     Case c = typed(spec_mlp(2), F16, F32, STRATEGY_ZERO3, 2);
-    run_ranks(2, scale_body, &c);
+    run_wrapped(2, scale_body, &c);
 }

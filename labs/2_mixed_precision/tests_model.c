@@ -93,74 +93,66 @@ static void refuse(Wrapped *w, MixedPrecisionPolicy policy, const char *line)
           line);
 }
 
-static void refusals_body(const Rank *r, void *arg)
+static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
     const MixedPrecisionPolicy bf16 = {BF16, F32, F32, true};
-    Wrapped w;
-    case_wrap(&w, c, r);
-    int children = w.model->n_children;
-    need(strategy_remove(w.model));
-    refuse(&w, bf16, "call strategy_apply before precision_apply");
-    need(strategy_apply(w.model, &c->options));
-    refuse(&w, (MixedPrecisionPolicy){BF16, (DType)7, F32, true}, "7 is no DType");
-    need(fsdp_unshard(w.root->units[1]));
-    refuse(&w, bf16, "in the middle of a step");
-    need(fsdp_reshard_all(w.model));
-    Module *cast = cast_create("narrow", w.model->out_dim, F16, F32), *last;
-    int at = w.model->n_children - 1;
-    last = w.model->children[at];
-    w.model->children[at] = cast;
-    refuse(&w, bf16, "takes another type than");
-    w.model->children[at] = last;
+    int children = w->model->n_children;
+    need(strategy_remove(w->model));
+    refuse(w, bf16, "call strategy_apply before precision_apply");
+    need(strategy_apply(w->model, &c->options));
+    refuse(w, (MixedPrecisionPolicy){BF16, (DType)7, F32, true}, "7 is no DType");
+    need(fsdp_unshard(w->root->units[1]));
+    refuse(w, bf16, "in the middle of a step");
+    need(fsdp_reshard_all(w->model));
+    Module *cast = cast_create("narrow", w->model->out_dim, F16, F32), *last;
+    int at = w->model->n_children - 1;
+    last = w->model->children[at];
+    w->model->children[at] = cast;
+    refuse(w, bf16, "takes another type than");
+    w->model->children[at] = last;
     module_destroy(cast);
-    check_restored(&w, c, r, children);
-    need(precision_apply(w.model, &bf16));
-    refuse(&w, bf16, "has a precision already");
-    check(strategy_remove(w.model) == ERR_ARGUMENT &&
+    check_restored(w, c, r, children);
+    need(precision_apply(w->model, &bf16));
+    refuse(w, bf16, "has a precision already");
+    check(strategy_remove(w->model) == ERR_ARGUMENT &&
               strstr(check_last(), "call precision_remove before") != NULL,
           "a strategy was taken off under a precision: %s", check_last());
-    need(precision_remove(w.model));
-    check(precision_remove(w.model) == ERR_ARGUMENT, "no precision was taken off");
-    check_restored(&w, c, r, children);
-    case_unwrap(&w, r);
+    need(precision_remove(w->model));
+    check(precision_remove(w->model) == ERR_ARGUMENT, "no precision was taken off");
+    check_restored(w, c, r, children);
 }
 
-static void types_body(const Rank *r, void *arg)
+static void types_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     Buffer out;
     Batch batch = case_batch(c, 0, r->rank, 0);
-    case_wrap(&w, c, r);
     DType in = c->policy->cast_forward_inputs ? F32 : c->policy->param_dtype;
-    check(w.model->in_type == in && w.model->out_type == c->policy->output_dtype,
-          "the model takes %s and gives %s, want %s and %s", type_name(w.model->in_type),
-          type_name(w.model->out_type), type_name(in), type_name(c->policy->output_dtype));
+    check(w->model->in_type == in && w->model->out_type == c->policy->output_dtype,
+          "the model takes %s and gives %s, want %s and %s", type_name(w->model->in_type),
+          type_name(w->model->out_type), type_name(in), type_name(c->policy->output_dtype));
     size_t n = (size_t)c->spec.B * (size_t)c->spec.in_dim;
     float *x = fetch(batch.in, n);
     void *input = alloc_typed(in, n);
     send_typed(in, input, x, n);
-    w.run.B = c->spec.B;
-    w.run.T = 1;
-    need(module_forward_typed(w.model, &w.run, input, &out));
+    w->run.B = c->spec.B;
+    w->run.T = 1;
+    need(module_forward_typed(w->model, &w->run, input, &out));
     check(out.dtype == c->policy->output_dtype, "the output is %s", type_name(out.dtype));
-    need(module_discard(w.model, &w.run));
-    need(fsdp_reshard_all(w.model));
+    need(module_discard(w->model, &w->run));
+    need(fsdp_reshard_all(w->model));
     need_cuda(cudaFree(input));
     free(x);
     batch_destroy(&batch);
-    case_unwrap(&w, r);
 }
 
 TEST(a_policy_suits_the_model)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
-    run_ranks(2, refusals_body, &c);
+    run_wrapped(2, refusals_body, &c);
     for (int i = 0; i < 8; i++) {
         const MixedPrecisionPolicy policy = {i & 1 ? F16 : BF16, F32, i & 2 ? F32 : BF16,
                                              (i & 4) != 0};
         c.policy = &policy;
-        run_ranks(2, types_body, &c);
+        run_wrapped(2, types_body, &c);
     }
 }

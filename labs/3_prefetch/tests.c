@@ -458,8 +458,7 @@ TEST(nothing_outlives_its_pass)
     k.options = (PrefetchOptions){.forward_depth = 3, .backward_depth = 3};
     k.backward[1] = (PlanList){2, {3, 6}};
     walk(2, &k);
-    run_ranks(2, stray_body, &k);
-    run_ranks(1, stray_body, &k);
+    run_worlds(stray_body, &k, 2, 1);
     k = UNEVEN;
     k.options.forward_depth = 3;
     run_ranks(2, broken_body, &k);

@@ -89,13 +89,10 @@ static size_t forward_keeps(Wrapped *w, const Case *c, const Rank *r)
     return kept;
 }
 
-static void keeps_body(const Rank *r, void *arg)
+static void keeps_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     Saved saved = saved_by(c);
-    size_t kept = forward_keeps(&w, c, r), want = kept_after_forward(&saved, c->recompute);
+    size_t kept = forward_keeps(w, c, r), want = kept_after_forward(&saved, c->recompute);
     size_t without = kept_after_forward(&saved, RECOMPUTE_NONE);
     check(kept == want,
           "after a forward that computes %s again %zu bytes of activations are kept, want %zu%s",
@@ -103,14 +100,13 @@ static void keeps_body(const Rank *r, void *arg)
           kept != without                    ? ""
           : c->recompute == RECOMPUTE_BLOCKS ? ": nothing was freed (recompute_block_forward)"
                                              : ": nothing was freed (recompute_attention_forward)");
-    case_unwrap(&w, r);
 }
 
 TEST(a_block_keeps_its_input_and_output)
 {
     for (int i = 0; i < 4; i++) {
         Case c = again(spec_gpt2(1 + i), RECOMPUTE_BLOCKS, ALL[i], 1 + i);
-        run_ranks(1 + i, keeps_body, &c);
+        run_wrapped(1 + i, keeps_body, &c);
     }
 }
 
@@ -118,7 +114,7 @@ TEST(attention_frees_its_weights)
 {
     for (int i = 0; i < 3; i++) {
         Case c = again(spec_gpt2(3), RECOMPUTE_ATTENTION, ALL[1 + i], 2);
-        run_ranks(2, keeps_body, &c);
+        run_wrapped(2, keeps_body, &c);
         c.rounds = 2;
         run_case(2, &c);
     }
@@ -126,21 +122,17 @@ TEST(attention_frees_its_weights)
     run_case(3, &c);
 }
 
-static void peak_body(const Rank *r, void *arg)
+static void peak_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     Saved saved = saved_by(c);
     uint64_t first = gpulog_length();
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     need_cuda(cudaDeviceSynchronize());
     size_t peak = case_peak(first, GPU_ACTIVATION), want = peak_of(&saved, c->recompute);
     check(peak == want,
           "a step of %d blocks that computes %s again has %zu bytes of activations at a time, want "
           "%zu: the handout's table",
           c->spec.layers, KIND_NAMES[c->recompute], peak, want);
-    case_unwrap(&w, r);
 }
 
 TEST(activations_peak_as_the_formula)
@@ -151,7 +143,7 @@ TEST(activations_peak_as_the_formula)
         if (i % 2) c.spec.T = 40, c.spec.dim = 6; // the weights are most of it
         c.policy = i > 7 ? &bf16 : NULL;
         c.rounds = 1 + i % 2;
-        run_ranks(2, peak_body, &c);
+        run_wrapped(2, peak_body, &c);
     }
 }
 
@@ -357,8 +349,7 @@ TEST(hooks_of_units_below_do_not_count_twice)
                              "3"
                              "2R"
                              "RRR"};
-    run_ranks(2, nested_body, &zero3);
-    run_ranks(3, nested_body, &zero3);
+    run_worlds(nested_body, &zero3, 2, 3);
     Nested zero2 = {.c = case_of(spec_gpt2(2), STRATEGY_ZERO2, 2, 1, 1),
                     .sequence = "0123456"
                                 "RRRRRRR",
@@ -367,19 +358,16 @@ TEST(hooks_of_units_below_do_not_count_twice)
     run_ranks(2, nested_body, &zero2);
 }
 
-static void traffic_body(const Rank *r, void *arg)
+static void traffic_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     GpuTraffic sent[2][3];
     static const GpuOp OPS[] = {GPU_ALL_GATHER, GPU_REDUCE_SCATTER, GPU_ALL_REDUCE};
     for (int i = 0; i < 2; i++) {
         gpulog_reset_traffic();
-        case_train(&w, c, r, 0);
+        case_train(w, c, r, 0);
         need_cuda(cudaDeviceSynchronize());
         for (int k = 0; k < 3; k++) sent[i][k] = gpulog_traffic(OPS[k]);
-        if (i == 0) need(recompute_remove(w.model));
+        if (i == 0) need(recompute_remove(w->model));
     }
     for (int k = 0; k < 3; k++)
         check(sent[0][k].calls == sent[1][k].calls && sent[0][k].sent == sent[1][k].sent,
@@ -388,7 +376,6 @@ static void traffic_body(const Rank *r, void *arg)
               (unsigned long long)sent[0][k].calls, gpulog_op_name(OPS[k]),
               (unsigned long long)sent[0][k].sent, (unsigned long long)sent[1][k].calls,
               (unsigned long long)sent[1][k].sent);
-    case_unwrap(&w, r);
 }
 
 TEST(a_block_costs_no_message)
@@ -396,7 +383,7 @@ TEST(a_block_costs_no_message)
     for (int i = 0; i < 8; i++) {
         Case c = again(i % 2 ? spec_mlp(4) : spec_gpt2(2), KINDS[1], ALL[i % 4], 1 + i);
         c.rounds = 1 + i / 4;
-        run_ranks(1 + i, traffic_body, &c);
+        run_wrapped(1 + i, traffic_body, &c);
     }
 }
 
@@ -438,37 +425,33 @@ static void refuse(Wrapped *w, RecomputeKind kind, const char *line)
           line);
 }
 
-static void refusals_body(const Rank *r, void *arg)
+static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     float *out = NULL;
     Batch batch = case_batch(c, 0, r->rank, 0);
-    case_wrap(&w, c, r);
-    w.run.B = c->spec.B;
-    w.run.T = c->spec.T;
-    refuse(&w, RECOMPUTE_NONE, "is no kind of recomputation");
-    refuse(&w, RECOMPUTE_ATTENTION, "has no attention that keeps its weights");
-    need(module_forward(w.model, &w.run, batch.in, &out));
-    refuse(&w, RECOMPUTE_BLOCKS, "in the middle of a pass");
-    need(module_discard(w.model, &w.run));
-    need(fsdp_reshard_all(w.model));
-    check(recompute_remove(w.model) == ERR_ARGUMENT, "what is not on was taken off");
-    need(recompute_apply(w.model, RECOMPUTE_BLOCKS));
-    refuse(&w, RECOMPUTE_BLOCKS, "recomputes already");
-    need(recompute_remove(w.model));
-    check(w.root->extensions->recompute == NULL && w.model->children[0]->around == NULL,
+    w->run.B = c->spec.B;
+    w->run.T = c->spec.T;
+    refuse(w, RECOMPUTE_NONE, "is no kind of recomputation");
+    refuse(w, RECOMPUTE_ATTENTION, "has no attention that keeps its weights");
+    need(module_forward(w->model, &w->run, batch.in, &out));
+    refuse(w, RECOMPUTE_BLOCKS, "in the middle of a pass");
+    need(module_discard(w->model, &w->run));
+    need(fsdp_reshard_all(w->model));
+    check(recompute_remove(w->model) == ERR_ARGUMENT, "what is not on was taken off");
+    need(recompute_apply(w->model, RECOMPUTE_BLOCKS));
+    refuse(w, RECOMPUTE_BLOCKS, "recomputes already");
+    need(recompute_remove(w->model));
+    check(w->root->extensions->recompute == NULL && w->model->children[0]->around == NULL,
           "recomputation that was taken off has left something");
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     batch_destroy(&batch);
-    case_unwrap(&w, r);
 }
 
 TEST(blocks_and_attentions_are_found)
 {
     run_ranks(1, modules_body, NULL);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
-    run_ranks(2, refusals_body, &c);
+    run_wrapped(2, refusals_body, &c);
 }
 
 SUITE_MAIN("memory")

@@ -87,14 +87,11 @@ static void check_copy(const Wrapped *w, const FlatParam *flat, uint64_t at)
           flat->name, buffer_bytes(&flat->sharded_param));
 }
 
-static void gathers_body(const Rank *r, void *arg)
+static void gathers_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     uint64_t copies[8], gathers[8], first;
-    case_wrap(&w, c, r);
-    for (int u = 0; u < w.root->n_units; u++) {
-        FsdpUnit *unit = w.root->units[u];
+    for (int u = 0; u < w->root->n_units; u++) {
+        FsdpUnit *unit = w->root->units[u];
         FlatParam *flat = &unit->flat;
         size_t n = (size_t)flat->layout.shard_numel;
         const float *shard = flat->sharded_param.data;
@@ -109,7 +106,7 @@ static void gathers_body(const Rank *r, void *arg)
               "%s was copied to the device %d times in a stream's order, want once: "
               "offload_all_gather",
               flat->name, find_entries(first, GPU_COPY, true, copies, 8));
-        check_copy(&w, flat, copies[0]);
+        check_copy(w, flat, copies[0]);
         if (find_entries(first, GPU_ALL_GATHER, true, gathers, 8) == 1)
             check(log_ordered(copies[0], gathers[0]),
                   "the all-gather of %s does not wait for the copy of its shard", flat->name);
@@ -122,7 +119,6 @@ static void gathers_body(const Rank *r, void *arg)
         free(got);
         need(fsdp_reshard(unit));
     }
-    case_unwrap(&w, r);
 }
 
 TEST(shards_are_copied_in_front_of_the_gather)
@@ -130,9 +126,9 @@ TEST(shards_are_copied_in_front_of_the_gather)
     static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     for (int world = 1; world <= 4; world++) {
         Case c = offloaded(spec_mlp(4), STRATEGY_ZERO3, world);
-        run_ranks(world, gathers_body, &c);
+        run_wrapped(world, gathers_body, &c);
         c.policy = &bf16;
-        run_ranks(world, gathers_body, &c);
+        run_wrapped(world, gathers_body, &c);
     }
 }
 
@@ -166,42 +162,38 @@ static void host_step_body(const Rank *r, void *arg)
     }
 }
 
-static void norm_body(const Rank *r, void *arg)
+static void norm_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     float norm, clipped, step = c->rounds > 1 ? 0.25f : 4.0f;
     double want = 0.0;
     // Rank k's gradients are k + 1, each element; the padding is 0.
-    for (int u = 0; u < w.root->n_units; u++) {
-        const FlatLayout *layout = &w.root->units[u]->flat.layout;
-        float *grad = w.root->units[u]->flat.sharded_grad.data;
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FlatLayout *layout = &w->root->units[u]->flat.layout;
+        float *grad = w->root->units[u]->flat.sharded_grad.data;
         for (int64_t i = 0; i < flat_valid_numel(layout, layout->rank); i++)
             grad[i] = step * (float)(layout->rank + 1);
         for (int k = 0; k < layout->world; k++)
             want += (double)flat_valid_numel(layout, k) * pow(step * (k + 1), 2.0);
     }
-    need(fsdp_grad_norm(w.model, &w.ctx, &norm));
+    need(fsdp_grad_norm(w->model, &w->ctx, &norm));
     check(fabs((double)norm - sqrt(want)) <= 1e-6 * sqrt(want),
           "the norm of all ranks' gradients is %.9g, want %.9g%s", (double)norm, sqrt(want),
           r->world > 1 ? ": each rank knows its own shards alone, and replicas count once" : "");
-    need(fsdp_clip_grad_norm(w.model, &w.ctx, 2.0f * norm, &clipped));
-    need(fsdp_clip_grad_norm(w.model, &w.ctx, 0.5f * norm, &clipped));
+    need(fsdp_clip_grad_norm(w->model, &w->ctx, 2.0f * norm, &clipped));
+    need(fsdp_clip_grad_norm(w->model, &w->ctx, 0.5f * norm, &clipped));
     check(clipped == norm, "clipping says a norm of %.9g, want %.9g", (double)clipped,
           (double)norm);
-    for (int u = 0; u < w.root->n_units; u++) {
-        const FlatLayout *layout = &w.root->units[u]->flat.layout;
-        const float *grad = w.root->units[u]->flat.sharded_grad.data;
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FlatLayout *layout = &w->root->units[u]->flat.layout;
+        const float *grad = w->root->units[u]->flat.sharded_grad.data;
         for (int64_t i = 0; i < flat_valid_numel(layout, layout->rank); i++)
             check(grad[i] == 0.5f * norm / norm * (step * (float)(layout->rank + 1)),
                   "clipped to half, a gradient of %g is %.9g",
                   (double)(step * (float)(layout->rank + 1)), (double)grad[i]);
     }
-    need(fsdp_zero_grad(w.model, &w.ctx));
-    need(fsdp_grad_norm(w.model, &w.ctx, &norm));
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    need(fsdp_grad_norm(w->model, &w->ctx, &norm));
     check(norm == 0.0f, "zeroed gradients have a norm of %g", (double)norm);
-    case_unwrap(&w, r);
 }
 
 TEST(the_host_steps_and_clips)
@@ -211,7 +203,7 @@ TEST(the_host_steps_and_clips)
         Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, world);
         if (world % 4 == 0) c.replicas = 2;
         c.rounds = 1 + world % 2;
-        run_ranks(world, norm_body, &c);
+        run_wrapped(world, norm_body, &c);
     }
 }
 

@@ -168,22 +168,19 @@ static int host_waits(uint64_t first)
     return n;
 }
 
-static void waits_body(const Rank *r, void *arg)
+static void waits_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     for (int round = 0; round < c->rounds; round++) {
         float *logits = NULL, *dlogits = NULL;
         Batch batch = case_batch(c, 0, r->rank, round);
-        w.run.B = c->spec.B;
-        w.run.T = c->spec.T;
-        need(strategy_micro_batch(w.model, round, c->rounds));
-        need(module_forward(w.model, &w.run, batch.in, &logits));
-        need(cross_entropy(&w.run, logits, batch.targets, w.run.B * w.run.T, c->spec.vocab, NULL,
+        w->run.B = c->spec.B;
+        w->run.T = c->spec.T;
+        need(strategy_micro_batch(w->model, round, c->rounds));
+        need(module_forward(w->model, &w->run, batch.in, &logits));
+        need(cross_entropy(&w->run, logits, batch.targets, w->run.B * w->run.T, c->spec.vocab, NULL,
                            &dlogits));
         uint64_t first = gpulog_length();
-        need(module_backward(w.model, &w.run, dlogits, NULL));
+        need(module_backward(w->model, &w->run, dlogits, NULL));
         int waits = host_waits(first), want = round == c->rounds - 1;
         check(waits == want,
               "in the backward of micro-batch %d of %d the host waits %d times, want %d: once, at "
@@ -195,11 +192,10 @@ static void waits_body(const Rank *r, void *arg)
     }
     // The gradients are there without another wait.
     double sum = 0.0;
-    for (int u = 0; u < w.root->n_units; u++)
-        for (int64_t i = 0; i < w.root->units[u]->flat.layout.shard_numel; i++)
-            sum += ((const float *)w.root->units[u]->flat.sharded_grad.data)[i] != 0.0f;
+    for (int u = 0; u < w->root->n_units; u++)
+        for (int64_t i = 0; i < w->root->units[u]->flat.layout.shard_numel; i++)
+            sum += ((const float *)w->root->units[u]->flat.sharded_grad.data)[i] != 0.0f;
     check(sum > 0.0, "after the backward the host has no gradient");
-    case_unwrap(&w, r);
 }
 
 TEST(the_host_waits_once)
@@ -208,20 +204,17 @@ TEST(the_host_waits_once)
         Case c = offloaded(spec_mlp(4), STRATEGY_ZERO3, world);
         c.rounds = world;
         c.options.reduce_every_time = world == 3;
-        run_ranks(world, waits_body, &c);
+        run_wrapped(world, waits_body, &c);
     }
 }
 
 // ---- On the clock ----
 
-static void overlap_body(const Rank *r, void *arg)
+static void overlap_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     uint64_t copies[64], gathers[64];
-    case_wrap(&w, c, r);
     uint64_t first = gpulog_length();
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     need_cuda(cudaDeviceSynchronize());
     int n = find_entries(first, GPU_COPY, true, copies, 64);
     check(n == find_entries(first, GPU_ALL_GATHER, true, gathers, 64),
@@ -229,7 +222,7 @@ static void overlap_body(const Rank *r, void *arg)
           find_entries(first, GPU_ALL_GATHER, true, gathers, 64));
     for (int i = 0; i + 1 < n; i++) // between the passes the host reads the loss
         check(
-            i + 1 == w.root->n_units || !log_ordered(gathers[i], copies[i + 1]),
+            i + 1 == w->root->n_units || !log_ordered(gathers[i], copies[i + 1]),
             "copy %d to the device waits for all-gather %d, and could overlap it: the copy before "
             "it is freed after it is queued (offload_all_gather)",
             i + 1, i);
@@ -238,7 +231,6 @@ static void overlap_body(const Rank *r, void *arg)
               "copy %d to the device does not wait for all-gather %d: three copies are there at a "
               "time",
               i + 2, i);
-    case_unwrap(&w, r);
 }
 
 typedef struct Clocked {
@@ -288,7 +280,7 @@ TEST(copies_overlap_on_the_clock)
     assert_non_null(times);
     for (int world = 2; world <= 3; world++) {
         Case c = offloaded(spec_mlp(4), STRATEGY_ZERO3, world);
-        run_ranks(world, overlap_body, &c);
+        run_wrapped(world, overlap_body, &c);
     }
     run_ranks(WORLD, clock_body, run);
     for (int i = 0; i < WORLD; i++) logs[i] = run[i].log;

@@ -252,13 +252,10 @@ size_t count_since(uint64_t first, GpuOp op, size_t *bytes)
     return n;
 }
 
-static void contiguous_body(const Rank *r, void *arg)
+static void contiguous_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
-    for (int u = 0; u < w.root->n_units; u++) {
-        FsdpUnit *unit = w.root->units[u];
+    for (int u = 0; u < w->root->n_units; u++) {
+        FsdpUnit *unit = w->root->units[u];
         const FlatLayout *layout = &unit->flat.layout;
         size_t before = gpulog_live_bytes(r->device), bytes;
         uint64_t first = gpulog_length();
@@ -290,11 +287,10 @@ static void contiguous_body(const Rank *r, void *arg)
               "gather buffer there",
               unsharded, gpulog_live_bytes(r->device) - before);
         need(fsdp_reshard(unit));
-        need(fsdp_free_all_gather(w.root));
+        need(fsdp_free_all_gather(w->root));
         check(gpulog_live_bytes(r->device) == before, "a reshard has left %zu bytes",
               gpulog_live_bytes(r->device) - before);
     }
-    case_unwrap(&w, r);
 }
 
 TEST(unsharded_parameters_are_contiguous)
@@ -302,7 +298,7 @@ TEST(unsharded_parameters_are_contiguous)
     need_layout();
     for (int world = 1; world <= MOST_WORLD; world++) {
         Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
-        run_ranks(world, contiguous_body, &c);
+        run_wrapped(world, contiguous_body, &c);
     }
 }
 
@@ -323,24 +319,21 @@ static int64_t copy_after(int64_t gather)
     return nth((uint64_t)gather, GPU_COPY, 0);
 }
 
-static void buffers_body(const Rank *r, void *arg)
+static void buffers_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     Batch batch = case_batch(c, 0, r->rank, 0);
     size_t live = gpulog_live_bytes(r->device);
     uint64_t first = gpulog_length();
-    forward_batch(&c->spec, &w.run, w.model, &batch);
-    check(w.root->extensions->copied_out.buffer == NULL,
+    forward_batch(&c->spec, &w->run, w->model, &batch);
+    check(w->root->extensions->copied_out.buffer == NULL,
           "after the outermost forward a gather buffer is left to free");
     check_no_race(first);
     // The root's is gathered first and copied after the batch; from the first block on they
     // overlap.
-    for (int k = 1; k + 1 < w.root->n_units; k++) {
+    for (int k = 1; k + 1 < w->root->n_units; k++) {
         int64_t gather = nth(first, GPU_ALL_GATHER, k), next = nth(first, GPU_ALL_GATHER, k + 1);
         check(gather >= 0 && next >= 0, "a forward of %d units made fewer all-gathers",
-              w.root->n_units);
+              w->root->n_units);
         int64_t copy = copy_after(gather);
         check(copy >= 0 && copy < next, "unit %d was not copied out before the next was gathered",
               k);
@@ -349,19 +342,18 @@ static void buffers_body(const Rank *r, void *arg)
             "the all-gather of unit %d waits for the copy-out of the unit before it: in a forward "
             "copy_out leaves its gather buffer to the next",
             k + 1);
-        if (k + 2 >= w.root->n_units) continue;
+        if (k + 2 >= w->root->n_units) continue;
         int64_t third = nth(first, GPU_ALL_GATHER, k + 2);
         check(log_ordered((uint64_t)copy, (uint64_t)third),
               "the all-gather of unit %d does not wait for the copy-out of unit %d: more than two "
               "gather buffers are there at a time",
               k + 2, k);
     }
-    need(fsdp_reshard_all(w.model));
+    need(fsdp_reshard_all(w->model));
     need_cuda(cudaDeviceSynchronize());
     check(gpulog_live_bytes(r->device) == live, "a forward has left %zu bytes",
           gpulog_live_bytes(r->device) - live);
     batch_destroy(&batch);
-    case_unwrap(&w, r);
 }
 
 TEST(two_gather_buffers_at_most)
@@ -369,7 +361,7 @@ TEST(two_gather_buffers_at_most)
     need_layout();
     for (int world = 2; world <= 4; world++) {
         Case c = by_parameter(spec_mlp(6), STRATEGY_ZERO3, world, 1, 1);
-        run_ranks(world, buffers_body, &c);
+        run_wrapped(world, buffers_body, &c);
     }
 }
 
@@ -411,14 +403,11 @@ TEST(strategies_and_types_train_alike)
 
 // Of one rank and one step; R, u: bytes of the root and of a block, padded; rG, uG: of those that
 // train. The models' blocks are equal.
-static void costs_body(const Rank *r, void *arg)
+static void costs_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     size_t params = 0, grads = 0, n_params = 0, n_grads = 0, R = 0, u = 0, rG = 0, uG = 0;
-    for (int i = 0; i < w.root->n_units; i++) {
-        const FlatLayout *layout = &w.root->units[i]->flat.layout;
+    for (int i = 0; i < w->root->n_units; i++) {
+        const FlatLayout *layout = &w->root->units[i]->flat.layout;
         size_t bytes = 0, before = grads, times = i == 0 ? 1 : 2; // again for the backward
         for (int k = 0; k < layout->n; k++) {
             int64_t rows = layout->params[k]->shape[0];
@@ -437,7 +426,7 @@ static void costs_body(const Rank *r, void *arg)
     uint64_t first = gpulog_length();
     size_t bytes, copies;
     gpulog_reset_traffic();
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     copies = count_since(first, GPU_COPY, &bytes);
     check(copies == n_params + n_grads && bytes == params + grads,
           "a step made %zu copies of %zu bytes, want %zu of %zu: one per parameter for each "
@@ -461,7 +450,6 @@ static void costs_body(const Rank *r, void *arg)
           "unsharded gradients and what is being reduced had %zu bytes at most, want %zu: copy_in "
           "frees the reduction before it takes memory, and last what it has copied",
           case_peak(first, GPU_UNSHARDED_GRAD), most_grads);
-    case_unwrap(&w, r);
 }
 
 TEST(copies_and_bytes_are_the_table)
@@ -470,19 +458,16 @@ TEST(copies_and_bytes_are_the_table)
     for (int world = 2; world <= MOST_WORLD; world++) {
         Case c = by_parameter(spec_gpt2(4), STRATEGY_ZERO3, world, 1, 1);
         c.frozen = world % 2 == 0 ? every_fourth : NULL;
-        run_ranks(world, costs_body, &c);
+        run_wrapped(world, costs_body, &c);
     }
 }
 
 // ---- Padding ----
 
-static void padding_body(const Rank *r, void *arg)
+static void padding_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
-    for (int u = 0; u < w.root->n_units; u++) {
-        FlatParam *flat = &w.root->units[u]->flat;
+    for (int u = 0; u < w->root->n_units; u++) {
+        FlatParam *flat = &w->root->units[u]->flat;
         const FlatLayout *layout = &flat->layout;
         size_t n = (size_t)layout->shard_numel;
         float *sevens = malloc(n * sizeof *sevens);
@@ -514,7 +499,6 @@ static void padding_body(const Rank *r, void *arg)
         free(sevens);
         free(got);
     }
-    case_unwrap(&w, r);
 }
 
 TEST(each_chunk_has_its_padding)
@@ -522,7 +506,7 @@ TEST(each_chunk_has_its_padding)
     need_layout();
     for (int world = 1; world <= MOST_WORLD; world++) {
         Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
-        run_ranks(world, padding_body, &c);
+        run_wrapped(world, padding_body, &c);
     }
 }
 

@@ -181,43 +181,39 @@ static void check_all_reduces(uint64_t first, size_t want, int n, const char *wh
           bytes, want * 4 * (size_t)n);
 }
 
-static void scales_body(const Rank *r, void *arg)
+static void scales_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
-    size_t shards = (size_t)w.mesh.shard.size, one = shards > 1 ? 1 : 0;
-    int n = w.root->extensions->fp8->n;
+    size_t shards = (size_t)w->mesh.shard.size, one = shards > 1 ? 1 : 0;
+    int n = w->root->extensions->fp8->n;
     uint64_t begin = gpulog_length(), first = begin;
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     check_all_reduces(first, one, n, "in the first step");
     need_cuda(cudaDeviceSynchronize());
-    check_scales(&w, 1.0f, "in the first step");
+    check_scales(w, 1.0f, "in the first step");
 
-    need(fsdp_zero_grad(w.model, &w.ctx)); // so that a step halves every parameter
-    need(fsdp_sgd_step(w.model, &w.ctx, 0.5f, 1.0f));
+    need(fsdp_zero_grad(w->model, &w->ctx)); // so that a step halves every parameter
+    need(fsdp_sgd_step(w->model, &w->ctx, 0.5f, 1.0f));
     Batch batch = case_batch(c, 0, r->rank, 0);
     first = gpulog_length();
-    need(fsdp_set_training(w.model, false));
-    forward_batch(&c->spec, &w.run, w.model, &batch);
-    need(fsdp_set_training(w.model, true));
-    need(module_discard(w.model, &w.run));
-    need(fsdp_reshard_all(w.model));
+    need(fsdp_set_training(w->model, false));
+    forward_batch(&c->spec, &w->run, w->model, &batch);
+    need(fsdp_set_training(w->model, true));
+    need(module_discard(w->model, &w->run));
+    need(fsdp_reshard_all(w->model));
     check_all_reduces(first, one, n, "in an evaluation after a step of SGD");
     first = gpulog_length();
-    case_train(&w, c, r, 1);
+    case_train(w, c, r, 1);
     check_all_reduces(first, 0, n, "in a step after an evaluation");
     need_cuda(cudaDeviceSynchronize());
-    check_scales(&w, 0.5f, "after a step that halved it");
+    check_scales(w, 0.5f, "after a step that halved it");
 
-    need(fsdp_adamw_step(&w.adamw));
+    need(fsdp_adamw_step(&w->adamw));
     first = gpulog_length();
-    case_train(&w, c, r, 2);
+    case_train(w, c, r, 2);
     check_all_reduces(first, one, n, "after a step of AdamW");
     need_cuda(cudaDeviceSynchronize());
     check_no_race(begin);
     batch_destroy(&batch);
-    case_unwrap(&w, r);
 }
 
 TEST(one_all_reduce_finds_all_scales)
@@ -225,11 +221,11 @@ TEST(one_all_reduce_finds_all_scales)
     need_places();
     for (int world = 1; world <= 8; world++) {
         Case c = in_fp8(spec_mlp(3), STRATEGY_ZERO3, world, 1, 2);
-        run_ranks(world, scales_body, &c);
+        run_wrapped(world, scales_body, &c);
     }
     Case replicas = in_fp8(spec_mlp(3), STRATEGY_ZERO3, 1, 1, 1);
     replicas.options.strategy = STRATEGY_ZERO2;
-    run_ranks(1, scales_body, &replicas);
+    run_wrapped(1, scales_body, &replicas);
 }
 
 // ---- There and back ----
@@ -495,18 +491,15 @@ static void check_refused(Status status, const char *why)
           "status %d, and the line is: %s; it must say: %s", status, check_last(), why);
 }
 
-static void masters_body(const Rank *r, void *arg)
+static void masters_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
     const MixedPrecisionPolicy narrow = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
-    Wrapped w;
     int seen = 0, params;
-    case_wrap(&w, c, r);
-    params = meta_params(w.model, NULL, 0);
-    need(fsdp_full_state(w.model, compare_master, &seen));
+    params = meta_params(w->model, NULL, 0);
+    need(fsdp_full_state(w->model, compare_master, &seen));
     check(r->rank > 0 || seen == params, "fsdp_full_state gave %d parameters, want %d", seen,
           params);
-    FsdpUnit *unit = w.root->units[1];
+    FsdpUnit *unit = w->root->units[1];
     need(fsdp_unshard(unit));
     need(fsdp_wait_for_unshard(unit));
     need_cuda(cudaDeviceSynchronize());
@@ -514,42 +507,41 @@ static void masters_body(const Rank *r, void *arg)
         check_param(c, unit->flat.layout.params[i],
                     "after fp8_full_state, as gather_in_fp8 has it");
     check_set_silent(true);
-    check_refused(fsdp_full_state(w.model, compare_master, &seen),
+    check_refused(fsdp_full_state(w->model, compare_master, &seen),
                   "call fsdp_reshard_all(root) first");
-    check_refused(fp8_remove(w.model), "call fsdp_reshard_all(root) first");
-    need(fsdp_reshard_all(w.model));
-    check_refused(fp8_apply(w.model, NULL), "gathers in FP8 already");
+    check_refused(fp8_remove(w->model), "call fsdp_reshard_all(root) first");
+    need(fsdp_reshard_all(w->model));
+    check_refused(fp8_apply(w->model, NULL), "gathers in FP8 already");
     if (c->policy == NULL)
-        check_refused(precision_apply(w.model, &narrow), "call precision_apply before fp8_apply");
+        check_refused(precision_apply(w->model, &narrow), "call precision_apply before fp8_apply");
     else
-        check_refused(precision_remove(w.model), "call fp8_remove before");
+        check_refused(precision_remove(w->model), "call fp8_remove before");
     check_set_silent(false);
 
-    need(fp8_remove(w.model)); // and all is as without
+    need(fp8_remove(w->model)); // and all is as without
     size_t bytes = (size_t)unit->flat.layout.padded * (c->policy != NULL ? 2 : 4);
     check(!unit->flat.gathers_alone && buffer_bytes(&unit->flat.unsharded_param) == bytes,
           "after fp8_remove %s is still one that gathers in FP8", unit->flat.name);
     seen = 0;
-    need(fsdp_full_state(w.model, compare_master, &seen));
+    need(fsdp_full_state(w->model, compare_master, &seen));
     check(r->rank > 0 || seen == params, "after fp8_remove fsdp_full_state gave %d parameters",
           seen);
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     check_set_silent(true);
-    check_refused(fp8_remove(w.model), "does not gather in FP8");
-    check_refused(fp8_apply(w.model, &NONE), "no parameter is chosen for FP8");
+    check_refused(fp8_remove(w->model), "does not gather in FP8");
+    check_refused(fp8_apply(w->model, &NONE), "no parameter is chosen for FP8");
     need(fsdp_unshard(unit));
-    check_refused(fp8_apply(w.model, NULL), "call fsdp_reshard_all(root) first");
-    need(fsdp_reshard_all(w.model));
+    check_refused(fp8_apply(w->model, NULL), "call fsdp_reshard_all(root) first");
+    need(fsdp_reshard_all(w->model));
     check_set_silent(false);
     OffloadState elsewhere;
-    w.root->extensions->offload = &elsewhere;
+    w->root->extensions->offload = &elsewhere;
     check_set_silent(true);
-    check_refused(fp8_apply(w.model, NULL), "in shards on the device");
+    check_refused(fp8_apply(w->model, NULL), "in shards on the device");
     check_set_silent(false);
-    w.root->extensions->offload = NULL;
-    need(fp8_apply(w.model, NULL));
-    case_train(&w, c, r, 1);
-    case_unwrap(&w, r);
+    w->root->extensions->offload = NULL;
+    need(fp8_apply(w->model, NULL));
+    case_train(w, c, r, 1);
 }
 
 TEST(the_masters_are_saved)
@@ -559,7 +551,7 @@ TEST(the_masters_are_saved)
     for (int world = 1; world <= 3; world++) {
         Case c = in_fp8(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
         c.policy = world == 2 ? &BF16 : NULL;
-        run_ranks(world, masters_body, &c);
+        run_wrapped(world, masters_body, &c);
     }
     Case flat = in_fp8(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     flat.layout = NULL;

@@ -16,15 +16,12 @@ static bool a_unit_and_more(int i) // l.0's two parameters, and another one
     return i < 2 || i == 5;
 }
 
-static void frozen_body(const Rank *r, void *arg)
+static void frozen_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     need_cuda(cudaDeviceSynchronize());
-    for (int u = 0; u < w.root->n_units; u++) {
-        const FlatLayout *layout = &w.root->units[u]->flat.layout;
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FlatLayout *layout = &w->root->units[u]->flat.layout;
         size_t trains = 0;
         for (int i = 0; i < layout->n; i++) {
             Param *param = layout->params[i];
@@ -34,12 +31,11 @@ static void frozen_body(const Rank *r, void *arg)
             check(!param->frozen || param->grad.data == NULL, "%s is frozen and has a gradient",
                   param->name);
         }
-        check(w.root->units[u]->flat.sharded_grad.numel == (int64_t)trains,
+        check(w->root->units[u]->flat.sharded_grad.numel == (int64_t)trains,
               "%s keeps a gradient shard of %lld elements, want %zu: of those that train",
-              w.root->units[u]->flat.name, (long long)w.root->units[u]->flat.sharded_grad.numel,
+              w->root->units[u]->flat.name, (long long)w->root->units[u]->flat.sharded_grad.numel,
               trains);
     }
-    case_unwrap(&w, r);
 }
 
 static void flat_refuses_body(const Rank *r, void *arg)
@@ -70,7 +66,7 @@ TEST(frozen_parameters_have_no_gradient)
             c.policy = world == 3 ? &NARROW : NULL;
             run_case(world, &c);
             c.policy = NULL;
-            if (world > 1) run_ranks(world, frozen_body, &c);
+            if (world > 1) run_wrapped(world, frozen_body, &c);
         }
     Case gpt2 = by_parameter(spec_gpt2(2), STRATEGY_ZERO2, 4, 2, 2);
     gpt2.frozen = every_third;
@@ -102,19 +98,16 @@ static float adamw_of(float p, float g, const AdamWConfig *c, int id, int ndim)
                                              (double)decay * (double)p));
 }
 
-static void rates_body(const Rank *r, void *arg)
+static void rates_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     int asked = 0, owned = 0;
     ParamGroups groups = {choose, &asked};
-    case_wrap(&w, c, r);
-    param_groups_apply(&w.adamw, &groups);
-    case_train(&w, c, r, 0);
-    need(fsdp_adamw_step(&w.adamw));
-    check(w.adamw.t == 1, "step_by_groups: after one step opt->t is %d", w.adamw.t);
-    for (int u = 0; u < w.root->n_units; u++) {
-        FlatParam *flat = &w.root->units[u]->flat;
+    param_groups_apply(&w->adamw, &groups);
+    case_train(w, c, r, 0);
+    need(fsdp_adamw_step(&w->adamw));
+    check(w->adamw.t == 1, "step_by_groups: after one step opt->t is %d", w->adamw.t);
+    for (int u = 0; u < w->root->n_units; u++) {
+        FlatParam *flat = &w->root->units[u]->flat;
         size_t n = (size_t)flat->layout.shard_numel, trains = (size_t)flat->sharded_grad.numel;
         float *got = fetch(flat->sharded_param.data, n), *start = calloc(n + 1, sizeof *start);
         float *grads = trains > 0 ? fetch(flat->sharded_grad.data, trains) : calloc(1, 4);
@@ -151,10 +144,9 @@ static void rates_body(const Rank *r, void *arg)
           "and of "
           "which this rank has elements",
           asked, owned);
-    param_groups_apply(&w.adamw, NULL);
-    need(fsdp_adamw_step(&w.adamw));
-    check(asked == owned && w.adamw.t == 2, "without groups a step asked them all the same");
-    case_unwrap(&w, r);
+    param_groups_apply(&w->adamw, NULL);
+    need(fsdp_adamw_step(&w->adamw));
+    check(asked == owned && w->adamw.t == 2, "without groups a step asked them all the same");
 }
 
 TEST(rates_differ_by_parameter)
@@ -163,9 +155,9 @@ TEST(rates_differ_by_parameter)
     for (int world = 1; world <= 5; world += 2) {
         Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
         c.frozen = world == 3 ? every_third : NULL;
-        run_ranks(world, rates_body, &c);
+        run_wrapped(world, rates_body, &c);
         c.layout = NULL;
         c.frozen = NULL;
-        run_ranks(world, rates_body, &c);
+        run_wrapped(world, rates_body, &c);
     }
 }

@@ -1,13 +1,11 @@
 /* Lab 7, pipeline: who has which blocks; schedules; the same gradients as without stages; tied
  * parameters.
  *
- * The oracle is serial and has its own code: each rank trains the model that is not cut, on the
+ * The oracle is that of strategies.h: each rank trains the model that is not cut, on the
  * micro-batches of its place, and adds the gradients of all places in the order of strategy.h. A
  * tied parameter has two copies in it, one for each stage that holds it.
  */
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bubble.h"
@@ -106,10 +104,10 @@ static const struct {
 
 RANK_TEST(schedules_are_in_order, 1)
 {
-    PipelineAction actions[2 * MOST_BATCHES];
+    PipelineAction actions[2 * CASE_ROUNDS];
     for (int stages = 1; stages <= 4; stages++)
         for (int stage = 0; stage < stages; stage++)
-            for (int n = 1; n <= MOST_BATCHES; n++) {
+            for (int n = 1; n <= CASE_ROUNDS; n++) {
                 int left = stages - stage, f = pipeline_in_flight(PIPELINE_1F1B, stage, stages, n);
                 check(f == (n < left ? n : left),
                       "1F1B: stage %d of %d has %d of %d micro-batches in flight: in "
@@ -136,342 +134,24 @@ RANK_TEST(schedules_are_in_order, 1)
 
 // ---- A model in stages, and the one that is not cut ----
 
-Cut cut_of(Spec spec, int stages, int n, PipelineKind kind)
+Case cut_of(Spec spec, int stages, int n, PipelineKind kind)
 {
-    return (Cut){.spec = spec,
-                 .strategy = STRATEGY_ZERO3,
-                 .stages = stages,
-                 .replicas = 1,
-                 .n = n,
-                 .steps = 2,
-                 .kind = kind};
+    Case c = case_of(spec, STRATEGY_ZERO3, 1, 1, n);
+    c.stages = stages;
+    c.kind = kind;
+    return c;
 }
 
-void stage_create(Stage *s, const Cut *c, const Rank *r)
+void run_cut(int world, Case *c)
 {
-    const FsdpOptions fsdp = {.seed = 42};
-    const StrategyOptions strategy = {
-        .strategy = c->strategy, .first_bucket_bytes = 64, .bucket_bytes = 900};
-    memset(s, 0, sizeof *s);
-    need(nn_run_create(&s->run, r->stream));
-    s->run.T = c->spec.T;
-    need(pipeline_mesh(&s->ranks, r->comm, c->stages));
-    s->model = spec_create(&c->spec);
-    need(pipeline_cut(s->model, &s->ranks, &s->ties));
-    need(mesh_2d(&s->mesh, s->ranks.group.comm,
-                 c->strategy == STRATEGY_DDP ? s->ranks.group.size : c->replicas));
-    need(fsdp_context_create(&s->ctx, &s->mesh, r->stream));
-    if (c->strategy == STRATEGY_DDP)
-        need(fully_shard(s->model, &s->ctx, &fsdp));
-    else
-        need(pipeline_fully_shard(s->model, &s->ctx, &fsdp));
-    need(strategy_apply(s->model, &strategy));
-    need(pipeline_create(&s->pipeline, s->model, &s->ranks, &s->ties, c->kind, c->n));
-    s->root = fsdp_unit(s->model)->root;
-    need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &TEST_ADAMW));
-}
-
-void stage_destroy(Stage *s)
-{
-    need_cuda(cudaDeviceSynchronize());
-    fsdp_adamw_destroy(&s->adamw);
-    need(pipeline_destroy(s->pipeline));
-    need(strategy_remove(s->model));
-    fsdp_unwrap(s->model);
-    module_destroy(s->model);
-    need(fsdp_context_destroy(&s->ctx));
-    need(mesh_destroy(&s->mesh, s->ranks.group.comm));
-    need(pipeline_mesh_destroy(&s->ranks));
-    need(nn_run_destroy(&s->run));
-}
-
-// The micro-batch of the ranks at a place.
-static int sequences(const Cut *c, int step, int place, int k)
-{
-    return c->uneven ? 1 + (3 * place + 5 * k + step) % c->spec.B : c->spec.B;
-}
-
-static Batch batch_of(const Cut *c, int step, int place, int k)
-{
-    Spec spec = c->spec;
-    spec.B = sequences(c, step, place, k);
-    return batch_create(&spec, (uint64_t)(1 + step * 1000 + place * 10 + k));
-}
-
-float scale_of(const Cut *c)
-{
-    return 1.0f / (float)(c->spec.B * c->spec.T * c->n);
-}
-
-void stage_batches(Stage *s, const Cut *c, int step)
-{
-    for (int k = 0; k < c->n; k++) {
-        s->memory[k] = batch_of(c, step, s->ranks.place, k);
-        s->batches[k] = (MicroBatch){.B = sequences(c, step, s->ranks.place, k)};
-        if (s->ranks.stage == 0) s->batches[k].in = s->memory[k].in;
-        if (s->ranks.stage == c->stages - 1) s->batches[k].targets = s->memory[k].targets;
-    }
-}
-
-void free_batches(Stage *s, const Cut *c)
-{
-    for (int k = 0; k < c->n; k++) batch_destroy(&s->memory[k]);
-}
-
-void stage_step(Stage *s, const Cut *c, int step, float *losses)
-{
-    stage_batches(s, c, step);
-    need(fsdp_zero_grad(s->model, &s->ctx));
-    need(pipeline_step(s->pipeline, &s->run, s->batches, scale_of(c), losses));
-    need_cuda(cudaDeviceSynchronize());
-    free_batches(s, c);
-}
-
-// The model that is not cut. Where two stages share the head's weight it has a copy of its own,
-// with the same values.
-static void plain_of(Plain *p, const Cut *c, const Rank *r)
-{
-    memset(p, 0, sizeof *p);
-    p->spec = c->spec;
-    p->model = spec_create(&c->spec);
-    if (c->tied && c->stages > 1) {
-        Module *head = p->model->children[p->model->n_children - 1];
-        Param *copy = malloc(sizeof *copy);
-        check(copy != NULL && head->n_params == 1, "the model's head is not tied");
-        *copy = *head->params[0];
-        head->params[0] = copy;
-    }
-    need(nn_run_create(&p->run, r->stream));
-    need(meta_materialize(p->model, 42, r->stream));
-    need(plain_adamw_create(&p->adamw, p->model, &TEST_ADAMW, &p->run));
-}
-
-// Accumulates the micro-batches of a place; losses (n).
-static void plain_step(Plain *p, const Cut *c, int place, int step, float *losses)
-{
-    need(plain_adamw_zero_grad(p->adamw));
-    for (int k = 0; k < c->n; k++) {
-        float *logits = NULL, *dlogits = NULL, *din = NULL;
-        Batch batch = batch_of(c, step, place, k);
-        p->run.B = sequences(c, step, place, k);
-        p->run.T = c->spec.T;
-        need(module_forward(p->model, &p->run, batch.in, &logits));
-        need(cross_entropy_scaled(&p->run, logits, batch.targets, p->run.B * p->run.T,
-                                  c->spec.vocab, scale_of(c), &losses[k], &dlogits));
-        need(module_backward(p->model, &p->run, dlogits, &din));
-        need_cuda(cudaFreeAsync(dlogits, p->run.stream));
-        if (din != NULL) need_cuda(cudaFreeAsync(din, p->run.stream));
-        batch_destroy(&batch);
-    }
-}
-
-// In a collective's order: a balanced tree.
-static float tree(const float *x, int n)
-{
-    if (n == 1) return x[0];
-    int half = 1;
-    while (2 * half < n) half *= 2;
-    return tree(x, half) + tree(x + half, n - half);
-}
-
-// Element i of the average over the places: over those that shard, then over the replicas.
-static float average(const Cut *c, int ranks, size_t i)
-{
-    int replicas = c->strategy == STRATEGY_DDP ? ranks : c->replicas, shards = ranks / replicas;
-    float sums[MOST_RANKS], of[MOST_RANKS];
-    if (ranks == 1) return c->grads[0][i];
-    for (int p = 0; p < replicas; p++) {
-        for (int s = 0; s < shards; s++) of[s] = c->grads[p * shards + s][i];
-        sums[p] = tree(of, shards);
-    }
-    return tree(sums, replicas) / (float)ranks;
-}
-
-// The gradients of the model that is not cut, at its parameters: of all places; `first` and
-// `second` are those of a tied parameter's two copies, before they were added.
-typedef struct Oracle {
-    Param *param[MOST_PARAMS];
-    size_t begin[MOST_PARAMS + 1];
-    int n;
-    float *grad, *own; // (begin[n]); own: of a tied parameter each copy's own part
-} Oracle;
-
-static int same_name(const Oracle *o, int i)
-{
-    for (int j = 0; j < o->n; j++)
-        if (j != i && strcmp(o->param[j]->name, o->param[i]->name) == 0) return j;
-    return -1;
-}
-
-static void oracle_of(Oracle *o, Plain *p, const Cut *c, int ranks)
-{
-    o->n = meta_params(p->model, o->param, MOST_PARAMS);
-    o->begin[0] = 0;
-    for (int i = 0; i < o->n; i++) o->begin[i + 1] = o->begin[i] + (size_t)meta_numel(o->param[i]);
-    size_t n = o->begin[o->n];
-    o->grad = malloc((n + 1) * sizeof(float));
-    o->own = malloc((n + 1) * sizeof(float));
-    check(o->grad != NULL && o->own != NULL, "no memory for the oracle");
-    for (size_t i = 0; i < n; i++) o->own[i] = average(c, ranks, i);
-    for (int k = 0; k < o->n; k++) {
-        int other = same_name(o, k);
-        for (size_t i = o->begin[k]; i < o->begin[k + 1]; i++)
-            o->grad[i] = o->own[i] + (other < 0 ? 0.0f : o->own[o->begin[other] + i - o->begin[k]]);
-        send_to(o->param[k]->grad.data, o->grad + o->begin[k], o->begin[k + 1] - o->begin[k]);
-    }
-}
-
-// The gradient of this rank's shard of one parameter.
-static void check_param(const Oracle *o, const FlatParam *flat, int place, const float *grad,
-                        const Cut *c, const Stage *s, int step)
-{
-    const Param *param = flat->layout.params[place];
-    int64_t begin, end, at;
-    int i = 0, other;
-    while (i < o->n && strcmp(o->param[i]->name, param->name) != 0) i++;
-    check(i < o->n, "the stage has a parameter %s that the model has not", param->name);
-    flat_param_range_in_shard(&flat->layout, place, flat->layout.rank, &begin, &end, &at);
-    other = same_name(o, i);
-    for (int64_t k = begin; k < end; k++) {
-        float got = grad[at + k - begin], want = o->grad[o->begin[i] + (size_t)k];
-        if (memcmp(&got, &want, sizeof got) == 0) continue;
-        bool own = other >= 0 && (got == o->own[o->begin[i] + (size_t)k] ||
-                                  got == o->own[o->begin[other] + (size_t)k]);
-        check(
-            false,
-            "%s, %d micro-batches, step %d, stage %d of %d: the gradient of %s is %.9g at element "
-            "%lld, must be %.9g, %s%s",
-            kind_name(c->kind), c->n, step, s->ranks.stage, c->stages, param->name, (double)got,
-            (long long)k, (double)want,
-            other < 0 ? "as without stages" : "the sum of the two stages'",
-            own ? LIKELY "it is one stage's part alone: pipeline_step calls pipeline_sum_ties, "
-                         "which adds the other's, after the last reduction"
-                : "");
-    }
-}
-
-static void check_grads(const Oracle *o, const Stage *s, const Cut *c, int step)
-{
-    for (int u = 0; u < s->root->n_units; u++) {
-        const FlatParam *flat = &s->root->units[u]->flat;
-        float *grad = fetch(flat->sharded_grad.data, (size_t)flat->layout.shard_numel);
-        for (int i = 0; i < flat->layout.n; i++) check_param(o, flat, i, grad, c, s, step);
-        int shard = s->ctx.mesh.shard.rank; // what is after the valid elements is padding
-        for (int64_t i = flat_valid_numel(&flat->layout, shard); i < flat->layout.shard_numel; i++)
-            check(grad[i] == 0.0f, "step %d: the padding of %s's gradient is %g", step, flat->name,
-                  (double)grad[i]);
-        free(grad);
-    }
-}
-
-static void check_norm(const Oracle *o, const Stage *s, const Cut *c, int step)
-{
-    double squares = 0.0, twice = 0.0;
-    float norm, before = c->clip > 0.0f ? c->clip : 1.0f;
-    for (int k = 0; k < o->n; k++) {
-        int other = same_name(o, k);
-        double sum = 0.0;
-        for (size_t i = o->begin[k]; i < o->begin[k + 1]; i++)
-            sum += (double)o->grad[i] * (double)o->grad[i];
-        if (other < 0 || other > k) squares += sum;
-        twice += sum;
-    }
-    need(c->clip > 0.0f ? pipeline_clip_grad_norm(s->pipeline, before, &norm)
-                        : pipeline_grad_norm(s->pipeline, &norm));
-    double want = sqrt(squares);
-    check(fabs((double)norm - want) <= 1e-6 * want,
-          "step %d, stage %d: the norm of the gradient is %.9g, want %.9g%s", step, s->ranks.stage,
-          (double)norm, want,
-          twice > squares && fabs((double)norm - sqrt(twice)) <= 1e-6 * want
-              ? LIKELY "a parameter that two stages share is counted twice: in counts"
-              : LIKELY "sum_all sums over all stages, and a replica once");
-}
-
-// The oracle's step: clipped as the stages' gradients, by the norm that they have.
-static void oracle_step(Oracle *o, Plain *p, const Stage *s, const Cut *c)
-{
-    float norm = 0.0f;
-    if (c->clip > 0.0f) {
-        double squares = 0.0;
-        need(pipeline_grad_norm(s->pipeline, &norm)); // of the clipped gradient
-        check((double)norm <= (double)c->clip * 1.00001, "after clipping to %g the norm is %.9g",
-              (double)c->clip, (double)norm);
-        (void)squares;
-    }
-    need(plain_adamw_step(p->adamw));
-    free(o->grad);
-    free(o->own);
-}
-
-// Parameters of the plain model by name.
-static Status compare_param(const Param *param, const float *values, void *arg)
-{
-    const Plain *p = arg;
-    Param *params[MOST_PARAMS];
-    int n = meta_params(p->model, params, MOST_PARAMS);
-    for (int i = 0; i < n; i++) {
-        if (strcmp(params[i]->name, param->name) != 0) continue;
-        size_t numel = (size_t)meta_numel(param);
-        float *want = fetch(params[i]->data.data, numel);
-        check(memcmp(values, want, numel * sizeof *want) == 0,
-              "after the steps %s is not what one process makes of the same gradients",
-              param->name);
-        free(want);
-    }
-    return OK;
-}
-
-static void cut_body(const Rank *r, void *arg)
-{
-    const Cut *c = arg;
-    int ranks = r->world / c->stages;
-    Stage s;
-    Plain p;
-    Oracle o;
-    float losses[MOST_BATCHES], want[MOST_BATCHES];
-    plain_of(&p, c, r);
-    stage_create(&s, c, r);
-    uint64_t first = gpulog_length();
-    for (int step = 0; step < c->steps; step++) {
-        plain_step(&p, c, s.ranks.place, step, want);
-        float *grads = plain_grads(&p);
-        if (s.ranks.stage == 0)
-            memcpy(c->grads[s.ranks.place], grads, (size_t)model_numel(p.model) * sizeof *grads);
-        free(grads);
-        ranks_meet(r);
-        uint64_t begin = gpulog_length();
-        stage_step(&s, c, step, losses);
-        check_tied_bytes(&s, begin);
-        if (s.ranks.stage == c->stages - 1)
-            for (int k = 0; k < c->n; k++)
-                check(losses[k] == want[k], "the loss of micro-batch %d is %.9g, must be %.9g", k,
-                      (double)losses[k], (double)want[k]);
-        oracle_of(&o, &p, c, ranks);
-        check_grads(&o, &s, c, step);
-        check_norm(&o, &s, c, step);
-        oracle_step(&o, &p, &s, c);
-        need(fsdp_adamw_step(&s.adamw));
-        ranks_meet(r); // before the shared gradients are written again
-    }
-    check_no_race(first);
-    need(fsdp_full_state(s.model, compare_param, &p));
-    stage_destroy(&s);
-    plain_destroy(&p);
-}
-
-void run_cut(int world, Cut *c)
-{
-    static float *grads[MOST_RANKS], *memory;
-    if (memory == NULL) memory = shared_alloc(sizeof *memory * MOST_RANKS * MOST_NUMEL);
-    for (int i = 0; i < MOST_RANKS; i++) grads[i] = memory + (size_t)i * MOST_NUMEL;
-    c->grads = grads;
-    run_ranks(world, cut_body, c);
+    c->before_update = check_tied_bytes;
+    run_case(world, c);
 }
 
 TEST(stages_sum_the_same)
 {
     for (int i = 0; i < 2; i++) {
-        Cut c = cut_of(spec_mlp(5), 2, 4, KINDS[i]);
+        Case c = cut_of(spec_mlp(5), 2, 4, KINDS[i]);
         run_cut(4, &c);
         c = cut_of(spec_mlp(5), 3, 5, KINDS[i]);
         c.uneven = true;
@@ -479,11 +159,11 @@ TEST(stages_sum_the_same)
         c = cut_of(spec_mlp(3), 1, 3, KINDS[i]);
         run_cut(2, &c);
     }
-    Cut llama = cut_of(spec_llama(2, false), 2, 2, PIPELINE_1F1B);
+    Case llama = cut_of(spec_llama(2, false), 2, 2, PIPELINE_1F1B);
     run_cut(2, &llama);
-    Cut drawn = cut_of(draw_mlp(4), 0, (int)draw(1, MOST_BATCHES), draw_of(KINDS));
-    drawn.stages = (int)draw(1, drawn.spec.layers - 1 < 4 ? drawn.spec.layers - 1 : 4);
-    run_cut(drawn.stages * (int)draw(1, MOST_RANKS / drawn.stages), &drawn);
+    Case drawn = cut_of(draw_mlp(4), 0, draw(1, CASE_ROUNDS), draw_of(KINDS));
+    drawn.stages = draw(1, drawn.spec.layers - 1 < 4 ? drawn.spec.layers - 1 : 4);
+    run_cut(drawn.stages * draw(1, CASE_RANKS / drawn.stages), &drawn);
 }
 
 // All strategies within a stage, with replicas too.
@@ -491,10 +171,11 @@ TEST(strategies_within_a_stage)
 {
     static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
     for (int i = 0; i < 4; i++) {
-        Cut c = cut_of(spec_mlp(4), 2, 3, KINDS[i % 2]);
-        c.strategy = ALL[i];
+        Case c = cut_of(spec_mlp(4), 2, 3, KINDS[i % 2]);
+        c.options.strategy = ALL[i];
+        c.replicas = i == 0 ? 3 : 1; // DDP has one on each rank
         run_cut(6, &c);
-        c.replicas = 2;
+        c.replicas = i == 0 ? 4 : 2;
         c.kind = KINDS[(i + 1) % 2];
         run_cut(8, &c);
     }
@@ -506,11 +187,10 @@ TEST(tied_stages_stay_equal)
                                     {3, 3, 1}, {4, 4, 5}, {6, 3, 2}};
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
         int stages = SHAPES[i][1];
-        Cut c = cut_of(i % 2 == 0 ? spec_gpt2(4) : spec_llama(4, true), stages, SHAPES[i][2],
-                       KINDS[i % 2]);
-        c.tied = true;
+        Case c = cut_of(i % 2 == 0 ? spec_gpt2(4) : spec_llama(4, true), stages, SHAPES[i][2],
+                        KINDS[i % 2]);
         c.replicas = SHAPES[i][0] == 8 ? 2 : 1;
-        if (i == 1) c.strategy = STRATEGY_ZERO1;
+        if (i == 1) c.options.strategy = STRATEGY_ZERO1;
         run_cut(SHAPES[i][0], &c);
     }
 }

@@ -8,117 +8,108 @@
 
 // ---- What does not go with a pipeline ----
 
-static void refused_body(const Rank *r, void *arg)
+static void refused_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Cut *c = arg;
-    Stage s;
     LossScaler scaler = LOSS_SCALER_DEFAULTS;
     Pipeline *second = NULL;
     PipelineTies none = {0};
     MicroBatch batch = {0};
-    stage_create(&s, c, r);
     check_set_silent(true);
-    check(loss_scaler_create(&scaler, s.model) == ERR_ARGUMENT &&
+    check(loss_scaler_create(&scaler, w->model) == ERR_ARGUMENT &&
               strstr(check_last(), "is a stage: a loss scale") != NULL,
           "a stage got a loss scaler: %s", check_last());
-    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
+    check(pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
               strstr(check_last(), "is in a pipeline already") != NULL && second == NULL,
           "a stage is in two pipelines: %s", check_last());
-    check(pipeline_evaluate(s.pipeline, &s.run, &batch, c->n + 1, NULL) == ERR_ARGUMENT &&
+    check(pipeline_evaluate(w->pipeline, &w->run, &batch, c->rounds + 1, NULL) == ERR_ARGUMENT &&
               strstr(check_last(), "a step has 3") != NULL,
           "an evaluation of more batches than a step has: %s", check_last());
-    need(pipeline_destroy(s.pipeline));
-    s.pipeline = NULL;
-    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 0) == ERR_ARGUMENT &&
+    need(pipeline_destroy(w->pipeline));
+    w->pipeline = NULL;
+    check(pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 0) == ERR_ARGUMENT &&
               strstr(check_last(), "a step of 0 micro-batches") != NULL,
           "a step has no micro-batch: %s", check_last());
-    need(strategy_remove(s.model));
-    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
+    need(strategy_remove(w->model));
+    check(pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
               strstr(check_last(), "has no strategy") != NULL,
           "a stage without a strategy: %s", check_last());
     check_set_silent(false);
-    const StrategyOptions strategy = {.strategy = STRATEGY_ZERO3};
-    need(strategy_apply(s.model, &strategy));
-    stage_destroy(&s);
 }
 
 // ---- Clipping and evaluation ----
 
-static void clip_body(const Rank *r, void *arg)
+static void clip_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Cut *c = arg;
-    Stage s;
     float norm, after;
-    stage_create(&s, c, r);
-    stage_step(&s, c, 0, NULL);
-    FlatParam *flat = &s.root->units[0]->flat;
+    case_train(w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    FlatParam *flat = &w->root->units[0]->flat;
     size_t n = (size_t)flat->layout.shard_numel;
     float *was = fetch(flat->sharded_grad.data, n);
-    need(pipeline_grad_norm(s.pipeline, &norm));
-    need(pipeline_clip_grad_norm(s.pipeline, 2.0f * norm, &after));
+    need(pipeline_grad_norm(w->pipeline, &norm));
+    need(pipeline_clip_grad_norm(w->pipeline, 2.0f * norm, &after));
     float *same = fetch(flat->sharded_grad.data, n);
     check(memcmp(was, same, n * sizeof *was) == 0 && after == norm,
           "a gradient whose norm is below the most was changed: in pipeline_clip_grad_norm");
-    need(pipeline_clip_grad_norm(s.pipeline, norm / 4.0f, &after));
+    need(pipeline_clip_grad_norm(w->pipeline, norm / 4.0f, &after));
     check(after == norm, "the norm before clipping is %g, must be %g", (double)after, (double)norm);
     float *got = fetch(flat->sharded_grad.data, n);
     for (size_t i = 0; i < n; i++) was[i] *= norm / 4.0f / norm;
     check_equal("a clipped gradient", got, was, n);
-    need(pipeline_grad_norm(s.pipeline, &after));
+    need(pipeline_grad_norm(w->pipeline, &after));
     check(fabsf(after - norm / 4.0f) <= 1e-6f * norm,
           "after clipping to %g the norm is %g: pipeline_clip_grad_norm scales all units",
           (double)(norm / 4.0f), (double)after);
     free(was);
     free(same);
     free(got);
-    stage_destroy(&s);
 }
 
 TEST(norm_counts_once)
 {
-    Cut c = cut_of(spec_gpt2(3), 3, 2, PIPELINE_1F1B);
-    run_ranks(6, clip_body, &c);
+    Case c = cut_of(spec_gpt2(3), 3, 2, PIPELINE_1F1B);
+    run_wrapped(6, clip_body, &c);
     c = cut_of(spec_gpt2(2), 2, 2, PIPELINE_GPIPE);
     c.replicas = 2;
-    run_ranks(8, clip_body, &c);
+    run_wrapped(8, clip_body, &c);
     c = cut_of(spec_gpt2(2), 2, 3, PIPELINE_1F1B);
-    c.tied = true;
-    c.strategy = STRATEGY_DDP;
+    c.options.strategy = STRATEGY_DDP;
+    c.replicas = 2;
     run_cut(4, &c);
 }
 
-static void evaluation_body(const Rank *r, void *arg)
+static void evaluation_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Cut *c = arg;
-    Stage s;
-    float trained[MOST_BATCHES], losses[MOST_BATCHES];
-    stage_create(&s, c, r);
-    stage_step(&s, c, 0, trained);
+    StageBatches batches;
+    float trained[CASE_ROUNDS], losses[CASE_ROUNDS], scale = 0.25f;
+    stage_batches_create(&batches, w, c, 0);
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    need(pipeline_step(w->pipeline, &w->run, batches.batch, scale, trained));
+    need_cuda(cudaDeviceSynchronize());
     size_t before = gpulog_live_bytes(r->device);
-    stage_batches(&s, c, 0);
     uint64_t first = gpulog_length();
-    need(pipeline_evaluate(s.pipeline, &s.run, s.batches, c->n, losses));
+    need(pipeline_evaluate(w->pipeline, &w->run, batches.batch, c->rounds, losses));
     need_cuda(cudaDeviceSynchronize());
     check_no_race(first);
-    free_batches(&s, c);
     check(gpulog_live_bytes(r->device) == before, "an evaluation has left memory");
-    for (int u = 0; u < s.root->n_units; u++)
-        check(s.root->units[u]->flat.state == FLAT_SHARDED,
+    for (int u = 0; u < w->root->n_units; u++)
+        check(w->root->units[u]->flat.state == FLAT_SHARDED,
               "an evaluation has left a unit unsharded");
-    if (s.ranks.stage == c->stages - 1)
-        for (int k = 0; k < c->n; k++)
+    if (w->ranks.stage == c->stages - 1)
+        for (int k = 0; k < c->rounds; k++)
             check(losses[k] == trained[k], "the loss of batch %d is %.9g, must be %.9g", k,
                   (double)losses[k], (double)trained[k]);
-    stage_step(&s, c, 0, losses); // and training goes on
-    if (s.ranks.stage == c->stages - 1)
+    need(pipeline_step(w->pipeline, &w->run, batches.batch, scale, losses)); // training goes on
+    if (w->ranks.stage == c->stages - 1)
         check(losses[0] == trained[0], "after an evaluation a loss is %.9g, must be %.9g",
               (double)losses[0], (double)trained[0]);
-    stage_destroy(&s);
+    need_cuda(cudaDeviceSynchronize());
+    stage_batches_destroy(&batches);
 }
 
 TEST(an_evaluation_is_forwards)
 {
-    Cut c = cut_of(spec_mlp(4), 2, 3, PIPELINE_1F1B);
-    run_ranks(4, evaluation_body, &c);
-    run_ranks(2, refused_body, &c);
+    Case c = cut_of(spec_mlp(4), 2, 3, PIPELINE_1F1B);
+    run_wrapped(4, evaluation_body, &c);
+    run_wrapped(2, refused_body, &c);
 }

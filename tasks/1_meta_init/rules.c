@@ -51,7 +51,7 @@ void rule_philox_of_any_words(void)
 // ---- Counting ----
 
 // A module with a child: parameters of more than 2³¹ elements, and some of two bytes.
-static void large_body(const Rank *r, void *arg)
+RANK_RULE(counts_large_and_small_types, 1)
 {
     Param huge = {.name = "huge", .ndim = 3, .shape = {4096, 4096, 1000}};
     Param half = {.name = "half", .dtype = DTYPE_BF16, .ndim = 2, .shape = {65536, 65537}};
@@ -76,11 +76,6 @@ static void large_body(const Rank *r, void *arg)
     for (int i = 0; i < 100; i++) meta_count(&root);
     check(host_bytes() <= before + 1024, "100 calls of meta_count left %zu bytes of host memory",
           host_bytes() - before);
-}
-
-void rule_counts_large_and_small_types(void)
-{
-    run_ranks(1, large_body, NULL);
 }
 
 // Ties that a walk can miss: twice in one module, and in modules two levels below two others.
@@ -163,7 +158,7 @@ static void check_eight(const Param *p, uint64_t seed, int64_t begin, const char
 
 // What an element depends on, with all its bits; and that it depends on nothing else: not on what
 // was made before it, in the same call or in an earlier one.
-static void alone_body(const Rank *r, void *arg)
+RANK_RULE(elements_depend_on_nothing_else, 1)
 {
     static const uint64_t seeds[] = {42, 43, 42 + (1ull << 32), 42};
     static const uint32_t ids[] = {3, 4, 3 + (1u << 16), 3 + (1u << 31)};
@@ -180,11 +175,6 @@ static void alone_body(const Rank *r, void *arg)
     check_eight(
         &p, 42, ((int64_t)1 << 34) - 5,
         "elements [2^34 - 5, 2^34 + 3), whose blocks' numbers go beyond 32 bits on the way");
-}
-
-void rule_elements_depend_on_nothing_else(void)
-{
-    run_ranks(1, alone_body, NULL);
 }
 
 // ---- Slices on the device ----
@@ -317,7 +307,7 @@ static void release_another(const Rank *r)
 }
 
 // What meta_release leaves, and what a refusal says.
-static void release_body(const Rank *r, void *arg)
+RANK_RULE(release_frees_what_is_its_own, 1)
 {
     Spec spec = spec_mlp(3);
     check_leaks();
@@ -469,11 +459,6 @@ static void list_body(const Rank *r, void *arg)
     }
     free(list);
     free(params);
-}
-
-void rule_release_frees_what_is_its_own(void)
-{
-    run_ranks(1, release_body, NULL);
 }
 
 void rule_failed_materialize_keeps_nothing(void)

@@ -174,7 +174,7 @@ void rule_padding_of_any_size_and_type(void)
 }
 
 // Views of buffers of two types, neither of which is that of the shards.
-static void narrow_views_body(const Rank *r, void *arg)
+RANK_RULE(views_have_their_buffers_type, 1)
 {
     Param p[] = {make_param("first", 0, 3, INIT_ONE), make_param("second", 1, 4, INIT_ONE)};
     Param *list[] = {&p[0], &p[1]};
@@ -203,11 +203,6 @@ static void narrow_views_body(const Rank *r, void *arg)
     flat.unsharded_grad = (Buffer){NULL, DTYPE_F32, made.padded};
     flat_destroy(&flat);
     need_cuda(cudaFree(buffer));
-}
-
-void rule_views_have_their_buffers_type(void)
-{
-    run_ranks(1, narrow_views_body, NULL);
 }
 
 // ---- Names, tables, host memory ----
@@ -335,7 +330,7 @@ void rule_flat_keeps_within_its_places(void)
 
 // What is before a list of parameters and after it is nobody's to read. Twice: a refusal is not the
 // first one's alone.
-static void refusals_body(const Rank *r, void *arg)
+RANK_RULE(layout_reads_its_own_list, 1)
 {
     Param *const wild = (Param *)16;
     Param a = make_param("first", 0, 3, INIT_ONE), b = make_param("second", 1, 4, INIT_ONE);
@@ -362,11 +357,6 @@ static void refusals_body(const Rank *r, void *arg)
     }
     need(flat_layout(&made, "unit", list + 1, 2, 0, 2, false));
     flat_layout_destroy(&made);
-}
-
-void rule_layout_reads_its_own_list(void)
-{
-    run_ranks(1, refusals_body, NULL);
 }
 
 // ---- Failure ----
@@ -513,7 +503,7 @@ void rule_failed_create_keeps_nothing(void)
 
 // ---- States, and views of padding ----
 
-static void state_body(const Rank *r, void *arg)
+RANK_RULE(states_follow_each_other, 1)
 {
     static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
     static const FlatState AFTER[] = {[FLAT_SHARDED] = FLAT_UNSHARDING,
@@ -539,9 +529,4 @@ static void state_body(const Rank *r, void *arg)
                   "wish: %s",
                   NAME[from], NAME[to], last_error());
         }
-}
-
-void rule_states_follow_each_other(void)
-{
-    run_ranks(1, state_body, NULL);
 }

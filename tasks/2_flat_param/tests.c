@@ -394,8 +394,7 @@ TEST(memory_is_two_shards)
 {
     // A million elements, so that a copy of the model would show.
     Table table = {.set = {{3, {700001, 3, 300000}}}};
-    run_ranks(1, memory_body, &table);
-    run_ranks(4, memory_body, &table);
+    run_worlds(memory_body, &table, 1, 4);
     RULE(failed_create_keeps_nothing);
     RULE(flat_keeps_within_its_places);
     int world = draw(2, 8);

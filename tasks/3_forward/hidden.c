@@ -4,31 +4,23 @@
 #include "claims.h"
 #include "draw_model.h"
 
-typedef struct Shape {
-    Spec spec;
-    FsdpOptions options;
-} Shape;
-
 // Every unit, unsharded, against what it was made from; the one before it has gone by then.
-static void gather_body(const Rank *r, void *arg)
+static void gather_body(Sharded *s, const Rank *r, void *arg)
 {
     const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     size_t live = gpulog_live_bytes(r->device);
     need_cuda(cudaDeviceSynchronize());
-    for (int c = 0; c < s.model->n_children; c++) {
-        FsdpUnit *unit = fsdp_unit(s.model->children[c]);
+    for (int c = 0; c < s->model->n_children; c++) {
+        FsdpUnit *unit = fsdp_unit(s->model->children[c]);
         if (unit == NULL) continue;
         need(fsdp_unshard(unit));
         need(fsdp_wait_for_unshard(unit));
         check_initial_values(unit, shape->options.seed);
         need(fsdp_reshard(unit));
-        need(fsdp_free_all_gather(s.root));
+        need(fsdp_free_all_gather(s->root));
         check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes allocated",
               unit->flat.name, gpulog_live_bytes(r->device) - live);
     }
-    sharded_destroy(&s);
 }
 
 TEST(gathers_deep_models_in_odd_worlds)
@@ -40,7 +32,7 @@ TEST(gathers_deep_models_in_odd_worlds)
         shape.options.seed = draw_word();
         int world = 2 * draw(1, 6) + 1;
         drawn_model(&shape.spec, world);
-        run_ranks(world, gather_body, &shape);
+        run_shape(shape, gather_body, &shape, world);
     }
     Spec spec = draw_mlp(20);
     claim_forward_peak(spec, drawn_world(&spec, 3, 11));

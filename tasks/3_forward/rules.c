@@ -43,13 +43,10 @@ static void forward_by_hooks(Sharded *s, const int *order, int n)
 
 // Between unshard and wait the compute stream is free: what it runs there runs beside the
 // all-gather.
-static void beside_body(const Rank *r, void *arg)
+static void beside_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
     float *own = NULL;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = unit_of(&s, 0);
+    FsdpUnit *unit = unit_of(s, 0);
     uint64_t sent = 4 * (uint64_t)(r->world - 1) * (uint64_t)unit->flat.layout.shard_numel;
     need_cuda(cudaMalloc((void **)&own, 4 * sizeof *own));
     need_cuda(cudaDeviceSynchronize());
@@ -68,7 +65,7 @@ static void beside_body(const Rank *r, void *arg)
         "to unshard unit %s this rank sent %llu bytes, want %llu: fsdp_all_gather sends its shard, "
         "once, to each of the other ranks",
         unit->flat.name, (unsigned long long)total, (unsigned long long)sent);
-    need_cuda(kernel_fill(own, 1.0f, 4, s.ctx.compute_stream));
+    need_cuda(kernel_fill(own, 1.0f, 4, s->ctx.compute_stream));
     int64_t kernel = gpulog_find(GPU_KERNEL, "kernel_fill", log);
     check(kernel >= 0 && !log_ordered((uint64_t)gather, (uint64_t)kernel),
           "after fsdp_unshard alone the compute stream waits for the all-gather: a unit that is "
@@ -78,7 +75,6 @@ static void beside_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaFree(own));
-    sharded_destroy(&s);
 }
 
 static int gathers_of_test;
@@ -88,12 +84,9 @@ static Status gather_for_test(FsdpUnit *unit)
     return fsdp_all_gather(unit);
 }
 
-static void pointer_body(const Rank *r, void *arg)
+static void pointer_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = unit_of(&s, 1);
+    FsdpUnit *unit = unit_of(s, 1);
     need_cuda(cudaDeviceSynchronize());
     unit->all_gather = gather_for_test;
     need(fsdp_unshard(unit));
@@ -102,19 +95,15 @@ static void pointer_body(const Rank *r, void *arg)
           gathers_of_test, r->world > 1);
     need(fsdp_wait_for_unshard(unit));
     need(fsdp_reshard(unit));
-    sharded_destroy(&s);
 }
 
 // Shards of bf16, as lab 2 has them: of each rank five elements of two bytes, all with its number.
-static void narrow_body(const Rank *r, void *arg)
+static void narrow_body(Sharded *s, const Rank *r, void *arg)
 {
     enum { SHARD = 5, MOST = 8 };
     unsigned short mine[2 * SHARD], all[2 * SHARD * MOST];
     void *from = NULL, *to = NULL;
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FlatParam *flat = &unit_of(&s, 0)->flat;
+    FlatParam *flat = &unit_of(s, 0)->flat;
     const FlatParam own = *flat;
     for (int i = 0; i < 2 * SHARD; i++) mine[i] = (unsigned short)(100 + r->rank);
     need_cuda(cudaMalloc(&from, sizeof mine));
@@ -126,7 +115,7 @@ static void narrow_body(const Rank *r, void *arg)
     flat->layout.padded = SHARD * r->world;
     flat->sharded_param = (Buffer){from, DTYPE_BF16, SHARD};
     flat->unsharded_param = (Buffer){to, DTYPE_BF16, SHARD * r->world};
-    need(fsdp_all_gather(unit_of(&s, 0)));
+    need(fsdp_all_gather(unit_of(s, 0)));
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaMemcpy(all, to, sizeof all, cudaMemcpyDeviceToHost));
     for (int i = 0; i < 2 * SHARD * MOST; i++) {
@@ -139,7 +128,6 @@ static void narrow_body(const Rank *r, void *arg)
     *flat = own;
     need_cuda(cudaFree(from));
     need_cuda(cudaFree(to));
-    sharded_destroy(&s);
 }
 
 static Status gather_nothing(FsdpUnit *unit)
@@ -148,7 +136,7 @@ static Status gather_nothing(FsdpUnit *unit)
 }
 
 // One rank shards, and two hold replicas (DDP): what is unsharded is the shard.
-static void replicas_body(const Rank *r, void *arg)
+RANK_RULE(unshards_within_its_group, 2)
 {
     const Mesh mesh = mesh_of_replicas(r);
     OneUnit one;
@@ -171,51 +159,40 @@ static void replicas_body(const Rank *r, void *arg)
 }
 
 // A call out of turn is refused before anything is queued.
-static void refused_body(const Rank *r, void *arg)
+static void refused_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    need(fsdp_unshard(unit_of(&s, 0)));
-    need(fsdp_wait_for_unshard(unit_of(&s, 0)));
-    need(fsdp_reshard(unit_of(&s, 0))); // its buffer is left to be freed
-    need(fsdp_unshard(unit_of(&s, 1)));
+    need(fsdp_unshard(unit_of(s, 0)));
+    need(fsdp_wait_for_unshard(unit_of(s, 0)));
+    need(fsdp_reshard(unit_of(s, 0))); // its buffer is left to be freed
+    need(fsdp_unshard(unit_of(s, 1)));
     uint64_t log = gpulog_length();
-    check(fsdp_reshard(unit_of(&s, 1)) == ERR_ARGUMENT && gpulog_length() == log,
+    check(fsdp_reshard(unit_of(s, 1)) == ERR_ARGUMENT && gpulog_length() == log,
           "fsdp_reshard of a unit whose all-gather nobody has waited for must be ERR_ARGUMENT, and "
           "nothing has changed: it queued work all the same");
-    check(fsdp_wait_for_unshard(unit_of(&s, 2)) == ERR_ARGUMENT && gpulog_length() == log,
+    check(fsdp_wait_for_unshard(unit_of(s, 2)) == ERR_ARGUMENT && gpulog_length() == log,
           "fsdp_wait_for_unshard of a unit that nobody unshards must be ERR_ARGUMENT, and no "
           "stream waits: it queued work all the same");
-    need(fsdp_reshard_all(s.model));
-    sharded_destroy(&s);
+    need(fsdp_reshard_all(s->model));
 }
 
 void rule_unshard_is_one_gather_ahead(void)
 {
-    run_ranks(2, beside_body, NULL);
-    run_ranks(3, beside_body, NULL);
+    run_sharded(spec_mlp(3), beside_body, 2, 3);
 }
 
 void rule_gathers_by_the_units_own_function(void)
 {
-    run_ranks(1, pointer_body, NULL);
-    run_ranks(2, pointer_body, NULL);
+    run_sharded(spec_mlp(3), pointer_body, 1, 2);
 }
 
 void rule_gathers_in_the_shards_own_type(void)
 {
-    run_ranks(3, narrow_body, NULL);
-}
-
-void rule_unshards_within_its_group(void)
-{
-    run_ranks(2, replicas_body, NULL);
+    run_sharded(spec_mlp(3), narrow_body, 3);
 }
 
 void rule_refuses_before_it_queues(void)
 {
-    run_ranks(2, refused_body, NULL);
+    run_sharded(spec_mlp(4), refused_body, 2);
 }
 
 // ---- Options ----
@@ -284,34 +261,28 @@ static void part_body(const Rank *r, void *arg)
 
 void rule_each_unit_has_its_own_option(void)
 {
-    run_ranks(1, options_body, NULL);
-    run_ranks(2, options_body, NULL);
-    run_ranks(1, part_body, NULL);
-    run_ranks(2, part_body, NULL);
+    run_worlds(options_body, NULL, 1, 2);
+    run_worlds(part_body, NULL, 1, 2);
 }
 
 // ---- Iterations ----
 
 // Other units in another order in each iteration, one of them twice.
-static void orders_body(const Rank *r, void *arg)
+static void orders_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
     check_leaks();
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    forward_by_hooks(&s, (int[]){0, 1, 2}, 3);
-    check_order(&s, (int[]){0, 1, 2}, 3, "first iteration");
-    need(fsdp_reshard_all(s.model));
-    forward_by_hooks(&s, (int[]){2, 0}, 2);
-    check_order(&s, (int[]){2, 0}, 2, "second iteration, of other units");
-    need(fsdp_reshard_all(s.model));
-    forward_by_hooks(&s, (int[]){1, 0, 1}, 3);
-    check_order(&s, (int[]){1, 0, 1}, 3, "an iteration in which a unit runs twice");
-    check(unit_of(&s, 1)->n_indices == 2 && unit_of(&s, 1)->post_forward_indices[0] == 0 &&
-              unit_of(&s, 1)->post_forward_indices[1] == 2,
+    forward_by_hooks(s, (int[]){0, 1, 2}, 3);
+    check_order(s, (int[]){0, 1, 2}, 3, "first iteration");
+    need(fsdp_reshard_all(s->model));
+    forward_by_hooks(s, (int[]){2, 0}, 2);
+    check_order(s, (int[]){2, 0}, 2, "second iteration, of other units");
+    need(fsdp_reshard_all(s->model));
+    forward_by_hooks(s, (int[]){1, 0, 1}, 3);
+    check_order(s, (int[]){1, 0, 1}, 3, "an iteration in which a unit runs twice");
+    check(unit_of(s, 1)->n_indices == 2 && unit_of(s, 1)->post_forward_indices[0] == 0 &&
+              unit_of(s, 1)->post_forward_indices[1] == 2,
           "a unit that ran twice must be recorded twice by fsdp_post_forward");
-    need(fsdp_reshard_all(s.model));
-    sharded_destroy(&s);
+    need(fsdp_reshard_all(s->model));
 }
 
 // Two models on one context, the second running inside the first one's forward.
@@ -383,7 +354,7 @@ static void as_many_steps_body(const Rank *r, void *arg)
 
 void rule_order_is_of_this_iteration(void)
 {
-    run_ranks(2, orders_body, NULL);
+    run_sharded(spec_mlp(4), orders_body, 2);
     run_ranks(2, two_models_body, NULL);
     run_ranks(2, as_many_steps_body, NULL);
 }
@@ -440,44 +411,40 @@ static Status begin_three(Sharded *s)
 }
 
 // A forward that breaks off in a unit whose all-gather fails, and a backward that nobody ends.
-static void broken_body(const Rank *r, void *arg)
+static void broken_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = unit_of(&s, 1), *root = fsdp_unit(s.model);
+    FsdpUnit *unit = unit_of(s, 1), *root = fsdp_unit(s->model);
     need_cuda(cudaDeviceSynchronize());
     for (int round = 0; round < 2; round++) {
         unit->all_gather = refuse_to_gather;
         check(fsdp_unshard(unit) == ERR_MEMORY,
               "unit->all_gather failed with ERR_MEMORY: fsdp_unshard must return that");
         drop_buffer(unit);
-        need(fsdp_reshard_all(s.model));
-        check(begin_three(&s) == ERR_MEMORY,
+        need(fsdp_reshard_all(s->model));
+        check(begin_three(s) == ERR_MEMORY,
               "unit->all_gather failed with ERR_MEMORY: fsdp_pre_forward must return that");
         drop_buffer(unit);
         unit->all_gather = fsdp_all_gather;
-        need(fsdp_reshard_all(s.model));
-        check_rests(&s, 3, ", called where a forward broke off,");
+        need(fsdp_reshard_all(s->model));
+        check_rests(s, 3, ", called where a forward broke off,");
 
-        forward_by_hooks(&s, (int[]){0, 1, 2}, 3);
-        check(s.root->n_post_forward == 4,
+        forward_by_hooks(s, (int[]){0, 1, 2}, 3);
+        check(s->root->n_post_forward == 4,
               "the forward after one that broke off recorded %d forwards, 4 have ended: does "
               "fsdp_post_forward call fsdp_record_post_forward for each?",
-              s.root->n_post_forward);
-        need(fsdp_pre_backward(s.model, root));
+              s->root->n_post_forward);
+        need(fsdp_pre_backward(s->model, root));
         need(fsdp_reduce_grad(root));
-        need(fsdp_free_reduce_scatter(s.root));
-        need(fsdp_reshard_all(s.model));
-        check_rests(&s, 3, ", called where a backward broke off,");
+        need(fsdp_free_reduce_scatter(s->root));
+        need(fsdp_reshard_all(s->model));
+        check_rests(s, 3, ", called where a backward broke off,");
     }
     // Nobody has waited for its all-gather: no forward of it can have ended.
     need(fsdp_unshard(unit));
     unit->reshard_after_forward = FSDP_RESHARD_ALWAYS;
     check(fsdp_post_forward(unit->module, unit) == ERR_ARGUMENT,
           "fsdp_post_forward of a unit that cannot be resharded must return why: ERR_ARGUMENT");
-    need(fsdp_reshard_all(s.model));
-    sharded_destroy(&s);
+    need(fsdp_reshard_all(s->model));
 }
 
 // Twenty units and the root, in all three states.
@@ -513,8 +480,6 @@ static void all_body(const Rank *r, void *arg)
 
 void rule_reshard_all_reaches_every_unit(void)
 {
-    run_ranks(1, all_body, NULL);
-    run_ranks(2, all_body, NULL);
-    run_ranks(2, broken_body, NULL);
-    run_ranks(3, broken_body, NULL);
+    run_worlds(all_body, NULL, 1, 2);
+    run_sharded(spec_mlp(4), broken_body, 2, 3);
 }

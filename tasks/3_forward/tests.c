@@ -10,22 +10,18 @@
 
 #include <stdlib.h>
 
-// A model and the options of its units.
-typedef struct Shape {
-    Spec spec;
-    FsdpOptions options;
-} Shape;
-
-static Shape known_shape(int layers)
-{
-    return (Shape){spec_mlp(layers), TEST_OPTIONS};
-}
-
 static Shape draw_shape(int layers)
 {
     Shape shape = {draw_mlp(layers), TEST_OPTIONS};
     shape.options.align_shards = draw_chance(50);
     return shape;
+}
+
+// On a model of so many layers at most, on 2 to 8 ranks.
+static void run_drawn(int layers, ShardedBody body)
+{
+    Shape shape = draw_shape(layers);
+    run_shape(shape, body, NULL, drawn_world(&shape.spec, 2, 8));
 }
 
 // The first block of a sharded MLP, and the model around it.
@@ -99,15 +95,12 @@ static int count_gathers(uint64_t from)
 
 // ---- Unshard, wait, reshard ----
 
-static void gather_body(const Rank *r, void *arg)
+static void gather_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     need_cuda(
         cudaDeviceSynchronize()); // no hook orders the gathers behind the making of the shards
-    for (int i = 0; i < s.model->n_children - 1; i++) {
-        FsdpUnit *unit = fsdp_unit(s.model->children[i]);
+    for (int i = 0; i < s->model->n_children - 1; i++) {
+        FsdpUnit *unit = fsdp_unit(s->model->children[i]);
         need(fsdp_unshard(unit));
         need(fsdp_wait_for_unshard(unit));
         check(unit->flat.unsharded_param.data != NULL,
@@ -119,27 +112,21 @@ static void gather_body(const Rank *r, void *arg)
                   "%s does not point into the gathered buffer", unit->flat.layout.params[j]->name);
         need(fsdp_reshard(unit));
     }
-    sharded_destroy(&s);
 }
 
 TEST(unshard_gathers_the_whole)
 {
-    Shape shape = known_shape(3);
-    for (int world = 1; world <= 8; world++) run_ranks(world, gather_body, &shape);
+    for (int world = 1; world <= 8; world++) run_sharded(spec_mlp(3), gather_body, world);
     RULE(gathers_by_the_units_own_function);
     RULE(gathers_in_the_shards_own_type);
     for (int i = 0; i < 2; i++) {
-        shape = draw_shape(5);
-        run_ranks(drawn_world(&shape.spec, 2, 8), gather_body, &shape);
+        run_drawn(5, gather_body);
     }
 }
 
-static void alias_body(const Rank *r, void *arg)
+static void alias_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    FsdpUnit *unit = first_unit(&s);
+    FsdpUnit *unit = first_unit(s);
     size_t live = gpulog_live_bytes(r->device);
     uint64_t log = gpulog_length();
     need(fsdp_unshard(unit));
@@ -149,22 +136,20 @@ static void alias_body(const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_unshard allocated %zu bytes",
           gpulog_live_bytes(r->device) - live);
     need(fsdp_reshard(unit));
-    need(fsdp_free_all_gather(s.root));
+    need(fsdp_free_all_gather(s->root));
     check(count_gathers(log) == 0, "with one rank fsdp_unshard has nothing to gather");
     check(gpulog_count(GPU_COPY, log) == 0, "with one rank fsdp_unshard has nothing to copy");
     check(gpulog_count(GPU_FREE, log) == 0, "fsdp_reshard freed a buffer that is the shard itself");
     check(unit->flat.sharded_param.data != NULL && unit->flat.unsharded_param.data == NULL,
           "fsdp_reshard must set full to NULL, and leave shard");
-    sharded_destroy(&s);
 }
 
 TEST(world_of_one_aliases)
 {
-    Shape shape = known_shape(3);
-    run_ranks(1, alias_body, &shape);
-    shape = draw_shape(4);
+    run_sharded(spec_mlp(3), alias_body, 1);
+    Shape shape = draw_shape(4);
     drawn_model(&shape.spec, 1);
-    run_ranks(1, alias_body, &shape);
+    run_shape(shape, alias_body, NULL, 1);
     RULE(unshards_within_its_group);
 }
 
@@ -180,12 +165,9 @@ static void read_whole(const FsdpUnit *unit)
     need_cuda(cudaFreeAsync(out, compute));
 }
 
-static void order_body(const Rank *r, void *arg)
+static void order_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    FsdpUnit *unit = first_unit(&s);
+    FsdpUnit *unit = first_unit(s);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
 
@@ -198,7 +180,7 @@ static void order_body(const Rank *r, void *arg)
     check(next_gather(log, &gather), "unshard queued no all-gather");
     for (uint64_t i = gather.first; i <= gather.last; i++)
         check(!gpulog_get(i, &entry) || written(&entry) == NULL ||
-                  entry.stream == s.ctx.all_gather_stream,
+                  entry.stream == s->ctx.all_gather_stream,
               "the all-gather must be queued on ctx->all_gather_stream");
     check(log_ordered(gather.last, (uint64_t)kernel),
           "a kernel on the compute stream may run before the all-gather is done: after "
@@ -206,19 +188,15 @@ static void order_body(const Rank *r, void *arg)
           "nothing orders the two");
     check_no_host_wait(log, "in unshard or wait");
     need(fsdp_reshard(unit));
-    need(fsdp_free_all_gather(s.root));
+    need(fsdp_free_all_gather(s->root));
     check_no_race(log);
-    sharded_destroy(&s);
 }
 
 TEST(wait_orders_compute_behind_gather)
 {
-    Shape shape = known_shape(3);
-    run_ranks(2, order_body, &shape);
-    run_ranks(5, order_body, &shape);
+    run_sharded(spec_mlp(3), order_body, 2, 5);
     RULE(unshard_is_one_gather_ahead);
-    shape = draw_shape(4);
-    run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
+    run_drawn(4, order_body);
 }
 
 RANK_TEST(reshard_frees_behind_compute, 2, 3)
@@ -281,12 +259,9 @@ RANK_TEST(reshard_frees_behind_compute, 2, 3)
     sharded_destroy(&s);
 }
 
-static void states_body(const Rank *r, void *arg)
+static void states_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = first_unit(&s);
+    FsdpUnit *unit = first_unit(s);
     FlatParam *flat = &unit->flat;
 
     check(flat->state == FLAT_SHARDED && flat->layout.params[0]->data.data == NULL,
@@ -315,13 +290,11 @@ static void states_body(const Rank *r, void *arg)
     check(flat->state == FLAT_SHARDED, "after fsdp_reshard the state must be FLAT_SHARDED");
     check(flat->unsharded_param.data == NULL && flat->layout.params[0]->data.data == NULL,
           "after fsdp_reshard the parameters still point into the buffer");
-    sharded_destroy(&s);
 }
 
 TEST(states_move_in_order)
 {
-    run_ranks(1, states_body, NULL);
-    run_ranks(3, states_body, NULL);
+    run_sharded(spec_mlp(3), states_body, 1, 3);
     RULE(reshard_all_reaches_every_unit);
     RULE(refuses_before_it_queues);
 }
@@ -367,7 +340,7 @@ static void keep_body(const Rank *r, void *arg)
 
 TEST(keeps_when_told_to)
 {
-    Shape shape = known_shape(4);
+    Shape shape = {spec_mlp(4), TEST_OPTIONS};
     run_ranks(2, keep_body, &shape);
     RULE(each_unit_has_its_own_option);
     shape = draw_shape(6);
@@ -375,74 +348,63 @@ TEST(keeps_when_told_to)
 }
 
 // The whole forward through the hooks: order, the shards that the optimizer wrote.
-static void hooks_body(const Rank *r, void *arg)
+static void hooks_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    Batch batch = batch_create(&shape->spec, 1);
+    Batch batch = batch_create(&s->spec, 1);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     for (int step = 0; step < 2; step++) {
         // What an optimizer does: it writes every shard on the compute stream.
-        need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
-        forward_batch(&shape->spec, &s.run, s.model, &batch);
+        need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
+        forward_batch(&s->spec, &s->run, s->model, &batch);
     }
     check_no_host_wait(log, "in a forward");
     check_no_race(log);
     // The root's forward ends last.
-    int n = s.model->n_children;
-    check(s.root->n_post_forward == n,
+    int n = s->model->n_children;
+    check(s->root->n_post_forward == n,
           "a forward of %d units recorded %d of them: does fsdp_post_forward call "
           "fsdp_record_post_forward for every unit, once?",
-          n, s.root->n_post_forward);
+          n, s->root->n_post_forward);
     for (int i = 0; i < n; i++) {
-        const FsdpUnit *unit = fsdp_unit(i < n - 1 ? s.model->children[i] : s.model);
-        check(s.root->post_forward_order[i] == unit && unit->n_indices == 1 &&
+        const FsdpUnit *unit = fsdp_unit(i < n - 1 ? s->model->children[i] : s->model);
+        check(s->root->post_forward_order[i] == unit && unit->n_indices == 1 &&
                   unit->post_forward_indices[0] == i,
               "fsdp_post_forward: place %d of post_forward_order is not the unit whose forward "
               "ended there",
               i);
     }
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 // A block that runs alone: its forward is the outermost, waits for the optimizer and is over.
-static void part_body(const Rank *r, void *arg)
+static void part_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
     float *out;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    Batch batch = batch_create(&spec, 1);
-    s.run.B = spec.B;
-    s.run.T = spec.T;
+    Batch batch = batch_create(&s->spec, 1);
+    s->run.B = s->spec.B;
+    s->run.T = s->spec.T;
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
-    need(module_forward(s.model->children[0], &s.run, batch.in, &out));
+    need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
+    need(module_forward(s->model->children[0], &s->run, batch.in, &out));
     check_no_race(log);
-    check(s.root->iter_forward_root == NULL && s.root->all_gather_state.buffer == NULL,
+    check(s->root->iter_forward_root == NULL && s->root->all_gather_state.buffer == NULL,
           "after the forward of a block alone the outermost forward is not over: it is that of the "
           "unit which found root->iter_forward_root NULL, whichever unit it is");
-    need(module_discard(s.model, &s.run));
+    need(module_discard(s->model, &s->run));
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 TEST(hooks_gather_in_order)
 {
-    Shape shape = known_shape(5);
-    run_ranks(2, hooks_body, &shape);
-    run_ranks(4, hooks_body, &shape);
+    run_sharded(spec_mlp(5), hooks_body, 2, 4);
     RULE(forward_is_hidden);
-    run_ranks(2, part_body, NULL);
+    run_sharded(spec_mlp(3), part_body, 2);
     RULE(order_is_of_this_iteration);
     RULE(contexts_are_apart, APART_FORWARD);
     RULE(nothing_grows, APART_FORWARD);
-    shape = draw_shape(7);
-    run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
+    run_drawn(7, hooks_body);
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.
@@ -465,13 +427,9 @@ static void check_one_at_a_time(Sharded *s)
     need(fsdp_free_all_gather(s->root));
 }
 
-static void one_at_a_time_body(const Rank *r, void *arg)
+static void one_at_a_time_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    check_one_at_a_time(&s);
-    sharded_destroy(&s);
+    check_one_at_a_time(s);
 }
 
 TEST(peak_is_two_units)
@@ -479,8 +437,7 @@ TEST(peak_is_two_units)
     claim_forward_peak(spec_mlp(4), 2);
     claim_forward_peak(spec_mlp(12), 2);
     claim_forward_peak(spec_mlp(12), 4);
-    run_ranks(2, one_at_a_time_body, NULL);
-    run_ranks(4, one_at_a_time_body, NULL);
+    run_sharded(spec_mlp(4), one_at_a_time_body, 2, 4);
     Spec spec = draw_mlp(12);
     claim_forward_peak(spec, drawn_world(&spec, 2, 8));
 }

@@ -72,8 +72,7 @@ void rule_micro_batches_with_kept_parameters(void)
 {
     Micro micro = {draw_mlp(4), draw(2, 3)};
     int world = drawn_world(&micro.spec, 2, 4);
-    run_ranks(world, micro_body, &micro);
-    run_ranks(1, micro_body, &micro);
+    run_worlds(micro_body, &micro, world, 1);
 }
 
 // ---- The order, the seventeenth unit, what is left ----
@@ -117,26 +116,18 @@ static void check_iteration(Sharded *s, const int *order, int n, const char *wha
           "%s: after the backward the order is not empty: does fsdp_finish_backward end it?", what);
 }
 
-static void orders_body(const Rank *r, void *arg)
+static void orders_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(5);
-    Sharded s;
     check_leaks();
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    check_iteration(&s, (int[]){0, 1, 2, 3}, 4, "first iteration");
-    check_iteration(&s, (int[]){2, 0, 3}, 3, "second iteration, in another order");
-    check_iteration(&s, (int[]){3, 1}, 2, "third iteration, in yet another order");
-    sharded_destroy(&s);
+    check_iteration(s, (int[]){0, 1, 2, 3}, 4, "first iteration");
+    check_iteration(s, (int[]){2, 0, 3}, 3, "second iteration, in another order");
+    check_iteration(s, (int[]){3, 1}, 2, "third iteration, in yet another order");
 }
 
 // Each of the two backwards of a unit is gathered ahead.
-static void twice_body(const Rank *r, void *arg)
+static void twice_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    check_iteration(&s, (int[]){0, 1, 0, 2}, 4, "an iteration in which a unit runs twice");
-    sharded_destroy(&s);
+    check_iteration(s, (int[]){0, 1, 0, 2}, 4, "an iteration in which a unit runs twice");
 }
 
 // A shard that the optimizer has just written is what the next iteration gathers, and twenty units.
@@ -171,24 +162,20 @@ static Status reduce_for_test(FsdpUnit *unit)
 }
 
 // A unit's gradient is reduced when its gradients are complete.
-static void phase_body(const Rank *r, void *arg)
+static void phase_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    for (int i = 0; i < 3; i++) unit_of(&s, i)->reduce_scatter = reduce_for_test;
+    for (int i = 0; i < 3; i++) unit_of(s, i)->reduce_scatter = reduce_for_test;
     for (int round = 0; round < 2; round++) {
-        check_iteration(&s, (int[]){0, 1, 2}, 3, "gradients by the test's own function");
+        check_iteration(s, (int[]){0, 1, 2}, 3, "gradients by the test's own function");
         check(reductions_of_test == 3 * (round + 1) && phase_seen == FSDP_POST_BACKWARD,
               "when its gradient is reduced a unit is in phase %d, want FSDP_POST_BACKWARD",
               phase_seen);
-        if (s.root->reduce_scatter_state.buffer != NULL) continue; // other tests find that
+        if (s->root->reduce_scatter_state.buffer != NULL) continue; // other tests find that
         uint64_t log = gpulog_length();
-        need(fsdp_free_reduce_scatter(s.root));
+        need(fsdp_free_reduce_scatter(s->root));
         check(gpulog_length() == log, "no gradient is left, and fsdp_free_reduce_scatter queues "
                                       "work");
     }
-    sharded_destroy(&s);
 }
 
 // ---- What fails ----
@@ -210,12 +197,9 @@ static void drop_buffers(FsdpUnit *unit)
     param->data = NULL;
 }
 
-static void failing_body(const Rank *r, void *arg)
+static void failing_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = unit_of(&s, 1), *before = unit_of(&s, 0);
+    FsdpUnit *unit = unit_of(s, 1), *before = unit_of(s, 0);
     Module *m = unit->module;
     need_cuda(cudaDeviceSynchronize());
 
@@ -230,7 +214,7 @@ static void failing_body(const Rank *r, void *arg)
     check(fsdp_pre_backward(m, unit) == ERR_MEMORY,
           "the unit's own all-gather failed with ERR_MEMORY: fsdp_pre_backward must return that");
     drop_buffers(unit);
-    need(fsdp_reshard_all(s.model));
+    need(fsdp_reshard_all(s->model));
     unit->all_gather = fsdp_all_gather;
 
     // The forward of `before` ended just before the unit's.
@@ -243,13 +227,13 @@ static void failing_body(const Rank *r, void *arg)
     drop_buffers(unit);
     drop_buffers(before);
     before->all_gather = fsdp_all_gather;
-    need(fsdp_reshard_all(s.model));
+    need(fsdp_reshard_all(s->model));
 
     need(fsdp_begin_grad(unit));
     check(fsdp_pre_backward(m, unit) == ERR_ARGUMENT,
           "fsdp_pre_backward of a unit that has a gradient already must be ERR_ARGUMENT");
     need(fsdp_reduce_grad(unit));
-    need(fsdp_reshard_all(s.model));
+    need(fsdp_reshard_all(s->model));
 
     check(fsdp_post_backward(m, unit) == ERR_ARGUMENT,
           "fsdp_post_backward of a unit without a gradient must be ERR_ARGUMENT");
@@ -258,24 +242,19 @@ static void failing_body(const Rank *r, void *arg)
     check(fsdp_post_backward(m, unit) == ERR_ARGUMENT,
           "fsdp_post_backward of a unit that cannot be resharded must be ERR_ARGUMENT");
     drop_buffers(unit);
-    need(fsdp_finish_backward(s.root));
-    sharded_destroy(&s);
+    need(fsdp_finish_backward(s->root));
 }
 
-static void pointer_body(const Rank *r, void *arg)
+static void pointer_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = unit_of(&s, 1);
+    FsdpUnit *unit = unit_of(s, 1);
     unit->reduce_scatter = reduce_for_test;
     need(fsdp_begin_grad(unit));
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(s.root));
+    need(fsdp_finish_backward(s->root));
     check(reductions_of_test == (r->world > 1),
           "with %d ranks fsdp_reduce_grad called unit->reduce_scatter %d times, want %d", r->world,
           reductions_of_test, r->world > 1);
-    sharded_destroy(&s);
 }
 
 // ---- A mesh of two groups ----
@@ -353,8 +332,7 @@ static void pairs_body(const Rank *r, void *arg)
 
 void rule_reduces_by_the_units_own_function(void)
 {
-    run_ranks(1, pointer_body, NULL);
-    run_ranks(2, pointer_body, NULL);
+    run_sharded(spec_mlp(3), pointer_body, 1, 2);
 }
 
 void rule_shards_within_its_group(void)
@@ -365,10 +343,9 @@ void rule_shards_within_its_group(void)
 
 void rule_order_of_each_backward(void)
 {
-    run_ranks(2, orders_body, NULL);
+    run_sharded(spec_mlp(5), orders_body, 2);
     run_ranks(2, many_body, NULL);
-    run_ranks(2, phase_body, NULL);
-    run_ranks(2, failing_body, NULL);
-    run_ranks(3, failing_body, NULL);
-    run_ranks(2, twice_body, NULL);
+    run_sharded(spec_mlp(4), phase_body, 2);
+    run_sharded(spec_mlp(4), failing_body, 2, 3);
+    run_sharded(spec_mlp(4), twice_body, 2);
 }

@@ -4,29 +4,22 @@
 #include "rules.h"
 #include "tests_gradients.h"
 
-static void average_body(const Rank *r, void *arg)
+static void average_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    for (int i = 0; i < s.model->n_children - 1; i++) {
-        FsdpUnit *unit = fsdp_unit(s.model->children[i]);
+    for (int i = 0; i < s->model->n_children - 1; i++) {
+        FsdpUnit *unit = fsdp_unit(s->model->children[i]);
         reduce_round(unit, 0);
         check_average(unit, 1, NULL);
     }
-    sharded_destroy(&s);
 }
 
 // A rank needs the sum of its own shard and of no other: a reduce-scatter sends the other ranks
 // theirs, W-1 shards, and an all-reduce twice as much.
-static void own_shard_body(const Rank *r, void *arg)
+static void own_shard_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
     static const GpuOp REDUCE[] = {GPU_REDUCE_SCATTER, GPU_ALL_REDUCE, GPU_REDUCE,
                                    GPU_BROADCAST,      GPU_SEND,       GPU_ALL_GATHER};
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    FsdpUnit *unit = fsdp_unit(s.model->children[0]);
+    FsdpUnit *unit = fsdp_unit(s->model->children[0]);
     uint64_t sent = 0, want = (uint64_t)(4 * (r->world - 1) * unit->flat.layout.shard_numel);
     gpulog_reset_traffic();
     reduce_round(unit, 0);
@@ -38,31 +31,24 @@ static void own_shard_body(const Rank *r, void *arg)
           "a reduce-scatter brings",
           unit->module->name, (unsigned long long)sent,
           (unsigned long long)gpulog_traffic(GPU_ALL_REDUCE).sent, (unsigned long long)want);
-    sharded_destroy(&s);
 }
 
 TEST(gradient_is_the_average)
 {
     known_gradients();
-    Shape shape = known_shape(3);
-    for (int world = 2; world <= 8; world++) run_ranks(world, average_body, &shape);
-    run_ranks(3, own_shard_body, &shape);
-    run_ranks(4, own_shard_body, &shape);
+    for (int world = 2; world <= 8; world++) run_sharded(spec_mlp(3), average_body, world);
+    run_sharded(spec_mlp(3), own_shard_body, 3, 4);
     draw_gradients();
     for (int i = 0; i < 2; i++) {
-        shape = draw_shape(5);
-        run_ranks(drawn_world(&shape.spec, 2, 8), average_body, &shape);
+        run_drawn(5, average_body);
     }
     RULE(reduces_by_the_units_own_function);
     RULE(shards_within_its_group);
 }
 
-static void one_body(const Rank *r, void *arg)
+static void one_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    FsdpUnit *unit = fsdp_unit(s.model->children[0]);
+    FsdpUnit *unit = fsdp_unit(s->model->children[0]);
     size_t live = gpulog_live_bytes(r->device);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
@@ -71,7 +57,7 @@ static void one_body(const Rank *r, void *arg)
           "with one rank fsdp_begin_grad must make the gradient shard the unsharded gradient");
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_begin_grad allocated memory");
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(s.root));
+    need(fsdp_finish_backward(s->root));
     check(gpulog_count(GPU_REDUCE_SCATTER, log) == 0 && gpulog_count(GPU_KERNEL, log) == 0,
           "with one rank fsdp_reduce_grad has nothing to reduce and nothing to divide");
     reduce_round(unit, 0);
@@ -84,50 +70,45 @@ static void one_body(const Rank *r, void *arg)
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(unit->root));
     check_average(unit, 2, NULL);
-    sharded_destroy(&s);
 }
 
 TEST(world_of_one_divides_nothing)
 {
     known_gradients();
-    Shape shape = known_shape(3);
-    run_ranks(1, one_body, &shape);
+    run_sharded(spec_mlp(3), one_body, 1);
     draw_gradients();
-    shape = draw_shape(4);
+    Shape shape = draw_shape(4);
     drawn_model(&shape.spec, 1);
-    run_ranks(1, one_body, &shape);
+    run_shape(shape, one_body, NULL, 1);
 }
 
-static void micro_body(const Rank *r, void *arg)
+static void micro_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    FsdpUnit *unit = fsdp_unit(s.model->children[1]);
-    for (int round = 0; round < shape->rounds; round++) {
+    const int rounds = *(const int *)arg;
+    FsdpUnit *unit = fsdp_unit(s->model->children[1]);
+    for (int round = 0; round < rounds; round++) {
         reduce_round(unit, round);
         check_average(unit, round + 1, NULL);
     }
     // A step ends no sum: that is fsdp_zero_grad's. This one moves nothing.
-    need(fsdp_sgd_step(s.model, &s.ctx, 0.0f, 0.0f));
-    reduce_round(unit, shape->rounds);
+    need(fsdp_sgd_step(s->model, &s->ctx, 0.0f, 0.0f));
+    reduce_round(unit, rounds);
     check_average(
-        unit, shape->rounds + 1,
+        unit, rounds + 1,
         "there was an optimizer's step before the last micro-batch, and nobody has zeroed "
         "the gradient: it is still added to");
-    sharded_destroy(&s);
 }
 
 TEST(micro_batches_add_up)
 {
     known_gradients();
-    Shape shape = known_shape(3);
-    run_ranks(1, micro_body, &shape);
-    run_ranks(2, micro_body, &shape);
-    run_ranks(5, micro_body, &shape);
+    Shape shape = {spec_mlp(3), TEST_OPTIONS};
+    int rounds = 3;
+    run_shape(shape, micro_body, &rounds, 1, 2, 5);
     draw_gradients();
     shape = draw_shape(4);
-    run_ranks(drawn_world(&shape.spec, 2, 8), micro_body, &shape);
+    rounds = draw(2, 5);
+    run_shape(shape, micro_body, &rounds, drawn_world(&shape.spec, 2, 8));
     RULE(micro_batches_with_kept_parameters);
 }
 
@@ -161,7 +142,7 @@ static void padding_body(const Rank *r, void *arg)
 TEST(padding_gradient_is_zero)
 {
     known_gradients();
-    Shape shape = known_shape(3); // 182 elements in the unit: padded in every world
+    Shape shape = {spec_mlp(3), TEST_OPTIONS}; // 182 elements in the unit: padded in every world
     for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, &shape);
     draw_gradients();
     for (int i = 0; i < 2; i++) {
@@ -171,20 +152,17 @@ TEST(padding_gradient_is_zero)
     }
 }
 
-static void begin_body(const Rank *r, void *arg)
+static void begin_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    for (int i = 0; i < s.model->n_children - 1; i++) {
-        FsdpUnit *unit = fsdp_unit(s.model->children[i]);
+    for (int i = 0; i < s->model->n_children - 1; i++) {
+        FsdpUnit *unit = fsdp_unit(s->model->children[i]);
         FlatParam *flat = &unit->flat;
         need(fsdp_begin_grad(unit));
         float *want = calloc((size_t)flat->layout.padded, sizeof *want);
-        need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
+        need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
         float *got = fetch(flat->unsharded_grad.data, (size_t)flat->layout.padded);
         Layout layout;
-        unit_layout(&layout, &s, flat, true);
+        unit_layout(&layout, s, flat, true);
         check_equal_in(&((Clues){.layout = &layout}),
                        "the unsharded gradient before the backward, padding included", got, want,
                        (size_t)flat->layout.padded);
@@ -204,18 +182,13 @@ static void begin_body(const Rank *r, void *arg)
               "reducing a gradient that is not there must be an "
               "error");
     }
-    need(fsdp_finish_backward(s.root));
-    sharded_destroy(&s);
+    need(fsdp_finish_backward(s->root));
 }
 
 TEST(begin_grad_is_zero_with_padding)
 {
-    Shape shape = known_shape(3);
-    run_ranks(2, begin_body, &shape);
-    run_ranks(3, begin_body, &shape);
-    run_ranks(7, begin_body, &shape);
-    shape = draw_shape(4);
-    run_ranks(drawn_world(&shape.spec, 2, 8), begin_body, &shape);
+    run_sharded(spec_mlp(3), begin_body, 2, 3, 7);
+    run_drawn(4, begin_body);
 }
 
 // After a backward every unit is sharded, and has no gradient but its shard.
@@ -286,23 +259,20 @@ static void check_freed_on_compute(Sharded *s)
           "ctx->compute_stream");
 }
 
-static void order_body(const Rank *r, void *arg)
+static void order_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Shape *shape = arg;
-    Sharded s;
-    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    Batch batch = batch_create(&shape->spec, 1 + (uint64_t)r->rank);
-    one_step(&s, &batch); // so that the next step meets an optimizer's writes
+    Batch batch = batch_create(&s->spec, 1 + (uint64_t)r->rank);
+    one_step(s, &batch); // so that the next step meets an optimizer's writes
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    one_step(&s, &batch);
+    one_step(s, &batch);
     check_no_race(log);
     check_no_host_wait(log, "in a step");
     check_reduce_overlaps(log);
     GpuLogEntry entry;
     for (uint64_t i = log; i < gpulog_length(); i++)
         if (gpulog_get(i, &entry) && (entry.op == GPU_REDUCE_SCATTER || entry.op == GPU_REDUCE))
-            check(entry.stream == s.ctx.reduce_scatter_stream,
+            check(entry.stream == s->ctx.reduce_scatter_stream,
                   "a reduce-scatter runs on another stream than ctx->reduce_scatter_stream");
 
     // The optimizer comes after every reduce-scatter.
@@ -313,20 +283,16 @@ static void order_body(const Rank *r, void *arg)
                   log_ordered(i, (uint64_t)sgd),
               "the optimizer may start before the reduce-scatter of log entry %lld is done",
               (long long)i);
-    check_freed_on_compute(&s);
+    check_freed_on_compute(s);
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 TEST(streams_are_ordered)
 {
-    Shape shape = known_shape(5);
-    run_ranks(2, order_body, &shape);
-    run_ranks(3, order_body, &shape);
+    run_sharded(spec_mlp(5), order_body, 2, 3);
     RULE(contexts_are_apart, APART_BACKWARD);
     RULE(nothing_grows, APART_BACKWARD);
-    shape = draw_shape(7);
-    run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
+    run_drawn(7, order_body);
     RULE(a_unit_may_have_no_gradient);
 }
 
@@ -365,7 +331,7 @@ static void ahead_body(const Rank *r, void *arg)
 
 TEST(gathers_again_before_backward)
 {
-    Shape shape = known_shape(5);
+    Shape shape = {spec_mlp(5), TEST_OPTIONS};
     run_ranks(2, ahead_body, &shape);
     RULE(backward_is_hidden);
     RULE(order_of_each_backward);
@@ -448,31 +414,27 @@ static void whole_body(const Rank *r, void *arg)
 }
 
 // Two gradients, one after the other, into the one slot.
-static void slot_body(const Rank *r, void *arg)
+static void slot_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     size_t live = gpulog_live_bytes(r->device);
     for (int i = 0; i < 2; i++) {
-        FsdpUnit *unit = fsdp_unit(s.model->children[i]);
+        FsdpUnit *unit = fsdp_unit(s->model->children[i]);
         need(fsdp_begin_grad(unit));
         need(fsdp_reduce_grad(unit));
     }
-    need(fsdp_free_reduce_scatter(s.root));
+    need(fsdp_free_reduce_scatter(s->root));
     check(
         gpulog_live_bytes(r->device) == live,
         "of two gradients that fsdp_reduce_grad retired %zu bytes are lost: is the slot empty when "
         "the second one comes?",
         gpulog_live_bytes(r->device) - live);
-    sharded_destroy(&s);
 }
 
 TEST(peak_does_not_grow_with_depth)
 {
     Spec deep = spec_mlp(6), heavy_root = spec_mlp(4);
     heavy_root.vocab = 61; // the root's 854 elements are more than four units of 182
-    run_ranks(2, slot_body, NULL);
+    run_sharded(spec_mlp(3), slot_body, 2);
     run_ranks(2, whole_body, &deep);
     run_ranks(3, whole_body, &heavy_root);
     claim_peak(spec_mlp(4), 2);
@@ -527,37 +489,32 @@ static void behind_body(const Rank *r, void *arg)
 
 // The forward of the whole model and the backward of one block: the outermost backward is not the
 // root's, and nobody uses what it prefetches.
-static void part_body(const Rank *r, void *arg)
+static void part_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
     float *logits, *din;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    Batch batch = batch_create(&spec, 1);
-    Module *block = s.model->children[2];
-    s.run.B = spec.B;
-    s.run.T = spec.T;
-    need(module_forward(s.model, &s.run, batch.in, &logits));
-    need(module_backward(block, &s.run, block->out, &din));
+    Batch batch = batch_create(&s->spec, 1);
+    Module *block = s->model->children[2];
+    s->run.B = s->spec.B;
+    s->run.T = s->spec.T;
+    need(module_forward(s->model, &s->run, batch.in, &logits));
+    need(module_backward(block, &s->run, block->out, &din));
     need_cuda(cudaFreeAsync(din, r->stream));
-    check(s.root->reduce_scatter_state.buffer == NULL && s.root->all_gather_state.buffer == NULL,
+    check(s->root->reduce_scatter_state.buffer == NULL && s->root->all_gather_state.buffer == NULL,
           "after the backward of a block alone a buffer is left to free: the outermost backward "
           "ends the iteration (fsdp_post_backward), whichever unit's it is");
-    check_all_sharded(&s);
-    check(s.root->n_post_forward == 0 && s.root->iter_backward_root == NULL,
+    check_all_sharded(s);
+    check(s->root->n_post_forward == 0 && s->root->iter_backward_root == NULL,
           "after the backward of a block alone the iteration is not over: fsdp_finish_backward "
           "must reshard all and empty the order");
-    need(module_discard(s.model, &s.run));
+    need(module_discard(s->model, &s->run));
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 TEST(nothing_is_left_behind)
 {
-    Shape shape = known_shape(4);
-    run_ranks(1, behind_body, &shape);
-    run_ranks(3, behind_body, &shape);
-    run_ranks(2, part_body, NULL);
+    Shape shape = {spec_mlp(4), TEST_OPTIONS};
+    run_worlds(behind_body, &shape, 1, 3);
+    run_sharded(spec_mlp(4), part_body, 2);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 1, 8), behind_body, &shape);
 }

@@ -12,25 +12,20 @@
 #include "fsdp.h"
 #include "harness.h"
 
-// A model, the options of its units, and how often each is reduced.
-typedef struct Shape {
-    Spec spec;
-    FsdpOptions options;
-    int rounds;
-} Shape;
-
-static Shape known_shape(int layers)
-{
-    return (Shape){spec_mlp(layers), TEST_OPTIONS, 3};
-}
-
 // At least three layers: two units and the root.
 static Shape draw_shape(int layers)
 {
-    Shape shape = {draw_mlp(layers), TEST_OPTIONS, draw(2, 5)};
+    Shape shape = {draw_mlp(layers), TEST_OPTIONS};
     if (shape.spec.layers < 3) shape.spec.layers = 3;
     shape.options.align_shards = draw_chance(50);
     return shape;
+}
+
+// On a model of so many layers at most, on 2 to 8 ranks.
+static void run_drawn(int layers, ShardedBody body)
+{
+    Shape shape = draw_shape(layers);
+    run_shape(shape, body, NULL, drawn_world(&shape.spec, 2, 8));
 }
 
 // What the gradients are made of, drawn for each test: nobody can know an average without the

@@ -130,54 +130,48 @@ static double rough_at(int64_t place, int unit)
     return ((double)(z >> 40) + 0.5) / 3e6 * (z & 1 ? 1.0 : -1.0);
 }
 
-static void special_body(const Rank *r, void *arg)
+static void special_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
     float norm = -1.0f;
     check_leaks();
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     for (int limit = 0; limit <= 1; limit++) {
-        give(&s, zero_at);
-        need(fsdp_clip_grad_norm(s.model, &s.ctx, (float)limit, &norm));
+        give(s, zero_at);
+        need(fsdp_clip_grad_norm(s->model, &s->ctx, (float)limit, &norm));
         check(norm == 0.0f, "fsdp_clip_grad_norm of gradients of zero gives the norm %g",
               (double)norm);
-        check_given(&s, zero_at, 1.0,
-                    "a norm of 0 is larger than no limit, and nothing may change");
+        check_given(s, zero_at, 1.0, "a norm of 0 is larger than no limit, and nothing may change");
     }
     static const struct {
         GradientOf value;
         const char *what;
     } sizes[] = {{huge_at, "gradients of about 1e30"}, {tiny_at, "gradients of about 1e-9"}};
     for (int k = 0; k < 2; k++) {
-        double want = give(&s, sizes[k].value);
-        need(fsdp_grad_norm(s.model, &s.ctx, &norm));
+        double want = give(s, sizes[k].value);
+        need(fsdp_grad_norm(s->model, &s->ctx, &norm));
         check(fabs((double)norm - want) <= 1e-6 * want,
               "fsdp_grad_norm of %s gives %.9g, want %.9g: the squares are summed in double",
               sizes[k].what, (double)norm, want);
-        check_given(&s, sizes[k].value, 1.0, "fsdp_grad_norm only reads the gradients");
-        need(fsdp_clip_grad_norm(s.model, &s.ctx, 2.0f * norm, &norm));
-        check_given(&s, sizes[k].value, 1.0, "the norm is half of max_norm: nothing changes");
+        check_given(s, sizes[k].value, 1.0, "fsdp_grad_norm only reads the gradients");
+        need(fsdp_clip_grad_norm(s->model, &s->ctx, 2.0f * norm, &norm));
+        check_given(s, sizes[k].value, 1.0, "the norm is half of max_norm: nothing changes");
         float limit = (float)(want / 4.0);
-        need(fsdp_clip_grad_norm(s.model, &s.ctx, limit, &norm));
-        check_given(&s, sizes[k].value, (double)limit / (double)norm,
+        need(fsdp_clip_grad_norm(s->model, &s->ctx, limit, &norm));
+        check_given(s, sizes[k].value, (double)limit / (double)norm,
                     "clipped to a quarter of the norm, by max_norm / norm alone");
     }
-    give(&s, nan_at);
-    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.5f, &norm));
+    give(s, nan_at);
+    need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.5f, &norm));
     check(norm != norm, "one gradient is NaN, and fsdp_clip_grad_norm gives the norm %g",
           (double)norm);
-    check_given(&s, nan_at, 1.0,
-                "a norm that is NaN is not larger than the limit: nothing changes");
-    give(&s, rough_at);
-    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.0f, &norm));
-    check_given(&s, rough_at, 0.0, "the norm is larger than a max_norm of 0: scaled by 0 / norm");
-    give(&s, infinite_at);
-    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.5f, &norm));
+    check_given(s, nan_at, 1.0, "a norm that is NaN is not larger than the limit: nothing changes");
+    give(s, rough_at);
+    need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.0f, &norm));
+    check_given(s, rough_at, 0.0, "the norm is larger than a max_norm of 0: scaled by 0 / norm");
+    give(s, infinite_at);
+    need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.5f, &norm));
     check(isinf(norm), "one gradient is infinite, and fsdp_clip_grad_norm gives the norm %g",
           (double)norm);
-    check_finite_are_zero(&s);
-    sharded_destroy(&s);
+    check_finite_are_zero(s);
 }
 
 enum { ROUNDS = 8 };
@@ -286,8 +280,7 @@ void rule_clips_at_any_norm(void)
 {
     run_ranks_small(1, refused_norm_body, NULL);
     run_ranks_small(2, refused_norm_body, NULL);
-    run_ranks(1, special_body, NULL);
-    run_ranks(3, special_body, NULL);
+    run_sharded(spec_mlp(3), special_body, 1, 3);
     run_ranks(2, many_norms_body, NULL);
 }
 
@@ -353,22 +346,18 @@ static void many_body(const Rank *r, void *arg)
 }
 
 // A unit that is not the root: ERR_ARGUMENT, every time.
-static void below_body(const Rank *r, void *arg)
+static void below_body(Sharded *s, const Rank *r, void *arg)
 {
     const Function function = *(const Function *)arg;
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     for (int i = 0; i < 2; i++) {
-        Module *below = s.model->children[i];
-        Status status = function == SGD ? fsdp_sgd_step(below, &s.ctx, 0.5f, 0.0f)
-                                        : fsdp_zero_grad(below, &s.ctx);
+        Module *below = s->model->children[i];
+        Status status = function == SGD ? fsdp_sgd_step(below, &s->ctx, 0.5f, 0.0f)
+                                        : fsdp_zero_grad(below, &s->ctx);
         check(status == ERR_ARGUMENT && strstr(last_error(), below->name) != NULL,
               "%s of unit %s, which is not the root, must be ERR_ARGUMENT with a line that names "
               "it",
               NAME[function], below->name);
     }
-    sharded_destroy(&s);
 }
 
 // A unit that is unsharded, or about to be: no step, and nothing of one.
@@ -416,10 +405,10 @@ static void stale_body(const Rank *r, void *arg)
 static void step_rules(Function function)
 {
     run_ranks(2, many_body, &function);
-    if (function != ADAMW) run_ranks(1, below_body, &function);
+    if (function != ADAMW)
+        run_shape(((Shape){spec_mlp(3), TEST_OPTIONS}), below_body, &function, 1);
     if (function == ZERO_GRAD) return;
-    run_ranks(1, stale_body, &function);
-    run_ranks(2, stale_body, &function);
+    run_worlds(stale_body, &function, 1, 2);
 }
 
 void rule_adamw_steps_all_or_nothing(void)

@@ -87,7 +87,7 @@ static void check_stepped(const Stepped *m)
 }
 
 // Two models, each with an optimizer of its own, whose steps are interleaved.
-static void two_body(const Rank *r, void *arg)
+RANK_RULE(each_optimizer_counts_its_steps, 1, 2)
 {
     const Spec spec[] = {spec_mlp(3), spec_mlp(4)};
     Stepped m[] = {{.config = {0.01f, 0.8f, 0.9f, 1e-8f, 0.5f}, .steps = 3},
@@ -108,12 +108,6 @@ static void two_body(const Rank *r, void *arg)
         opt->ctx = NULL;
         sharded_destroy(&m[i].s);
     }
-}
-
-void rule_each_optimizer_counts_its_steps(void)
-{
-    run_ranks(1, two_body, NULL);
-    run_ranks(2, two_body, NULL);
 }
 
 // ---- Making an optimizer ----
@@ -208,21 +202,18 @@ static void lists_body(const Rank *r, void *arg)
 }
 
 // The sum cannot be made: there is no communicator.
-static void norm_body(const Rank *r, void *arg)
+static void norm_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(2);
-    Sharded s;
     float norm;
     int device = 0;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpContext broken = s.ctx;
+    FsdpContext broken = s->ctx;
     broken.mesh.shard.comm = NULL;
     need_cuda(cudaGetDevice(&device));
     need_cuda(cudaDeviceSynchronize());
     size_t live = gpulog_live_bytes(device);
     backend_ignore_reports();
     check_set_silent(true);
-    Status status = fsdp_grad_norm(s.model, &broken, &norm);
+    Status status = fsdp_grad_norm(s->model, &broken, &norm);
     check_set_silent(false);
     backend_listen();
     check(status == ERR_NCCL,
@@ -233,12 +224,11 @@ static void norm_body(const Rank *r, void *arg)
     check(gpulog_live_bytes(device) == live,
           "fsdp_grad_norm failed, and left %zu bytes on the device",
           gpulog_live_bytes(device) - live);
-    sharded_destroy(&s);
 }
 
 void rule_failed_norm_keeps_nothing(void)
 {
-    run_ranks(2, norm_body, NULL);
+    run_sharded(spec_mlp(2), norm_body, 2);
 }
 
 void rule_failed_optimizer_keeps_nothing(void)

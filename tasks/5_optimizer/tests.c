@@ -15,19 +15,19 @@
 
 // A model, how its shards are cut, and what an optimizer is told.
 typedef struct Case {
-    Spec spec;
-    FsdpOptions options;
+    Shape shape;
     AdamWConfig adamw;
     int steps;
     float limit;       // of the gradient's norm, as a part of what it is
     float rate, decay; // of SGD
 } Case;
 
+// With the known gradients.
 static Case known_case(int layers)
 {
+    known_given();
     return (Case){
-        .spec = spec_mlp(layers),
-        .options = TEST_OPTIONS,
+        .shape = {spec_mlp(layers), TEST_OPTIONS},
         .adamw = {.lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.5f},
         .steps = 5,
         .limit = 0.25f,
@@ -39,12 +39,13 @@ static Case known_case(int layers)
 // The decay rates of the moments stay where rounding in float keeps the bounds below: both further
 // from 1 than in the known case, or as far. SGD's rates are powers of two, so that nothing is
 // rounded.
-static Case draw_case(int layers)
+static Case draw_case(void)
 {
-    Case c = known_case(layers);
-    c.spec = draw_mlp(layers);
-    c.options.align_shards = draw_chance(50);
-    c.options.seed = draw_word();
+    Case c = known_case(5);
+    draw_given();
+    c.shape.spec = draw_mlp(5);
+    c.shape.options.align_shards = draw_chance(50);
+    c.shape.options.seed = draw_word();
     c.adamw = (AdamWConfig){
         .lr = (float)draw(1, 20) * 0.001f,
         .beta1 = (float)draw(50, 90) * 0.01f,
@@ -62,14 +63,22 @@ static Case draw_case(int layers)
 // So many ranks, from `low` to 8; says with the case what was drawn.
 static int drawn_case(const Case *c, int low)
 {
+    const Spec *spec = &c->shape.spec;
     int world = draw(low, 8);
     drawn("%d layers, %d > %d > %d, %d ranks, aligned: %s; AdamW lr %g, betas %g and %g, eps %g, "
           "decay %g, %d steps; SGD %g, decay %g; norm to %g of itself",
-          c->spec.layers, c->spec.in_dim, c->spec.dim, c->spec.vocab, world,
-          c->options.align_shards ? "yes" : "no", (double)c->adamw.lr, (double)c->adamw.beta1,
+          spec->layers, spec->in_dim, spec->dim, spec->vocab, world,
+          c->shape.options.align_shards ? "yes" : "no", (double)c->adamw.lr, (double)c->adamw.beta1,
           (double)c->adamw.beta2, (double)c->adamw.eps, (double)c->adamw.weight_decay, c->steps,
           (double)c->rate, (double)c->decay, (double)c->limit);
     return world;
+}
+
+// On a case that is drawn, with gradients that are drawn.
+static void run_drawn(ShardedBody body)
+{
+    Case in = draw_case();
+    run_shape(in.shape, body, &in, drawn_case(&in, 1));
 }
 
 // A gradient for every flat parameter of the model: element i of the whole buffer is
@@ -103,31 +112,30 @@ static float *fetch_shard(const Sharded *s, const FlatParam *flat)
 
 // ---- AdamW ----
 
-static void formula_body(const Rank *r, void *arg)
+static void formula_body(Sharded *s, const Rank *r, void *arg)
 {
     const Case *in = arg;
-    Sharded s;
     FlatParam *flat[MAX_FLAT];
     const AdamWConfig c = in->adamw;
-    sharded_create(&s, &in->spec, &in->options, &c, r);
-    int n = flat_params(s.model, flat, MAX_FLAT);
+    need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &in->adamw));
+    int n = flat_params(s->model, flat, MAX_FLAT);
     float *start[MAX_FLAT];
-    for (int k = 0; k < n; k++) start[k] = fetch_shard(&s, flat[k]);
+    for (int k = 0; k < n; k++) start[k] = fetch_shard(s, flat[k]);
     for (int t = 1; t <= in->steps; t++) {
-        set_scaled_gradients(&s, given_scale(t), 0.0f);
-        need(fsdp_adamw_step(&s.adamw));
+        set_scaled_gradients(s, given_scale(t), 0.0f);
+        need(fsdp_adamw_step(&s->adamw));
         check_figures();
     }
-    check(s.adamw.t == in->steps, "after %d steps of fsdp_adamw_step the count t is %d%s",
-          in->steps, s.adamw.t,
-          s.adamw.t == in->steps * n ? LIKELY
+    check(s->adamw.t == in->steps, "after %d steps of fsdp_adamw_step the count t is %d%s",
+          in->steps, s->adamw.t,
+          s->adamw.t == in->steps * n ? LIKELY
               "it went up for every unit: is opt->t++ inside the loop?"
-                                     : "");
+                                      : "");
 
     for (int k = 0; k < n; k++) {
         size_t numel = (size_t)flat[k]->layout.shard_numel;
-        float *got = fetch_shard(&s, flat[k]);
-        float *got_m = fetch(s.adamw.m[k], numel), *got_v = fetch(s.adamw.v[k], numel);
+        float *got = fetch_shard(s, flat[k]);
+        float *got_m = fetch(s->adamw.m[k], numel), *got_v = fetch(s->adamw.v[k], numel);
         for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
             int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
             double g = place < flat[k]->layout.numel ? (double)given_gradient(place) : 0.0, out[3];
@@ -135,14 +143,14 @@ static void formula_body(const Rank *r, void *arg)
             double p = out[0], m = out[1], v = out[2];
             char where[300];
             Layout layout;
-            unit_layout(&layout, &s, flat[k], false);
+            unit_layout(&layout, s, flat[k], false);
             layout_say(&layout, numel, (size_t)i, where, sizeof where);
             // Five steps of rounding in float: a few units in the last place of the parameter and
             // the step.
             check(fabs(got[i] - p) <= 2e-6 * (fabs(p) + (double)c.lr),
                   "unit %s, %s: after %d steps of fsdp_adamw_step %.9g, the formula gives %.9g%s",
                   flat[k]->name, where, in->steps, (double)got[i], p,
-                  formula_cause(&s, &c, in->steps, k, n, flat[k], start[k], got));
+                  formula_cause(s, &c, in->steps, k, n, flat[k], start[k], got));
             // No gradient is larger than 2, so rounding moves no moment by more than this.
             check(fabs(got_m[i] - m) <= 4e-6 && fabs(got_v[i] - v) <= 4e-6,
                   "unit %s, %s: after %d steps the moments in opt->m and "
@@ -154,57 +162,43 @@ static void formula_body(const Rank *r, void *arg)
         free(got_v);
         free(start[k]);
     }
-    sharded_destroy(&s);
 }
 
 TEST(adamw_follows_the_formula)
 {
-    known_given();
     Case in = known_case(3);
-    run_ranks(1, formula_body, &in);
-    run_ranks(3, formula_body, &in);
+    run_shape(in.shape, formula_body, &in, 1, 3);
     RULE(each_optimizer_counts_its_steps);
-    draw_given();
-    in = draw_case(5);
-    run_ranks(drawn_case(&in, 1), formula_body, &in);
+    run_drawn(formula_body);
 }
 
-static void moments_body(const Rank *r, void *arg)
+static void moments_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Case *in = arg;
-    Sharded s;
-    sharded_create(&s, &in->spec, &in->options, NULL, r);
     size_t live = gpulog_live_bytes(r->device);
-    size_t want = 8 * (size_t)sharded_padded(&s) / (size_t)r->world;
-    need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW));
+    size_t want = 8 * (size_t)sharded_padded(s) / (size_t)r->world;
+    need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &TEST_ADAMW));
     check(gpulog_live_bytes(r->device) - live == want,
           "AdamW's state takes %zu bytes on this rank, want 8 bytes for each element of its "
           "shards: %zu%s",
           gpulog_live_bytes(r->device) - live, want,
           arrays_cause(gpulog_live_bytes(r->device) - live, 2, want / 2,
                        want / 2 * (size_t)r->world));
-    set_gradients(&s, 0.0f);
-    need(fsdp_adamw_step(&s.adamw));
+    set_gradients(s, 0.0f);
+    need(fsdp_adamw_step(&s->adamw));
     check_figures();
     check(gpulog_live_bytes(r->device) - live == want, "a step left %zu bytes allocated",
           gpulog_live_bytes(r->device) - live - want);
-    fsdp_adamw_destroy(&s.adamw);
+    fsdp_adamw_destroy(&s->adamw);
     check(gpulog_live_bytes(r->device) == live, "fsdp_adamw_destroy left %zu bytes allocated",
           gpulog_live_bytes(r->device) - live);
-    sharded_destroy(&s);
 }
 
 TEST(moments_are_shard_sized)
 {
-    known_given();
     Case in = known_case(4);
-    run_ranks(1, moments_body, &in);
-    run_ranks(4, moments_body, &in);
-    run_ranks(7, moments_body, &in);
+    run_shape(in.shape, moments_body, &in, 1, 4, 7);
     RULE(failed_optimizer_keeps_nothing);
-    draw_given();
-    in = draw_case(5);
-    run_ranks(drawn_case(&in, 1), moments_body, &in);
+    run_drawn(moments_body);
 }
 
 static void padding_body(const Rank *r, void *arg)
@@ -212,9 +206,9 @@ static void padding_body(const Rank *r, void *arg)
     const Case *in = arg;
     for (int align = 0; align <= 1; align++) {
         Sharded s;
-        FsdpOptions options = in->options;
+        FsdpOptions options = in->shape.options;
         options.align_shards = align;
-        sharded_create(&s, &in->spec, &options, &TEST_ADAMW, r);
+        sharded_create(&s, &in->shape.spec, &options, &TEST_ADAMW, r);
         FlatParam *flat[MAX_FLAT];
         int n = flat_params(s.model, flat, MAX_FLAT);
         for (int step = 0; step < 4; step++) {
@@ -244,113 +238,94 @@ static void padding_body(const Rank *r, void *arg)
 
 TEST(padding_stays_zero)
 {
-    known_given();
     Case in = known_case(3);
     for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, &in);
-    draw_given();
-    in = draw_case(5);
+    in = draw_case();
     run_ranks(drawn_case(&in, 2), padding_body, &in);
 }
 
 // ---- Gradients ----
 
-static void zero_body(const Rank *r, void *arg)
+static void zero_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Case *in = arg;
-    Sharded s;
     FlatParam *flat[MAX_FLAT];
-    sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s->model, flat, MAX_FLAT);
     float *before[MAX_FLAT];
-    set_gradients(&s, 3.0f);
+    set_gradients(s, 3.0f);
     for (int k = 0; k < n; k++)
         before[k] = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    need(fsdp_zero_grad(s.model, &s.ctx));
+    need(fsdp_zero_grad(s->model, &s->ctx));
     check_figures();
     check_no_host_wait(log, "in fsdp_zero_grad");
-    check_on_stream(log, s.ctx.compute_stream, "zeroing the gradients", "ctx->compute_stream");
-    need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
+    check_on_stream(log, s->ctx.compute_stream, "zeroing the gradients", "ctx->compute_stream");
+    need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
     for (int k = 0; k < n; k++) {
         size_t numel = (size_t)flat[k]->layout.shard_numel;
         float *got = fetch(flat[k]->sharded_grad.data, numel), *zero = calloc(numel, sizeof *zero);
         Layout layout;
         char what[100];
-        unit_layout(&layout, &s, flat[k], false);
+        unit_layout(&layout, s, flat[k], false);
         snprintf(what, sizeof what, "unit %s, the gradient shard after zero_grad", flat[k]->name);
         check_equal_in(&((Clues){.layout = &layout, .before = before[k]}), what, got, zero, numel);
         free(got);
         free(zero);
         free(before[k]);
     }
-    sharded_destroy(&s);
 }
 
 TEST(zero_grad_zeroes)
 {
-    known_given();
     Case in = known_case(3);
-    run_ranks(1, zero_body, &in);
-    run_ranks(3, zero_body, &in);
+    run_shape(in.shape, zero_body, &in, 1, 3);
     RULE(zero_grad_reaches_every_unit);
     RULE(contexts_are_apart, APART_ZERO_GRAD);
     RULE(nothing_grows, APART_ZERO_GRAD);
-    draw_given();
-    in = draw_case(5);
-    run_ranks(drawn_case(&in, 1), zero_body, &in);
+    run_drawn(zero_body);
 }
 
-static void norm_body(const Rank *r, void *arg)
+static void norm_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Case *in = arg;
-    Sharded s;
-    sharded_create(&s, &in->spec, &in->options, NULL, r);
     size_t live = gpulog_live_bytes(r->device);
-    set_gradients(&s, 0.0f);
-    float norm = -1.0f, want = (float)sqrt(given_squares(&s));
+    set_gradients(s, 0.0f);
+    float norm = -1.0f, want = (float)sqrt(given_squares(s));
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    need(fsdp_grad_norm(s.model, &s.ctx, &norm));
+    need(fsdp_grad_norm(s->model, &s->ctx, &norm));
     check_figures();
     check_no_race(log);
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
     check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
-          (double)want, norm_cause(&s, norm));
+          (double)want, norm_cause(s, norm));
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory allocated");
-    sharded_destroy(&s);
 }
 
 TEST(norm_is_over_all_ranks)
 {
-    known_given();
     Case in = known_case(4);
-    for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
+    for (int world = 1; world <= 8; world++) run_shape(in.shape, norm_body, &in, world);
     RULE(norm_has_the_same_bits_everywhere);
     RULE(failed_norm_keeps_nothing);
     RULE(contexts_are_apart, APART_NORM);
-    draw_given();
-    in = draw_case(5);
-    run_ranks(drawn_case(&in, 1), norm_body, &in);
+    run_drawn(norm_body);
 }
 
-static void clip_body(const Rank *r, void *arg)
+static void clip_body(Sharded *s, const Rank *r, void *arg)
 {
     const Case *in = arg;
-    Sharded s;
     FlatParam *flat[MAX_FLAT];
-    sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = flat_params(s.model, flat, MAX_FLAT);
-    float want = (float)sqrt(given_squares(&s)), norm;
+    int n = flat_params(s->model, flat, MAX_FLAT);
+    float want = (float)sqrt(given_squares(s)), norm;
     const float limits[] = {2.0f * want, want, in->limit * want};
     for (int c = 0; c < 3; c++) {
-        set_gradients(&s, 0.0f);
+        set_gradients(s, 0.0f);
         norm = -1.0f;
-        need(fsdp_clip_grad_norm(s.model, &s.ctx, limits[c], &norm));
+        need(fsdp_clip_grad_norm(s->model, &s->ctx, limits[c], &norm));
         check_figures();
         check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g%s",
-              (double)norm, (double)want, norm_cause(&s, norm));
-        need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
+              (double)norm, (double)want, norm_cause(s, norm));
+        need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
         for (int k = 0; k < n; k++) {
             float *got = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
             for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
@@ -362,37 +337,30 @@ static void clip_body(const Rank *r, void *arg)
                       (double)want, (double)limits[c],
                       c == 2 ? "every gradient times limit / norm" : "nothing may change",
                       flat[k]->name, (long long)i, (double)got[i], g,
-                      clip_cause(&s, flat[k], got, (double)want, (double)limits[c]));
+                      clip_cause(s, flat[k], got, (double)want, (double)limits[c]));
             }
             free(got);
         }
     }
-    sharded_destroy(&s);
 }
 
 TEST(clip_scales_only_above)
 {
-    known_given();
     Case in = known_case(3);
-    run_ranks(1, clip_body, &in);
-    run_ranks(3, clip_body, &in);
+    run_shape(in.shape, clip_body, &in, 1, 3);
     RULE(clips_at_any_norm);
     RULE(contexts_are_apart, APART_CLIP);
     RULE(nothing_grows, APART_CLIP);
-    draw_given();
-    in = draw_case(5);
-    run_ranks(drawn_case(&in, 1), clip_body, &in);
+    run_drawn(clip_body);
 }
 
 // ---- SGD, and who steps what ----
 
-static void sgd_body(const Rank *r, void *arg)
+static void sgd_body(Sharded *s, const Rank *r, void *arg)
 {
     const Case *in = arg;
-    Sharded s;
     FlatParam *flat[MAX_FLAT];
-    sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s->model, flat, MAX_FLAT);
     // Whole numbers as parameters and powers of two as rates: every value below is exact.
     for (int k = 0; k < n; k++) {
         float *host = malloc((size_t)flat[k]->layout.shard_numel * sizeof *host);
@@ -404,15 +372,15 @@ static void sgd_body(const Rank *r, void *arg)
         send_to(flat[k]->sharded_param.data, host, (size_t)flat[k]->layout.shard_numel);
         free(host);
     }
-    set_gradients(&s, 0.0f);
+    set_gradients(s, 0.0f);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    need(fsdp_sgd_step(s.model, &s.ctx, in->rate, in->decay));
+    need(fsdp_sgd_step(s->model, &s->ctx, in->rate, in->decay));
     check_figures();
     check_no_host_wait(log, "in an SGD step");
-    check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
+    check_on_stream(log, s->ctx.compute_stream, "an SGD step", "ctx->compute_stream");
     for (int k = 0; k < n; k++) {
-        float *got = fetch_shard(&s, flat[k]);
+        float *got = fetch_shard(s, flat[k]);
         for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
             int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
             float p = place < flat[k]->layout.numel ? (float)(place % 7) : 0.0f;
@@ -425,46 +393,39 @@ static void sgd_body(const Rank *r, void *arg)
         }
         free(got);
     }
-    sharded_destroy(&s);
 }
 
 TEST(sgd_step_with_decay)
 {
-    known_given();
     Case in = known_case(3);
-    run_ranks(1, sgd_body, &in);
-    run_ranks(4, sgd_body, &in);
+    run_shape(in.shape, sgd_body, &in, 1, 4);
     RULE(sgd_steps_all_or_nothing);
     RULE(contexts_are_apart, APART_SGD);
     RULE(nothing_grows, APART_SGD);
-    draw_given();
-    in = draw_case(5);
-    run_ranks(drawn_case(&in, 1), sgd_body, &in);
+    run_drawn(sgd_body);
 }
 
-static void every_body(const Rank *r, void *arg)
+static void every_body(Sharded *s, const Rank *r, void *arg)
 {
-    const Case *in = arg;
-    Sharded s;
     FlatParam *flat[MAX_FLAT];
-    sharded_create(&s, &in->spec, &in->options, &TEST_ADAMW, r);
-    int n = flat_params(s.model, flat, MAX_FLAT);
+    need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &TEST_ADAMW));
+    int n = flat_params(s->model, flat, MAX_FLAT);
     float *before[MAX_FLAT];
-    set_gradients(&s, 0.0f);
-    for (int k = 0; k < n; k++) before[k] = fetch_shard(&s, flat[k]);
+    set_gradients(s, 0.0f);
+    for (int k = 0; k < n; k++) before[k] = fetch_shard(s, flat[k]);
     gpulog_reset_traffic();
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    need(fsdp_adamw_step(&s.adamw));
+    need(fsdp_adamw_step(&s->adamw));
     check_figures();
     check_no_host_wait(log, "in an optimizer step");
-    check_on_stream(log, s.ctx.compute_stream, "an AdamW step", "ctx->compute_stream");
+    check_on_stream(log, s->ctx.compute_stream, "an AdamW step", "ctx->compute_stream");
     check_no_race(log);
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
         check(gpulog_traffic((GpuOp)op).calls == 0,
               "fsdp_adamw_step needs no communication, but made an %s", gpulog_op_name((GpuOp)op));
     for (int k = 0; k < n; k++) {
-        float *after = fetch_shard(&s, flat[k]);
+        float *after = fetch_shard(s, flat[k]);
         float *gradient = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
         for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
             int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
@@ -484,20 +445,16 @@ static void every_body(const Rank *r, void *arg)
         free(gradient);
         free(before[k]);
     }
-    sharded_destroy(&s);
 }
 
 TEST(every_rank_steps_its_shard)
 {
-    known_given();
     Case in = known_case(4);
-    for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
+    for (int world = 1; world <= 8; world++) run_shape(in.shape, every_body, &in, world);
     RULE(adamw_steps_all_or_nothing);
     RULE(contexts_are_apart, APART_ADAMW);
     RULE(nothing_grows, APART_ADAMW);
-    draw_given();
-    in = draw_case(5);
-    run_ranks(drawn_case(&in, 1), every_body, &in);
+    run_drawn(every_body);
 }
 
 SUITE_MAIN("optimizer")

@@ -111,8 +111,7 @@ static void options_body(const Rank *r, void *arg)
 void rule_options_are_the_units_own(void)
 {
     run_ranks(1, context_body, NULL);
-    run_ranks(1, options_body, NULL);
-    run_ranks(2, options_body, NULL);
+    run_worlds(options_body, NULL, 1, 2);
 }
 
 // ---- Other people's hooks, and what is left of ours ----
@@ -125,7 +124,7 @@ static Status foreign(Module *m, void *arg)
 }
 
 // A unit in the middle is unwrapped, the others stay; hooks that somebody else installed stay too.
-static void hooks_body(const Rank *r, void *arg)
+RANK_RULE(unwrap_leaves_what_is_not_its_own, 2)
 {
     Spec spec = spec_gpt2(3);
     Module *model = spec_create(&spec);
@@ -164,15 +163,10 @@ static void hooks_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-void rule_unwrap_leaves_what_is_not_its_own(void)
-{
-    run_ranks(2, hooks_body, NULL);
-}
-
 // ---- Many units, again and again ----
 
 // Twenty units in an MLP, wrapped and unwrapped several times: nothing grows.
-static void many_body(const Rank *r, void *arg)
+RANK_RULE(any_number_of_units, 1, 2)
 {
     Spec spec = spec_mlp(MANY + 1);
     spec.in_dim = spec.dim = spec.vocab = 2;
@@ -214,12 +208,6 @@ static void many_body(const Rank *r, void *arg)
           "unit, and its stack of indices?",
           MANY + 1, host_bytes() - host);
     need(fsdp_context_destroy(&ctx));
-}
-
-void rule_any_number_of_units(void)
-{
-    run_ranks(1, many_body, NULL);
-    run_ranks(2, many_body, NULL);
 }
 
 // ---- Refusals and failures ----
@@ -345,24 +333,19 @@ static Status pass_over(const Param *param, const float *values, void *arg)
 }
 
 // The state of a part: nobody but gather_below has waited for what the optimizer wrote.
-static void part_body(const Rank *r, void *arg)
+static void part_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     for (int i = 0; i < 2; i++) {
-        need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
-        need(fsdp_full_state(s.model->children[i], pass_over, NULL));
+        need(fsdp_sgd_step(s->model, &s->ctx, 0.5f, 0.25f));
+        need(fsdp_full_state(s->model->children[i], pass_over, NULL));
     }
     check_no_race(log);
-    sharded_destroy(&s);
 }
 
 void rule_full_state_leaves_units_as_they_were(void)
 {
-    run_ranks(2, part_body, NULL);
-    run_ranks(1, state_body, NULL);
-    run_ranks(2, state_body, NULL);
+    run_sharded(spec_mlp(4), part_body, 2);
+    run_worlds(state_body, NULL, 1, 2);
 }

@@ -144,8 +144,7 @@ void rule_refuses_each_time(void)
 {
     run_ranks(1, crowd_body, NULL);
     run_ranks(1, list_body, NULL);
-    run_ranks(1, ties_body, NULL);
-    run_ranks(2, ties_body, NULL);
+    run_worlds(ties_body, NULL, 1, 2);
     run_ranks(2, context_body, NULL);
 }
 
@@ -179,7 +178,7 @@ static void check_places(const Module *m)
     check(fsdp_units(m, NULL, 0) == n, "fsdp_units without any places must count all the same");
 }
 
-static void places_body(const Rank *r, void *arg)
+RANK_RULE(lists_no_more_than_its_places, 1)
 {
     Spec spec = spec_gpt2(4);
     Module *model = spec_create(&spec);
@@ -201,14 +200,9 @@ static void places_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-void rule_lists_no_more_than_its_places(void)
-{
-    run_ranks(1, places_body, NULL);
-}
-
 // ---- Unwrapped while they are unsharded, below a root that stays ----
 
-static void inner_body(const Rank *r, void *arg)
+RANK_RULE(unwraps_below_a_root, 1, 3)
 {
     Spec spec = spec_mlp(5);
     Sharded s;
@@ -248,12 +242,6 @@ static void inner_body(const Rank *r, void *arg)
     need(nn_run_destroy(&s.run));
 }
 
-void rule_unwraps_below_a_root(void)
-{
-    run_ranks(1, inner_body, NULL);
-    run_ranks(3, inner_body, NULL);
-}
-
 // ---- A full state that cannot be had ----
 
 static int refused;
@@ -270,17 +258,14 @@ static Status count_params(const Param *param, const float *values, void *arg)
     return OK;
 }
 
-static void failing_body(const Rank *r, void *arg)
+static void failing_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
     int seen = 0;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     for (int i = 0; i < 3; i++) { // two units, and the root
-        FsdpUnit *unit = fsdp_unit(i < 2 ? s.model->children[i] : s.model);
+        FsdpUnit *unit = fsdp_unit(i < 2 ? s->model->children[i] : s->model);
         unit->all_gather = refuse;
         refused = 0;
-        Status status = fsdp_full_state(s.model, count_params, &seen);
+        Status status = fsdp_full_state(s->model, count_params, &seen);
         // There are other ways to have a state than to unshard a unit.
         check(refused > 0 ? status == ERR_MEMORY : status == OK,
               "the all-gather of unit %s failed with ERR_MEMORY: fsdp_full_state must return that, "
@@ -289,17 +274,16 @@ static void failing_body(const Rank *r, void *arg)
         unit->all_gather = fsdp_all_gather;
         if (unit->flat.state == FLAT_SHARDED && unit->flat.unsharded_param.data != NULL) {
             need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
-            need_cuda(cudaFreeAsync(unit->flat.unsharded_param.data, s.ctx.all_gather_stream));
+            need_cuda(cudaFreeAsync(unit->flat.unsharded_param.data, s->ctx.all_gather_stream));
             unit->flat.unsharded_param.data = NULL;
         }
-        need(fsdp_reshard_all(s.model));
+        need(fsdp_reshard_all(s->model));
     }
-    sharded_destroy(&s);
 }
 
 // Three meshes of the same four ranks, one after the other: the full state is shown on the rank
 // that is 0 in both groups of its model's mesh, once.
-static void meshes_body(const Rank *r, void *arg)
+RANK_RULE(full_state_is_shown_to_one, 4)
 {
     const int rank = r->rank, last = r->world - 1;
     ncclComm_t reversed, pair, across;
@@ -335,11 +319,6 @@ static void meshes_body(const Rank *r, void *arg)
     need_nccl(ncclCommDestroy(reversed));
 }
 
-void rule_full_state_is_shown_to_one(void)
-{
-    run_ranks(4, meshes_body, NULL);
-}
-
 // A parameter of 9 MB, where the host may take 4: either there is a way, or a status.
 static void large_body(const Rank *r, void *arg)
 {
@@ -368,7 +347,7 @@ static void large_body(const Rank *r, void *arg)
 }
 
 // A module above all units has no root, and gathers what is below.
-static void below_body(const Rank *r, void *arg)
+RANK_RULE(full_state_of_what_is_below, 1, 2)
 {
     Spec spec = spec_mlp(3);
     int seen = 0;
@@ -387,15 +366,8 @@ static void below_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-void rule_full_state_of_what_is_below(void)
-{
-    run_ranks(1, below_body, NULL);
-    run_ranks(2, below_body, NULL);
-}
-
 void rule_full_state_says_what_failed(void)
 {
-    run_ranks(2, failing_body, NULL);
-    run_ranks(3, failing_body, NULL);
+    run_sharded(spec_mlp(3), failing_body, 2, 3);
     run_ranks(1, large_body, NULL);
 }

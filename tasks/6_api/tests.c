@@ -79,8 +79,7 @@ static void nested_body(const Rank *r, void *arg)
 
 TEST(takes_what_no_inner_unit_took)
 {
-    run_ranks(1, nested_body, NULL);
-    run_ranks(3, nested_body, NULL);
+    run_worlds(nested_body, NULL, 1, 3);
     for (int i = 0; i < 3; i++) claim_drawn_units(1, 8);
 }
 
@@ -113,8 +112,7 @@ static void tied_body(const Rank *r, void *arg)
 TEST(tied_parameter_is_taken_once)
 {
     Spec spec = spec_gpt2(2);
-    run_ranks(1, tied_body, &spec);
-    run_ranks(3, tied_body, &spec);
+    run_worlds(tied_body, &spec, 1, 3);
     // Large enough for every rank to hold something real that has a gradient.
     do spec = draw_gpt2(2);
     while (spec.dim < 8);
@@ -185,8 +183,7 @@ static void half_body(const Rank *r, void *arg)
 
 TEST(refuses_misuse)
 {
-    run_ranks(1, half_body, NULL);
-    run_ranks(2, half_body, NULL);
+    run_worlds(half_body, NULL, 1, 2);
     run_ranks(2, misuse_body, NULL);
     RULE(a_refused_module_is_as_it_was);
     RULE(refuses_each_time);
@@ -237,13 +234,10 @@ static void options_body(const Rank *r, void *arg)
     }
 }
 
-static void hooks_body(const Rank *r, void *arg)
+static void hooks_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_gpt2(2);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    for (int c = -1; c < s.model->n_children; c++) {
-        Module *m = c < 0 ? s.model : s.model->children[c];
+    for (int c = -1; c < s->model->n_children; c++) {
+        Module *m = c < 0 ? s->model : s->model->children[c];
         FsdpUnit *unit = fsdp_unit(m);
         if (unit == NULL) continue;
         static const HookFn WANT[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward,
@@ -255,26 +249,23 @@ static void hooks_body(const Rank *r, void *arg)
             check(hook->arg == unit, "%s: install_hooks gives a hook something else than its unit",
                   m->name);
         }
-        check(unit->module == m && unit->ctx == &s.ctx, "%s: the unit does not know its module",
+        check(unit->module == m && unit->ctx == &s->ctx, "%s: the unit does not know its module",
               m->name);
     }
-    Batch batch = batch_create(&spec, 1);
-    float loss = train_batch(&spec, &s.run, s.model, &batch);
+    Batch batch = batch_create(&s->spec, 1);
+    float loss = train_batch(&s->spec, &s->run, s->model, &batch);
     check(loss > 1.0f && loss < 5.0f,
           "the loss of an untrained model over %d tokens is %g, want about "
           "ln %d",
-          spec.vocab, (double)loss, spec.vocab);
+          s->spec.vocab, (double)loss, s->spec.vocab);
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 TEST(hooks_run_in_order)
 {
-    run_ranks(1, hooks_body, NULL);
-    run_ranks(3, hooks_body, NULL);
+    run_sharded(spec_gpt2(2), hooks_body, 1, 3);
     Spec spec = spec_mlp(3);
-    run_ranks(1, options_body, &spec);
-    run_ranks(3, options_body, &spec);
+    run_worlds(options_body, &spec, 1, 3);
     RULE(options_are_the_units_own);
     RULE(contexts_are_apart, APART_BACKWARD);
     spec = draw_mlp(6);
@@ -361,19 +352,16 @@ static Status visitor(const Param *param, const float *values, void *arg)
     return OK;
 }
 
-static void state_body(const Rank *r, void *arg)
+static void state_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_gpt2(2);
-    Sharded s;
     Param *params[MAX];
     Seen seen = {.fail_from = -1};
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    int n = meta_params(s.model, params, MAX);
+    int n = meta_params(s->model, params, MAX);
     size_t live = gpulog_live_bytes(r->device);
     Sizes sizes;
-    sizes_of(&sizes, s.model, r->world);
+    sizes_of(&sizes, s->model, r->world);
     gpulog_reset_peak(r->device);
-    need(fsdp_full_state(s.model, visitor, &seen));
+    need(fsdp_full_state(s->model, visitor, &seen));
     if (r->rank == 0) {
         check(seen.n == n, "fsdp_full_state called the visitor %d times for %d parameters", seen.n,
               n);
@@ -391,27 +379,27 @@ static void state_body(const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) == live, "fsdp_full_state left %zu bytes on the device%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
-    size_t largest = whole_bytes(fsdp_unit(s.model));
+    size_t largest = whole_bytes(fsdp_unit(s->model));
     for (int i = 1; i <= 2; i++)
-        if (whole_bytes(fsdp_unit(s.model->children[i])) > largest)
-            largest = whole_bytes(fsdp_unit(s.model->children[i]));
+        if (whole_bytes(fsdp_unit(s->model->children[i])) > largest)
+            largest = whole_bytes(fsdp_unit(s->model->children[i]));
     check(gpulog_peak_bytes(r->device) <= live + 2 * largest,
           "fsdp_full_state took more than two units at a time");
 
     // A visitor that fails on rank 0: all ranks come through, rank 0 says so.
     Seen failing = {.fail_from = 3};
-    Status status = fsdp_full_state(s.model, visitor, &failing);
+    Status status = fsdp_full_state(s->model, visitor, &failing);
     check(status == (r->rank == 0 ? ERR_IO : OK),
           "the visitor failed on rank 0, and this rank got status %d", (int)status);
     check(failing.n <= 4, "fsdp_full_state called the visitor again after it had failed");
 
     // What an optimizer wrote is what is saved; and the model can go on.
-    Batch batch = batch_create(&spec, 1);
-    train_batch(&spec, &s.run, s.model, &batch);
+    Batch batch = batch_create(&s->spec, 1);
+    train_batch(&s->spec, &s->run, s->model, &batch);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f));
-    float *after = sharded_params(&s);
+    need(fsdp_sgd_step(s->model, &s->ctx, 0.5f, 0.0f));
+    float *after = sharded_params(s);
     check_no_race(log);
     if (r->rank == 0) {
         float *first = malloc((size_t)meta_numel(params[0]) * sizeof *first);
@@ -421,9 +409,8 @@ static void state_body(const Rank *r, void *arg)
         free(first);
     }
     free(after);
-    train_batch(&spec, &s.run, s.model, &batch);
+    train_batch(&s->spec, &s->run, s->model, &batch);
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 // A unit that is unsharded stays so.
@@ -457,9 +444,7 @@ static void kept_body(const Rank *r, void *arg)
 TEST(full_state_is_the_model)
 {
     run_ranks(2, kept_body, NULL);
-    run_ranks(1, state_body, NULL);
-    run_ranks(3, state_body, NULL);
-    run_ranks(4, state_body, NULL);
+    run_sharded(spec_gpt2(2), state_body, 1, 3, 4);
     RULE(full_state_leaves_units_as_they_were);
     RULE(full_state_says_what_failed);
     RULE(full_state_is_shown_to_one);
@@ -515,8 +500,7 @@ static void unwrap_body(const Rank *r, void *arg)
 
 TEST(unwrap_gives_everything_back)
 {
-    run_ranks(1, unwrap_body, NULL);
-    run_ranks(3, unwrap_body, NULL);
+    run_worlds(unwrap_body, NULL, 1, 3);
     RULE(unwrap_leaves_what_is_not_its_own);
     RULE(unwraps_below_a_root);
     claim_drawn_unwrap(1, 8);

@@ -112,21 +112,17 @@ static void write_as(SafetensorsType type, const char *extra)
     safetensors_close(&from);
 }
 
-static void halves_body(const Rank *r, void *arg)
+static void halves_body(Sharded *s, const Rank *r, void *arg)
 {
     static const float WANT[] = {0.5f, -1.5f, 0x1p-24f};
-    Spec spec = spec_gpt2(1);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    need(gpt2_import(in_folder(own_folder, "other"), s.model));
-    const FlatParam *flat = &fsdp_unit(s.model)->flat; // wte first: its elements are in order
+    need(gpt2_import(in_folder(own_folder, "other"), s->model));
+    const FlatParam *flat = &fsdp_unit(s->model)->flat; // wte first: its elements are in order
     int64_t n = flat_valid_numel(&flat->layout, 0);
     float *got = fetch(flat->sharded_param.data, (size_t)n);
     for (int64_t i = 0; i < 11 * 24 && i < n; i++)
         check(got[i] == WANT[i % 3], "element %lld is %g, want %g", (long long)i, (double)got[i],
               (double)WANT[i % 3]);
     free(got);
-    sharded_destroy(&s);
 }
 
 TEST_BETWEEN(reads_halves_and_bare_names, own_folder_begin, own_folder_end)
@@ -134,10 +130,10 @@ TEST_BETWEEN(reads_halves_and_bare_names, own_folder_begin, own_folder_end)
     Spec spec = spec_gpt2(1);
     state_export(1, spec, gpt2_export, model_file());
     write_as(SAFETENSORS_F16, NULL);
-    run_ranks(1, halves_body, NULL);
+    run_sharded(spec_gpt2(1), halves_body, 1);
     unlink(in_folder(own_folder, "other"));
     write_as(SAFETENSORS_BF16, NULL);
-    run_ranks(1, halves_body, NULL);
+    run_sharded(spec_gpt2(1), halves_body, 1);
 }
 
 TEST_BETWEEN(refuses_other_models, own_folder_begin, own_folder_end)
@@ -185,8 +181,7 @@ static void memory_body(const Rank *r, void *arg)
 
 TEST_BETWEEN(holds_one_parameter_at_most, own_folder_begin, own_folder_end)
 {
-    run_ranks(1, memory_body, NULL);
-    run_ranks(2, memory_body, NULL);
+    run_worlds(memory_body, NULL, 1, 2);
 }
 
 SUITE_MAIN("hugging_face")

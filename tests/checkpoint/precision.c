@@ -129,18 +129,14 @@ TEST(a_resume_goes_on_as_if_nothing_was)
     remove_folder(folder);
 }
 
-static void no_scale_body(const Rank *r, void *arg)
+static void no_scale_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     CheckpointPosition position = {.step = 1};
-    case_wrap(&w, c, r);
-    need(checkpoint_save(dir, w.model, NULL, &position));
+    need(checkpoint_save(dir, w->model, NULL, &position));
     position = (CheckpointPosition){.step = 9, .loss_scale = 3.0f, .growth_tracker = 4};
-    need(checkpoint_load(dir, w.model, NULL, &position));
+    need(checkpoint_load(dir, w->model, NULL, &position));
     check(position.step == 1 && position.loss_scale == 0.0f && position.growth_tracker == 0,
           "without a loss scale the position has %g", (double)position.loss_scale);
-    case_unwrap(&w, r);
 }
 
 TEST(without_a_scale_there_is_none)
@@ -149,7 +145,7 @@ TEST(without_a_scale_there_is_none)
     make_folder(folder);
     snprintf(dir, sizeof dir, "%s/model", folder);
     Case c = case_of(spec_mlp(2), STRATEGY_ZERO3, 1, 1, 1);
-    run_ranks(1, no_scale_body, &c);
+    run_wrapped(1, no_scale_body, &c);
     snprintf(path, sizeof path, "%s/index.json", dir);
     FILE *file = fopen(path, "r");
     if (file == NULL) fail_msg("%s cannot be opened", path);

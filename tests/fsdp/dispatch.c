@@ -261,8 +261,7 @@ static void root_body(const Rank *r, void *arg)
 
 TEST(roots_are_asked)
 {
-    run_ranks(1, root_body, NULL);
-    run_ranks(2, root_body, NULL);
+    run_worlds(root_body, NULL, 1, 2);
 }
 
 static Status fake_step(FsdpAdamW *opt)

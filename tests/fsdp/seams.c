@@ -143,8 +143,7 @@ static void replicate_body(const Rank *r, void *arg)
 TEST(replicas_without_shards)
 {
     int shards = 1;
-    run_ranks(2, replicate_body, &shards);
-    run_ranks(4, replicate_body, &shards);
+    run_worlds(replicate_body, &shards, 2, 4);
 }
 
 TEST(replicas_of_shards)

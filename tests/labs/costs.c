@@ -89,55 +89,27 @@ static void body(const Rank *r, void *arg)
 {
     Job *job = arg;
     const Line *line = job->line;
-    const FsdpOptions fsdp = {.seed = 42};
-    const StrategyOptions strategy = {.strategy = line->strategy};
-    Spec spec = spec_of();
     int n = MICRO_BATCHES * line->stages / r->world;
-    NnRun run;
-    PipelineMesh ranks;
-    PipelineTies ties;
-    Mesh mesh;
-    FsdpContext ctx;
-    FsdpAdamW adamw;
-    Pipeline *pipeline = NULL;
+    Case c = case_of(spec_of(), line->strategy, r->world, line->replicas, n);
+    Wrapped w;
     MicroBatch batches[MICRO_BATCHES];
-    Module *model = spec_create(&spec);
-    Batch batch = batch_create(&spec, 1);
+    Batch batch = batch_create(&c.spec, 1);
     size_t before = gpulog_live_bytes(r->device);
-    need(nn_run_create(&run, r->stream));
-    run.B = spec.B;
-    run.T = spec.T;
-    need(pipeline_mesh(&ranks, r->comm, line->stages));
-    need(pipeline_cut(model, &ranks, &ties));
-    need(mesh_2d(&mesh, ranks.group.comm, line->replicas));
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    if (line->strategy == STRATEGY_DDP)
-        need(fully_shard(model, &ctx, &fsdp));
-    else
-        need(pipeline_fully_shard(model, &ctx, &fsdp));
-    need(strategy_apply(model, &strategy));
-    need(fsdp_adamw_create(&adamw, model, &ctx, &TEST_ADAMW));
-    if (line->stages > 1) need(pipeline_create(&pipeline, model, &ranks, &ties, line->kind, n));
-    for (int k = 0; k < n; k++) batches[k] = (MicroBatch){batch.in, batch.targets, spec.B};
-    need_cuda(cudaDeviceSynchronize());
+    c.options = (StrategyOptions){.strategy = line->strategy};
+    c.stages = line->stages > 1 ? line->stages : 0;
+    c.kind = line->kind;
+    case_wrap(&w, &c, r);
+    for (int k = 0; k < n; k++) batches[k] = (MicroBatch){batch.in, batch.targets, c.spec.B};
     uint64_t first = gpulog_length();
-    if (pipeline != NULL)
-        need(pipeline_step(pipeline, &run, batches, 1.0f, NULL));
+    if (w.pipeline != NULL)
+        need(pipeline_step(w.pipeline, &w.run, batches, 1.0f, NULL));
     else
-        run_serial(&spec, &run, model, &batch, n);
+        run_serial(&c.spec, &w.run, w.model, &batch, n);
     need_cuda(cudaDeviceSynchronize());
     job->cost[r->rank] = cost_since(first, r->device);
     job->cost[r->rank].held -= before;
-    need(pipeline_destroy(pipeline));
-    fsdp_adamw_destroy(&adamw);
-    need(strategy_remove(model));
-    fsdp_unwrap(model);
-    module_destroy(model);
+    case_unwrap(&w, r);
     batch_destroy(&batch);
-    need(fsdp_context_destroy(&ctx));
-    need(mesh_destroy(&mesh, ranks.group.comm));
-    need(pipeline_mesh_destroy(&ranks));
-    need(nn_run_destroy(&run));
 }
 
 static char *handout(void)

@@ -16,56 +16,48 @@ static void must_refuse(const char *call, Status status, const char *line)
 }
 #define must_refuse(call, line) must_refuse(#call, call, line)
 
-static void without_body(const Rank *r, void *arg)
+static void without_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     StrategyState *state;
-    case_wrap(&w, c, r);
-    need(strategy_find(w.model, &state));
-    check(state == w.root->extensions->strategy, "strategy_find has found another state");
-    need(strategy_remove(w.model));
-    must_refuse(strategy_find(w.model, &state), "has no strategy");
-    must_refuse(strategy_remove(w.model), "has no strategy");
-    must_refuse(strategy_micro_batch(w.model, 0, 1), "has no strategy");
-    must_refuse(fsdp_set_requires_gradient_sync(w.model, true), "has no strategy");
-    must_refuse(fsdp_set_requires_all_reduce(w.model, true), "has no strategy");
-    must_refuse(fsdp_set_is_last_backward(w.model, true), "has no strategy");
-    must_refuse(fsdp_set_reshard_after_backward(w.model, true), "has no strategy");
-    must_refuse(fsdp_set_gradient_divide_factor(w.model, 2.0f), "has no strategy");
-    must_refuse(fsdp_set_training(w.model, true), "has no strategy");
-    must_refuse(strategy_find(w.model->children[0], &state), "");
-    need(strategy_apply(w.model, &c->options));
-    case_unwrap(&w, r);
+    need(strategy_find(w->model, &state));
+    check(state == w->root->extensions->strategy, "strategy_find has found another state");
+    need(strategy_remove(w->model));
+    must_refuse(strategy_find(w->model, &state), "has no strategy");
+    must_refuse(strategy_remove(w->model), "has no strategy");
+    must_refuse(strategy_micro_batch(w->model, 0, 1), "has no strategy");
+    must_refuse(fsdp_set_requires_gradient_sync(w->model, true), "has no strategy");
+    must_refuse(fsdp_set_requires_all_reduce(w->model, true), "has no strategy");
+    must_refuse(fsdp_set_is_last_backward(w->model, true), "has no strategy");
+    must_refuse(fsdp_set_reshard_after_backward(w->model, true), "has no strategy");
+    must_refuse(fsdp_set_gradient_divide_factor(w->model, 2.0f), "has no strategy");
+    must_refuse(fsdp_set_training(w->model, true), "has no strategy");
+    must_refuse(strategy_find(w->model->children[0], &state), "");
+    need(strategy_apply(w->model, &c->options));
 }
 
 TEST(flags_want_a_strategy)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
-    run_ranks(2, without_body, &c);
+    run_wrapped(2, without_body, &c);
 }
 
-static void refusals_body(const Rank *r, void *arg)
+static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
-    must_refuse(fsdp_set_gradient_divide_factor(w.model, 0.0f), "it must be positive");
-    must_refuse(fsdp_set_gradient_divide_factor(w.model, -2.0f), "it must be positive");
-    must_refuse(fsdp_set_gradient_divide_factor(w.model, NAN), "it must be positive");
+    must_refuse(fsdp_set_gradient_divide_factor(w->model, 0.0f), "it must be positive");
+    must_refuse(fsdp_set_gradient_divide_factor(w->model, -2.0f), "it must be positive");
+    must_refuse(fsdp_set_gradient_divide_factor(w->model, NAN), "it must be positive");
     if (r->world == 1)
-        must_refuse(fsdp_set_gradient_divide_factor(w.model, 2.0f), "one rank reduces nothing");
-    need(fsdp_set_gradient_divide_factor(w.model, 1.0f));
+        must_refuse(fsdp_set_gradient_divide_factor(w->model, 2.0f), "one rank reduces nothing");
+    need(fsdp_set_gradient_divide_factor(w->model, 1.0f));
     if (c->options.strategy == STRATEGY_DDP)
-        must_refuse(fsdp_set_requires_all_reduce(w.model, false), "DDP's reduction is the");
+        must_refuse(fsdp_set_requires_all_reduce(w->model, false), "DDP's reduction is the");
     else if (c->replicas == 1)
-        must_refuse(fsdp_set_requires_all_reduce(w.model, false), "there is one replica");
+        must_refuse(fsdp_set_requires_all_reduce(w->model, false), "there is one replica");
     else
-        need(fsdp_set_requires_all_reduce(w.model, false));
-    must_refuse(strategy_micro_batch(w.model, 2, 2), "micro-batch 2 of 2");
-    must_refuse(strategy_micro_batch(w.model, -1, 2), "micro-batch -1 of 2");
-    must_refuse(strategy_micro_batch(w.model, 0, 0), "micro-batch 0 of 0");
-    case_unwrap(&w, r);
+        need(fsdp_set_requires_all_reduce(w->model, false));
+    must_refuse(strategy_micro_batch(w->model, 2, 2), "micro-batch 2 of 2");
+    must_refuse(strategy_micro_batch(w->model, -1, 2), "micro-batch -1 of 2");
+    must_refuse(strategy_micro_batch(w->model, 0, 0), "micro-batch 0 of 0");
 }
 
 TEST(flags_refuse_what_does_not_suit)
@@ -76,7 +68,7 @@ TEST(flags_refuse_what_does_not_suit)
                                     {STRATEGY_ZERO3, 1, 1}};
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
         Case c = case_of(spec_mlp(3), (Strategy)SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 1);
-        run_ranks(SHAPES[i][1], refusals_body, &c);
+        run_wrapped(SHAPES[i][1], refusals_body, &c);
     }
 }
 
@@ -114,35 +106,32 @@ static void check_after(const char *when, const Wrapped *w, uint64_t first, int 
           when, got[0], got[1], got[2], reduced, unsharded, grads);
 }
 
-static void flags_body(const Rank *r, void *arg)
+static void flags_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
-    int n = w.root->n_units;
+    int n = w->root->n_units;
     uint64_t first = gpulog_length();
-    need(fsdp_set_requires_gradient_sync(w.model, false));
-    need(fsdp_set_reshard_after_backward(w.model, false));
-    need(fsdp_set_is_last_backward(w.model, false));
-    pass(&w, c, r);
-    check_after("without sync and resharding", &w, first, 0, n, n);
-    need(fsdp_set_reshard_after_backward(w.model, true));
-    pass(&w, c, r);
-    check_after("without sync", &w, first, 0, 0, n);
-    need(fsdp_set_requires_gradient_sync(w.model, true));
-    pass(&w, c, r);
-    check_after("with sync", &w, first, n, 0, 0);
-    check(w.root->reduce_scatter_state.buffer != NULL,
+    need(fsdp_set_requires_gradient_sync(w->model, false));
+    need(fsdp_set_reshard_after_backward(w->model, false));
+    need(fsdp_set_is_last_backward(w->model, false));
+    pass(w, c, r);
+    check_after("without sync and resharding", w, first, 0, n, n);
+    need(fsdp_set_reshard_after_backward(w->model, true));
+    pass(w, c, r);
+    check_after("without sync", w, first, 0, 0, n);
+    need(fsdp_set_requires_gradient_sync(w->model, true));
+    pass(w, c, r);
+    check_after("with sync", w, first, n, 0, 0);
+    check(w->root->reduce_scatter_state.buffer != NULL,
           "a backward that is not the last has waited for its reductions");
-    need(fsdp_set_is_last_backward(w.model, true));
-    pass(&w, c, r);
-    check(w.root->reduce_scatter_state.buffer == NULL, "the last backward has left a reduction");
-    const Buffer *grad = &w.root->units[1]->flat.sharded_grad;
+    need(fsdp_set_is_last_backward(w->model, true));
+    pass(w, c, r);
+    check(w->root->reduce_scatter_state.buffer == NULL, "the last backward has left a reduction");
+    const Buffer *grad = &w->root->units[1]->flat.sharded_grad;
     float *sums[2];
     for (int i = 0; i < 2; i++) {
-        need(fsdp_set_gradient_divide_factor(w.model, i == 0 ? 2.0f : 8.0f));
-        need(fsdp_zero_grad(w.model, &w.ctx));
-        pass(&w, c, r);
+        need(fsdp_set_gradient_divide_factor(w->model, i == 0 ? 2.0f : 8.0f));
+        need(fsdp_zero_grad(w->model, &w->ctx));
+        pass(w, c, r);
         sums[i] = fetch(grad->data, (size_t)grad->numel);
     }
     for (int64_t e = 0; e < grad->numel; e++)
@@ -150,13 +139,12 @@ static void flags_body(const Rank *r, void *arg)
               (long long)e, (double)sums[0][e], (double)sums[1][e]);
     free(sums[0]);
     free(sums[1]);
-    case_unwrap(&w, r);
 }
 
 TEST(each_flag_does_what_it_says)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO2, 3, 1, 1);
-    run_ranks(3, flags_body, &c);
+    run_wrapped(3, flags_body, &c);
 }
 
 SUITE_MAIN("flags")

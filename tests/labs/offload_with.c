@@ -252,24 +252,20 @@ TEST(offloaded_stages_clip_by_the_norm_of_all)
     }
 }
 
-static void late_body(const Rank *r, void *arg)
+static void late_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     check_set_silent(true);
-    check(offload_apply(w.model) == ERR_ARGUMENT, "a stage in a pipeline was offloaded");
+    check(offload_apply(w->model) == ERR_ARGUMENT, "a stage in a pipeline was offloaded");
     check(strstr(check_last(), "call offload_apply before pipeline_create") != NULL,
           "the line is: %s", check_last());
     check_set_silent(false);
-    case_unwrap(&w, r);
 }
 
 TEST(a_pipeline_is_offloaded_before_it_is_one)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 2);
     c.stages = 2;
-    run_ranks(2, late_body, &c);
+    run_wrapped(2, late_body, &c);
 }
 
 SUITE_MAIN("offload_with")

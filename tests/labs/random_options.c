@@ -46,7 +46,7 @@ enum { FROZEN_NONE, FROZEN_THIRD, FROZEN_UNIT, FROZEN_BASE };
     G(reshard_ranks, 0, 4)                                                                         \
     G(divide, 0, 5)                                                                                \
     G(every, 0, 2)                                                                                 \
-    G(rounds, 1, CASE_ROUNDS)                                                                      \
+    G(rounds, 1, 4)                                                                                \
     G(strategy, 0, 3)                                                                              \
     G(bucket, 0, 900)                                                                              \
     G(model, 0, 3)                                                                                 \

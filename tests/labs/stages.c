@@ -12,27 +12,23 @@ static size_t handed_on(const GpuLogEntry *entry)
     return entry->op == GPU_SEND ? entry->bytes : 0;
 }
 
-static void handed_body(const Rank *r, void *arg)
+static void handed_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     size_t want =
         (size_t)(c->spec.B * c->spec.T * c->spec.dim * dtype_bytes(c->policy->param_dtype));
     int sends = 0;
-    case_wrap(&w, c, r);
     uint64_t first = gpulog_length();
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     need_cuda(cudaDeviceSynchronize());
     for (uint64_t i = first; i < gpulog_length(); i++) {
         GpuLogEntry entry;
         if (!gpulog_get(i, &entry) || handed_on(&entry) == 0) continue;
         sends++;
         check(handed_on(&entry) == want,
-              "stage %d hands on %zu bytes, want %zu: numbers of param_dtype", w.ranks.stage,
+              "stage %d hands on %zu bytes, want %zu: numbers of param_dtype", w->ranks.stage,
               handed_on(&entry), want);
     }
-    check(sends > 0, "stage %d hands nothing on", w.ranks.stage);
-    case_unwrap(&w, r);
+    check(sends > 0, "stage %d hands nothing on", w->ranks.stage);
 }
 
 TEST(what_stages_hand_on_is_narrow)
@@ -44,31 +40,21 @@ TEST(what_stages_hand_on_is_narrow)
             Case c = case_of(spec_mlp(stages + 2), STRATEGY_ZERO2, stages * 2, 1, 2);
             c.stages = stages;
             c.policy = &NARROW[i];
-            run_ranks(stages * 2, handed_body, &c);
+            run_wrapped(stages * 2, handed_body, &c);
             run_case(stages * 2, &c);
         }
 }
 
 // ---- Losses ----
 
-static void unwanted_body(const Rank *r, void *arg)
+static void unwanted_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    MicroBatch batches[CASE_ROUNDS];
-    Batch memory[CASE_ROUNDS];
-    float losses[CASE_ROUNDS];
-    case_wrap(&w, c, r);
-    w.run.B = c->spec.B;
-    w.run.T = c->spec.T;
-    for (int k = 0; k < c->rounds; k++) {
-        memory[k] = case_batch(c, 0, w.ranks.place, k);
-        batches[k] = (MicroBatch){memory[k].in, memory[k].targets, c->spec.B};
-    }
+    StageBatches batches;
+    stage_batches_create(&batches, w, c, 0);
     for (int wanted = 0; wanted < 2; wanted++) {
-        int waits = 0, want = wanted && w.ranks.stage == c->stages - 1;
+        int waits = 0, want = wanted && w->ranks.stage == c->stages - 1;
         uint64_t first = gpulog_length();
-        need(pipeline_step(w.pipeline, &w.run, batches, 0.125f, wanted ? losses : NULL));
+        need(pipeline_step(w->pipeline, &w->run, batches.batch, 0.125f, wanted ? w->losses : NULL));
         for (uint64_t i = first; i < gpulog_length(); i++) {
             GpuLogEntry entry;
             bool found = gpulog_get(i, &entry);
@@ -76,11 +62,10 @@ static void unwanted_body(const Rank *r, void *arg)
                                entry.op == GPU_DEVICE_SYNC);
         }
         check(waits == want, "in a step whose losses are %s stage %d waits %d times, want %d",
-              wanted ? "wanted" : "not wanted", w.ranks.stage, waits, want);
+              wanted ? "wanted" : "not wanted", w->ranks.stage, waits, want);
     }
     need_cuda(cudaDeviceSynchronize());
-    for (int k = 0; k < c->rounds; k++) batch_destroy(&memory[k]);
-    case_unwrap(&w, r);
+    stage_batches_destroy(&batches);
 }
 
 TEST(nobody_waits_for_what_nobody_wants)
@@ -88,7 +73,7 @@ TEST(nobody_waits_for_what_nobody_wants)
     for (int stages = 2; stages <= 3; stages++) {
         Case c = case_of(spec_mlp(stages + 2), STRATEGY_ZERO3, stages, 1, 3);
         c.stages = stages;
-        run_ranks(stages, unwanted_body, &c);
+        run_wrapped(stages, unwanted_body, &c);
     }
 }
 

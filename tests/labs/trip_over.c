@@ -30,46 +30,42 @@ static double squares_of(const Wrapped *w)
 
 // ---- 1. #148532, #170862 (under offload): clipping by this rank's part of the norm ----
 
-static void clip_body(const Rank *r, void *arg)
+static void clip_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     float norm;
     double before, after;
-    case_wrap(&w, c, r);
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     need_cuda(cudaDeviceSynchronize());
-    before = squares_of(&w);
+    before = squares_of(w);
     squares[r->rank] = before;
-    need(fsdp_clip_grad_norm(w.model, &w.ctx, 0.01f, &norm)); // all ranks have come here
+    need(fsdp_clip_grad_norm(w->model, &w->ctx, 0.01f, &norm)); // all ranks have come here
     double all = 0.0;
-    for (int i = 0; i < w.mesh.shard.size; i++)
-        all += squares[w.mesh.replicate.rank * w.mesh.shard.size + i];
+    for (int i = 0; i < w->mesh.shard.size; i++)
+        all += squares[w->mesh.replicate.rank * w->mesh.shard.size + i];
     check(fabs((double)norm - sqrt(all)) <= 1e-6 * sqrt(all),
           "the norm is %.9g, want %.9g: over all ranks that shard, and each replica once",
           (double)norm, sqrt(all));
     need_cuda(cudaDeviceSynchronize());
-    after = squares_of(&w);
+    after = squares_of(w);
     check(fabs(sqrt(after / before) * sqrt(all) - 0.01) < 1e-6,
           "this rank's gradients were scaled by %.9g, want %.9g", sqrt(after / before),
           0.01 / sqrt(all));
-    case_unwrap(&w, r);
 }
 
 TEST(clipping_by_the_norm_of_all_ranks)
 {
     squares = shared_alloc(CASE_RANKS * sizeof *squares);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 3, 1, 1);
-    run_ranks(3, clip_body, &c);
+    run_wrapped(3, clip_body, &c);
     c = case_of(spec_mlp(3), STRATEGY_ZERO2, 6, 2, 2);
-    run_ranks(6, clip_body, &c);
+    run_wrapped(6, clip_body, &c);
     c = case_of(spec_mlp(3), STRATEGY_DDP, 5, 5, 1);
-    run_ranks(5, clip_body, &c);
+    run_wrapped(5, clip_body, &c);
     c = case_of(spec_mlp(3), STRATEGY_ZERO3, 6, 2, 2);
     c.offload = true;
-    run_ranks(6, clip_body, &c);
+    run_wrapped(6, clip_body, &c);
     c.layout = per_parameter_layout;
-    run_ranks(6, clip_body, &c);
+    run_wrapped(6, clip_body, &c);
 }
 
 // Ten steps, each of them clipped, in which replicas count once.
@@ -90,18 +86,15 @@ TEST(clipped_trainings_are_near_the_oracle)
 
 // ---- 2. #176076: a tied weight that the last rank never updates ----
 
-static void tied_body(const Rank *r, void *arg)
+static void tied_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
-    const FlatParam *flat = &w.root->units[0]->flat;
+    const FlatParam *flat = &w->root->units[0]->flat;
     size_t n = (size_t)flat->layout.shard_numel;
     float *before = fetch(flat->sharded_param.data, n);
-    case_train(&w, c, r, 0);
-    need(fsdp_adamw_step(&w.adamw));
+    case_train(w, c, r, 0);
+    need(fsdp_adamw_step(&w->adamw));
     float *after = fetch(flat->sharded_param.data, n);
-    const Param *tied = w.model->children[0]->params[0];
+    const Param *tied = w->model->children[0]->params[0];
     for (int p = 0; p < flat->layout.n; p++) {
         int64_t begin, end, at;
         if (flat->layout.params[p] != tied) continue;
@@ -112,7 +105,6 @@ static void tied_body(const Rank *r, void *arg)
     }
     free(before);
     free(after);
-    case_unwrap(&w, r);
 }
 
 TEST(a_tied_weight_is_updated_on_every_rank)
@@ -120,7 +112,7 @@ TEST(a_tied_weight_is_updated_on_every_rank)
     static const int WORLDS[] = {3, 5, 7};
     for (int i = 0; i < 3; i++) {
         Case c = case_of(spec_gpt2(1), i == 1 ? STRATEGY_ZERO1 : STRATEGY_ZERO3, WORLDS[i], 1, 1);
-        run_ranks(WORLDS[i], tied_body, &c);
+        run_wrapped(WORLDS[i], tied_body, &c);
         run_case(WORLDS[i], &c);
     }
 }
@@ -153,18 +145,14 @@ static Status pass_without(Wrapped *w, const Case *c, const Rank *r)
     return status;
 }
 
-static void unused_body(const Rank *r, void *arg)
+static void unused_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     bool named = c->options.strategy == STRATEGY_DDP && r->rank == 1;
-    Status status = pass_without(&w, c, r);
+    Status status = pass_without(w, c, r);
     check(status == (named ? ERR_ARGUMENT : OK), "rank %d: the backward's status is %d (%s)",
           r->rank, status, check_last());
     check(!named || strstr(check_last(), "l.1.fc.weight has no gradient") != NULL,
           "the line must name l.1.fc.weight: %s", check_last());
-    case_unwrap(&w, r);
 }
 
 // DDP's rank names it. With shards it is a gradient of zeros: a unit's reduction is always queued.
@@ -172,7 +160,7 @@ TEST(an_unused_parameter_hangs_nobody)
 {
     for (int s = STRATEGY_DDP; s <= STRATEGY_ZERO3; s++) {
         Case c = case_of(spec_mlp(4), (Strategy)s, 3, 1, 1);
-        run_ranks(3, unused_body, &c);
+        run_wrapped(3, unused_body, &c);
     }
 }
 
@@ -228,17 +216,14 @@ TEST(a_skipped_forward_is_named)
 
 // ---- 4. #147179, #153302: a process group in each call ----
 
-static void communicators_body(const Rank *r, void *arg)
+static void communicators_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     uint64_t seen[8];
     int n = 0;
-    case_wrap(&w, c, r);
     uint64_t first = gpulog_length();
     for (int step = 0; step < 4; step++) {
-        case_train(&w, c, r, step);
-        need(fsdp_adamw_step(&w.adamw));
+        case_train(w, c, r, step);
+        need(fsdp_adamw_step(&w->adamw));
     }
     for (uint64_t i = first; i < gpulog_length(); i++) {
         GpuLogEntry entry;
@@ -249,17 +234,16 @@ static void communicators_body(const Rank *r, void *arg)
         if (k == n) seen[n++] = entry.collective.comm;
     }
     check(n == (c->replicas > 1 ? 3 : 2), "4 steps use %d communicators", n);
-    case_unwrap(&w, r);
 }
 
 TEST(an_integer_reshard_makes_one_communicator)
 {
     Case c = case_of(spec_mlp(5), STRATEGY_ZERO3, 4, 1, 2);
     c.options.reshard_ranks = 2;
-    run_ranks(4, communicators_body, &c);
+    run_wrapped(4, communicators_body, &c);
     c = case_of(spec_mlp(5), STRATEGY_ZERO3, 8, 2, 1);
     c.options.reshard_ranks = 2;
-    run_ranks(8, communicators_body, &c);
+    run_wrapped(8, communicators_body, &c);
 }
 
 // ---- 5. #160279, #196996, #197203: what accumulation means, and in which type ----
@@ -300,22 +284,18 @@ static Status visit(const Param *param, const float *values, void *arg)
     return OK;
 }
 
-static void state_body(const Rank *r, void *arg)
+static void state_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     CheckpointPosition position = {.step = 1, .data_seed = 42};
     Walk walk = {.compares = c->steps == 0};
-    case_wrap(&w, c, r);
     if (c->steps > 0) {
-        case_train(&w, c, r, 0);
-        need(fsdp_adamw_step(&w.adamw));
-        need(checkpoint_save(dir, w.model, &w.adamw, &position));
+        case_train(w, c, r, 0);
+        need(fsdp_adamw_step(&w->adamw));
+        need(checkpoint_save(dir, w->model, &w->adamw, &position));
     } else {
-        need(checkpoint_load(dir, w.model, &w.adamw, &position));
+        need(checkpoint_load(dir, w->model, &w->adamw, &position));
     }
-    need(fsdp_full_state(w.model, visit, &walk));
-    case_unwrap(&w, r);
+    need(fsdp_full_state(w->model, visit, &walk));
 }
 
 TEST(a_state_is_the_same_on_another_world)
@@ -327,11 +307,11 @@ TEST(a_state_is_the_same_on_another_world)
     make_folder(folder);
     snprintf(dir, sizeof dir, "%s/state", folder);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 3, 1, 1);
-    run_ranks(3, state_body, &c);
+    run_wrapped(3, state_body, &c);
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
         c = case_of(spec_mlp(3), STRATEGY_ZERO2, SHAPES[i][0], SHAPES[i][1], 1);
         c.steps = 0;
-        run_ranks(SHAPES[i][0], state_body, &c);
+        run_wrapped(SHAPES[i][0], state_body, &c);
     }
     remove_folder(folder);
 }
@@ -405,29 +385,26 @@ static void count_elements(const Module *model, int64_t *trained, int64_t *all)
 }
 
 // What is sent to reduce, per step; and what gradients and moments take.
-static void frozen_body(const Rank *r, void *arg)
+static void frozen_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     int64_t trained, all, chunks = 0, moments = 0;
-    case_wrap(&w, c, r);
-    count_elements(w.model, &trained, &all);
+    count_elements(w->model, &trained, &all);
     check(trained > 0 && trained < all / 3, "%lld of %lld elements train", (long long)trained,
           (long long)all);
-    for (int u = 0; u < w.root->n_units; u++) {
-        const FlatLayout *layout = &w.root->units[u]->flat.layout;
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FlatLayout *layout = &w->root->units[u]->flat.layout;
         for (int i = 0; i < layout->n; i++)
             if (!layout->params[i]->frozen)
                 chunks += per_parameter_chunk(layout->params[i], layout->world);
-        moments += w.root->units[u]->flat.sharded_grad.numel;
+        moments += w->root->units[u]->flat.sharded_grad.numel;
     }
     check(moments == chunks,
           "the gradients have %lld elements on this rank, want %lld: those of "
           "what trains",
           (long long)moments, (long long)chunks);
     uint64_t first = gpulog_length();
-    case_train(&w, c, r, 0);
-    need(fsdp_adamw_step(&w.adamw));
+    case_train(w, c, r, 0);
+    need(fsdp_adamw_step(&w->adamw));
     need_cuda(cudaDeviceSynchronize());
     int64_t reduced = 0;
     for (uint64_t i = first; i < gpulog_length(); i++) {
@@ -435,10 +412,9 @@ static void frozen_body(const Rank *r, void *arg)
         if (gpulog_get(i, &entry) && entry.op == GPU_REDUCE_SCATTER)
             reduced += (int64_t)entry.bytes;
     }
-    int64_t want = chunks * w.mesh.shard.size * (int64_t)sizeof(float);
+    int64_t want = chunks * w->mesh.shard.size * (int64_t)sizeof(float);
     check(reduced == want, "%lld bytes were reduced, want %lld: of what trains alone",
           (long long)reduced, (long long)want);
-    case_unwrap(&w, r);
 }
 
 TEST(a_frozen_base_costs_no_gradient)
@@ -447,10 +423,10 @@ TEST(a_frozen_base_costs_no_gradient)
     static const int SHAPES[][2] = {{4, 1}, {8, 1}, {8, 2}};
     for (int i = 0; i < 3; i++) {
         Case c = adapted(STRATEGY_ZERO3, SHAPES[i][0], SHAPES[i][1]);
-        run_ranks(SHAPES[i][0], frozen_body, &c);
+        run_wrapped(SHAPES[i][0], frozen_body, &c);
         run_case(SHAPES[i][0], &c);
         c.policy = &BF16; // what is frozen is gathered in the type of the others
-        run_ranks(SHAPES[i][0], frozen_body, &c);
+        run_wrapped(SHAPES[i][0], frozen_body, &c);
         run_case(SHAPES[i][0], &c);
     }
 }
@@ -471,16 +447,12 @@ TEST(offloaded_replicas_have_the_sum_of_all)
 
 static size_t *peaks; // shared memory
 
-static void depth_body(const Rank *r, void *arg)
+static void depth_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
     uint64_t first = gpulog_length();
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     need_cuda(cudaDeviceSynchronize());
     if (r->rank == 0) peaks[c->spec.layers] = case_peak(first, GPU_COMMUNICATION);
-    case_unwrap(&w, r);
 }
 
 TEST(replicas_hold_two_sums_at_any_depth)
@@ -489,7 +461,7 @@ TEST(replicas_hold_two_sums_at_any_depth)
     peaks = shared_alloc(16 * sizeof *peaks);
     for (int layers = 4; layers <= 12; layers += 4) {
         Case c = case_of(spec_gpt2(layers), STRATEGY_ZERO3, 4, 2, 1);
-        run_ranks(4, depth_body, &c);
+        run_wrapped(4, depth_body, &c);
     }
     if (peaks[4] == 0 || peaks[8] != peaks[4] || peaks[12] != peaks[4])
         fail_msg("with 4, 8 and 12 blocks the sums for the replicas take at most %zu, %zu and %zu "
@@ -501,16 +473,12 @@ TEST(replicas_hold_two_sums_at_any_depth)
 
 static uint64_t *calls; // shared memory
 
-static void calls_body(const Rank *r, void *arg)
+static void calls_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
-    case_wrap(&w, c, r);
-    case_train(&w, c, r, 0);
+    case_train(w, c, r, 0);
     uint64_t first = gpulog_length();
-    case_train(&w, c, r, 1);
+    case_train(w, c, r, 1);
     if (r->rank == 0) calls[c->spec.layers] = gpulog_length() - first;
-    case_unwrap(&w, r);
 }
 
 TEST(a_unit_more_is_as_many_calls_more)
@@ -520,7 +488,7 @@ TEST(a_unit_more_is_as_many_calls_more)
         for (int layers = 6; layers <= 24; layers += 6) {
             Case c = case_of(spec_mlp(layers), STRATEGY_ZERO3, 4, 1, 1);
             c.options.reshard_ranks = slice;
-            run_ranks(4, calls_body, &c);
+            run_wrapped(4, calls_body, &c);
         }
         for (int layers = 12; layers <= 18; layers += 6)
             if (calls[layers + 6] - calls[layers] != calls[12] - calls[6])

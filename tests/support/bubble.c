@@ -10,8 +10,8 @@
 
 #include "harness.h"
 #include "machine_file.h"
+#include "strategies.h"
 #include "times.h"
-#include "training.h"
 
 enum { MOST_STAGES = 4, MOST_BATCHES = 16, DIM = 128, ROWS = 64 };
 
@@ -42,65 +42,50 @@ typedef struct Job {
     } run[MOST_STAGES];
 } Job;
 
-static Spec gpt2_spec(void)
-{
-    return (Spec){.gpt2 = true, .layers = 8, .B = 2, .T = 16, .dim = 32, .heads = 2, .vocab = 96};
-}
-
-static Module *model_of(BubbleModel model, int stages)
+// Four equal layers on each stage.
+static Module *equal_layers(const Spec *spec)
 {
     Module *children[4 * MOST_STAGES];
-    Spec spec = gpt2_spec();
-    if (model == BUBBLE_GPT2) return spec_create(&spec);
-    for (int i = 0; i < 4 * stages; i++) {
+    for (int i = 0; i < spec->layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "l.%d", i);
         children[i] = linear_create(name, DIM, DIM, false, 0.1f);
     }
-    return sequence_create("equal", 4 * stages, children);
+    return sequence_create("equal", spec->layers, children);
+}
+
+static Spec spec_of(BubbleModel model, int stages)
+{
+    if (model == BUBBLE_GPT2)
+        return (Spec){
+            .gpt2 = true, .layers = 8, .B = 2, .T = 16, .dim = 32, .heads = 2, .vocab = 96};
+    return (Spec){.layers = 4 * stages,
+                  .B = ROWS,
+                  .T = 1,
+                  .in_dim = DIM,
+                  .dim = DIM,
+                  .vocab = DIM,
+                  .create = equal_layers};
 }
 
 static void body(const Rank *r, void *arg)
 {
     Job *job = arg;
-    const FsdpOptions fsdp = {.seed = 42};
-    const StrategyOptions strategy = {.strategy = STRATEGY_ZERO3};
-    Spec spec = {.layers = 2, .B = ROWS, .T = 1, .in_dim = DIM, .dim = DIM, .vocab = DIM};
-    if (job->model == BUBBLE_GPT2) spec = gpt2_spec();
-    NnRun run;
-    PipelineMesh ranks;
-    PipelineTies ties;
-    Mesh mesh;
-    FsdpContext ctx;
-    Pipeline *pipeline;
+    Case c = case_of(spec_of(job->model, r->world), STRATEGY_ZERO3, r->world, 1, job->n);
+    Wrapped w;
     MicroBatch batches[MOST_BATCHES];
-    Batch batch = batch_create(&spec, 1);
-    Module *model = model_of(job->model, r->world);
-    need(nn_run_create(&run, r->stream));
-    run.T = spec.T;
-    need(pipeline_mesh(&ranks, r->comm, r->world));
-    need(pipeline_cut(model, &ranks, &ties));
-    need(mesh_1d(&mesh, ranks.group.comm));
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    need(pipeline_fully_shard(model, &ctx, &fsdp));
-    need(strategy_apply(model, &strategy));
-    need(pipeline_create(&pipeline, model, &ranks, &ties, job->kind, job->n));
-    for (int k = 0; k < job->n; k++) batches[k] = (MicroBatch){batch.in, batch.targets, spec.B};
-    need_cuda(cudaDeviceSynchronize());
+    Batch batch = batch_create(&c.spec, 1);
+    c.stages = r->world;
+    c.kind = job->kind;
+    case_wrap(&w, &c, r);
+    for (int k = 0; k < job->n; k++) batches[k] = (MicroBatch){batch.in, batch.targets, c.spec.B};
     job->run[r->rank].begin = (int)gpulog_length();
-    need(pipeline_step(pipeline, &run, batches, 1.0f, NULL));
+    need(pipeline_step(w.pipeline, &w.run, batches, 1.0f, NULL));
     need_cuda(cudaDeviceSynchronize());
     job->run[r->rank].end = (int)gpulog_length();
     times_copy(&job->run[r->rank].log);
-    need(pipeline_destroy(pipeline));
-    need(strategy_remove(model));
-    fsdp_unwrap(model);
-    module_destroy(model);
     batch_destroy(&batch);
-    need(fsdp_context_destroy(&ctx));
-    need(mesh_destroy(&mesh, ranks.group.comm));
-    need(pipeline_mesh_destroy(&ranks));
-    need(nn_run_destroy(&run));
+    case_unwrap(&w, r);
 }
 
 // The idle share, from the times of all entries.

@@ -64,22 +64,19 @@ static int record(cudaEvent_t event, cudaStream_t stream)
     return (int)gpulog_length() - 1;
 }
 
-static void body(const Rank *r, void *arg)
+static void body(Sharded *s, const Rank *r, void *arg)
 {
     Run *run = (Run *)arg + r->rank;
-    Spec spec = spec_of();
-    Sharded s;
     cudaEvent_t before, after;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    Batch batch = batch_create(&spec, 1);
-    run->root = fsdp_unit(s.model)->flat.layout.padded;
-    run->block = fsdp_unit(s.model->children[0])->flat.layout.padded;
+    Batch batch = batch_create(&s->spec, 1);
+    run->root = fsdp_unit(s->model)->flat.layout.padded;
+    run->block = fsdp_unit(s->model->children[0])->flat.layout.padded;
     need_cuda(cudaEventCreate(&before));
     need_cuda(cudaEventCreate(&after));
     need_cuda(cudaDeviceSynchronize());
     run->records[0] = record(before, r->stream);
     run->begin = (int)gpulog_length();
-    train_batch(&spec, &s.run, s.model, &batch);
+    train_batch(&s->spec, &s->run, s->model, &batch);
     run->end = (int)gpulog_length();
     run->loss = (int)gpulog_find(GPU_KERNEL, "kernel_cross_entropy", (uint64_t)run->begin);
     check(run->loss > run->begin, "no loss was computed after the forward");
@@ -91,7 +88,6 @@ static void body(const Rank *r, void *arg)
     need_cuda(cudaEventDestroy(before));
     need_cuda(cudaEventDestroy(after));
     batch_destroy(&batch);
-    sharded_destroy(&s);
 }
 
 static bool reduces(GpuOp op)
@@ -169,7 +165,7 @@ static bool measure(bool backward, Exposed *worst)
     TimesLog *logs = calloc(WORLD, sizeof *logs);
     assert_true(times != NULL && logs != NULL);
     setenv("SIMGPU_MACHINE", machine_file(MACHINE), 1);
-    run_ranks(WORLD, body, run);
+    run_shape(((Shape){spec_of(), TEST_OPTIONS}), body, run, WORLD);
     unsetenv("SIMGPU_MACHINE");
     for (int i = 0; i < WORLD; i++) copy_log(&logs[i], &run[i].log);
     const char *wrong = times_replay(machine_file(MACHINE), logs, WORLD, times);

@@ -443,6 +443,11 @@ void run_ranks_at(const char *file, int line, int world, double limit, RankBody 
     tell_failure(run_world(file, line, world, limit, body, arg), file, line);
 }
 
+void run_worlds_at(const char *file, int line, RankBody body, void *arg, const int *worlds)
+{
+    for (; *worlds > 0; worlds++) run_ranks_at(file, line, *worlds, RANKS_LIMIT, body, arg);
+}
+
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg)
 {
     const char *variable = backend_memory_variable(), *set = getenv(variable);

@@ -69,6 +69,11 @@ typedef void (*RankBody)(const Rank *rank, void *arg);
     run_ranks_at(__FILE__, __LINE__, world, limit, body, arg)
 void run_ranks_at(const char *file, int line, int world, double limit, RankBody body, void *arg);
 
+// run_worlds(body, &in, 1, 4): on one rank, then on four.
+#define run_worlds(body, arg, ...)                                                                 \
+    run_worlds_at(__FILE__, __LINE__, body, arg, (const int[]){__VA_ARGS__, 0})
+void run_worlds_at(const char *file, int line, RankBody body, void *arg, const int *worlds);
+
 // As run_ranks, for a body that fills its device: on devices of 8 MiB.
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg);
 #define run_ranks_small(world, body, arg) run_ranks_small_at(__FILE__, __LINE__, world, body, arg)

@@ -7,6 +7,18 @@
 #ifndef SHARDLAB_RULES_H
 #define SHARDLAB_RULES_H
 
+#include "harness.h"
+
+// RANK_RULE(any_number_of_units, 1, 2) { … }: a rule whose body runs on one rank, then on two, as a
+// RANK_TEST's does.
+#define RANK_RULE(name, ...)                                                                       \
+    static void name##_body(const Rank *r, void *arg);                                             \
+    void rule_##name(void)                                                                         \
+    {                                                                                              \
+        run_worlds(name##_body, NULL, __VA_ARGS__);                                                \
+    }                                                                                              \
+    static void name##_body(const Rank *r, void *arg)
+
 // ---- Tasks 3 to 6: rules_apart.c ----
 typedef enum Apart {
     APART_FORWARD,  // a forward alone

@@ -94,6 +94,5 @@ static void apart_body(const Rank *r, void *arg)
 
 void rule_contexts_are_apart(Apart part)
 {
-    run_ranks(1, apart_body, &part);
-    run_ranks(3, apart_body, &part);
+    run_worlds(apart_body, &part, 1, 3);
 }

@@ -7,7 +7,7 @@
 
 // ---- Task 2 ----
 
-static void layout_body(const Rank *r, void *arg)
+RANK_RULE(flat_layout_refuses_a_frozen_parameter, 1)
 {
     Param a = {.name = "p.1", .ndim = 1, .shape = {4}},
           b = {.name = "p.2", .ndim = 1, .shape = {4}};
@@ -27,19 +27,11 @@ static void layout_body(const Rank *r, void *arg)
     flat_layout_destroy(&layout);
 }
 
-void rule_flat_layout_refuses_a_frozen_parameter(void)
-{
-    run_ranks(1, layout_body, NULL);
-}
-
 // ---- Task 4 ----
 
-static void unit_body(const Rank *r, void *arg)
+static void unit_body(Sharded *s, const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    FsdpUnit *unit = s.root->units[1];
+    FsdpUnit *unit = s->root->units[1];
     int64_t numel = unit->flat.unsharded_grad.numel;
     unit->flat.unsharded_grad.numel = 0; // as if all of it were frozen
     for (int i = 0; i < 2; i++) {
@@ -49,10 +41,9 @@ static void unit_body(const Rank *r, void *arg)
     }
     unit->flat.unsharded_grad.numel = numel;
     need_cuda(cudaDeviceSynchronize());
-    sharded_destroy(&s);
 }
 
 void rule_a_unit_may_have_no_gradient(void)
 {
-    run_ranks(2, unit_body, NULL);
+    run_sharded(spec_mlp(3), unit_body, 2);
 }

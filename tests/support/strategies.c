@@ -173,6 +173,7 @@ void case_wrap(Wrapped *w, const Case *c, const Rank *r)
 {
     memset(w, 0, sizeof *w);
     need(nn_run_create(&w->run, r->stream));
+    w->run.T = c->spec.T;
     need(case_mesh(w, c, r));
     need(case_build(w, c));
     need(fsdp_adamw_create(&w->adamw, w->model, &w->ctx, &TEST_ADAMW));
@@ -186,6 +187,26 @@ void case_unwrap(Wrapped *w, const Rank *r)
     case_take_down(w);
     case_unmesh(w);
     need(nn_run_destroy(&w->run));
+}
+
+typedef struct WrappedRun {
+    WrappedBody body;
+    const Case *c;
+} WrappedRun;
+
+static void wrapped_body(const Rank *r, void *arg)
+{
+    const WrappedRun *run = arg;
+    Wrapped w;
+    case_wrap(&w, run->c, r);
+    run->body(&w, run->c, r);
+    case_unwrap(&w, r);
+}
+
+void run_wrapped_at(const char *file, int line, int world, WrappedBody body, const Case *c)
+{
+    WrappedRun run = {body, c};
+    run_ranks_at(file, line, world, RANKS_LIMIT, wrapped_body, &run);
 }
 
 char case_folder[PATH_BYTES];
@@ -215,7 +236,8 @@ Batch case_batch(const Case *c, int step, int rank, int round)
     return batch_create(&spec, (uint64_t)(1 + step * 1000 + rank * 10 + round));
 }
 
-void case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, int round, float scale)
+float case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, int round,
+                float scale)
 {
     float *logits = NULL, *dlogits = NULL, *din = NULL, loss;
     Batch batch = case_batch(c, step, rank, round);
@@ -228,6 +250,7 @@ void case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, int
     need_cuda(cudaFreeAsync(dlogits, run->stream));
     if (din != NULL) need_cuda(cudaFreeAsync(din, run->stream));
     batch_destroy(&batch);
+    return loss;
 }
 
 // Whether micro-batches accumulate unsharded.
@@ -254,19 +277,30 @@ static void check_kept(const Wrapped *w, const Case *c, int k, const void **kept
     }
 }
 
+void stage_batches_create(StageBatches *b, const Wrapped *w, const Case *c, int step)
+{
+    const PipelineMesh *ranks = &w->ranks;
+    b->n = c->rounds;
+    for (int k = 0; k < b->n; k++) {
+        b->memory[k] = case_batch(c, step, ranks->place, k);
+        b->batch[k] = (MicroBatch){.B = case_rows(c, step, ranks->place, k)};
+        if (ranks->stage == 0) b->batch[k].in = b->memory[k].in;
+        if (ranks->stage == ranks->stages - 1) b->batch[k].targets = b->memory[k].targets;
+    }
+}
+
+void stage_batches_destroy(StageBatches *b)
+{
+    for (int k = 0; k < b->n; k++) batch_destroy(&b->memory[k]);
+}
+
 // A step of a pipeline. Each stage has the data of its ranks' places.
 static void train_stages(Wrapped *w, const Case *c, int step, float scale)
 {
-    MicroBatch batches[CASE_ROUNDS];
-    Batch memory[CASE_ROUNDS];
-    w->run.T = c->spec.T;
-    for (int k = 0; k < c->rounds; k++) {
-        memory[k] = case_batch(c, step, w->ranks.place, k);
-        batches[k] =
-            (MicroBatch){memory[k].in, memory[k].targets, case_rows(c, step, w->ranks.place, k)};
-    }
-    need(pipeline_step(w->pipeline, &w->run, batches, scale, NULL));
-    for (int k = 0; k < c->rounds; k++) batch_destroy(&memory[k]);
+    StageBatches batches;
+    stage_batches_create(&batches, w, c, step);
+    need(pipeline_step(w->pipeline, &w->run, batches.batch, scale, w->losses));
+    stage_batches_destroy(&batches);
 }
 
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step)

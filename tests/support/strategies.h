@@ -15,7 +15,7 @@
 #include "recompute.h"
 #include "training.h"
 
-enum { CASE_RANKS = 8, CASE_ROUNDS = 4 }; // at most
+enum { CASE_RANKS = 8, CASE_ROUNDS = 8 }; // at most
 
 typedef struct Wrapped Wrapped;
 
@@ -51,8 +51,9 @@ typedef struct Case {
 // A model under a strategy on one rank.
 struct Wrapped {
     NnRun run;
-    PipelineMesh ranks; // one stage where there is no pipeline
-    Pipeline *pipeline; // NULL: none
+    PipelineMesh ranks;        // one stage where there is no pipeline
+    Pipeline *pipeline;        // NULL: none
+    float losses[CASE_ROUNDS]; // of the micro-batches of its last step, on its last stage
     Mesh mesh;
     FsdpContext ctx;
     Module *model;
@@ -76,9 +77,21 @@ void case_take_down(Wrapped *w);
 // The same with all that a training needs; nothing may be refused.
 void case_wrap(Wrapped *w, const Case *c, const Rank *r);
 void case_unwrap(Wrapped *w, const Rank *r);
+// Runs the body on `world` ranks, on a model that is wrapped before it and unwrapped after it.
+typedef void (*WrappedBody)(Wrapped *w, const Case *c, const Rank *r);
+#define run_wrapped(world, body, c) run_wrapped_at(__FILE__, __LINE__, world, body, c)
+void run_wrapped_at(const char *file, int line, int world, WrappedBody body, const Case *c);
 // The sequences of a rank's micro-batch, and the batch itself.
 int case_rows(const Case *c, int step, int rank, int round);
 Batch case_batch(const Case *c, int step, int rank, int round);
+// Those of a pipeline's step: the first stage has the inputs, and the last one the targets.
+typedef struct StageBatches {
+    int n;
+    Batch memory[CASE_ROUNDS];
+    MicroBatch batch[CASE_ROUNDS];
+} StageBatches;
+void stage_batches_create(StageBatches *b, const Wrapped *w, const Case *c, int step);
+void stage_batches_destroy(StageBatches *b);
 // One step without the optimizer.
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
 
@@ -91,8 +104,9 @@ extern char case_folder[PATH_BYTES];
 void ranks_meet(const Rank *r);
 
 // Trains on `world` ranks, and compares after each step with the oracle: gradients and their
-// padding, the norm, and at the end the parameters. It ends before a step with gradients that
-// are not finite; whether the last case did.
+// padding, the norm, the losses of a pipeline's micro-batches where they are floats, and at the end
+// the parameters. It ends before a step with gradients that are not finite; whether the last case
+// did.
 void run_case(int world, Case *c);
 bool case_overflowed(void);
 // The same; returns the first failure's text (free it; NULL: none) instead of failing the test.

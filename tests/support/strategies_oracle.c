@@ -167,7 +167,7 @@ static void load_params(const Plain *p, const float *params)
         send_to(all.param[i]->data.data, params + all.begin[i], all.begin[i + 1] - all.begin[i]);
 }
 
-void oracle_grads(Plain *p, const Case *c, const Rank *all, int step)
+void oracle_grads(Plain *p, const Case *c, const Rank *all, int step, float *losses)
 {
     Rank mine = oracle_place(c, all), *r = &mine;
     size_t n = (size_t)model_numel(p->model);
@@ -176,7 +176,7 @@ void oracle_grads(Plain *p, const Case *c, const Rank *all, int step)
     load_params(p, rounded);
     need(plain_adamw_zero_grad(p->adamw));
     for (int k = 0; k < c->rounds; k++) {
-        case_pass(c, &p->run, p->model, step, r->rank, k, scale_of(c, r->world, step));
+        losses[k] = case_pass(c, &p->run, p->model, step, r->rank, k, scale_of(c, r->world, step));
         float *grads = plain_grads(p);
         if (all->rank == r->rank)
             memcpy(c->grads[r->rank * CASE_ROUNDS + k], grads, n * sizeof *grads);

@@ -31,33 +31,50 @@ static float *values_of(const Case *c, int world, const Sum *sum, size_t n)
     return values;
 }
 
+// The gradients that are wanted; and with either copy of a parameter that two stages share as its
+// own stage has it.
+typedef struct Wanted {
+    Layout layout;
+    float *values;   // with the sum of the two
+    float *alone[2]; // NULL: no parameter is shared
+} Wanted;
+
 // The gradients of a unit's shard against the oracle's.
 static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, const Rank *r,
-                       int step, const Layout *all, const float *values)
+                       int step, const Wanted *wanted)
 {
     const FlatParam *flat = &unit->flat;
+    const Layout *all = &wanted->layout;
     size_t numel = (size_t)flat->sharded_grad.numel, n = all->begin[all->n];
     if (numel == 0) return; // all of it is frozen
-    float *got = fetch(flat->sharded_grad.data, numel), *want = shard_of(flat, all, values);
+    float *got = fetch(flat->sharded_grad.data, numel), *want = shard_of(flat, all, wanted->values);
     if (memcmp(got, want, numel * sizeof *got) == 0) {
         free(got);
         free(want);
         return;
     }
     static Layout layout;
-    char what[900];
+    char what[900], where[80] = "";
     Causes causes = oracle_causes(c, r->world);
     Clues clues = {.layout = c->layout == NULL ? &layout : NULL, .otherwise = oracle_otherwise(c)};
     layout_module(&layout, unit->module, true, flat->layout.world, flat->layout.rank);
+    for (int i = 0; i < 2 && wanted->alone[i] != NULL; i++)
+        clues.clue[clues.n++] = (Clue){shard_of(flat, all, wanted->alone[i]),
+                                       "of a tied parameter it is one stage's part alone: "
+                                       "pipeline_step calls pipeline_sum_ties, which adds the "
+                                       "other's, after the last reduction"};
     for (int i = 0; i < causes.n; i++) {
         float *all_of_it = values_of(c, r->world, &causes.sum[i], n);
         clues.clue[clues.n++] = (Clue){shard_of(flat, all, all_of_it), causes.text[i]};
         free(all_of_it);
     }
+    if (w->pipeline != NULL)
+        snprintf(where, sizeof where, "%s, %d micro-batches, stage %d of %d, ",
+                 c->kind == PIPELINE_1F1B ? "1F1B" : "GPipe", c->rounds, w->ranks.stage, c->stages);
     snprintf(what, sizeof what,
-             "%s%sstep %d, the gradient of %s (over the ranks that shard, then over the replicas, "
-             "divided once)",
-             c->name != NULL ? c->name : "", c->name != NULL ? ": " : "", step, flat->name);
+             "%s%s%sstep %d, the gradient of %s (over the ranks that shard, then over the "
+             "replicas, divided once)",
+             c->name != NULL ? c->name : "", c->name != NULL ? ": " : "", where, step, flat->name);
     check_equal_in(&clues, what, got, want, numel);
     check(false, "%s: zeros of another sign", what);
 }
@@ -79,45 +96,73 @@ static void check_order(const Case *c, int world, const float *want, size_t n)
 
 // The gradients of a parameter that two stages share are added, one to the other, and both have the
 // sum. Returns where the second copy begins, at the end of `values`, or where they end.
-static size_t add_ties(const Case *c, Module *model, const Layout *all, float *values)
+static size_t add_ties(const Case *c, Module *model, Wanted *wanted)
 {
+    const Layout *all = &wanted->layout;
+    float *values = wanted->values;
     size_t n = all->begin[all->n], wte = all->begin[1], copy = n - wte;
     const Module *head = model->children[model->n_children - 1];
     if (c->stages < 2 || !c->spec.gpt2 || head->n_params != 1 ||
         strcmp(head->params[0]->name, all->param[0]->name) != 0)
         return n;
+    for (int i = 0; i < 2; i++) {
+        wanted->alone[i] = malloc(n * sizeof *values);
+        check(wanted->alone[i] != NULL, "no memory for the oracle");
+        memcpy(wanted->alone[i], values, n * sizeof *values);
+    }
+    memcpy(wanted->alone[1], values + copy, wte * sizeof *values);
     for (size_t i = 0; i < wte; i++) values[i] = values[copy + i] = values[i] + values[copy + i];
     return copy;
+}
+
+static double squares_of(const float *values, size_t n)
+{
+    double squares = 0.0;
+    for (size_t i = 0; i < n; i++) squares += (double)values[i] * (double)values[i];
+    return squares;
+}
+
+// twice: where a parameter that two stages share is counted twice.
+static void check_norm(Wrapped *w, double squares, double twice, int step)
+{
+    float norm;
+    need(w->pipeline != NULL ? pipeline_grad_norm(w->pipeline, &norm)
+                             : fsdp_grad_norm(w->model, &w->ctx, &norm));
+    float root = (float)sqrt(squares);
+    check(fabsf(norm - root) <= nextafterf(root, INFINITY) - root,
+          "step %d, the gradient's norm is %.9g, want %.9g: each replica counts once%s", step,
+          (double)norm, sqrt(squares),
+          w->pipeline == NULL ? ""
+          : twice > squares && fabs((double)norm - sqrt(twice)) <= 1e-6 * sqrt(twice)
+              ? LIKELY "a parameter that two stages share is counted twice: in counts"
+              : LIKELY "sum_all sums over all stages, and a replica once");
 }
 
 // All gradients of this rank, and their norm; then the oracle's own step with them.
 static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *world, int step)
 {
     Rank mine = oracle_place(c, world), *r = &mine;
-    static Layout all;
+    static Wanted wanted;
+    const Layout *all = &wanted.layout;
     size_t n = (size_t)model_numel(p->model);
     Sum sum = oracle_sum(c, r->world);
-    float *want = values_of(c, r->world, &sum, n), norm;
-    layout_module(&all, p->model, false, 1, LAYOUT_WHOLE);
+    float *want = wanted.values = values_of(c, r->world, &sum, n);
+    layout_module(&wanted.layout, p->model, false, 1, LAYOUT_WHOLE);
     check_order(c, r->world, want, n);
-    size_t copy = add_ties(c, p->model, &all, want);
-    double squares = 0.0;
-    for (size_t i = 0; i < copy; i++) squares += (double)want[i] * (double)want[i];
+    size_t copy = add_ties(c, p->model, &wanted);
+    double squares = squares_of(want, copy);
     float root = (float)sqrt(squares);
     if (c->clip == 0.0f || step == 0) {
         for (int u = 0; u < w->root->n_units; u++)
-            check_unit(w, w->root->units[u], c, r, step, &all, want);
-        need(w->pipeline != NULL ? pipeline_grad_norm(w->pipeline, &norm)
-                                 : fsdp_grad_norm(w->model, &w->ctx, &norm));
-        check(fabsf(norm - root) <= nextafterf(root, INFINITY) - root,
-              "step %d, the gradient's norm is %.9g, want %.9g: each replica counts once", step,
-              (double)norm, sqrt(squares));
+            check_unit(w, w->root->units[u], c, r, step, &wanted);
+        check_norm(w, squares, squares + squares_of(want + copy, n - copy), step);
     }
     for (size_t i = 0; i < n && c->clip > 0.0f && root > c->clip; i++) want[i] *= c->clip / root;
     // By parameter, with its gradient.
-    for (int i = 0; i < all.n; i++)
-        send_to(all.param[i]->grad.data, want + all.begin[i], all.begin[i + 1] - all.begin[i]);
+    for (int i = 0; i < all->n; i++)
+        send_to(all->param[i]->grad.data, want + all->begin[i], all->begin[i + 1] - all->begin[i]);
     free(want);
+    for (int i = 0; i < 2; i++) free(wanted.alone[i]);
     need(plain_adamw_step(p->adamw));
 }
 
@@ -171,7 +216,7 @@ static void case_body(const Rank *r, void *arg)
     Plain plain;
     Narrow narrow;
     Wrapped w;
-    float norm;
+    float norm, losses[CASE_ROUNDS];
     memset(&plain, 0, sizeof plain);
     plain.spec = c->spec;
     plain.model = oracle_model(c);
@@ -186,10 +231,14 @@ static void case_body(const Rank *r, void *arg)
         if (c->policy != NULL)
             oracle_narrow_grads(&narrow, &plain, c, r, step);
         else
-            oracle_grads(&plain, c, r, step);
+            oracle_grads(&plain, c, r, step, losses);
         if (overflowed(c, r, (size_t)model_numel(plain.model))) break;
         case_train(&w, c, r, step);
         need_cuda(cudaDeviceSynchronize());
+        for (int k = 0; k < c->rounds && c->policy == NULL && c->stages > 0; k++)
+            check(w.ranks.stage < c->stages - 1 || w.losses[k] == losses[k],
+                  "the loss of micro-batch %d is %.9g, must be %.9g", k, (double)w.losses[k],
+                  (double)losses[k]);
         check_shards(&w, &plain, c, r, step);
         if (c->before_update != NULL) c->before_update(&w, c, r, step);
         if (c->clip > 0.0f)

@@ -255,6 +255,29 @@ void sharded_destroy(Sharded *s)
     need(nn_run_destroy(&s->run));
 }
 
+typedef struct ShapeRun {
+    Shape shape;
+    ShardedBody body;
+    void *arg;
+} ShapeRun;
+
+static void shape_body(const Rank *r, void *arg)
+{
+    const ShapeRun *run = arg;
+    const Shape *shape = &run->shape;
+    Sharded s;
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
+    run->body(&s, r, run->arg);
+    sharded_destroy(&s);
+}
+
+void run_shape_at(const char *file, int line, Shape shape, ShardedBody body, void *arg,
+                  const int *worlds)
+{
+    ShapeRun run = {shape, body, arg};
+    run_worlds_at(file, line, shape_body, &run, worlds);
+}
+
 void unit_layout(Layout *layout, const Sharded *s, const FlatParam *flat, bool whole)
 {
     layout->n = 0;

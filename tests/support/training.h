@@ -82,6 +82,21 @@ int flat_params(const Module *root, FlatParam **out, int max);
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
                     const AdamWConfig *adamw, const Rank *r);
 void sharded_destroy(Sharded *s);
+// A model and the options of its units.
+typedef struct Shape {
+    Spec spec;
+    FsdpOptions options;
+} Shape;
+// run_sharded(spec_mlp(3), body, 1, 4): runs the body on one rank, then on four, on a model that is
+// sharded before it and destroyed after it.
+typedef void (*ShardedBody)(Sharded *s, const Rank *r, void *arg);
+#define run_sharded(spec, body, ...)                                                               \
+    run_shape(((Shape){spec, TEST_OPTIONS}), body, NULL, __VA_ARGS__)
+// The same with other options, and an argument for the body.
+#define run_shape(shape, body, arg, ...)                                                           \
+    run_shape_at(__FILE__, __LINE__, shape, body, arg, (const int[]){__VA_ARGS__, 0})
+void run_shape_at(const char *file, int line, Shape shape, ShardedBody body, void *arg,
+                  const int *worlds);
 // Whether the model's child i is a block, which becomes a unit of its own.
 bool is_block(const Spec *spec, const Module *model, int i);
 FsdpUnit *unit_of(const Sharded *s, int child);
