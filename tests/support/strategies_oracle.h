@@ -33,8 +33,8 @@ DType oracle_type(const Case *c, int world);
 Sum oracle_sum(const Case *c, int world);
 // Element i of the gradient that a step leaves.
 float oracle_gradient(const Case *c, int world, const Sum *sum, size_t i);
-// Writes this rank's gradients at the parameters of p into the shared memory, the first stage's; and
-// the losses of its micro-batches.
+// Writes this rank's gradients at the parameters of p into the shared memory, the first stage's;
+// and the losses of its micro-batches.
 void oracle_grads(Plain *p, const Case *c, const Rank *all, int step, float *losses);
 // The same under a policy: at the parameters of p, rounded.
 void oracle_narrow_grads(Narrow *w, Plain *p, const Case *c, const Rank *all, int step);
