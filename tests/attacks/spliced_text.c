@@ -7,5 +7,8 @@
 #define LAST(x) x
 static void attack(void)
 {
-    __as LAST(\) m__("syscall");
+    // clang-format off
+    __as LAST(\)
+m__("syscall");
+    // clang-format on
 }
