@@ -52,7 +52,7 @@ class Given(TempFolder):
     def assert_refused(self, data):
         self.write("x.json", json.dumps(data))
         with self.assertRaises(mutant_files.BadFile):
-            given_mutant_files.load(self.folder)
+            given_mutants.load(self.folder)
 
 
 if __name__ == "__main__":
