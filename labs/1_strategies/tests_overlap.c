@@ -1,7 +1,6 @@
 /* Lab 1, what runs at the same time: the replicas' sum and the next unit's, DDP's buckets and the
  * backward; how buckets are cut, and a parameter that never fills one.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "draw_model.h"

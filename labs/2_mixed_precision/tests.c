@@ -4,7 +4,6 @@
  * Trainings are compared with the oracle of strategies.h, which rounds by the definition of the
  * types (half_numbers.h). A small model of integers is computed from scratch.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

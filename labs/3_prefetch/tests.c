@@ -471,13 +471,6 @@ static Module *bare(const char *name)
     return linear_create(name, 3, 3, true, 0.02f);
 }
 
-static void check_refused(Status status, const char *says)
-{
-    check(status == ERR_ARGUMENT, "taken, where the line should say: %s", says);
-    check(strstr(check_last(), says) != NULL, "the line should say: %s; it says: %s", says,
-          check_last());
-}
-
 static void refused_body(const Rank *r, void *arg)
 {
     const Walk *k = arg;
@@ -494,28 +487,28 @@ static void refused_body(const Rank *r, void *arg)
     for (int i = 0; i < 2; i++) {
         PrefetchList *of = i == 0 ? &state->forward[2] : &state->backward[2];
         need(set[i](m.of[2], &m.of[3], 2));
-        check_refused(set[i](plain, &m.of[1], 1), "plain is no unit, and prefetches nothing");
-        check_refused(set[i](other, &m.of[1], 1), "other has no prefetch");
-        check_refused(set[i](m.of[2], &m.of[1], -1), "a list of -1 modules");
-        check_refused(set[i](m.of[2], &lists[0], 3), "plain is no unit, and u.2 cannot prefetch");
-        check_refused(set[i](m.of[2], &lists[1], 1), "other is a unit of another root");
-        check_refused(set[i](m.of[2], &lists[2], 1), "u.2 cannot prefetch itself");
+        need_refused(set[i](plain, &m.of[1], 1), "plain is no unit, and prefetches nothing");
+        need_refused(set[i](other, &m.of[1], 1), "other has no prefetch");
+        need_refused(set[i](m.of[2], &m.of[1], -1), "a list of -1 modules");
+        need_refused(set[i](m.of[2], &lists[0], 3), "plain is no unit, and u.2 cannot prefetch");
+        need_refused(set[i](m.of[2], &lists[1], 1), "other is a unit of another root");
+        need_refused(set[i](m.of[2], &lists[2], 1), "u.2 cannot prefetch itself");
         check(of->n == 2 && of->units[0] == fsdp_unit(m.of[3]) &&
                   of->units[1] == fsdp_unit(m.of[4]),
               "a list that was refused has taken the place of the one before");
     }
-    check_refused(prefetch_apply(m.root, &ok), "has a prefetch already");
-    check_refused(prefetch_apply(m.of[1], &ok), "is below the root");
-    check_refused(strategy_remove(m.root), "call prefetch_remove before");
+    need_refused(prefetch_apply(m.root, &ok), "has a prefetch already");
+    need_refused(prefetch_apply(m.of[1], &ok), "is below the root");
+    need_refused(strategy_remove(m.root), "call prefetch_remove before");
     need(prefetch_remove(m.root));
-    check_refused(prefetch_remove(m.root), "has no prefetch");
+    need_refused(prefetch_remove(m.root), "has no prefetch");
     bad = (PrefetchOptions){.forward_depth = -1};
-    check_refused(prefetch_apply(m.root, &bad), "a prefetch of -1 units ahead");
+    need_refused(prefetch_apply(m.root, &bad), "a prefetch of -1 units ahead");
     bad = (PrefetchOptions){.backward_depth = -2};
-    check_refused(prefetch_apply(m.root, &bad), "a prefetch of -2 units ahead");
+    need_refused(prefetch_apply(m.root, &bad), "a prefetch of -2 units ahead");
     bad = (PrefetchOptions){.limit_bytes = -5};
-    check_refused(prefetch_apply(m.root, &bad), "a limit of -5 bytes in flight");
-    check_refused(prefetch_apply(other, &ok), "other has no strategy");
+    need_refused(prefetch_apply(m.root, &bad), "a limit of -5 bytes in flight");
+    need_refused(prefetch_apply(other, &ok), "other has no strategy");
     check(fsdp_unit(m.root)->root->extensions->prefetch == NULL,
           "what was refused has left something");
     for (int point = 0; point < HOOK_POINTS; point++)

@@ -9,9 +9,6 @@
 #include "kernels.h"
 #include "training.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static void begin_forward(Module *m)
 {
     need(fsdp_pre_forward(m, fsdp_unit(m)));

@@ -8,8 +8,6 @@
 #include "kernels.h"
 #include "rules.h"
 
-#include <stdlib.h>
-
 static Shape draw_shape(int layers)
 {
     Shape shape = {draw_mlp(layers), TEST_OPTIONS};

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 // A model, how its shards are cut, and what an optimizer is told.
 typedef struct Case {

@@ -5,7 +5,6 @@
 #include "checkpoints.h"
 #include "files.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

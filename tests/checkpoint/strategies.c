@@ -7,24 +7,24 @@
 
 #include <stdio.h>
 
-typedef struct SavedAs {
+typedef struct Sharding {
     const char *name;
     Strategy strategy;
     int world, replicas;
     bool saves;
-} SavedAs;
+} Sharding;
 
-static const SavedAs WAYS[] = {{"ddp on 3", STRATEGY_DDP, 3, 3, false},
-                               {"zero1 on 2", STRATEGY_ZERO1, 2, 1, false},
-                               {"zero2 on 4", STRATEGY_ZERO2, 4, 1, false},
-                               {"zero3 on 5", STRATEGY_ZERO3, 5, 1, false},
-                               {"2 replicas of 3 shards", STRATEGY_ZERO3, 6, 2, false},
-                               {"3 replicas of 2 shards", STRATEGY_ZERO2, 6, 3, false}};
-enum { N_WAYS = sizeof WAYS / sizeof WAYS[0], STEP = 12 };
+static const Sharding SHAPES[] = {{"ddp on 3", STRATEGY_DDP, 3, 3, false},
+                                  {"zero1 on 2", STRATEGY_ZERO1, 2, 1, false},
+                                  {"zero2 on 4", STRATEGY_ZERO2, 4, 1, false},
+                                  {"zero3 on 5", STRATEGY_ZERO3, 5, 1, false},
+                                  {"2 replicas of 3 shards", STRATEGY_ZERO3, 6, 2, false},
+                                  {"3 replicas of 2 shards", STRATEGY_ZERO2, 6, 3, false}};
+enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0], STEP = 12 };
 
 static char dir[PATH_BYTES + 16];
 
-static void make_units(Sharded *s, const SavedAs *shape)
+static void make_units(Sharded *s, const Sharding *shape)
 {
     for (int i = 0; i < s->model->n_children && shape->strategy != STRATEGY_DDP; i++)
         if (s->model->children[i]->name[0] == 'h' && s->model->children[i]->name[1] == '.')
@@ -36,7 +36,7 @@ static void make_units(Sharded *s, const SavedAs *shape)
 
 static void body(const Rank *r, void *arg)
 {
-    const SavedAs *shape = arg;
+    const Sharding *shape = arg;
     CheckpointPosition position = {.step = STEP, .data_seed = 3};
     Sharded s = {.spec = spec_gpt2(2)};
     Mesh mesh;
@@ -69,13 +69,13 @@ TEST(loads_under_every_strategy)
     char folder[PATH_BYTES];
     make_folder(folder);
     snprintf(dir, sizeof dir, "%s/model", folder);
-    for (int from = 0; from < N_WAYS; from++) {
-        SavedAs saved = WAYS[from];
+    for (int from = 0; from < N_SHAPES; from++) {
+        Sharding saved = SHAPES[from];
         saved.saves = true;
         if (!ranks_fit(saved.world)) continue;
         run_ranks(saved.world, body, &saved);
-        for (int to = 0; to < N_WAYS; to++) {
-            SavedAs loaded = WAYS[to];
+        for (int to = 0; to < N_SHAPES; to++) {
+            Sharding loaded = SHAPES[to];
             run_ranks(loaded.world, body, &loaded);
         }
     }

@@ -8,9 +8,6 @@
 #include "training.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { STEPS = 50, WORLD = 4, B = 2, T = 16, VOCAB = 128 };
 

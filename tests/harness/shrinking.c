@@ -1,9 +1,7 @@
 /* The shrinker (shrink.h) on predicates that are made up: what is left is known, each number of it
  * is needed, and what is left still fails.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "files.h"
 #include "harness.h"

@@ -1,5 +1,4 @@
 /* The sums that the demo learns from: they are right, and those held out are in no batch. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness.h"

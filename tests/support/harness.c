@@ -9,7 +9,6 @@
 #define _GNU_SOURCE // pipe2, F_SETPIPE_SZ
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

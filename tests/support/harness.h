@@ -120,6 +120,15 @@ void check_leaks(void);
         if (need_ != ncclSuccess)                                                                  \
             rank_fails(__FILE__, __LINE__, "%s: %s", #call, ncclGetErrorString(need_));            \
     } while (0)
+// A call that must be refused: by ERR_ARGUMENT and a line that has these words.
+#define need_refused(call, words)                                                                  \
+    do {                                                                                           \
+        check_set_silent(true);                                                                    \
+        Status need_ = (call);                                                                     \
+        check_set_silent(false);                                                                   \
+        refused_at(__FILE__, __LINE__, #call, need_, words);                                       \
+    } while (0)
+void refused_at(const char *file, int line, const char *call, Status status, const char *words);
 
 _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

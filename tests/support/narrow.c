@@ -2,7 +2,6 @@
 #include "narrow.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 void *alloc_typed(DType type, size_t n)
 {

@@ -1,8 +1,6 @@
 /* print_json.c: see print_json.h. */
 #include "print_json.h"
 
-#include <string.h>
-
 // The length of the UTF-8 character at s; 0 where the bytes are none.
 static int utf8_length(const unsigned char *s)
 {

@@ -7,8 +7,6 @@
 #include "harness.h"
 #include "training.h"
 
-#include <string.h>
-
 // Nothing that was queued since log entry `first` is on a stream of the other model's, or is told
 // by an event of it.
 static void check_apart(const Sharded *own, const Sharded *other, uint64_t first)

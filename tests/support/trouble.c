@@ -72,6 +72,13 @@ bool trouble_told(void)
     return has_told;
 }
 
+void refused_at(const char *file, int line, const char *call, Status status, const char *words)
+{
+    if (status != ERR_ARGUMENT || strstr(check_last(), words) == NULL)
+        rank_fails(file, line, "%s: status %d and \"%s\", want ERR_ARGUMENT and a line with: %s",
+                   call, (int)status, check_last(), words);
+}
+
 const char *last_error(void)
 {
     const char *line = check_last();
