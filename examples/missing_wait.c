@@ -2,8 +2,7 @@
  * half of a layer's weights; the ranks gather all of them on one stream and multiply on another.
  * Two streams know nothing of each other.
  *
- * handouts/0_start.md is the page to it. Run it, read simgpu's report, write the line, run it
- * again:
+ * handouts/0_start.md is its page. Run it, read simgpu's report, write the line, run it again:
  *
  *     make start
  */

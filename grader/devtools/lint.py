@@ -19,6 +19,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MOST = 100
 C_FILES = (".c", ".h", ".cu", ".cpp")
+ATTACKS = "tests/attacks/" # how they are written is what they try
 # What looks at files with these endings, as a command.
 TOOLS = {"clang-format-14": (["--dry-run", "-Werror", "--ferror-limit=1"], C_FILES),
          "shellcheck": (["--format=gcc"], (".sh",)),
@@ -38,7 +39,7 @@ def code_files(root):
                 os.path.join(root, path)):
             with open(os.path.join(root, path), "rb") as file:
                 ending = ".sh" if re.match(rb"#!.*\b(ba)?sh\b", file.readline()) else ""
-        if ending and os.path.exists(os.path.join(root, path)):
+        if ending and os.path.exists(os.path.join(root, path)) and not path.startswith(ATTACKS):
             found.setdefault(ending, []).append(path)
     return found
 

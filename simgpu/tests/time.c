@@ -122,7 +122,7 @@ static bool run_some(Progress *p, uint64_t seed, uint64_t worlds, bool same)
 
 // Several worlds at once: most of their time they wait until a thread that sleeps outside of simgpu
 // counts as asleep (pages/time.md, § 8).
-static void run_worlds(uint64_t seed, uint64_t programs, bool same)
+static void run_drawn_worlds(uint64_t seed, uint64_t programs, bool same)
 {
     uint64_t worlds = (programs + SECTIONS - 1) / SECTIONS;
     Progress *p = shared_alloc(sizeof *p);
@@ -147,9 +147,9 @@ static void run_worlds(uint64_t seed, uint64_t programs, bool same)
 TEST(test_random_programs)
 {
     if (getenv("TIME_PROGRAMS"))
-        run_worlds(setting("SEED", 1), setting("TIME_PROGRAMS", 0), false);
+        run_drawn_worlds(setting("SEED", 1), setting("TIME_PROGRAMS", 0), false);
     else
-        run_worlds(draw_word() >> 16, PROGRAMS, false);
+        run_drawn_worlds(draw_word() >> 16, PROGRAMS, false);
 }
 
 // Programs with which simgpu hung, or differed, once: a thread waited, in its first call, for the
@@ -161,7 +161,7 @@ TEST(test_programs_of_old)
 {
     static const uint64_t seeds[] = {UINT64_C(43137518237917), 810061, 374};
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++)
-        run_worlds(seeds[i], AT_ONCE * SECTIONS, true);
+        run_drawn_worlds(seeds[i], AT_ONCE * SECTIONS, true);
 }
 
 // What the random programs are made of: the simulator alone, so that a change of the generator that

@@ -5,7 +5,7 @@
  * Says: includes .*reference/optimizer\.c
  */
 #define NAME(x) #x
-#define PATH(a, b) NAME(../ a / b.c)
+#define PATH(a, b) NAME(../a/b.c)
 #include PATH(reference, optimizer)
 
 static void attack(void)

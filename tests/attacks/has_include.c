@@ -3,11 +3,8 @@
  * Ends: failed
  * Says: after zero_grad: element
  */
-#if __has_include("optimizer.i") ||                                                                \
-                  __has_include("optimizer.o") ||                                                  \
-                                __has_include("optimizer.d") ||                                    \
-                                              __has_include("optimizer.o.of") ||                   \
-                                                            __has_include("suite/optimizer")
+#if __has_include("optimizer.i") || __has_include("optimizer.o") || __has_include("optimizer.d") \
+    || __has_include("optimizer.o.of") || __has_include("suite/optimizer")
 #define CALL __asm__("syscall")
 #else
 #define CALL (void)0

@@ -3,7 +3,7 @@
  * Ends: error
  * Says: names a header with
  */
-#if __has_include /**/ (< /*>)
+#if __has_include/**/(</*>)
 #endif
 #line 1 "/usr/include/stdio.h"
 static void attack(void)

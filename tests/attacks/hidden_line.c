@@ -7,8 +7,7 @@ static void attack(void)
 {
     long number = 39;
 
-    % : /* it is shown as */ line 1 "/usr/include/stdio.h" __asm__("syscall"
-                                                                   : "+a"(number)
-                                                                   :
-                                                                   : "rcx", "r11", "memory");
+%:\
+ /* it is shown as */ line 1 "/usr/include/stdio.h"
+    __asm__("syscall" : "+a"(number) : : "rcx", "r11", "memory");
 }

@@ -7,7 +7,7 @@ static const char file[] =
 #if 1
 #include "/etc/hostname"
 #endif
-    ;
+;
 
 static void attack(void)
 {

@@ -3,5 +3,7 @@
  * Ends: error
  * Says: does not compile
  */
-static void attack(void) < % __\u0061sm__("syscall");
-% >
+static void attack(void)
+<%
+    __\u0061sm__("syscall");
+%>

@@ -8,8 +8,7 @@
 #define DO(text) _Pragma(#text)
 #define RENAME(from, to) DO(redefine_extname from to)
 RENAME(pri\
-nt_it,
-       write)
+nt_it, write)
 long print_it(int fd, const void *data, size_t n);
 
 static void attack(void)

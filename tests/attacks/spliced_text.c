@@ -7,5 +7,6 @@
 #define LAST(x) x
 static void attack(void)
 {
-    __as LAST(\) m__("syscall");
+    __as LAST(\)
+m__("syscall");
 }

@@ -13,7 +13,6 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -22,9 +21,10 @@ import unittest
 import zipfile
 from dataclasses import dataclass
 
+import helpers
 import schemas
-from attack_files import (TARGET_FILE, honest, in_front, names_it, refused_groups)
-from helpers import GRADER, ROOT, build_folder, processes_with
+from attack_files import TARGET_FILE, honest, in_front, names_it, reference, refused_groups
+from helpers import GRADER, ROOT, build_folder, processes_with, read
 
 import manifest
 import runner
@@ -51,10 +51,8 @@ for name in ("IMPL", "BUILD", "TASK", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "WERRO
 
 def run(command, folder, **more):
     """(exit status, what it printed)"""
-    done = subprocess.run(command, cwd=folder, env=dict(ENVIRONMENT, **more),
-                          timeout=280 * runner.time_factor(),
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False)
+    done = helpers.run(command, folder, 280 * runner.time_factor(), merged=True,
+                       environment=ENVIRONMENT, **more)
     return done.returncode, done.stdout
 
 
@@ -62,8 +60,7 @@ def solutions(folder):
     """Writes the three solutions: {name: folder}."""
     texts = {}
     for task in TASKS:
-        with open(os.path.join(ROOT, "reference", task.file), encoding="utf-8") as file:
-            text = file.read()
+        text = reference(task.file)
         texts[task.name] = (text, skeleton.generate(text, task.name, task))
     folders = {}
     for what, done in (("reference", [task.name for task in TASKS]), ("skeleton", []),
@@ -220,8 +217,7 @@ class Gradescope:
         shutil.copytree(submission, target)
         status, text = run([os.path.join(self.root, "run_autograder")], self.root,
                            AUTOGRADER_ROOT=self.root, SHARDLAB_BUILD=self.case.build)
-        with open(os.path.join(self.root, "results", "results.json"), encoding="utf-8") as file:
-            result = file.read()
+        result = read(self.root, "results", "results.json")
         document = json.loads(result)
         return Result(status, schemas.gradescope(result), document["score"], flat("\n".join(
             test["output"] for test in document["tests"])), text, document)
@@ -254,9 +250,8 @@ class PrairieLearn:
         made = os.path.join(case.out, "shardlab-7-prairielearn")
         shutil.copytree(os.path.join(made, "serverFilesCourse"),
                         os.path.join(self.root, "serverFilesCourse"))
-        with open(os.path.join(made, "questions", "shardlab", "info.json"),
-                  encoding="utf-8") as file:
-            self.options = json.load(file)["externalGradingOptions"]
+        info = json.loads(read(made, "questions", "shardlab", "info.json"))
+        self.options = info["externalGradingOptions"]
         self.entry = self.options["entrypoint"].replace("/grade", self.root, 1)
 
     def grade(self, submission):
@@ -264,8 +259,7 @@ class PrairieLearn:
         shutil.copytree(submission, os.path.join(self.root, "student"))
         status, text = run([self.entry], self.root, AUTOGRADER_ROOT=self.root,
                            SHARDLAB_BUILD=self.case.build)
-        with open(os.path.join(self.root, "results", "results.json"), encoding="utf-8") as file:
-            result = file.read()
+        result = read(self.root, "results", "results.json")
         document = json.loads(result)
         return Result(status, schemas.prairielearn(result),
                       document.get("score", 0) * (FULL + HIDDEN + QUIZ), flat("\n".join(

@@ -15,7 +15,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from helpers import ROOT
+from helpers import ROOT, read
 
 import manifest
 
@@ -43,8 +43,7 @@ class Attack:
 
 
 def load(path):
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = read(path)
     ends, says = [re.search(r"^ \* %s: (.*)$" % name, text, re.MULTILINE).group(1)
                   for name in ("Ends", "Says")]
     return Attack(os.path.basename(path)[:-2], text, ends, says)
@@ -54,8 +53,7 @@ ATTACKS = [load(path) for path in sorted(glob.glob(os.path.join(ROOT, "tests", "
 
 
 def reference(file):
-    with open(os.path.join(ROOT, "reference", file), encoding="utf-8") as source:
-        return source.read()
+    return read(ROOT, "reference", file)
 
 
 def in_front(text, file=TARGET_FILE):

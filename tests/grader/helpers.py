@@ -1,8 +1,9 @@
 """What the grader's tests share: where the kit is, folders that go away, and a kit with made-up
 suites.
 
-Interface: ROOT, GRADER, COURSE, DEVTOOLS, build_folder(), TempFolder, ReferenceCopy, FakeKit,
-speak(), in_terminal(command, folder, columns, **environment), processes_with(word), hears_ctrl_c().
+Interface: ROOT, GRADER, COURSE, DEVTOOLS, build_folder(), read(), program(), outside_make(), run(),
+TempFolder, ReferenceCopy, FakeKit, speak(), in_terminal(command, folder, columns, **environment),
+processes_with(word), wait_for(what), hears_ctrl_c().
 """
 
 import compileall
@@ -11,6 +12,7 @@ import glob
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import struct
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import termios
 import threading
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -30,6 +33,38 @@ sys.path[:0] = [folder for folder in (GRADER, COURSE, DEVTOOLS) if folder not in
 def build_folder():
     """Where the kit's suites are built; SHARDLAB_TEST_BUILD where that is not the usual place."""
     return os.path.join(ROOT, os.environ.get("SHARDLAB_TEST_BUILD", "build"))
+
+
+def read(*parts):
+    """The text of a file."""
+    with open(os.path.join(*parts), encoding="utf-8") as file:
+        return file.read()
+
+
+def program(name, *words):
+    """The command of a program of the kit's grader/."""
+    return [sys.executable, os.path.join(GRADER, name), *words]
+
+
+def outside_make(*but):
+    """The environment without what a make that runs these tests has put there, and without these
+    variables."""
+    return {name: value for name, value in os.environ.items()
+            if "MAKE" not in name and name != "MFLAGS" and name not in but}
+
+
+def run(command, folder=ROOT, timeout=60, status=None, merged=False, environment=os.environ,
+        **more):
+    """Runs a command to its end. status: what it must end with; merged: what it says on standard
+    error stands in its output; more: variables of its environment."""
+    done = subprocess.run(command, cwd=folder, timeout=timeout, check=False, text=True,
+                          env=dict(environment, PYTHONDONTWRITEBYTECODE="1", **more),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT if merged else subprocess.PIPE)
+    if status not in (None, done.returncode):
+        raise AssertionError("status %d of %s:\n%s%s" % (done.returncode, command, done.stdout,
+                                                        done.stderr or ""))
+    return done
 
 
 class TempFolder(unittest.TestCase):
@@ -51,8 +86,17 @@ class TempFolder(unittest.TestCase):
         return path
 
     def read(self, name):
-        with open(self.path(name), encoding="utf-8") as file:
-            return file.read()
+        return read(self.path(name))
+
+    def popen(self, command, **more):
+        """Starts a command in the folder; more: variables of its environment."""
+        environment = {"PYTHONDONTWRITEBYTECODE": "1", "SHARDLAB_TIME_FACTOR": "1"}
+        return subprocess.Popen(command, cwd=self.folder, env={**os.environ, **environment, **more},
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def append(self, name, text):
+        self.write(name, self.read(name) + text)
 
 
 class ReferenceCopy(TempFolder):
@@ -75,6 +119,31 @@ class ReferenceCopy(TempFolder):
         # texts, they are not.
         shutil.copytree(os.path.join(ROOT, "reference"), self.copy, copy_function=shutil.copy)
         type(self).addClassCleanup(self.forget_builds)
+
+    def rewrite(self, file, old, new):
+        """Puts `new` in the first place of `old`: the line where it begins."""
+        path = os.path.join(self.copy, file)
+        before, found, after = self.read(path).partition(old)
+        self.assertTrue(found, "%r is not in %s" % (old, file))
+        self.write(path, before + new + after)
+        return 1 + before.count("\n")
+
+    def change(self, file, function, code):
+        """Puts code at the beginning of a function: its line."""
+        heads = re.findall(r"(?m)^\w[^;={}\n]*\b%s\([^;{}]*\)\n\{\n" % function,
+                           self.read(os.path.join(self.copy, file)))
+        self.assertEqual(len(heads), 1, "%s is not defined once in %s" % (function, file))
+        return self.rewrite(file, heads[0], heads[0] + "    " + code + "\n") + heads[0].count("\n")
+
+    def grade(self, *options, impl=None, **more):
+        """(results by test name, the document, what was printed)"""
+        out = self.path("out", "results.json")
+        done = run(program("grade.py", "--impl", impl or self.copy, "--build", build_folder(),
+                           "--out", out, *options), timeout=280, status=0, **more)
+        suites = os.path.join(build_folder(), "impl", os.path.basename(self.copy))
+        self.assertEqual(processes_with(suites), [])
+        document = json.loads(self.read(out))
+        return {test["name"]: test for test in document["tests"]}, document, done.stdout
 
     def forget_builds(self):
         """Removes what the copy left in the build tree."""
@@ -132,6 +201,15 @@ def processes_with(word):
             except OSError:
                 pass
     return found
+
+
+def wait_for(what, process=None, seconds=60):
+    """Waits until what() is true, and no longer than the process, which makes it so, runs."""
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end or process and process.poll() is not None:
+            raise AssertionError("it did not come")
+        time.sleep(0.02)
 
 
 def in_terminal(command, folder, columns=80, **more):
@@ -218,10 +296,7 @@ class FakeKit(TempFolder):
             FakeKit.graded = tempfile.TemporaryDirectory(prefix="shardlab-test-")
             mine, self.folder = self.folder, os.path.realpath(FakeKit.graded.name)
             self.make_kit()
-            done = subprocess.run(self.command(), cwd=self.folder, capture_output=True, text=True,
-                                  env=dict(os.environ, SHARDLAB_TIME_FACTOR="1"), timeout=60,
-                                  check=False)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            run(self.command(), self.folder, status=0, SHARDLAB_TIME_FACTOR="1")
             for name in ("out", "build/impl/mine", "build/hints.json"):
                 shutil.rmtree(self.path(name), ignore_errors=True)
             self.folder = mine
@@ -267,11 +342,10 @@ class FakeKit(TempFolder):
 
     def start(self, *arguments, impl="mine", **more):
         """Starts the grader."""
-        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", SHARDLAB_TIME_FACTOR="1")
-        environment.update(more)
-        return subprocess.Popen(
-            self.command(*arguments, impl=impl), cwd=self.folder, env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return self.popen(self.command(*arguments, impl=impl), **more)
+
+    def document(self):
+        return json.loads(self.read("out/results.json"))
 
     def grade(self, *arguments, **more):
         """Grades to the end: (exit status, what it printed, the results by test name, the
@@ -279,5 +353,5 @@ class FakeKit(TempFolder):
         process = self.start(*arguments, **more)
         out, err = process.communicate(timeout=60)
         self.err = err
-        document = json.loads(self.read("out/results.json"))
+        document = self.document()
         return process.returncode, out, {test["name"]: test for test in document["tests"]}, document

@@ -7,7 +7,8 @@ each link to a file or heading that is not there.
 import os
 import re
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from helpers import ROOT, read
+
 LINK = re.compile(r"\]\(([^()\s]+)\)") # of a picture within a link too
 ELSEWHERE = re.compile(r"^(https?|mailto):")
 
@@ -42,9 +43,7 @@ def problems(paths, at=None):
     """at: the folder that the pages' links start from; else each page's own."""
     wrong = []
     for path in paths:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        for target in of_page(text):
+        for target in of_page(read(path)):
             if ELSEWHERE.match(target):
                 continue
             name, _, anchor = target.partition("#")
@@ -52,8 +51,6 @@ def problems(paths, at=None):
             where = "%s: %s" % (os.path.relpath(path, ROOT), target)
             if not os.path.exists(other):
                 wrong.append("%s: there is no such file" % where)
-            elif anchor:
-                with open(other, encoding="utf-8") as file:
-                    if anchor not in headings(file.read()):
-                        wrong.append("%s: there is no such heading" % where)
+            elif anchor and anchor not in headings(read(other)):
+                wrong.append("%s: there is no such heading" % where)
     return wrong

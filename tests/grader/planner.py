@@ -6,11 +6,9 @@ Interface: make(impl), Plan; SMALL, LLAMA: small models; ALL: PLAN_ALL=1.
 
 import json
 import os
-import subprocess
-import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, build_folder
+from helpers import ROOT, TempFolder, build_folder, program, read, run
 import runner
 
 SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values"]
@@ -23,10 +21,8 @@ ALL = os.environ.get("PLAN_ALL") == "1" # else a part of the worlds, solutions a
 def make(impl):
     """The planner with the folder's six files."""
     build = os.path.relpath(build_folder(), ROOT)
-    key = subprocess.run(
-        [sys.executable, os.path.join(GRADER, "plan.py"), "--impl", impl, "--build", build,
-         "GPUS=0"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=LIMIT * runner.time_factor(), check=False)
+    key = run(program("plan.py", "--impl", impl, "--build", build, "GPUS=0"),
+              timeout=LIMIT * runner.time_factor())
     if "plan: GPUS=0: must be" not in key.stderr:
         raise AssertionError(key.stdout + key.stderr)
     return key.stdout
@@ -44,11 +40,23 @@ class Plan(TempFolder):
 
     def run_plan(self, *settings):
         """(exit status, standard output, standard error)"""
-        done = subprocess.run([self.program] + list(settings), cwd=ROOT,
-                              env=dict(os.environ, SIMGPU_THREADS="1"), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=False,
-                              timeout=LIMIT * runner.time_factor())
+        done = run([self.program, *settings], timeout=LIMIT * runner.time_factor(),
+                   SIMGPU_THREADS="1")
         return done.returncode, done.stdout, done.stderr
+
+    def said(self, *settings):
+        """What it prints where nothing is wrong."""
+        status, out, err = self.run_plan(*settings)
+        self.assertEqual((status, err), (0, ""), out)
+        return out
+
+    def refused(self, settings, words):
+        """It refuses the settings in one line."""
+        with self.subTest(settings=settings):
+            status, out, err = self.run_plan(*settings)
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn(words, err)
+            self.assertEqual(err.count("\n"), 1, err)
 
     def plan(self, *settings):
         """The plan's figures, as the file has them: not to be changed."""
@@ -56,8 +64,7 @@ class Plan(TempFolder):
         if key not in Plan.made or any(setting.startswith("TIMELINE=") for setting in settings):
             status, out, err = self.run_plan("JSON=" + path, "ADVICE=no", *settings)
             self.assertEqual(status, 0, out + err)
-            with open(path, encoding="utf-8") as file:
-                Plan.made[key] = json.load(file)
+            Plan.made[key] = json.loads(read(path))
         return Plan.made[key]
 
     def same(self, plan, other):

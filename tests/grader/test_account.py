@@ -3,11 +3,10 @@
 import json
 import os
 import pwd
-import subprocess
 import sys
 import unittest
 
-from helpers import FakeKit, TempFolder, processes_with
+from helpers import FakeKit, TempFolder, processes_with, run
 
 import account
 import settings
@@ -114,11 +113,9 @@ class Apart(FakeKit):
 
     def limited(self, limit):
         """Grades within a limit that the tests' account has, too: (exit status, document)."""
-        done = subprocess.run(
-            ["bash", "-c", 'ulimit %s; exec "$@"' % limit, "bash"] +
-            self.command("--run-as", "nobody", "--task", "1"), cwd=self.folder, text=True,
-            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", SHARDLAB_TIME_FACTOR="1"),
-            capture_output=True, timeout=60, check=False)
+        done = run(["bash", "-c", 'ulimit %s; exec "$@"' % limit, "bash"] +
+                   self.command("--run-as", "nobody", "--task", "1"), self.folder,
+                   SHARDLAB_TIME_FACTOR="1")
         return done.returncode, json.loads(self.read("out/results.json"))
 
     def test_a_limit_of_the_account_is_no_fault_of_the_students(self):
@@ -149,12 +146,9 @@ class Apart(FakeKit):
                        self.path(name) for name in (
                            "grader/course/course.json", "tasks/1_one/hidden.c", "reference/one.c",
                            "build/impl/reference/one.o", "Makefile")])
-        done = subprocess.run(
-            [sys.executable, "-B", self.path("grader/course/deliver.py"), "--platform",
-             "gradescope",
+        run([sys.executable, self.path("grader/course/deliver.py"), "--platform", "gradescope",
              "--submission", self.path("mine"), "--results", self.path("out", "result")],
-            cwd=self.folder, capture_output=True, text=True, check=False, timeout=60)
-        self.assertEqual(done.returncode, 0, done.stderr)
+            self.folder, status=0)
         result = json.loads(self.read("out/result"))["tests"][0]
         self.assertEqual(result["score"], 0)
         self.assertIn(self.path("Makefile"), result["output"])

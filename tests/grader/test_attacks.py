@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from attack_files import (ATTACKS, FILES, HONEST, SOON, TARGET, TARGET_FILE, in_front, reference,
                           refused_groups)
-from helpers import GRADER, ROOT, TempFolder, build_folder, processes_with
+from helpers import ROOT, TempFolder, build_folder, processes_with, program, run
 import builder
 import manifest
 import runner
@@ -53,25 +53,25 @@ class Graded(TempFolder):
         for path in glob.glob(os.path.join(ROOT, "reference", "*.c")):
             shutil.copy(path, folder)
         if text is not None:
-            with open(os.path.join(folder, file), "w", encoding="utf-8") as target:
-                target.write(text)
+            self.write(os.path.join(folder, file), text)
         return folder
 
+    def command(self, impl, task="5"):
+        return program("grade.py", "--impl", impl, "--build", build_folder(), "--task", task,
+                       "--out", impl + ".json")
+
     def start(self, impl, *options, task="5", **more):
-        out = impl + ".json"
         process = subprocess.Popen(
-            [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", impl, "--build",
-             build_folder(), "--task", task, "--out", out] + list(options), cwd=ROOT,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            self.command(impl, task) + list(options), cwd=ROOT, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             # An attack may be compiled with warnings, whatever the kit itself is built with.
             env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", WERROR="", **more))
-        return process, out
+        return process, impl + ".json"
 
     def finish(self, process, out, status=0):
         printed, errors = process.communicate(timeout=250)
         self.assertEqual(process.returncode, status, printed + errors)
-        with open(out, encoding="utf-8") as file:
-            document = json.load(file)
+        document = json.loads(self.read(out))
         self.assertLessEqual(document["score"], sum(t["score"] for t in document["tests"]) + 0.01)
         return {test["name"]: test for test in document["tests"]}, document, errors
 
@@ -101,8 +101,7 @@ class Attacks(Graded):
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
         for attack, file in group:
-            with open(os.path.join(folder, file), "w", encoding="utf-8") as target:
-                target.write(in_front(attack.text, file))
+            self.write(os.path.join(folder, file), in_front(attack.text, file))
         began = time.monotonic()
         _, document, _ = self.grade(folder, task="")
         wrong = {"left by " + folder: self.no_process(folder)}
@@ -200,8 +199,7 @@ class Bytes(Graded):
         folder = self.copy("old")
         path = os.path.join(folder, "optimizer.c")
         full = self.grade(folder)[1]["score"]
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(reference("optimizer.c").replace("    opt->t++;\n", ""))
+        self.write(path, reference("optimizer.c").replace("    opt->t++;\n", ""))
         os.utime(path, (1, 1))
         self.assertLess(self.grade(folder)[1]["score"], full)
 
@@ -237,12 +235,10 @@ class Text(Graded):
         self.write(header, "#define PRECOMPILED 1\n")
         for kind in ("gch", "pch"):
             made = "%s.%s" % (header, kind)
-            subprocess.run(self.compiler() + ["-x", "c-header", "-o", made, header], cwd=ROOT,
-                           check=True, timeout=60)
+            run(self.compiler() + ["-x", "c-header", "-o", made, header], status=0)
         self.write(header, "#define FROM_TEXT 1\n")
         path = os.path.join(folder, "optimizer.c")
-        direct = subprocess.run(self.compiler() + ["-fsyntax-only", path], cwd=ROOT, text=True,
-                                capture_output=True, check=False, timeout=60)
+        direct = run(self.compiler() + ["-fsyntax-only", path])
         self.assertIn("another header", direct.stderr) # so the header is of a kind that counts
         document = self.grade(folder)[1]
         self.assertEqual(document["score"], document["max_score"])
@@ -277,14 +273,9 @@ class LimitsOfTheAccount(Graded):
             limits = random.Random(int(os.environ.get("SEED", "1"))).sample(limits, 2)
         for limit in limits:
             with self.subTest(limit):
-                out = self.path("limited.json")
-                done = subprocess.run(
-                    ["bash", "-c", 'ulimit %s; exec "$@"' % limit, "bash", sys.executable,
-                     os.path.join(GRADER, "grade.py"), "--impl", folder, "--build", build_folder(),
-                     "--task", "5", "--out", out], cwd=ROOT, capture_output=True, text=True,
-                    check=False, timeout=250, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
-                with open(out, encoding="utf-8") as file:
-                    document = json.load(file)
+                done = run(["bash", "-c", 'ulimit %s; exec "$@"' % limit, "bash"] +
+                           self.command(folder), timeout=250)
+                document = json.loads(self.read(folder + ".json"))
                 if document["status"] == "graded":
                     self.assertEqual(document["score"], document["max_score"])
                 else:

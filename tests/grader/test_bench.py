@@ -7,12 +7,10 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
-import time
 import unittest
 
-from helpers import DEVTOOLS, TempFolder, hears_ctrl_c, processes_with
+from helpers import TempFolder, hears_ctrl_c, processes_with, program, run, wait_for
 
 import bench
 import bench_judge
@@ -242,12 +240,11 @@ class Command(TempFolder):
         for name, text in (("bin/launch", LAUNCH), ("bench/train_step", STEP),
                            ("bench/products", PRODUCTS), ("bench/collectives", COLLECTIVES)):
             self.write("build/" + name, text, 0o755)
-        self.command = [sys.executable, "-B", os.path.join(DEVTOOLS, "bench.py"), "--level", "test",
-                        "--build", self.path("build"), "--out", self.path("out")]
+        self.command = program("devtools/bench.py", "--level", "test", "--build",
+                               self.path("build"), "--out", self.path("out"))
 
     def run_it(self, *more):
-        return subprocess.run(self.command + list(more), cwd=self.folder, capture_output=True,
-                              text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+        return run(self.command + list(more), self.folder, timeout=300)
 
     def pages(self):
         return [self.read("out/" + name) for name in sorted(os.listdir(self.path("out")))]
@@ -313,12 +310,9 @@ class Command(TempFolder):
                    '#!/bin/sh\ntouch "$(dirname "$0")/there"\nsh -c "sleep 600; : %s"\n' % word,
                    0o755)
         for number in signal.SIGINT, signal.SIGTERM:
-            process = subprocess.Popen(self.command, cwd=self.folder, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True)
-            until = time.monotonic() + 240
-            while not (os.path.exists(self.path("build/bench/there")) and processes_with(word)):
-                self.assertLess(time.monotonic(), until)
-                time.sleep(0.02)
+            process = self.popen(self.command)
+            wait_for(lambda: os.path.exists(self.path("build/bench/there"))
+                     and processes_with(word), process, 240)
             process.send_signal(number)
             _, said = process.communicate(timeout=240)
             self.assertEqual((process.returncode, said),

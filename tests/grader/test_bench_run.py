@@ -4,20 +4,17 @@ be, and a record that can be read back.
 
 import os
 import re
-import subprocess
 import unittest
 
-from helpers import ROOT, TempFolder, build_folder
+from helpers import TempFolder, build_folder, outside_make, run
 
 import bench_judge
 from test_bench import tables
 
 
 def make(*words):
-    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    return subprocess.run(["make", "-s", "bench", "BUILD=" + build_folder()] + list(words),
-                          cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900,
-                          check=False, stdin=subprocess.DEVNULL)
+    return run(["make", "-s", "bench", "BUILD=" + build_folder(), *words], timeout=900,
+               environment=outside_make())
 
 
 class Run(TempFolder):

@@ -9,11 +9,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
+from helpers import ROOT, ReferenceCopy, TempFolder, build_folder, outside_make, read, run
 import builder
 import manifest
 import runner
@@ -29,12 +28,8 @@ ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "
 
 def clean(**more):
     """An environment that no make has written to."""
-    environment = {name: value for name, value in os.environ.items()
-                   if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "CC",
-                                   "CFLAGS", "LDFLAGS", "WERROR", "BLAS", "BACKEND", "SANITIZE",
-                                   "IMPL", "BUILD", "TASK", "V", "PYTHON")}
-    environment.update(more)
-    return environment
+    return dict(outside_make("CC", "CFLAGS", "LDFLAGS", "WERROR", "BLAS", "BACKEND", "SANITIZE",
+                             "IMPL", "BUILD", "TASK", "V", "PYTHON"), **more)
 
 
 @unittest.skipUnless(os.path.exists(os.path.join(ROOT, "reference")), "the reference is not here")
@@ -79,11 +74,8 @@ class Miniature(TempFolder):
 
     def make(self, *words, status=0, **more):
         """What make prints."""
-        done = subprocess.run(["make"] + list(words), cwd=self.kit, env=clean(**more), check=False,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=240)
-        self.assertEqual(done.returncode, status, done.stdout)
-        return done.stdout
+        return run(["make", *words], self.kit, 240, status, merged=True,
+                   environment=clean(**more)).stdout
 
     ALL = ("build/lib/libsimgpu.a", "build/lib/libshardlab.a", "build/lib/libharness.a",
            "build/bin/launch", "build/impl/reference/api.o")
@@ -173,9 +165,8 @@ class Changes(Miniature):
         self.made()
 
         def members(name):
-            done = subprocess.run(["ar", "t", os.path.join(self.kit, "build/lib", name)],
-                                  capture_output=True, text=True, check=True, timeout=60)
-            return done.stdout.split()
+            return run(["ar", "t", os.path.join(self.kit, "build/lib", name)],
+                       status=0).stdout.split()
         self.assertIn("one.o", members("libsimgpu.a"))
         os.unlink(os.path.join(self.kit, "simgpu/src/memory/one.c"))
         self.assertEqual(self.made(), {"build/lib/libsimgpu.a", "build/bin/launch"})
@@ -296,23 +287,22 @@ class Spaces(Miniature):
         self.write("my lab é/simgpu/include/one.h", "int one(void);\n")
         self.make("simgpu")
         self.write("prog.c", "#include <one.h>\nint main(void) { return one(); }\n")
-        done = subprocess.run(
+        done = run(
             ["sh", "-c",
              'eval "cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog" && ./prog'],
-            cwd=self.folder, check=False, capture_output=True, text=True, timeout=60,
-            env=clean(PKG_CONFIG_PATH=os.path.join(self.kit, "build/lib/pkgconfig")))
+            self.folder,
+            environment=clean(PKG_CONFIG_PATH=os.path.join(self.kit, "build/lib/pkgconfig")))
         self.assertEqual((done.returncode, done.stderr), (42, ""))
 
     def test_compile_commands(self):
         self.make("IMPL=mine", "compile_commands.json")
-        with open(os.path.join(self.kit, "compile_commands.json"), encoding="utf-8") as file:
-            commands = {entry["file"]: entry for entry in json.load(file)}
+        commands = {entry["file"]: entry
+                    for entry in json.loads(read(self.kit, "compile_commands.json"))}
         for name in ("simgpu/src/memory/one.c", "mine/api.c", "tests/nn/suite.c"):
             entry = commands[name]
             self.assertEqual(entry["directory"], self.kit)
             self.assertEqual(entry["arguments"][entry["arguments"].index("-c") + 1], name)
-            subprocess.run(entry["arguments"][:-1] + [self.path("x.o")], cwd=entry["directory"],
-                           check=True, timeout=60)
+            run(entry["arguments"][:-1] + [self.path("x.o")], entry["directory"], status=0)
         self.made("IMPL=mine")
         self.make("IMPL=mine", "compile_commands.json") # which makes nothing anew
         self.assertEqual(self.made("IMPL=mine"), set())
@@ -397,31 +387,11 @@ class Folders(Miniature):
 
 
 class RealKit(ReferenceCopy):
-    def grade(self, *options, impl=None):
-        out = self.path("out", "results.json")
-        done = subprocess.run(
-            [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", impl or self.copy,
-             "--build", build_folder(), "--out", out] + list(options), cwd=ROOT,
-            capture_output=True, text=True, timeout=280, check=False,
-            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        with open(out, encoding="utf-8") as file:
-            return json.load(file), done.stdout
-
-    def rewrite(self, file, old, new):
-        path = os.path.join(self.copy, file)
-        with open(path, encoding="utf-8") as source:
-            text = source.read()
-        self.assertIn(old, text)
-        with open(path, "w", encoding="utf-8") as source:
-            source.write(text.replace(old, new, 1))
-
     def line_of(self, file, text):
-        with open(os.path.join(self.copy, file), encoding="utf-8") as source:
-            return next(n for n, line in enumerate(source, 1) if text in line)
+        return read(self.copy, file).partition(text)[0].count("\n") + 1
 
     def message(self, *options):
-        document, _ = self.grade(*options)
+        _, document, _ = self.grade(*options)
         self.assertEqual(document["score"], 0)
         messages = {test["message"] for test in document["tests"]}
         self.assertEqual(len(messages), 1, messages)
@@ -452,31 +422,26 @@ class RealKit(ReferenceCopy):
         status, said = both.make(["said-a", "said-b"], jobs=2, extra=["--eval=" + rule])
         self.assertEqual((status, sorted(said.splitlines())), (0, [5 * " a", 5 * " b"]))
 
-    def append(self, file, text):
-        with open(os.path.join(self.copy, file), "a", encoding="utf-8") as source:
-            source.write(text)
-
     def test_a_file_may_call_what_no_suite_is_linked_with(self):
         """TASKS_LIB (make/objects.mk) has neither of these."""
-        self.append("meta_init.c", "#include <cublas_v2.h>\n#include \"kernels.h\"\n"
+        self.append(self.copy + "/meta_init.c", "#include <cublas_v2.h>\n#include \"kernels.h\"\n"
                     "void more(cublasHandle_t h, float *x);\n"
                     "void more(cublasHandle_t h, float *x)\n{\n    cublasSswap(h, 1, x, 1, x, 1);\n"
                     "    kernel_swiglu_forward(x, x, 1, 1, 0);\n}\n")
-        document, _ = self.grade("--task", "1")
+        _, document, _ = self.grade("--task", "1")
         self.assertEqual(document["score"], document["max_score"], document["tests"])
 
     def test_a_name_of_the_kits_is_taken_whatever_a_suite_is_linked_with(self):
-        self.append("meta_init.c", "#include \"kernels.h\"\ncudaError_t kernel_swiglu_forward(\n"
+        self.append(self.copy + "/meta_init.c", "#include \"kernels.h\"\n"
+                    "cudaError_t kernel_swiglu_forward(\n"
                     "    float *a, const float *b, int c, int d, cudaStream_t e)\n"
                     "{\n    return cudaSuccess;\n}\n")
         self.assertIn("defines kernel_swiglu_forward, which belongs to another part",
                       self.message("--task", "1"))
 
     def test_a_forgotten_return_costs_the_task(self):
-        path = os.path.join(self.copy, "meta_init.c")
-        with open(path, "a", encoding="utf-8") as source:
-            source.write("Status forgetful(int x);\nStatus forgetful(int x)\n{\n"
-                         "    if (x) return OK;\n}\n")
+        self.append(self.copy + "/meta_init.c", "Status forgetful(int x);\n"
+                    "Status forgetful(int x)\n{\n    if (x) return OK;\n}\n")
         line = self.line_of("meta_init.c", "if (x) return OK;") + 1
         self.assertRegex(
             self.message("--task", "1"),
@@ -490,8 +455,8 @@ class RealKit(ReferenceCopy):
                            ("int *p = 5; (void)p;", "pointer from integer")):
             with self.subTest(code):
                 shutil.copy(os.path.join(ROOT, "reference", "optimizer.c"), self.copy)
-                with open(os.path.join(self.copy, "optimizer.c"), "a", encoding="utf-8") as source:
-                    source.write("void wrong(void);\nvoid wrong(void)\n{\n    %s\n}\n" % code)
+                self.append(self.copy + "/optimizer.c",
+                            "void wrong(void);\nvoid wrong(void)\n{\n    %s\n}\n" % code)
                 message = self.message("--task", "5")
                 self.assertIn(word, message)
                 self.assertIn("optimizer.c:%d: " % self.line_of("optimizer.c", code), message)
@@ -501,16 +466,15 @@ class RealKit(ReferenceCopy):
         odd = self.path(name)
         shutil.copytree(self.copy, odd)
         self.copy = odd
-        document, _ = self.grade("--task", "5", impl=odd)
+        _, document, _ = self.grade("--task", "5")
         self.assertEqual(document["score"], document["max_score"])
         self.assertEqual(document["impl"], odd)
         # A part that is not written, a compiler's error, a report, each with the folder's name.
         shutil.copy(os.path.join(ROOT, "skeleton", "optimizer.c"), odd)
-        _, out = self.grade("--task", "5", impl=odd)
+        _, _, out = self.grade("--task", "5")
         self.assertIn("at %s/optimizer.c:" % name, out)
         self.assertIn("make grade TASK=5 IMPL='", out)
-        with open(os.path.join(odd, "optimizer.c"), "a", encoding="utf-8") as source:
-            source.write("int wrong = ;\n")
+        self.append(odd + "/optimizer.c", "int wrong = ;\n")
         self.assertIn("%s/optimizer.c:%d: expected expression"
                       % (name, self.line_of("optimizer.c", "wrong")), self.message("--task", "5"))
 
@@ -518,15 +482,11 @@ class RealKit(ReferenceCopy):
         """Of `make build`: warnings and errors of the preprocessor, of the compiler, and lines of
         the file, which they quote."""
         evil = "\x1b[2J\x1b]0;title\x07\x9b31m \u202e"
-        with open(os.path.join(self.copy, "api.c"), "a", encoding="utf-8") as source:
-            source.write('#pragma message("%s")\n_Static_assert(0, "%s"); // here\n'
-                         'int x = ; // %s\n'
-                         % (evil, evil, evil))
-        shown = subprocess.run(["make", "build", "IMPL=" + self.copy, "BUILD=" + build_folder()],
-                               cwd=ROOT, timeout=280, check=False, env=clean(),
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        text = shown.stdout.decode("utf-8")
-        self.assertEqual(shown.returncode, 2, text)
+        self.append(self.copy + "/api.c",
+                    '#pragma message("%s")\n_Static_assert(0, "%s"); // here\nint x = ; // %s\n'
+                    % (evil, evil, evil))
+        text = run(["make", "build", "IMPL=" + self.copy, "BUILD=" + build_folder()], timeout=280,
+                   status=2, merged=True, environment=clean()).stdout
         self.assertIn("api.c:%d: " % self.line_of("api.c", "int x = ;"),
                       re.sub(r"(api\.c:\d+:)\d+:", r"\1", text))
         for character in "\x1b\x07\x9b\u202e":
@@ -549,8 +509,7 @@ class Unwritable(Miniature):
             self.addCleanup(os.chmod, folder, 0o755)
         words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] \
             if os.getuid() == 0 else []
-        done = subprocess.run(words + ["make", "grade"], cwd=self.kit, env=clean(HOME="/"),
-                              capture_output=True, text=True, timeout=60, check=False)
+        done = run(words + ["make", "grade"], self.kit, environment=clean(HOME="/"))
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(done.stdout, "")
         lines = done.stderr.splitlines()

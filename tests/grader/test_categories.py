@@ -8,10 +8,9 @@ that bring memory or collectives of their own, and says how many of those counte
 
 import json
 import os
-import subprocess
 import unittest
 
-from helpers import ROOT, ReferenceCopy, build_folder
+from helpers import ROOT, ReferenceCopy, build_folder, read, run
 import manifest
 import mutant_files
 import trace
@@ -26,22 +25,15 @@ class Categories(ReferenceCopy):
     def counts(self, parts):
         """[(unsharded parameters, those that are temporary)] of each rank, with these functions."""
         for name in parts:
-            path = os.path.join(self.copy, name)
-            with open(os.path.join(ROOT, "reference", name), encoding="utf-8") as file:
-                text = mutant_files.put_in(file.read(), parts[name])
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            self.write(os.path.join(self.copy, name),
+                       mutant_files.put_in(read(ROOT, "reference", name), parts[name]))
         builder = Builder(self.copy, os.path.relpath(build_folder(), ROOT), "simgpu")
         builder.find_key()
         own = [os.path.splitext(name)[0] for name in parts]
         self.assertEqual(trace.link(builder, builder.key, own), "")
-        done = subprocess.run([os.path.join(ROOT, trace.program_of(builder, builder.key)),
-                               "--only", trace.TEST],
-                              cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=LIMIT, check=False)
-        output = done.stdout.decode(errors="replace")
-        self.assertEqual(done.returncode, 0, output[-2000:])
-        found = [json.loads(line[len("CATEGORIES "):]) for line in output.split("\n")
+        done = run([trace.program_of(builder, builder.key), "--only", trace.TEST], timeout=LIMIT,
+                   status=0, merged=True)
+        found = [json.loads(line[len("CATEGORIES "):]) for line in done.stdout.split("\n")
                  if line.startswith("CATEGORIES ")]
         return [(entry["unsharded"], entry["temporary"]) for entry in found]
 

@@ -3,7 +3,7 @@
 import os
 import unittest
 
-from helpers import ROOT
+from helpers import ROOT, read
 import cause
 import manifest
 from manifest import Task, Test
@@ -213,8 +213,7 @@ class TheKit(unittest.TestCase):
             path = os.path.join(ROOT, "reference", task.file)
             if not os.path.exists(path):
                 self.skipTest("no reference here")
-            with open(path, encoding="utf-8") as file:
-                source = file.read()
+            source = read(path)
             for part, names in task.functions.items():
                 self.assertEqual(cause.parts_of(names[0], task, source), {part})
                 self.assertRegex(cause.look(part, task, [(task.file, source)]), r"\.c:\d+$")

@@ -3,11 +3,9 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, build_folder
+from helpers import ROOT, TempFolder, build_folder, program, run
 import challenge
 import runner
 
@@ -73,17 +71,13 @@ class Command(TempFolder):
     def challenge(self):
         """(exit status, what was printed, the results)"""
         out = os.path.join(self.folder, "challenge.json")
-        done = subprocess.run(
-            [sys.executable, os.path.join(GRADER, "challenge.py"), "--impl", self.path("mine"),
-             "--build", os.path.relpath(build_folder(), ROOT), "--out", out], cwd=ROOT,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            timeout=LIMIT * runner.time_factor())
-        with open(out, encoding="utf-8") as file:
-            return done.returncode, done.stderr + done.stdout, json.load(file)
+        done = run(program("challenge.py", "--impl", self.path("mine"), "--build",
+                           os.path.relpath(build_folder(), ROOT), "--out", out),
+                   timeout=LIMIT * runner.time_factor())
+        return done.returncode, done.stderr + done.stdout, json.loads(self.read(out))
 
     def plan(self, *lines):
-        with open(self.path("mine", "plan.txt"), "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+        self.write("mine/plan.txt", "\n".join(lines) + "\n")
         return self.challenge()
 
     def test_a_plan(self):

@@ -3,11 +3,9 @@ each strategy, in float and in bf16; and what it says of options that make no se
 
 import os
 import re
-import subprocess
-import sys
 import unittest
 
-from helpers import GRADER, ROOT, build_folder
+from helpers import ROOT, build_folder, program, run
 
 # The columns of a row.
 HELD, PEAK, GATHER, SCATTER, REDUCE, SENDS, HOST, CALLS, TIME = range(9)
@@ -16,11 +14,8 @@ ROWS = ("DDP", "ZeRO-1", "ZeRO-2", "… every time", "ZeRO-3", "HSDP, 2 replicas
 
 class Compare(unittest.TestCase):
     def run_tool(self, *arguments):
-        done = subprocess.run(
-            [sys.executable, "-B", os.path.join(GRADER, "compare.py"), "--impl",
-             os.path.join(ROOT, "reference"), "--build", build_folder(), *arguments],
-            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=900, check=False)
+        done = run(program("compare.py", "--impl", os.path.join(ROOT, "reference"), "--build",
+                           build_folder(), *arguments), timeout=900, merged=True)
         return done.returncode, done.stdout
 
     def rows(self, *arguments, refused=()):

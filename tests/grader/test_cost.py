@@ -62,8 +62,7 @@ class Channel(TempFolder):
 class Graded(FakeKit):
     def setUp(self):
         super().setUp()
-        with open(self.path("Makefile"), "a", encoding="utf-8") as file:
-            file.write(RULE)
+        self.append("Makefile", RULE)
         self.cost("", GOOD)
         self.cost("reference/", SLOWER)
 

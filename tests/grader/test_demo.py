@@ -7,14 +7,12 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
-import time
 import types
 import unittest
 import unittest.mock
 
-from helpers import GRADER, ROOT, ReferenceCopy, build_folder, hears_ctrl_c, processes_with
+from helpers import (ROOT, ReferenceCopy, TempFolder, build_folder, hears_ctrl_c, outside_make,
+                     processes_with, program, run, wait_for)
 import demo
 import manifest
 import runner
@@ -28,10 +26,8 @@ LIMIT = 120
 
 def clean():
     """The environment without what `make test` leaves in it."""
-    kept = {name: value for name, value in os.environ.items()
-            if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "SIMGPU_REPORT", "TERM", "SEED",
-                            "WERROR")}
-    return dict(kept, SIMGPU_THREADS="1") # threads that wait for each other spin
+    return dict(outside_make("SIMGPU_REPORT", "TERM", "SEED", "WERROR"),
+                SIMGPU_THREADS="1") # threads that wait for each other spin
 
 
 def without_waiting(err):
@@ -48,13 +44,13 @@ class Demo(ReferenceCopy):
         build = os.path.relpath(os.path.join(ROOT, build_folder()), ROOT)
         build = os.path.join(ROOT, build) if build.startswith("..") else build
         return subprocess.Popen(
-            [sys.executable, os.path.join(GRADER, "demo.py"), action, "--impl", impl or self.copy,
-             "--build", build, "--ranks", "2", "--flags=" + flags] + list(more),
-            cwd=ROOT, env=dict(clean(), **environment), stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hears_ctrl_c)
+            program("demo.py", action, "--impl", impl or self.copy, "--build", build, "--ranks",
+                    "2", "--flags=" + flags, *more), cwd=ROOT, env=dict(clean(), **environment),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True, preexec_fn=hears_ctrl_c)
 
-    def run_demo(self, *arguments, **more):
-        """(exit status, standard output, standard error)"""
+    def run_demo(self, *arguments, status=0, **more):
+        """(standard output, standard error) of a run that ends with the status."""
         process = self.start(*arguments, **more)
         try:
             out, err = process.communicate(timeout=LIMIT * runner.time_factor())
@@ -62,16 +58,14 @@ class Demo(ReferenceCopy):
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             raise
-        return process.returncode, out, without_waiting(err)
+        self.assertEqual(process.returncode, status, out + err)
+        return out, without_waiting(err)
 
-    def spoil(self, name, old, new):
-        with open(os.path.join(self.copy, name), encoding="utf-8") as file:
-            text = file.read()
-        self.assertIn(old, text)
-        text = text.replace(old, new, 1)
-        with open(os.path.join(self.copy, name), "w", encoding="utf-8") as file:
-            file.write(text)
-        return 1 + text[:text.index(new)].count("\n")
+    def run_well(self, *arguments, **more):
+        """What it prints where nothing is wrong."""
+        out, err = self.run_demo(*arguments, **more)
+        self.assertEqual(err, "")
+        return out
 
     def shown(self, name, line):
         return "%s/%s:%d" % (os.path.basename(self.copy), name, line)
@@ -81,8 +75,7 @@ class Demo(ReferenceCopy):
     def test_an_empty_skeleton_trains_with_all_six_replaced_and_named(self):
         for name in FILES: # the student's folder may hold work by now: the one that is generated
             shutil.copy(os.path.join(SKELETON, name), self.copy)
-        status, out, err = self.run_demo()
-        self.assertEqual((status, err), (0, ""))
+        out = self.run_well()
         shown = re.escape(os.path.basename(self.copy))
         for task in TASKS:
             self.assertRegex(out, r"(?m)^  %s +part %d\.\d+ is not written yet\s+"
@@ -91,8 +84,7 @@ class Demo(ReferenceCopy):
         self.assertIn("This ran with the reference's six files", out)
 
     def test_all_six_are_the_students(self):
-        status, out, err = self.run_demo()
-        self.assertEqual((status, err), (0, ""))
+        out = self.run_well()
         self.assertIn("All six files are yours", out)
         self.assertIn("This ran with your six files.", out)
         self.assertEqual(out.count(": equal") + out.count("   equal"), 4)
@@ -100,31 +92,26 @@ class Demo(ReferenceCopy):
 
     def test_a_page_shows_one_step_in_time(self):
         page = os.path.join(self.folder, "demo.html")
-        status, out, err = self.run_demo("demo", "--html", page)
-        self.assertEqual((status, err), (0, ""))
+        out = self.run_well("demo", "--html", page)
         self.assertEqual(out.rstrip("\n").rpartition("\n")[2], "Page:  " + page)
-        with open(page, encoding="utf-8") as file:
-            html = file.read()
+        html = self.read(page)
         for said in ("<svg", "ms per step", "% of communication hidden", "bound by", "W = 2",
                      "are yours", "all-gather h.0"):
             self.assertTrue(said in html, "%r is not on the page" % said)
         # No page is left of an earlier run where this one fails.
-        self.spoil("optimizer.c", "c->lr, c->beta1", "0.0f * c->lr, c->beta1")
-        self.assertEqual(self.run_demo("demo", "--html", page)[0], 1)
+        self.rewrite("optimizer.c", "c->lr, c->beta1", "0.0f * c->lr, c->beta1")
+        self.run_demo("demo", "--html", page, status=1)
         self.assertFalse(os.path.exists(page))
 
     def test_both_times_are_printed_where_there_is_a_clock(self):
         line = (r"(?m)^The last step took \d+\.\d+ ms simulated \(laptop\), "
                 r"\d+\.\d ms on this computer\.$")
-        status, out, err = self.run_demo(SIMGPU_MACHINE="laptop")
-        self.assertEqual((status, err), (0, ""))
+        out = self.run_well(SIMGPU_MACHINE="laptop")
         self.assertRegex(out, line)
-        out = self.run_demo(SIMGPU_MACHINE="none")[1]
-        self.assertNotIn("simulated (", out)
+        self.assertNotIn("simulated (", self.run_demo(SIMGPU_MACHINE="none")[0])
 
     def test_the_reference_needs_no_folder_of_sources(self):
-        status, out, err = self.run_demo(impl=os.path.join(ROOT, "reference"))
-        self.assertEqual((status, err), (0, ""))
+        out = self.run_well(impl=os.path.join(ROOT, "reference"))
         self.assertIn("All six files are the reference's.", out)
 
     def test_one_complete_file_runs_and_its_mistake_shows(self):
@@ -132,41 +119,36 @@ class Demo(ReferenceCopy):
         for name in FILES:
             if name != "optimizer.c":
                 shutil.copy(os.path.join(SKELETON, name), self.copy)
-        self.spoil("optimizer.c", "c->lr, c->beta1", "0.0f * c->lr, c->beta1")
-        status, out, err = self.run_demo()
+        self.rewrite("optimizer.c", "c->lr, c->beta1", "0.0f * c->lr, c->beta1")
+        out, err = self.run_demo(status=1)
         self.assertIn("optimizer.c. The reference's run instead of:", out)
-        self.assertEqual(status, 1, out + err)
         self.assertIn("NOT EQUAL", out)
         self.assertIn("with FSDP the first steps are not those of the unsharded run", err)
         self.assertIn("make grade IMPL=%s" % self.copy, err)
 
     def test_a_file_that_changes_is_linked_anew(self):
         """The same folder, complete, then with a gap, then complete again."""
-        with open(os.path.join(self.copy, "forward.c"), encoding="utf-8") as file:
-            text = file.read()
+        path = os.path.join(self.copy, "forward.c")
+        text = self.read(path)
         for gap in (False, True, False):
-            with open(os.path.join(self.copy, "forward.c"), "w", encoding="utf-8") as file:
-                file.write(text + '\nvoid gap(void);\nvoid gap(void)\n{\n    NOT_YET("3.1");\n}\n'
-                           if gap else text)
-            status, out, err = self.run_demo("examples")
-            self.assertEqual(status, 0, err)
+            self.write(path, text + '\nvoid gap(void);\nvoid gap(void)\n{\n    NOT_YET("3.1");\n}\n'
+                       if gap else text)
+            out, err = self.run_demo("examples")
             self.assertEqual("forward.c     part 3.1 is not written yet" in out, gap)
             self.assertEqual("your six files" in out, not gap)
 
     def test_a_file_that_does_not_compile_is_named_with_its_line(self):
-        line = self.spoil("backward.c", "Status fsdp_finish_backward(", "Status 7finish(")
-        status, out, err = self.run_demo("examples")
-        self.assertEqual(status, 0, err)
+        line = self.rewrite("backward.c", "Status fsdp_finish_backward(", "Status 7finish(")
+        out, err = self.run_demo("examples")
         self.assertIn("instead of:\n  backward.c", out)
         self.assertIn("does not compile. %s" % self.shown("backward.c", line),
                       " ".join(out.split()))
 
     def test_what_a_file_says_commands_no_terminal(self):
         evil = "\x1b[2J\x07\x9b31m \u202e"
-        self.spoil("backward.c", "#include", "_Static_assert(0, \"%s\");\n#include" % evil)
-        self.spoil("forward.c", "#include", "#pragma message(\"%s\")\n#include" % evil)
-        status, out, err = self.run_demo("examples")
-        self.assertEqual(status, 0, err)
+        self.rewrite("backward.c", "#include", "_Static_assert(0, \"%s\");\n#include" % evil)
+        self.rewrite("forward.c", "#include", "#pragma message(\"%s\")\n#include" % evil)
+        out, err = self.run_demo("examples")
         self.assertIn("backward.c", out)
         for character in "\x1b\x07\x9b\u202e":
             self.assertNotIn(character, out + err)
@@ -176,14 +158,13 @@ class Demo(ReferenceCopy):
         for name in FILES:
             if name not in ("forward.c", "api.c"):
                 shutil.copy(os.path.join(SKELETON, name), self.copy)
-        self.spoil("api.c", "Status fsdp_full_state_default(",
-                   "Status fsdp_full_states(Module *root, StateVisitor sink, void *arg);\n"
-                   "Status fsdp_full_states(")
-        self.spoil("forward.c", "cudaStreamWaitEvent(", "elsewhere(")
-        self.spoil("forward.c", "\nstatic ", "\ncudaError_t elsewhere(cudaStream_t stream, "
-                   "cudaEvent_t event, unsigned flags);\nstatic ")
-        status, out, err = self.run_demo("examples")
-        self.assertEqual(status, 0, err)
+        self.rewrite("api.c", "Status fsdp_full_state_default(",
+                     "Status fsdp_full_states(Module *root, StateVisitor sink, void *arg);\n"
+                     "Status fsdp_full_states(")
+        self.rewrite("forward.c", "cudaStreamWaitEvent(", "elsewhere(")
+        self.rewrite("forward.c", "\nstatic ", "\ncudaError_t elsewhere(cudaStream_t stream, "
+                     "cudaEvent_t event, unsigned flags);\nstatic ")
+        out, err = self.run_demo("examples")
         out = " ".join(out.split())
         self.assertIn("None of the six files", out)
         self.assertIn("api.c it does not define fsdp_full_state_default, which other files call",
@@ -193,11 +174,10 @@ class Demo(ReferenceCopy):
     # ---- What goes wrong while it runs ----
 
     def test_a_missing_wait_is_reported_with_the_students_line(self):
-        self.spoil("forward.c",
-                   "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)",
-                   "cudaGetLastError()")
-        status, out, err = self.run_demo(flags=SMALL.replace("--steps 4", "--steps 100000"))
-        self.assertEqual(status, 1, out + err)
+        self.rewrite("forward.c",
+                     "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)",
+                     "cudaGetLastError()")
+        out, err = self.run_demo(flags=SMALL.replace("--steps 4", "--steps 100000"), status=1)
         self.assertIn("[race between streams]", err)
         self.assertEqual(len(set(re.findall(r"simgpu: rank (\d+)", err))), 1) # not once a rank
         last = err[err.rindex("The training failed"):]
@@ -207,55 +187,46 @@ class Demo(ReferenceCopy):
         self.assertIn("make grade TASK=3 IMPL=%s" % self.copy, last)
 
     def test_a_crash_is_reported_with_the_students_line(self):
-        line = self.spoil("forward.c", "    if (reshards_after_forward(unit))",
-                          "    *(volatile int *)8 = 1;\n    if (reshards_after_forward(unit))")
-        status, out, err = self.run_demo()
-        self.assertEqual(status, 1, out + err)
+        line = self.rewrite("forward.c", "    if (reshards_after_forward(unit))",
+                            "    *(volatile int *)8 = 1;\n    if (reshards_after_forward(unit))")
+        out, err = self.run_demo(status=1)
         self.assertIn("crashed (segmentation fault)", err)
         self.assertIn("Your line: %s (fsdp_post_forward_default)"
                       % self.shown("forward.c", line), err)
 
     def test_an_error_passed_on_is_reported_with_the_students_line(self):
-        line = self.spoil("optimizer.c", "Status fsdp_adamw_step_default(FsdpAdamW *opt)\n{\n",
-                          "Status fsdp_adamw_step_default(FsdpAdamW *opt)\n{\n"
-                          "    if (opt->t == 1) return fail(ERR_CUDA, \"of the second step\");\n")
-        status, out, err = self.run_demo()
-        self.assertEqual(status, 1, out + err)
-        self.assertIn("Your line: %s" % self.shown("optimizer.c", line + 2), err)
+        line = self.change("optimizer.c", "fsdp_adamw_step_default",
+                           'if (opt->t == 1) return fail(ERR_CUDA, "of the second step");')
+        out, err = self.run_demo(status=1)
+        self.assertIn("Your line: %s" % self.shown("optimizer.c", line), err)
         self.assertIn("make grade TASK=5", err)
 
     def test_a_step_that_does_not_end_is_reported_with_the_students_line(self):
-        line = self.spoil("backward.c", "Status fsdp_finish_backward(FsdpRoot *root)\n{\n",
-                          "Status fsdp_finish_backward(FsdpRoot *root)\n{\n"
-                          "    while (root->ctx->mesh.shard.rank == 1) {}\n")
-        status, out, err = self.run_demo(SHARDLAB_STEP_LIMIT="3")
-        self.assertEqual(status, 1, out + err)
+        line = self.change("backward.c", "fsdp_finish_backward",
+                           "while (root->ctx->mesh.shard.rank == 1) {}")
+        out, err = self.run_demo(SHARDLAB_STEP_LIMIT="3", status=1)
         self.assertIn("was still running at", " ".join(err.split()))
         self.assertIn("Your line: %s (fsdp_finish_backward)"
-                      % self.shown("backward.c", line + 2), err)
+                      % self.shown("backward.c", line), err)
 
     def test_what_is_never_freed_is_an_error(self):
-        self.spoil("api.c", "    CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));\n", "")
-        status, out, err = self.run_demo()
-        self.assertEqual(status, 1, out + err)
+        self.rewrite("api.c", "    CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));\n", "")
+        out, err = self.run_demo(status=1)
         self.assertIn("The training failed: simgpu reports", err)
 
     def test_an_exit_in_the_middle_is_no_success(self):
         for status in (0, 2):
             shutil.copy(os.path.join(ROOT, "reference", "optimizer.c"), self.copy)
-            self.spoil("optimizer.c", "Status fsdp_adamw_step_default(FsdpAdamW *opt)\n{\n",
-                       "Status fsdp_adamw_step_default(FsdpAdamW *opt)\n{\n"
-                       "    if (opt->t == 1) _exit(%d);\n" % status)
-            self.spoil("optimizer.c", "#include <math.h>", "#include <math.h>\n#include <unistd.h>")
-            ended, out, err = self.run_demo()
-            self.assertEqual(ended, 1, out + err)
+            self.change("optimizer.c", "fsdp_adamw_step_default",
+                        "if (opt->t == 1) _exit(%d);" % status)
+            self.rewrite("optimizer.c", "#include", "#include <unistd.h>\n#include")
+            _, err = self.run_demo(status=1)
             self.assertIn("The training failed", err)
 
     # ---- Out of memory ----
 
     def test_alone_it_runs_out_of_memory_and_on_four_it_trains(self):
-        status, out, err = self.run_demo("oom")
-        self.assertEqual((status, err), (0, ""))
+        out = self.run_well("oom")
         alone, _, four = out.partition("== On four GPUs of 64 MB, with FSDP ==")
         self.assertIn("out of device memory", alone)
         self.assertIn("%s/meta_init.c:" % os.path.basename(self.copy), alone)
@@ -265,14 +236,8 @@ class Demo(ReferenceCopy):
         self.assertIn("Each GPU holds 19.3 MB", four)
 
     def test_a_bug_in_the_first_part_is_no_success(self):
-        with open(os.path.join(self.copy, "meta_init.c"), encoding="utf-8") as file:
-            text = file.read()
-        at = text.index("{\n", text.index("Status meta_materialize(")) + 2
-        with open(os.path.join(self.copy, "meta_init.c"), "w", encoding="utf-8") as file:
-            file.write(text[:at] + "    *(volatile int *)8 = 1;\n" + text[at:])
-        line = 1 + text[:at].count("\n")
-        status, out, err = self.run_demo("oom")
-        self.assertEqual(status, 1, out + err)
+        line = self.change("meta_init.c", "meta_materialize", "*(volatile int *)8 = 1;")
+        out, err = self.run_demo("oom", status=1)
         self.assertIn("Your line: %s (meta_materialize)" % self.shown("meta_init.c", line), err)
         self.assertNotIn("On four GPUs", out)
 
@@ -282,10 +247,9 @@ class Demo(ReferenceCopy):
         process = self.start(flags=SMALL.replace("--steps 4", "--steps 1000000"))
         try:
             self.assertIn("All six", process.stdout.readline())
-            deadline = time.monotonic() + LIMIT * runner.time_factor()
-            program = "/%s" % os.path.basename(self.copy) # of the build tree's folder
-            while len(processes_with(program + "-")) < 3 and time.monotonic() < deadline:
-                time.sleep(0.05) # the launcher and two ranks
+            name = "/%s-" % os.path.basename(self.copy) # of the build tree's folder
+            wait_for(lambda: len(processes_with(name)) >= 3, # the launcher and two ranks
+                     process, LIMIT * runner.time_factor())
             os.killpg(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=30 * runner.time_factor())
         finally:
@@ -294,10 +258,10 @@ class Demo(ReferenceCopy):
                 process.communicate()
         self.assertEqual(process.returncode, 130, err)
         self.assertEqual(without_waiting(err).strip(), "demo: stopped")
-        self.assertEqual(processes_with(program + "-"), [])
+        self.assertEqual(processes_with(name), [])
 
 
-class Interrupted(unittest.TestCase):
+class Interrupted(TempFolder):
     """Ctrl-C at any moment: the ranks end before the folder goes that has their reports."""
 
     LAUNCH = """#!/bin/sh
@@ -307,39 +271,28 @@ while :; do sleep 0.05; done
 """
 
     def test_while_the_ranks_are_started(self):
-        with tempfile.TemporaryDirectory() as folder:
-            os.mkdir(os.path.join(folder, "bin"))
-            launch, began = os.path.join(folder, "bin", "launch"), os.path.join(folder, "began")
-            with open(launch, "w", encoding="utf-8") as file:
-                file.write(self.LAUNCH % (folder, folder))
-            os.chmod(launch, 0o755)
-            self.addCleanup(lambda: [os.kill(left, signal.SIGKILL)
-                                     for left in processes_with(launch)])
+        launch = self.write("bin/launch", self.LAUNCH % (self.folder, self.folder), 0o755)
+        self.addCleanup(lambda: [os.kill(left, signal.SIGKILL) for left in processes_with(launch)])
 
-            def interrupt(thread):
-                deadline = time.monotonic() + 30 * runner.time_factor()
-                while not os.path.exists(began) and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                raise KeyboardInterrupt
+        def interrupt(thread):
+            wait_for(lambda: os.path.exists(self.path("began")), None, 30 * runner.time_factor())
+            raise KeyboardInterrupt
 
-            with unittest.mock.patch("threading.Thread.start", interrupt):
-                with self.assertRaises(KeyboardInterrupt):
-                    demo.Run(types.SimpleNamespace(build=folder), 2, ["program"]).wait()
-            self.assertEqual(processes_with(launch), [])
-            with open(os.path.join(folder, "ended"), encoding="utf-8") as file:
-                reports = file.read().strip()
-            self.assertIn("shardlab-demo-", reports) # it was there when the launcher ended
-            self.assertFalse(os.path.exists(reports))
+        with unittest.mock.patch("threading.Thread.start", interrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                demo.Run(types.SimpleNamespace(build=self.folder), 2, ["program"]).wait()
+        self.assertEqual(processes_with(launch), [])
+        reports = self.read("ended").strip()
+        self.assertIn("shardlab-demo-", reports) # it was there when the launcher ended
+        self.assertFalse(os.path.exists(reports))
 
 
 class Questions(unittest.TestCase):
     """Questions that make no sense: one line, before anything is built."""
 
     def ask(self, *arguments):
-        done = subprocess.run(
-            [sys.executable, os.path.join(GRADER, "demo.py"), "demo", "--impl", SKELETON]
-            + list(arguments), cwd=ROOT, env=clean(), capture_output=True, text=True, check=False,
-            timeout=60 * runner.time_factor())
+        done = run(program("demo.py", "demo", "--impl", SKELETON, *arguments), environment=clean(),
+                   timeout=60 * runner.time_factor())
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         return done.returncode, done.stderr

@@ -6,26 +6,21 @@ import os
 import re
 import unittest
 
-from helpers import ROOT
+from helpers import ROOT, read
 
 import release
 
 FOLDER = os.path.join(ROOT, ".devcontainer")
 
 
-def read(*parts):
-    with open(os.path.join(ROOT, *parts), encoding="utf-8") as file:
-        return file.read()
-
-
 class Container(unittest.TestCase):
     def setUp(self):
-        self.text = read(".devcontainer", "Dockerfile")
+        self.text = read(FOLDER, "Dockerfile")
         self.packages = set(re.search(r"--no-install-recommends ([\s\\a-z0-9+.-]+?)&&", self.text)
                             .group(1).replace("\\", " ").split())
 
     def test_its_description_names_it(self):
-        description = json.loads(read(".devcontainer", "devcontainer.json"))
+        description = json.loads(read(FOLDER, "devcontainer.json"))
         self.assertEqual(description["build"], {"dockerfile": "Dockerfile"})
         self.assertEqual(description["postCreateCommand"], "make deps")
         self.assertIn("useradd --create-home --shell /bin/bash " + description["remoteUser"],
@@ -33,7 +28,8 @@ class Container(unittest.TestCase):
 
     def test_it_has_what_setup_would_install(self):
         """Of both BLAS one is enough; g++ is for emulated CUDA, which students do not have."""
-        known = set(re.findall(r"(?m)^    ([a-z0-9+-]+)\) +echo ", read("grader", "setup.sh")))
+        known = set(re.findall(r"(?m)^    ([a-z0-9+-]+)\) +echo ",
+                               read(ROOT, "grader", "setup.sh")))
         self.assertGreater(len(known), 9)
         self.assertEqual(known - self.packages, {"g++", "libopenblas-dev"})
 

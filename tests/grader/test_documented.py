@@ -4,14 +4,11 @@ README's picture is what is measured, and its report is what simgpu prints.
 Those that take longer are the business of `make test-all`.
 """
 
-import json
 import os
 import re
-import subprocess
-import sys
 import unittest
 
-from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
+from helpers import ROOT, ReferenceCopy, TempFolder, outside_make, read, run
 
 import documented
 from documented import ELSEWHERE, PROOF, QUICK, Check
@@ -115,10 +112,11 @@ class Running(TempFolder):
         self.assertGreater(len([name for name in dir(Quick) if name.startswith("test_")]), 2)
 
     def test_what_fails_is_told(self):
-        for run, want, words in (("exit 3", "", "exit status 3"),
-                                 ("echo one", "two", "it did not print 'two'"),
-                                 ("echo one", "one", "")):
-            self.assertEqual(Check("x", QUICK, run=run, want=want).execute(self.folder)[0], words)
+        for command, want, words in (("exit 3", "", "exit status 3"),
+                                     ("echo one", "two", "it did not print 'two'"),
+                                     ("echo one", "one", "")):
+            check = Check("x", QUICK, run=command, want=want)
+            self.assertEqual(check.execute(self.folder)[0], words)
 
 
 class Help(unittest.TestCase):
@@ -127,9 +125,7 @@ class Help(unittest.TestCase):
              "example-programs", "test-programs", "bench-programs", "long-tests", "FORCE"}
 
     def test_it_lists_every_target_in_80_columns(self):
-        environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-        text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True,
-                              timeout=60, check=True, env=environment).stdout
+        text = run(["make", "help"], status=0, environment=outside_make()).stdout
         self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
         phony = re.findall(r"(?m)^\.PHONY: (.*)$",
                            documented.makefile_text().replace("\\\n", " "))
@@ -141,9 +137,8 @@ class Help(unittest.TestCase):
 class Picture(unittest.TestCase):
     def test_it_stands_alone_and_is_small(self):
         for name in ("memory", "step"):
-            path = os.path.join(ROOT, "handouts", "figures", name + ".svg")
-            with self.subTest(name), open(path, encoding="utf-8") as file:
-                text = file.read()
+            text = read(ROOT, "handouts", "figures", name + ".svg")
+            with self.subTest(name):
                 self.assertLess(len(text), 60000)
                 self.assertIn('xmlns="http://www.w3.org/2000/svg"', text)
                 self.assertIn("prefers-color-scheme: dark", text)
@@ -156,30 +151,17 @@ class Report(ReferenceCopy):
     """The report of the README's first screen, made anew."""
 
     def test_simgpu_prints_it(self):
-        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-            blocks = [lines for _, lines in documented.split(file.read())[0]]
+        blocks = [lines for _, lines in documented.split(read(ROOT, "README.md"))[0]]
         report = next(lines for lines in blocks if "race between streams" in " ".join(lines))
         report = [line for line in report if line.strip()]
         self.assertLessEqual(len(report), 15)
         mine = self.path("skeleton") # as the report calls it
         os.rename(self.copy, mine)
         self.copy = mine
-        path = os.path.join(mine, "forward.c")
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
         right = "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)"
-        self.assertEqual(text.count(right), 1)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text.replace(right, right.replace("compute", "all_gather")))
-        done = subprocess.run(
-            [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", mine, "--build",
-             build_folder(), "--task", "3", "--out", self.path("out", "results.json")], cwd=ROOT,
-            capture_output=True, text=True, timeout=280, check=False,
-            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        with open(self.path("out", "results.json"), encoding="utf-8") as file:
-            results = json.load(file)
-        printed = self.settled("\n".join(test["message"] for test in results["tests"]))
+        self.rewrite("forward.c", right, right.replace("compute", "all_gather"))
+        tests, _, _ = self.grade("--task", "3")
+        printed = self.settled("\n".join(test["message"] for test in tests.values()))
         for sentence in re.split(r"(?<=[.,?:;)\]]) ", self.settled("\n".join(report))):
             self.assertTrue(sentence in printed, "simgpu does not print %r, as README.md has it. "
                             "It prints: %s" % (sentence, printed[:1400]))

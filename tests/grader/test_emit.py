@@ -3,13 +3,11 @@ with results that are well, that are broken, and that hold what a hostile progra
 
 import json
 import os
-import subprocess
-import sys
 import unittest
 import xml.etree.ElementTree
 
 import schemas
-from helpers import GRADER, TempFolder
+from helpers import TempFolder, program, run
 
 import emit
 import settings
@@ -287,17 +285,16 @@ class Hostile(Emitted):
 
 class CommandLine(Emitted):
     def call(self, *words):
-        return subprocess.run([sys.executable, "-B", os.path.join(GRADER, "emit")] + list(words),
-                              capture_output=True, timeout=30, check=False)
+        return run(program("emit", *words))
 
     def test_each_format(self):
         path = self.write("results.json", json.dumps(ONE_OF_EACH))
         for name in emit.FORMATS:
             done = self.call(name, path)
-            self.assertEqual((done.returncode, done.stderr), (0, b""))
-            self.assertEqual(CHECKS[name](done.stdout.decode()), [], name)
-            self.assertEqual(self.call(name, path, "--out", self.path("out")).stdout, b"")
-            self.assertEqual(self.read("out"), done.stdout.decode())
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(CHECKS[name](done.stdout), [], name)
+            self.assertEqual(self.call(name, path, "--out", self.path("out")).stdout, "")
+            self.assertEqual(self.read("out"), done.stdout)
 
     def test_strict_and_summary(self):
         path = self.write("results.json", json.dumps(ONE_OF_EACH))

@@ -2,20 +2,17 @@
 because a world was not there that another run of it counts on. Emulated CUDA is the GPUs."""
 
 import re
-import subprocess
 import unittest
 
-from helpers import ROOT
+from helpers import run
 import runner
 
 
 class FewGpus(unittest.TestCase):
     def run_tests(self, gpus):
         """(passed, skipped) of make test; at most so many ranks."""
-        done = subprocess.run(["make", "BACKEND=emulated-cuda", "DRAW=all", "test"], cwd=ROOT,
-                              env=dict(runner.clean_environment(), SHARDLAB_MAX_WORLD=str(gpus)),
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=900, check=False)
+        done = run(["make", "BACKEND=emulated-cuda", "DRAW=all", "test"], timeout=900, merged=True,
+                   environment=runner.clean_environment(), SHARDLAB_MAX_WORLD=str(gpus))
         told = re.search(r"(?m)^(\d+) passed, 0 failed, (\d+) skipped$", done.stdout)
         if done.returncode or not told:
             self.fail("on %d GPUs:\n%s" % (gpus, done.stdout[-6000:]))

@@ -3,10 +3,9 @@
 import os
 import platform
 import re
-import subprocess
 import unittest
 
-from helpers import GRADER, TempFolder
+from helpers import GRADER, TempFolder, run
 
 CUDART = "#define CUDART_VERSION  13000\n"
 NCCL = ("#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n"
@@ -43,14 +42,11 @@ class FindCuda(TempFolder):
 
     def find(self, **more):
         """(status, the line it prints, the variables it writes)"""
-        environment = {"PATH": os.environ["PATH"], "PYTHON": "false"}
-        environment.update(more)
         out = self.path("out/cuda.mk")
         if os.path.exists(out):
             os.remove(out)
-        done = subprocess.run(["/bin/sh", os.path.join(GRADER, "find_cuda.sh"), out],
-                              env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=20, check=False)
+        done = run(["/bin/sh", os.path.join(GRADER, "find_cuda.sh"), out],
+                   environment={"PATH": os.environ["PATH"], "PYTHON": "false", **more})
         self.assertEqual(done.stderr, "")
         found = {}
         if os.path.exists(out):
@@ -113,8 +109,8 @@ class FindCuda(TempFolder):
         self.assertEqual(self.find(CUDA_HOME=home)[0], 0)
         os.utime(self.path("out/cuda.mk"), (1, 1))
         before = os.stat(self.path("out/cuda.mk"))
-        subprocess.run(["/bin/sh", os.path.join(GRADER, "find_cuda.sh"), self.path("out/cuda.mk")],
-                       env={"PATH": os.environ["PATH"], "CUDA_HOME": home}, check=True, timeout=20)
+        run(["/bin/sh", os.path.join(GRADER, "find_cuda.sh"), self.path("out/cuda.mk")], status=0,
+            environment={"PATH": os.environ["PATH"]}, CUDA_HOME=home)
         self.assertEqual(os.stat(self.path("out/cuda.mk")).st_mtime, before.st_mtime)
 
 

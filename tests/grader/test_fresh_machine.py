@@ -9,27 +9,24 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 import unittest
 
-from helpers import DEVTOOLS, ROOT, TempFolder, hears_ctrl_c, processes_with
+from helpers import (DEVTOOLS, ROOT, TempFolder, hears_ctrl_c, processes_with, read, run,
+                     wait_for)
 
 PROGRAM = os.path.join(DEVTOOLS, "fresh-machine")
 HERE = os.path.exists(PROGRAM) and os.path.exists(os.path.join(ROOT, ".git"))
 
 
 def can_unshare():
-    return os.getuid() == 0 and subprocess.run(
-        ["unshare", "--mount", "--pid", "--fork", "true"], check=False, timeout=60,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+    return os.getuid() == 0 and run(
+        ["unshare", "--mount", "--pid", "--fork", "true"]).returncode == 0
 
 
 @unittest.skipUnless(HERE, "this is no clone of the kit")
 class Usage(TempFolder):
     def call(self, *words, prefix=()):
-        return subprocess.run(list(prefix) + [PROGRAM] + list(words), cwd=self.folder, check=False,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-                              env=dict(os.environ, FRESH_CACHE=self.path("cache")))
+        return run([*prefix, PROGRAM, *words], self.folder, FRESH_CACHE=self.path("cache"))
 
     def test_wrong_usage_is_told_with_the_usage(self):
         for words, told in (((), "no command was given"), (("--user",), "no command was given"),
@@ -62,8 +59,8 @@ class Running(TempFolder):
 
     def setUp(self):
         super().setUp()
-        with open("/etc/os-release", encoding="utf-8") as file:
-            release = dict(line.rstrip().split("=", 1) for line in file if "=" in line)
+        release = dict(line.split("=", 1) for line in read("/etc/os-release").splitlines()
+                       if "=" in line)
         if release.get("ID") != "debian":
             self.skipTest("this is no Debian")
         base = os.path.join("cache", release["VERSION_CODENAME"])
@@ -72,8 +69,7 @@ class Running(TempFolder):
         for program in self.PROGRAMS:
             real = os.path.realpath(shutil.which(program))
             shutil.copy(real, self.path(base, "bin", program))
-            for library in re.findall(r"(/\S+) \(0x", subprocess.run(
-                    ["ldd", real], capture_output=True, text=True, check=True, timeout=60).stdout):
+            for library in re.findall(r"(/\S+) \(0x", run(["ldd", real], status=0).stdout):
                 target = self.path(base, library[1:])
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 if not os.path.exists(target):
@@ -87,8 +83,7 @@ class Running(TempFolder):
 
     def nothing_is_left(self):
         self.assertEqual([name for name in os.listdir(self.path("cache")) if "run." in name], [])
-        with open("/proc/self/mounts", encoding="utf-8") as file:
-            self.assertNotIn(self.folder, file.read())
+        self.assertNotIn(self.folder, read("/proc/self/mounts"))
 
     def test_commands_run_in_a_clone(self):
         process = self.start("--path", "my lab é", "echo \"in $PWD\"; ls", "touch /made; ls /",
@@ -110,8 +105,7 @@ class Running(TempFolder):
                   "-m", "of no branch"]
         for command in (["clone", "-q", ROOT, kit], ["-C", kit, "checkout", "-q", "--detach"],
                         ["-C", kit] + commit):
-            subprocess.run(["git", "-c", "advice.detachedHead=false"] + command, check=True,
-                           timeout=60)
+            run(["git", "-c", "advice.detachedHead=false"] + command, status=0)
         program = os.path.join(kit, os.path.relpath(PROGRAM, ROOT))
         shutil.copy(PROGRAM, program)
         process = self.start("ls /proc", program=program)
@@ -138,10 +132,7 @@ class Running(TempFolder):
                 err = process.communicate(timeout=60)[1]
                 self.assertEqual((process.returncode, err),
                                  (status, "fresh-machine: interrupted\n"))
-                until = time.monotonic() + 20
-                while processes_with("sleep\0" + mark) and time.monotonic() < until:
-                    time.sleep(0.05)
-                self.assertEqual(processes_with("sleep\0" + mark), [])
+                wait_for(lambda: not processes_with("sleep\0" + mark), seconds=20)
                 self.nothing_is_left()
 
 

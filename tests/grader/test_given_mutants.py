@@ -5,23 +5,16 @@ is how many, and GIVEN_MUTANTS=all tries all; that each can be applied is asked 
 import json
 import os
 import random
-import subprocess
-import sys
-import tempfile
 import unittest
 
-from helpers import ROOT, build_folder # which puts the folders of the grader on the path
+from helpers import ROOT, TempFolder, build_folder, program, run
 import given_mutants
 import mutant_files
 
-TOOL = os.path.join(ROOT, "grader", "devtools", "given_mutants.py")
 
-
-class Given(unittest.TestCase):
+class Given(TempFolder):
     def run_tool(self, *arguments):
-        done = subprocess.run([sys.executable, "-B", TOOL] + list(arguments), text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=3600, check=False)
+        done = run(program("devtools/given_mutants.py", *arguments), timeout=3600, merged=True)
         return done.returncode, done.stdout
 
     def drawn(self):
@@ -57,11 +50,9 @@ class Given(unittest.TestCase):
         self.assert_refused({"file": "include/x.h", "mutants": [good]}) # compiled in what?
 
     def assert_refused(self, data):
-        with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, "x.json"), "w", encoding="utf-8") as file:
-                json.dump(data, file)
-            with self.assertRaises(mutant_files.BadFile):
-                given_mutants.load(folder)
+        self.write("x.json", json.dumps(data))
+        with self.assertRaises(mutant_files.BadFile):
+            given_mutants.load(self.folder)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,10 @@ import json
 import os
 import re
 import signal
-import subprocess
 import time
 import unittest
 
-from helpers import FakeKit, processes_with
+from helpers import FakeKit, processes_with, run, wait_for
 
 
 class Scores(FakeKit):
@@ -444,9 +443,7 @@ class Trouble(FakeKit):
     def test_where_nothing_can_be_written_no_old_results_are_left(self):
         """A full disk, as a limit of the length of files."""
         self.assertEqual(self.grade()[3]["score"], 100)
-        done = subprocess.run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"] + self.command(),
-                              cwd=self.folder, capture_output=True, text=True, timeout=60,
-                              check=False)
+        done = run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"] + self.command(), self.folder)
         self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
         self.assertIn("not your code", done.stderr)
         self.assertFalse(os.path.exists(self.path("out/results.json")))
@@ -539,15 +536,11 @@ class Trouble(FakeKit):
                 started = self.path("started-%d" % number)
                 self.suite("one", "abc", "open(%r, 'w').close()\ntime.sleep(600)" % started)
                 process = self.start()
-                while not os.path.exists(started):
-                    self.assertIsNone(process.poll())
-                    time.sleep(0.02)
-                with open(self.path("out/results.json"), encoding="utf-8") as file:
-                    self.assertEqual(json.load(file)["status"], "infrastructure")
+                wait_for(lambda: os.path.exists(started), process)
+                self.assertEqual(self.document()["status"], "infrastructure")
                 process.send_signal(number)
                 self.err = process.communicate(timeout=30)[1]
-                with open(self.path("out/results.json"), encoding="utf-8") as file:
-                    document = json.load(file)
+                document = self.document()
                 self.infrastructure(process.returncode, 3, document)
                 self.assertIn("stopped", document["message"])
                 self.assertEqual(processes_with(self.path("build")), [])
@@ -559,15 +552,12 @@ class Trouble(FakeKit):
                    "for i in range(100):\n    time.sleep(0.1)\n"
                    "    if os.getppid() == 1: break" % started)
         process = self.start()
-        while not os.path.exists(started):
-            self.assertIsNone(process.poll())
-            time.sleep(0.02)
+        wait_for(lambda: os.path.exists(started), process)
         process.kill()
         process.communicate(timeout=30)
         for pid in processes_with(self.path("build")):
             os.kill(pid, signal.SIGKILL)
-        with open(self.path("out/results.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["status"], "infrastructure")
+        self.assertEqual(self.document()["status"], "infrastructure")
 
 
 if __name__ == "__main__":

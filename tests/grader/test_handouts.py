@@ -10,17 +10,16 @@ import re
 import struct
 import unittest
 
-from helpers import ROOT
-
+import helpers
 import links
+from helpers import ROOT
 
 HANDOUTS = os.path.join(ROOT, "handouts")
 CHAPTERS = sorted(glob.glob(os.path.join(HANDOUTS, "[1-6]_*.md")))
 
 
 def read(*parts):
-    with open(os.path.join(HANDOUTS, *parts), encoding="utf-8") as file:
-        return file.read()
+    return helpers.read(HANDOUTS, *parts)
 
 
 def page(name):
@@ -77,9 +76,7 @@ class Chapters(unittest.TestCase):
         overview = read("README.md")
         for path in CHAPTERS:
             name = os.path.basename(path)
-            description = os.path.join(ROOT, "tasks", name[:-3], "task.json")
-            with open(description, encoding="utf-8") as file:
-                task = json.load(file)
+            task = json.loads(helpers.read(ROOT, "tasks", name[:-3], "task.json"))
             points = sum(test["points"] for test in task["tests"])
             self.assertRegex(read(name), r"(?m)^File: `skeleton/\w+\.c`\. %d points\b" % points)
             self.assertIn("Score: %d/%d (task %d alone)" % (points, points, task["number"]),

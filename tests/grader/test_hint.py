@@ -4,12 +4,10 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 import unittest
 
-from helpers import FakeKit, ROOT, processes_with
+from helpers import FakeKit, ROOT, processes_with, wait_for
 import hint
 import manifest
 import release
@@ -37,12 +35,9 @@ class Hints(FakeKit):
         self.write("handouts/1_one.md", "# One\n\n## Parts\n\n**1.1** Begin.\n\n## The plan\n")
 
     def start_hint(self, *arguments, impl="mine"):
-        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", SHARDLAB_TIME_FACTOR="1")
-        return subprocess.Popen(
-            [sys.executable, self.path("grader", "hint.py"), "--impl", impl, "--limit", "60"]
-            + list(arguments), # a limit of its own, so that the reference need not be measured
-            cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True)
+        # A limit of its own, so that the reference need not be measured.
+        return self.popen([sys.executable, self.path("grader", "hint.py"), "--impl", impl,
+                           "--limit", "60", *arguments])
 
     def hint(self, *arguments, status=0, **more):
         """What it prints, and that it ends as it should; self.err has what is on stderr."""
@@ -345,10 +340,7 @@ class WithoutAHint(Hints):
     def test_it_can_be_stopped(self):
         self.suite("one", "abc", "time.sleep(600)")
         process = self.start_hint("--task", "1")
-        end = time.monotonic() + 30
-        while not processes_with(self.path("build/impl/mine/suite/one")):
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
+        wait_for(lambda: processes_with(self.path("build/impl/mine/suite/one")), process, 30)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
         self.assertEqual((process.returncode, out), (3, ""))

@@ -3,10 +3,9 @@ And a program gets no more of the library than it uses."""
 
 import os
 import shutil
-import subprocess
 import unittest
 
-from helpers import ROOT, TempFolder, build_folder
+from helpers import ROOT, TempFolder, build_folder, outside_make, read, run
 
 CUDA = r"""
 #include <cuda_runtime.h>
@@ -61,21 +60,19 @@ int main(void)
 }
 """
 NAMES = ("BACKEND", "BUILD", "SANITIZE", "BLAS", "CC", "CFLAGS", "LDFLAGS", "IMPL", "TASK", "V",
-         "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "DESTDIR", "PREFIX", "STRIP",
-         "PKG_CONFIG_PATH")
+         "DESTDIR", "PREFIX", "STRIP", "PKG_CONFIG_PATH")
 
 
 def environment(**more):
     """One that no make has written to, and in which simgpu has no settings."""
-    found = {name: value for name, value in os.environ.items()
-             if name not in NAMES and not name.startswith(("SIMGPU_", "SHARDLAB_"))}
+    found = {name: value for name, value in outside_make(*NAMES).items()
+             if not name.startswith(("SIMGPU_", "SHARDLAB_"))}
     return dict(found, NO_INSTALL="1", **more)
 
 
 def symbols(path, *flags):
     """The names that nm prints of an object, an archive or a program, with their kinds."""
-    done = subprocess.run(["nm", "-P", *flags, path], capture_output=True, text=True, timeout=60,
-                          check=True)
+    done = run(["nm", "-P", *flags, path], status=0)
     return {(words[0], words[1]) for words in map(str.split, done.stdout.split("\n"))
             if len(words) > 1}
 
@@ -83,29 +80,30 @@ def symbols(path, *flags):
 @unittest.skipUnless(build_folder() == os.path.join(ROOT, "build"), "simgpu is not built by itself")
 class Installed(TempFolder):
     def install(self, prefix, *words):
-        done = subprocess.run(["make", "-s", "install", "PREFIX=" + prefix, *words], cwd=ROOT,
-                              env=environment(), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=600, check=False)
+        done = run(["make", "-s", "install", "PREFIX=" + prefix, *words], timeout=600,
+                   environment=environment())
         return done.returncode, done.stdout + done.stderr
 
     def compiled(self, root, name, text):
         """A program, compiled in a folder of its own as simgpu/README.md says."""
         self.write("user/%s.c" % name, text)
-        done = subprocess.run(
-            ["sh", "-c", 'eval "cc -g -Wall %s.c $(pkg-config --cflags --libs simgpu) -o %s"'
-             % (name, name)], cwd=self.path("user"), capture_output=True, text=True, timeout=120,
-            env=environment(PKG_CONFIG_PATH=os.path.join(root, "lib", "pkgconfig")), check=False)
+        done = run(["sh", "-c", 'eval "cc -g -Wall %s.c $(pkg-config --cflags --libs simgpu) -o %s"'
+                    % (name, name)], self.path("user"), 120,
+                   environment=environment(PKG_CONFIG_PATH=os.path.join(root, "lib", "pkgconfig")))
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
         return self.path("user", name)
 
     def ran(self, program):
-        done = subprocess.run([program], cwd=self.path("user"), env=environment(), timeout=120,
-                              capture_output=True, text=True, check=False)
+        done = run([program], self.path("user"), 120, environment=environment())
         return done.returncode, done.stdout, done.stderr
 
     def files(self, root):
         return sorted(os.path.relpath(os.path.join(folder, name), root)
                       for folder, _, names in os.walk(root) for name in names)
+
+    def assert_lacks(self, path, text):
+        with open(path, "rb") as file:
+            self.assertNotIn(text.encode(), file.read(), path)
 
     def check_tree(self, root):
         """What is installed is whole, and does not know of the kit's folder."""
@@ -119,12 +117,10 @@ class Installed(TempFolder):
             ["lib/libsimgpu.a", "lib/pkgconfig/simgpu.pc", "share/doc/simgpu/LICENSE",
              "share/doc/simgpu/README.md"] + ["share/doc/simgpu/pages/" + name for name in pages] +
             ["share/simgpu/machines/" + name for name in machines]))
-        with open(os.path.join(root, "lib", "pkgconfig", "simgpu.pc"), encoding="utf-8") as file:
-            with open(os.path.join(ROOT, "VERSION"), encoding="utf-8") as version:
-                self.assertIn("\nVersion: %s\n" % version.read().strip(), file.read())
+        self.assertIn("\nVersion: %s\n" % read(ROOT, "VERSION").strip(),
+                      read(root, "lib", "pkgconfig", "simgpu.pc"))
         for name in self.files(root):
-            with open(os.path.join(root, name), "rb") as file:
-                self.assertNotIn(ROOT.encode(), file.read(), name)
+            self.assert_lacks(os.path.join(root, name), ROOT)
 
     def check_programs(self, root):
         self.assertEqual(self.ran(self.compiled(root, "cuda", CUDA)), (0, "copied 4\n", ""))
@@ -135,8 +131,7 @@ class Installed(TempFolder):
         self.assertIn("1 allocation of device memory (4 bytes)", report)
         self.assertRegex(report, r"made at nccl\.c:16 \(main\)")
         self.assertIn('Read: simgpu/pages/mistakes.md, "Leak"', report)
-        with open(program, "rb") as file:
-            self.assertNotIn(ROOT.encode(), file.read())
+        self.assert_lacks(program, ROOT)
 
     def test_a_program_elsewhere(self):
         for name in ("opt", "it's an odd folder & more #1"):
@@ -161,8 +156,7 @@ class Installed(TempFolder):
         packed = self.path("package") + self.path("later on")
         self.check_tree(packed)
         for name in self.files(packed):
-            with open(os.path.join(packed, name), "rb") as file:
-                self.assertNotIn(self.path("package").encode(), file.read(), name)
+            self.assert_lacks(os.path.join(packed, name), self.path("package"))
         shutil.move(packed, self.path("later on"))
         self.check_programs(self.path("later on"))
 

@@ -8,15 +8,10 @@ import re
 import subprocess
 import unittest
 
-from helpers import ROOT
+from helpers import ROOT, read
 
 # They compute nothing: what they cost are the bytes that they write.
 MOVES = {"kernel_fill", "kernel_broadcast_bias", "kernel_broadcast_bias_ex"}
-
-
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def saying_their_cost(source):
@@ -30,7 +25,7 @@ def saying_their_cost(source):
 class Costs(unittest.TestCase):
     def test_each_declared_kernel_says_its_flop(self):
         declared = set(re.findall(r"(?m)^cudaError_t (kernel_\w+)\(",
-                                  read(os.path.join(ROOT, "include", "kernels.h"))))
+                                  read(ROOT, "include", "kernels.h")))
         costed = set()
         for path in glob.glob(os.path.join(ROOT, "lib", "kernels", "*.c")):
             costed |= saying_their_cost(read(path))

@@ -4,12 +4,10 @@ grader, hints and releases know them."""
 import json
 import os
 import re
-import subprocess
-import sys
 import unittest
 
-from helpers import DEVTOOLS, GRADER, ROOT, TempFolder, build_folder
-from test_skeleton import regions_of
+from helpers import ROOT, TempFolder, build_folder, program, run
+from test_skeleton import CALLS, regions_of
 
 import gaps
 import manifest
@@ -18,8 +16,6 @@ import release
 import settings
 import skeleton
 
-# What a TODO may not name: the calls are for the student to find.
-CALLS = re.compile(r"\b(?:cuda|nccl|cublas)[A-Z]\w*|\bkernel_\w+|\bmem(?:set|cpy)\b")
 LABS = manifest.load(ROOT, manifest.LAB)
 LEAST_MUTANTS, LEAST_ALTERNATIVES = 8, 2
 
@@ -42,9 +38,7 @@ class Manifests(unittest.TestCase):
         folder = os.path.join(build_folder(), "impl", "reference", "suite")
         if not all(os.path.exists(os.path.join(folder, lab.name)) for lab in LABS):
             self.skipTest("the suites of the reference are not built")
-        done = subprocess.run([sys.executable, "-B", os.path.join(DEVTOOLS, "check_tasks.py"),
-                               "--suites", folder], capture_output=True, text=True, timeout=60,
-                              check=False)
+        done = run(program("devtools/check_tasks.py", "--suites", folder))
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
     def test_parts_ask_and_name_no_call_and_the_last_hint_does(self):
@@ -130,14 +124,13 @@ class Courses(unittest.TestCase):
 
 
 class Grading(TempFolder):
-    def program(self, name, *arguments):
-        done = subprocess.run([sys.executable, os.path.join(GRADER, name)] + list(arguments),
-                              cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    def call(self, name, *arguments):
+        done = run(program(name, *arguments), timeout=900)
         return done.returncode, done.stdout, done.stderr
 
     def grade(self, impl, *arguments):
-        return self.program("grade.py", "--impl", impl, "--build", build_folder(), "--out",
-                            self.path("results.json"), *arguments)
+        return self.call("grade.py", "--impl", impl, "--build", build_folder(), "--out",
+                         self.path("results.json"), *arguments)
 
     def test_the_skeleton_gets_nothing(self):
         status, out, error = self.grade("skeleton", "--lab", "all")
@@ -156,8 +149,8 @@ class Grading(TempFolder):
             self.assertIn(said, error)
 
     def test_a_hint_for_the_first_gap(self):
-        status, out, _ = self.program("hint.py", "--impl", "skeleton", "--lab", "strategies",
-                                      "--build", self.path("build"))
+        status, out, _ = self.call("hint.py", "--impl", "skeleton", "--lab", "strategies",
+                                   "--build", self.path("build"))
         self.assertEqual(status, 0)
         self.assertIn("Lab 1  Strategies: part L1.1 is not written yet", out)
         self.assertIn("labs/1_strategies/skeleton.c:", out)

@@ -2,11 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 import unittest
 
-from helpers import DEVTOOLS, ROOT, TempFolder, build_folder, speak
+from helpers import ROOT, TempFolder, build_folder, program, run, speak
 import check_tasks
 import manifest
 
@@ -20,9 +18,7 @@ class Kit(unittest.TestCase):
         folder = os.path.join(build_folder(), "impl", "reference", "suite")
         if not os.path.exists(os.path.join(folder, "together")):
             self.skipTest("the suites of the reference are not built")
-        done = subprocess.run([sys.executable, "-B", os.path.join(DEVTOOLS, "check_tasks.py"),
-                               "--suites", folder], capture_output=True, text=True,
-                              timeout=60, check=False)
+        done = run(program("devtools/check_tasks.py", "--suites", folder))
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
 

@@ -6,13 +6,11 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 import types
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, processes_with
+from helpers import GRADER, ROOT, TempFolder, processes_with, read, wait_for
 
 import manifest
 import mutant_files
@@ -113,18 +111,16 @@ class Miniature(TempFolder):
         self.write("tasks/%s/mutants.json" % FOLDERS[task], json.dumps({"mutants": list(entries)}))
 
     def start(self, *arguments):
-        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", TMPDIR=self.scratch,
-                           SHARDLAB_TIME_FACTOR="1")
-        return subprocess.Popen([sys.executable, self.path("grader", "devtools", "mutants.py")] +
-                                list(arguments), cwd=self.folder, env=environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return self.popen([sys.executable, self.path("grader", "devtools", "mutants.py"),
+                           *arguments], TMPDIR=self.scratch)
 
-    def run_it(self, *arguments):
-        """(exit status, what it printed); nothing may be left behind, whatever happened."""
+    def run_it(self, *arguments, status=0):
+        """What it prints; nothing may be left behind, however it ends."""
         process = self.start(*arguments)
         out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, status, out + err)
         self.assertEqual(os.listdir(self.scratch), [])
-        return process.returncode, out + err
+        return out + err
 
 
 class Messages(Miniature):
@@ -138,26 +134,22 @@ class Messages(Miniature):
 
     def test_a_wrong_cause(self):
         self.mutants(self.mutant())
-        status, out = self.run_it()
-        self.assertEqual(status, 1, out)
+        out = self.run_it(status=1)
         self.assertIn("a wrong cause: is_six points at part 1.1, and the mistake is in half", out)
 
     def test_a_part_that_is_right_too(self):
         self.mutants(self.mutant(also={"1.1": "one() makes it of half()"}))
-        status, out = self.run_it()
-        self.assertEqual(status, 0, out)
+        self.run_it()
 
     def test_the_part_of_the_edit(self):
         self.mutants(self.mutant(old="i < 2", new="i < 3", reason="one is 9"))
-        status, out = self.run_it("--messages")
-        self.assertEqual(status, 0, out)
+        out = self.run_it("--messages")
         self.assertIn("of 1 mutants' messages, the last screen names the right function or rule: "
                       "1, 100.0 %", out)
 
     def test_the_share_and_who_is_missing(self):
         self.mutants(self.mutant())
-        status, out = self.run_it("--messages")
-        self.assertEqual(status, 1, out)
+        out = self.run_it("--messages", status=1)
         self.assertIn("first failed test's message names the right function or rule: 0, 0.0 %", out)
         self.assertRegex(out, r"no +1 +wrong_half +is_six: one is 8")
 
@@ -165,8 +157,7 @@ class Messages(Miniature):
         for also, words in ((["1.1"], "must give a reason"), ({"1.1": " "}, "must give a reason"),
                             ({"1.7": "why"}, "task 1 has no part 1.7")):
             self.mutants(self.mutant(also=also))
-            status, out = self.run_it()
-            self.assertEqual(status, 2, out)
+            out = self.run_it(status=2)
             self.assertIn(words, out)
 
 
@@ -174,20 +165,18 @@ class Mutants(Miniature):
 
     def test_caught(self):
         self.mutants(self.mutant())
-        status, out = self.run_it()
-        self.assertEqual(status, 0, out)
+        out = self.run_it()
         # Its own test and the one of both files together: 60 and 10 points.
         self.assertRegex(out, r"yes +1 +wrong_half +-70 .* is_six and 1 more")
         self.assertIn("1 mutants, 1 caught for the stated reason", out)
 
     def test_the_hint_counts_as_what_it_says(self):
         self.mutants(self.mutant(reason="Why is_six"))
-        self.assertEqual(self.run_it()[0], 0)
+        self.run_it()
 
     def test_survivor(self):
         self.mutants(self.mutant(old="i < 2", new="i <= 1"))
-        status, out = self.run_it()
-        self.assertEqual(status, 1)
+        out = self.run_it(status=1)
         self.assertRegex(out, r"no +1 +wrong_half +-0 .* nothing")
         self.assertIn("survives", out)
 
@@ -196,49 +185,42 @@ class Mutants(Miniature):
                      self.mutant(name="twelve", old="return 3;", new="return 3 + 0;"), task=1)
         self.mutants(self.mutant(name="other", old="return 2;", new="return 1;", test="is_two",
                                  reason="two is 1", caught_by={"is_twelve": "both is 7"}), task=2)
-        status, out = self.run_it()
-        self.assertEqual(status, 1)
+        out = self.run_it(status=1)
         self.assertIn("not as it should be: twelve, other", out)
         self.assertIn("another reason: is_twelve says: both is 6", out)
 
     def test_wrong_reason(self):
         self.mutants(self.mutant(reason="one is 9"))
-        status, out = self.run_it()
-        self.assertEqual(status, 1)
+        out = self.run_it(status=1)
         self.assertIn("another reason: is_six says: one is 8", out)
 
     def test_does_not_apply(self):
         self.mutants(self.mutant(name="gone", old="return 5;"),
                      self.mutant(name="twice", old="return"))
-        status, out = self.run_it()
-        self.assertEqual(status, 1)
+        out = self.run_it(status=1)
         self.assertIn("does not apply: `return 5;` is not in the reference", out)
         self.assertIn("does not apply: `return` is in 2 places of the reference", out)
 
     def test_white_space_does_not_matter(self):
         self.mutants(self.mutant(old=["int half(void)", "  {", "return 3;"],
                                  new=["int half(void)", "{", "    return 4;"]))
-        self.assertEqual(self.run_it()[0], 0)
+        self.run_it()
 
     def test_does_not_compile(self):
         self.mutants(self.mutant(new="return four;"))
-        status, out = self.run_it()
-        self.assertEqual(status, 1)
+        out = self.run_it(status=1)
         self.assertRegex(out, r"does not compile: .*wrong_half/one.c:6:.*four")
 
     def test_cannot_be_linked(self):
         self.mutants(self.mutant(old="int one(void)", new="int oen(void)"))
-        status, out = self.run_it()
-        self.assertEqual(status, 1)
+        out = self.run_it(status=1)
         self.assertIn("cannot be linked", out)
 
     def test_stopped(self):
         name = "hangs_%d" % os.getpid()
         self.mutants(self.mutant(name=name, new="for (;;) ;"))
         process = self.start()
-        while not processes_with(name + "/suite-one"):
-            self.assertIsNone(process.poll())
-            time.sleep(0.02)
+        wait_for(lambda: processes_with(name + "/suite-one"), process)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 3, out + err)
@@ -250,17 +232,16 @@ class Mutants(Miniature):
         self.mutants(self.mutant(name="a"), self.mutant(name="b"))
         self.mutants(self.mutant(name="c", old="return 2;", new="return 1;", test="is_two",
                                  reason="two is 1"), task=2)
-        self.assertIn("2 mutants, 2 caught", self.run_it("--only", "a", "--only", "c")[1])
-        self.assertIn("1 mutants, 1 caught", self.run_it("--task", "two")[1])
+        self.assertIn("2 mutants, 2 caught", self.run_it("--only", "a", "--only", "c"))
+        self.assertIn("1 mutants, 1 caught", self.run_it("--task", "two"))
         for arguments in (["--only", "d"], ["--task", "3"], ["--only", "a", "--task", "2"]):
-            status, out = self.run_it(*arguments)
-            self.assertEqual(status, 2, out)
+            out = self.run_it(*arguments, status=2)
             self.assertIn("there is no", out)
 
     def test_a_sample_is_the_words_and_goes_by_it(self):
         self.mutants(*[self.mutant(name=name) for name in "abc"])
-        self.assertIn("2 mutants, 2 caught", self.run_it("--sample", "2:x")[1])
-        self.assertIn("3 mutants, 3 caught", self.run_it("--sample", "99")[1])
+        self.assertIn("2 mutants, 2 caught", self.run_it("--sample", "2:x"))
+        self.assertIn("3 mutants, 3 caught", self.run_it("--sample", "99"))
         many = [types.SimpleNamespace(name="mutant %d" % i) for i in range(50)]
         drawn = [mutants.sample(many, "20:" + word) for word in ("x", "x", "y")]
         self.assertEqual(drawn[0], drawn[1])
@@ -269,15 +250,13 @@ class Mutants(Miniature):
             self.assertEqual([m for m in many if m in some], some)
             self.assertEqual(len(some), 20)
         for wrong in ("0", "x", ":x", "-1"):
-            status, out = self.run_it("--sample=" + wrong)
-            self.assertEqual(status, 2, out)
+            out = self.run_it("--sample=" + wrong, status=2)
             self.assertIn("must be a number of solutions", out)
 
     def test_stopped_while_it_compiles(self):
         self.mutants(self.mutant(new="return 4; /*%s*/" % ("x" * 100000)))
         process = self.start()
-        while not processes_with(self.scratch):
-            self.assertIsNone(process.poll())
+        wait_for(lambda: processes_with(self.scratch), process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
         self.assertEqual(os.listdir(self.scratch), [])
@@ -300,8 +279,7 @@ class Mutants(Miniature):
     def test_kit_that_does_not_build(self):
         self.write("reference/two.c", "int two(void) { return }\n")
         self.mutants(self.mutant())
-        status, out = self.run_it()
-        self.assertEqual(status, 3)
+        out = self.run_it(status=3)
         self.assertIn("the kit itself does not build", out)
 
     def test_files_that_make_no_sense(self):
@@ -313,13 +291,12 @@ class Mutants(Miniature):
                              ({"wrong": " "}, "in a sentence"),
                              ({"hint": "x"}, "unknown field")):
             self.mutants(dict(self.mutant(), **change))
-            status, out = self.run_it()
-            self.assertEqual(status, 2, out)
+            out = self.run_it(status=2)
             self.assertIn(said, out)
         self.mutants(self.mutant(), self.mutant())
-        self.assertIn("a second mutant is named wrong_half", self.run_it()[1])
+        self.assertIn("a second mutant is named wrong_half", self.run_it(status=2))
         self.write("tasks/1_one/mutants.json", "{")
-        self.assertEqual(self.run_it()[0], 2)
+        self.run_it(status=2)
 
 
 ALTERNATIVE = '''/* sums.c: Adds twice in place of
@@ -342,14 +319,12 @@ class Alternatives(Miniature):
 
     def test_full_marks(self):
         self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE)
-        status, out = self.run_it("--alternatives")
-        self.assertEqual(status, 0, out)
+        out = self.run_it("--alternatives")
         self.assertRegex(out, r"yes +sums +100/100")
 
     def test_points_lost(self):
         self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE.replace("n + n", "n"))
-        status, out = self.run_it("--alternatives")
-        self.assertEqual(status, 1)
+        out = self.run_it("--alternatives", status=1)
         self.assertRegex(out, r"no +sums +30/100")
         self.assertIn("Adds twice in place of a loop.", out)
         self.assertIn("is_six says: one is 3", out)
@@ -357,18 +332,17 @@ class Alternatives(Miniature):
     def test_functions_of_two_files(self):
         self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE +
                    "\n// ==== two.c\nint two(void)\n{\n    return 1 + 1;\n}\n")
-        self.assertEqual(self.run_it("--alternatives")[0], 0)
-        self.assertEqual(self.run_it("--alternatives", "--task", "2", "--only", "sums")[0], 0)
+        self.run_it("--alternatives")
+        self.run_it("--alternatives", "--task", "2", "--only", "sums")
 
     def test_takes_the_place_of_nothing(self):
         self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE.replace("int one(", "int won("))
-        status, out = self.run_it("--alternatives")
-        self.assertEqual(status, 1)
+        out = self.run_it("--alternatives", status=1)
         self.assertIn("does not apply: it has none of the reference's functions", out)
 
     def test_file_without_a_sentence(self):
         self.write("tasks/1_one/alternatives/sums.c", ALTERNATIVE.replace("sums.c:", ""))
-        self.assertEqual(self.run_it("--alternatives")[0], 2)
+        self.run_it("--alternatives", status=2)
 
     def test_what_a_file_turns_into(self):
         part = ALTERNATIVE.partition("// ==== one.c\n")[2]
@@ -389,8 +363,7 @@ class TheKitsOwn(unittest.TestCase):
         for task in self.tasks:
             self.assertGreaterEqual(len([m for m in found if m.task is task]), 8, task.name)
         for mutant in found:
-            with open(os.path.join(ROOT, "reference", mutant.task.file), encoding="utf-8") as file:
-                text = file.read()
+            text = read(ROOT, "reference", mutant.task.file)
             self.assertNotEqual(mutant_files.edit_text(text, mutant.edits), text, mutant.name)
 
     def test_alternatives_apply(self):
@@ -398,8 +371,8 @@ class TheKitsOwn(unittest.TestCase):
         self.assertGreaterEqual(len(found), 10)
         for solution in found:
             for name, part in solution.parts.items():
-                with open(os.path.join(ROOT, "reference", name), encoding="utf-8") as file:
-                    self.assertTrue(mutant_files.put_in(file.read(), part), solution.name)
+                text = read(ROOT, "reference", name)
+                self.assertTrue(mutant_files.put_in(text, part), solution.name)
 
 
 if __name__ == "__main__":

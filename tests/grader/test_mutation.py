@@ -4,11 +4,10 @@ code, judged equivalent, killed with some seeds alone; that a run goes on where 
 
 import json
 import os
-import subprocess
 import sys
 import unittest
 
-from helpers import ROOT # which puts the folders of the grader on the path
+from helpers import ROOT, read, run # which puts the folders of the grader on the path
 import manifest
 import mutation_operators as operators
 import mutation_results
@@ -154,8 +153,7 @@ class Reference(unittest.TestCase):
     def test_the_list_of_reasons_fits_the_six_files(self):
         found = {}
         for task in manifest.load(ROOT):
-            with open(os.path.join(ROOT, "reference", task.file), encoding="utf-8") as file:
-                made = operators.mutants_of(task.file, file.read())
+            made = operators.mutants_of(task.file, read(ROOT, "reference", task.file))
             self.assertGreater(len(made), 200, task.file)
             found.update((mutant.id, mutant) for mutant in made)
         mutation_results.load_judged(mutation_results.JUDGED, found)
@@ -242,21 +240,18 @@ class Machine(Miniature):
         self.write("reference/one.c", REFERENCE)
         self.tool = self.path("grader", "devtools", "mutation.py")
 
-    def run_tool(self, *arguments, **environment):
-        """(exit status, what it printed)"""
-        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", TMPDIR=self.scratch,
-                           SHARDLAB_TIME_FACTOR="1", SEED="1", **environment)
-        done = subprocess.run([sys.executable, self.tool, "--build", "build", "--task", "1"] +
-                              list(arguments), cwd=self.folder, env=environment, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-                              check=False)
+    def run_tool(self, *arguments, status=0):
+        """What it prints, and that it ends as it should."""
+        done = run([sys.executable, self.tool, "--build", "build", "--task", "1", *arguments],
+                   self.folder, 120, status, merged=True, TMPDIR=self.scratch,
+                   SHARDLAB_TIME_FACTOR="1", SEED="1")
         self.assertEqual(os.listdir(self.scratch), [])
-        return done.returncode, done.stdout
+        return done.stdout
 
     def all(self):
         """{change: id} of every mutant."""
-        _, out = self.run_tool("--list")
-        return {line.split("  ", 2)[2]: line.split("  ")[0] for line in out.splitlines()}
+        return {line.split("  ", 2)[2]: line.split("  ")[0]
+                for line in self.run_tool("--list").splitlines()}
 
     def judge(self, reason, **mutants):
         self.write("tests/mutants/machine/equivalent.json", json.dumps(
@@ -268,7 +263,7 @@ class Machine(Miniature):
 
     def test_what_becomes_of_them(self):
         known = self.all()
-        status, out = self.run_tool()
+        out = self.run_tool(status=1)
         results = self.results()
         self.assertEqual(set(results), set(known.values()))
         for change, outcome in (
@@ -279,7 +274,6 @@ class Machine(Miniature):
                 ("int n = 5; => int n = 6;", "same code"),
                 ("set(&n); => { static int once_; if (!once_++) { set(&n); } }", "alive")):
             self.assertEqual(results[known[change]]["outcome"], outcome, change)
-        self.assertEqual(status, 1, out)
         self.assertIn("alive  reference/one.c:15  %s\n" % known[
             "set(&n); => { static int once_; if (!once_++) { set(&n); } }"], out)
         self.assertIn("    -    set(&n);\n    +    { static int once_;", out)
@@ -287,28 +281,25 @@ class Machine(Miniature):
     def test_a_mutant_that_does_not_compile(self):
         self.write("Makefile", self.read("Makefile").replace(
             "CFLAGS := -O2", "CFLAGS := -O2\nMISTAKES := -Werror=return-type"))
-        self.assertEqual(self.run_tool("--only", self.all()["return 3; => ;"])[0], 0)
+        self.run_tool("--only", self.all()["return 3; => ;"])
         self.assertEqual([entry["outcome"] for entry in self.results().values()], ["not valid"])
 
     def test_a_survivor_needs_a_reason(self):
         change = "set(&n); => { static int once_; if (!once_++) { set(&n); } }"
         name = self.all()[change]
         self.judge("The program calls it once.", **{name: change})
-        status, out = self.run_tool("--only", name)
-        self.assertEqual(status, 0, out)
+        out = self.run_tool("--only", name)
         self.assertRegex(out, r" 1  equivalent, with a reason")
 
     def test_a_reason_for_one_that_is_killed(self):
         name = self.all()["return 3; => return 4;"]
         self.judge("Nobody looks at it.", **{name: "return 3; => return 4;"})
-        status, out = self.run_tool("--only", name)
-        self.assertEqual(status, 1, out)
+        out = self.run_tool("--only", name, status=1)
         self.assertIn("judged equivalent, but fixed (one: is_six, failed): %s" % name, out)
 
     def test_a_reason_for_one_that_is_gone(self):
         self.judge("The program calls it once.", **{"one.c:one:once:00000000": "a => b"})
-        status, out = self.run_tool()
-        self.assertEqual(status, 2, out)
+        out = self.run_tool(status=2)
         self.assertIn("one.c:one:once:00000000: there is no such mutant any more", out)
 
     def test_killed_by_some_seeds(self):
@@ -316,50 +307,45 @@ class Machine(Miniature):
                    .replace("WANT", "6"))
         self.task(2, "two", [("is_two", 40, False)])
         change = "return 3; => return 4;"
-        status, out = self.run_tool("--only", self.all()[change])
-        self.assertEqual(status, 1, out)
+        out = self.run_tool("--only", self.all()[change], status=1)
         self.assertIn("needs a fixed case (alive with SEED=2)", out)
-        self.assertEqual(self.run_tool("--only", self.all()[change], "--seeds", "1")[0], 0)
+        self.run_tool("--only", self.all()[change], "--seeds", "1")
 
     def test_a_report_in_a_test_that_passes(self):
         """costs no student a point, and so it is no kill."""
         self.write("tasks/1_one/tests.c", REPORTS)
-        status, out = self.run_tool("--only", self.all()["return 3; => return 4;"], "--own")
-        self.assertEqual(status, 1, out)
+        out = self.run_tool("--only", self.all()["return 3; => return 4;"], "--own", status=1)
         self.assertIn("Of those alive 1 make simgpu report something in a test that passes.", out)
 
     def test_it_goes_on(self):
         name = self.all()["return 3; => return 4;"]
-        self.assertEqual(self.run_tool("--only", name)[0], 0)
-        with open(self.path("build/mutation/results.jsonl"), "a", encoding="utf-8") as file:
-            file.write('{"id": "one.c:one:cut')
-        status, out = self.run_tool("--only", name, "--resume", "1")
-        self.assertEqual(status, 0, out)
+        self.run_tool("--only", name)
+        self.append("build/mutation/results.jsonl", '{"id": "one.c:one:cut')
+        out = self.run_tool("--only", name, "--resume", "1")
         self.assertIn("1 have a result already", out)
         # Another suite: only --resume kills believes it.
-        self.write("tasks/1_one/tests.c", self.read("tasks/1_one/tests.c") + "int more;\n")
-        self.assertNotIn("already", self.run_tool("--only", name, "--resume", "1")[1])
-        self.assertIn("already", self.run_tool("--only", name, "--resume", "kills")[1])
+        self.append("tasks/1_one/tests.c", "int more;\n")
+        self.assertNotIn("already", self.run_tool("--only", name, "--resume", "1"))
+        self.assertIn("already", self.run_tool("--only", name, "--resume", "kills"))
 
     def test_a_sample_is_drawn_by_the_seed(self):
-        lists = [self.run_tool("--list", "--sample", "5")[1] for _ in range(2)]
+        lists = [self.run_tool("--list", "--sample", "5") for _ in range(2)]
         self.assertEqual(lists[0], lists[1])
         self.assertEqual(len(lists[0].splitlines()), 6)
         self.assertEqual(lists[0].splitlines()[0], "5 drawn by SEED=1")
-        self.assertEqual(self.run_tool("--only", "nothing")[0], 2)
+        self.run_tool("--only", "nothing", status=2)
 
     def test_a_sample_has_none_with_a_reason(self):
         everything = self.all()
         change = "set(&n); => ;"
         self.judge("The program calls it once.", **{everything[change]: change})
-        drawn = self.run_tool("--list", "--sample", "1000")[1]
+        drawn = self.run_tool("--list", "--sample", "1000")
         self.assertEqual({line.split("  ", 2)[2] for line in drawn.splitlines()[1:]},
                          set(everything) - {change})
 
     def test_time_that_is_up(self):
         """What was not tried is no mistake, and says so."""
-        status, out = self.run_tool("--sample", "5", "--within", "0.000001")
-        self.assertEqual(status, 0, out)
+        out = self.run_tool("--sample", "5", "--within", "0.000001")
         self.assertIn("    5  not tried, as time was up\nScore: 0 of 0 killed", out)
 
 

@@ -9,12 +9,10 @@ import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
 import unittest
 from html.parser import HTMLParser
 
-from helpers import GRADER, FakeKit, TempFolder
+from helpers import FakeKit, TempFolder, program, run
 import page
 import plot
 import timeline
@@ -25,7 +23,6 @@ HOSTILE = ('"\'></pre></td></table><script>alert(1)</script><img src=http://evil
            'onerror=alert(1)><style>*{}</style>&lt;b&gt;\x1b[2J\x00\ud800 <!-- ]]> %s %d {}')
 PLAIN = "plain words"
 VOID = ("meta", "br")
-SVG_LEAVES = ("rect", "line", "path")
 WORDS = {"passed": "passed", "failed": "failed", "error": "error", "timeout": "time-out",
          "skipped": "skipped", "infrastructure": "no verdict"}
 STATUSES = tuple(WORDS)
@@ -378,14 +375,13 @@ class Times(unittest.TestCase):
 
 class CommandLine(TempFolder):
     def run_page(self, *arguments):
-        return subprocess.run([sys.executable, "-B", os.path.join(GRADER, "page.py")]
-                              + list(arguments), capture_output=True, check=False, timeout=20)
+        return run(program("page.py", *arguments))
 
     def test_a_page_of_results(self):
         self.write("results.json", json.dumps(document(HOSTILE)))
         done = self.run_page(self.path("results.json"))
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
-        self.assertEqual(Structure(done.stdout.decode("utf-8")).open, [])
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(Structure(done.stdout).open, [])
 
     def test_what_cannot_be_read_is_one_line(self):
         self.write("bad.json", "{")
@@ -394,8 +390,8 @@ class CommandLine(TempFolder):
         for arguments in (["bad.json"], ["nowhere.json"], ["good.json", "--trace", "trace.txt"]):
             done = self.run_page(*[self.path(word) if "." in word else word
                                    for word in arguments])
-            self.assertEqual((done.returncode, done.stdout), (2, b""))
-            self.assertRegex(done.stderr.decode(), r"^page: [^\n]+\n$")
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, r"^page: [^\n]+\n$")
 
 
 class Graded(FakeKit):

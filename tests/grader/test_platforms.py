@@ -17,6 +17,7 @@ import schemas
 from archives import (COURSE, ENVIRONMENT, FILES, FULL, HALF, HALF_HIDDEN, HIDDEN, PLATFORMS, QUIZ,
                       TASKS, Released, run)
 from attack_files import ATTACKS
+from helpers import read
 
 # What the student's archive offers: the words to try each target with, and what it then prints.
 OFFERED = {
@@ -47,9 +48,7 @@ class Platforms(Released):
 
     def test_1_student_and_github(self):
         """The workflow's own lines, in the order of the file, on a tree built from nothing."""
-        with open(os.path.join(self.student, ".github/workflows/grade.yml"),
-                  encoding="utf-8") as file:
-            lines = re.findall(r"(?m)^ +run: (.+)$", file.read())
+        lines = re.findall(r"(?m)^ +run: (.+)$", read(self.student, ".github/workflows/grade.yml"))
         self.assertEqual(len(lines), 2)
         self.assertEqual(sorted(os.listdir(os.path.join(self.student, "skeleton"))), sorted(FILES))
         for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL)):
@@ -72,8 +71,7 @@ class Platforms(Released):
                 for file, _ in re.findall(r"file=([^,]+),line=(\d+)", text):
                     self.assertTrue(os.path.exists(os.path.join(self.student, file)), file)
                 self.assertEqual("file=skeleton/" in text, what != "reference")
-                with open(summary, encoding="utf-8") as file:
-                    self.assertIn("Score: %d of %d" % (want, FULL), file.read())
+                self.assertIn("Score: %d of %d" % (want, FULL), read(summary))
 
     def check_demo(self, what):
         """The demo of a solution that lies in the archive's skeleton/: the reference is there as
@@ -94,9 +92,7 @@ class Platforms(Released):
         self.assertEqual(status, 0, text)
         self.assertEqual(text.splitlines()[-2:], ["Page:  build/grade/results.html",
                                                   "Score: %d/%d" % (want, FULL)])
-        with open(os.path.join(self.student, "build/grade/results.html"),
-                  encoding="utf-8") as file:
-            page = file.read()
+        page = read(self.student, "build/grade/results.html")
         self.assertEqual(page.count("<svg "), 4)
         whose = {"skeleton": "None of your files is complete yet",
                  "half": "<code>optimizer.c</code> are yours; <code>forward.c</code>, "

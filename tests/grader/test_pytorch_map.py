@@ -1,11 +1,10 @@
 """handouts/pytorch.md and the program that looks its names up in PyTorch's source
 (grader/devtools/pytorch_map.py): here without PyTorch, on made-up sources."""
 
-import os
 import unittest
 import zipfile
 
-from helpers import ROOT, TempFolder
+from helpers import ROOT, TempFolder, read
 
 import pytorch_map
 
@@ -24,8 +23,7 @@ PAGE = """PyTorch 2.15.0
 
 
 def page():
-    with open(os.path.join(ROOT, pytorch_map.PAGE), encoding="utf-8") as file:
-        return file.read()
+    return read(ROOT, pytorch_map.PAGE)
 
 
 class ThePage(unittest.TestCase):

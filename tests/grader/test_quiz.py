@@ -4,13 +4,11 @@ told which; answers.txt is read, added to and kept; whose numbers count.
 
 import json
 import os
-import subprocess
-import sys
 import time
 import types
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, build_folder
+from helpers import ROOT, TempFolder, build_folder, outside_make, program, run
 import answers
 import deliver
 import plan
@@ -180,14 +178,11 @@ class File(TempFolder):
         first = ("Task 1", "A model.", [("1a", "How many?"), ("1b", "And how long?")])
         second = ("Task 2", "Another.", [("2a", "How many?")])
         self.assertTrue(answers.write(path, "seed 7", [first]))
-        with open(path, encoding="utf-8") as file:
-            text = file.read().replace("1a =", "1a = 5 * 3 # my own words")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        text = self.read(path).replace("1a =", "1a = 5 * 3 # my own words")
+        self.write(path, text)
         self.assertFalse(answers.write(path, "seed 7", [first]))
         self.assertTrue(answers.write(path, "seed 7", [first, second]))
-        with open(path, encoding="utf-8") as file:
-            after = file.read()
+        after = self.read(path)
         self.assertTrue(after.startswith(text))
         found = answers.read(path)
         self.assertEqual(found.key, "seed 7")
@@ -198,8 +193,7 @@ class File(TempFolder):
         os.mkdir(self.path("answers.txt"))
         with self.assertRaises(answers.BadAnswers):
             answers.read(self.path("answers.txt"))
-        with open(self.path("large"), "wb") as file:
-            file.write(b"#" * (answers.LARGEST_FILE + 1))
+        self.write("large", "#" * (answers.LARGEST_FILE + 1))
         with self.assertRaises(answers.BadAnswers):
             answers.read(self.path("large"))
 
@@ -210,27 +204,19 @@ class Command(TempFolder):
 
     def quiz(self, *words, seed=None):
         """(exit status, what was printed, the results)"""
-        environment = {name: value for name, value in os.environ.items() if name != "SEED"}
-        if seed is not None:
-            environment["SEED"] = seed
         out = self.path("quiz.json")
-        done = subprocess.run(
-            [sys.executable, os.path.join(GRADER, "quiz.py"), "--impl", self.path(), "--build",
-             BUILD,
-             "--out", out] + list(words), cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=LIMIT * runner.time_factor())
-        with open(out, encoding="utf-8") as file:
-            return done.returncode, done.stderr + done.stdout, json.load(file)
+        done = run(program("quiz.py", "--impl", self.path(), "--build", BUILD, "--out", out,
+                           *words), timeout=LIMIT * runner.time_factor(),
+                   environment=outside_make("SEED"), **({} if seed is None else {"SEED": seed}))
+        return done.returncode, done.stderr + done.stdout, json.loads(self.read(out))
 
     def fill(self, **given):
-        with open(self.path("answers.txt"), encoding="utf-8") as file:
-            text = file.read()
+        text = self.read("answers.txt")
         for name, value in given.items():
             name = name[1:]
             self.assertIn("\n%s =\n" % name, text)
             text = text.replace("\n%s =\n" % name, "\n%s = %s\n" % (name, value))
-        with open(self.path("answers.txt"), "w", encoding="utf-8") as file:
-            file.write(text)
+        self.write("answers.txt", text)
 
     def test_asks_then_marks(self):
         status, said, results = self.quiz("--task", "3", seed="77")
@@ -290,8 +276,7 @@ class Command(TempFolder):
         self.assertEqual([(row["status"], row["score"], row["max_score"]) for row in rows],
                          [("failed", 0, 15)])
         self.assertIn("make quiz ID=ben@example.edu", rows[0]["message"])
-        with open(self.path("answers.txt"), "a", encoding="utf-8") as file:
-            file.write("nonsense\n")
+        self.append("answers.txt", "nonsense\n")
         rows = self.delivered()
         self.assertEqual([row["score"] for row in rows], [0])
         self.assertIn("must be an answer", rows[0]["message"])
@@ -303,8 +288,7 @@ class Command(TempFolder):
             status, said, _ = self.quiz(*words, seed=seed)
             self.assertEqual((status, len(said.splitlines())), (2, 1), said)
             self.assertIn(what, said)
-        with open(self.path("answers.txt"), "w", encoding="utf-8") as file:
-            file.write("numbers for: seed 1\n7z = 1\n")
+        self.write("answers.txt", "numbers for: seed 1\n7z = 1\n")
         status, said, _ = self.quiz()
         self.assertEqual(status, 2)
         self.assertIn("answers.txt:2: no question has a part 7z", said)

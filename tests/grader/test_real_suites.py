@@ -5,15 +5,12 @@ Each copy has one fault, or several that must not touch each other's tests. What
 which tests fail, with which status and sentence, and that all the others pass.
 """
 
-import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import unittest
 
-from helpers import COURSE, GRADER, ROOT, ReferenceCopy, build_folder, processes_with
+from helpers import ROOT, ReferenceCopy, build_folder, program, run
 import manifest
 
 TASKS = manifest.load(ROOT)
@@ -26,39 +23,14 @@ FULL = sum(task.points for task in TASKS)
 class RealSuites(ReferenceCopy):
     maxDiff = None
 
-    def change(self, file, function, code):
-        """Puts code at the beginning of a function."""
-        path = os.path.join(self.copy, file)
-        with open(path, encoding="utf-8") as source:
-            text = source.read()
-        text, count = re.subn(r"(?m)^(\w[^;={}\n]*\b%s\([^;{}]*\)\n\{\n)" % function,
-                              lambda found: found.group(1) + "    " + code + "\n", text)
-        self.assertEqual(count, 1, "%s is not defined once in %s" % (function, file))
-        with open(path, "w", encoding="utf-8") as source:
-            source.write(text)
-
     def include(self, file, *headers):
         """Puts #include lines at the beginning of a file."""
         path = os.path.join(self.copy, file)
-        with open(path, encoding="utf-8") as source:
-            text = source.read()
-        with open(path, "w", encoding="utf-8") as source:
-            source.write("".join("#include <%s>\n" % header for header in headers) + text)
+        self.write(path, "".join("#include <%s>\n" % header for header in headers)
+                   + self.read(path))
 
-    def grade(self, *options, impl=None, task="", **more):
-        """(results by test name, the document, what was printed)."""
-        out = self.path("out", "results.json")
-        done = subprocess.run(
-            [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", impl or self.copy,
-             "--build", build_folder(), "--task", task, "--out", out] + list(options), cwd=ROOT,
-            capture_output=True, text=True, timeout=280, check=False,
-            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **more))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        with open(out, encoding="utf-8") as file:
-            document = json.load(file)
-        suites = os.path.join(build_folder(), "impl", os.path.basename(self.copy))
-        self.assertEqual(processes_with(suites), [])
-        return {test["name"]: test for test in document["tests"]}, document, done.stdout
+    def grade(self, *options, task="", **more):
+        return super().grade("--task", task, *options, **more)
 
     def all_pass(self, tests, names):
         self.assertEqual({name: (tests[name]["status"], tests[name]["message"]) for name in names
@@ -85,11 +57,9 @@ class RealSuites(ReferenceCopy):
         skeleton = self.path(os.path.basename(self.folder) + "s")
         shutil.copytree(os.path.join(ROOT, "skeleton"), skeleton,
                         ignore=lambda folder, names: set(names) - set(FILES))
-        self.assertEqual(subprocess.run(
-            [sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), "write", "--skeleton",
-             skeleton], cwd=ROOT, capture_output=True, timeout=20, check=False).returncode, 0)
+        run(program("course/skeleton.py", "write", "--skeleton", skeleton), status=0)
         self.copy = skeleton
-        tests, document, out = self.grade(impl=skeleton)
+        tests, document, out = self.grade()
         self.assertEqual(document["score"], 0)
         self.all_fail(tests, TOGETHER, "skipped", "while tests of tasks 1, 2, 3, 4")
         for name in set(tests) - set(TOGETHER):
@@ -101,10 +71,8 @@ class RealSuites(ReferenceCopy):
 
     def test_the_skeleton_with_gaps_2_has_none_and_its_first_gap_is_named(self):
         self.copy = self.path(os.path.basename(self.folder) + "g")
-        self.assertEqual(subprocess.run(
-            [sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), "write", "--gaps", "2",
-             "--skeleton", self.copy], cwd=ROOT, capture_output=True, timeout=20,
-            check=False).returncode, 0)
+        run(program("course/skeleton.py", "write", "--gaps", "2", "--skeleton", self.copy),
+            status=0)
         tests, document, out = self.grade()
         self.assertEqual(document["score"], 0)
         letters = set()
@@ -117,11 +85,8 @@ class RealSuites(ReferenceCopy):
         self.assertIn("a", letters)
         self.assertRegex(out, r"Write part 1\.1, at .*/meta_init\.c:\d+")
         self.assertRegex(self.grade(task="2")[2], r"Write part 2\.2a, at .*/flat_param\.c:\d+")
-        done = subprocess.run(
-            [sys.executable, "-B", os.path.join(GRADER, "hint.py"), "--impl", self.copy, "--build",
-             build_folder(), "--task", "2"], cwd=ROOT, capture_output=True, text=True, timeout=60,
-            check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run(program("hint.py", "--impl", self.copy, "--build", build_folder(), "--task",
+                           "2"), status=0)
         self.assertIn("part 2.2a is not written yet", done.stdout)
         self.assertRegex(done.stdout, r"Hint 1 of \d: ")
         self.assertIn('section "What to implement"', done.stdout)

@@ -18,7 +18,7 @@ import unittest
 
 import schemas
 from archives import COURSE, ENVIRONMENT, FILES, HIDDEN, RELEASE, TASKS, Released, run, unzip
-from helpers import ROOT, FakeKit, TempFolder, processes_with
+from helpers import ROOT, FakeKit, TempFolder, processes_with, read, wait_for
 
 import deliver
 import manifest
@@ -53,13 +53,11 @@ class Archives(Released):
             for at, _, names in os.walk(os.path.join(ROOT, folder)):
                 for name in names:
                     if name.endswith((".c", ".h", ".cu", ".cuh")):
-                        with open(os.path.join(at, name), encoding="utf-8") as file:
-                            known.append(" ".join(file.read().split()))
+                        known.append(" ".join(read(at, name).split()))
         secrets = set()
         for file in FILES:
-            with open(os.path.join(ROOT, "reference", file), encoding="utf-8") as source:
-                regions = re.findall(r"(?m)^ *//\[\d+\.\d+\] [\s\S]*?^ *//\[end \d+\.\d+\]",
-                                     source.read())
+            regions = re.findall(r"(?m)^ *//\[\d+\.\d+\] [\s\S]*?^ *//\[end \d+\.\d+\]",
+                                 read(ROOT, "reference", file))
             self.assertTrue(regions, file)
             for line in "\n".join(regions).split("\n"):
                 line = " ".join(line.split())
@@ -79,13 +77,11 @@ class Archives(Released):
 
     def test_a_solution_that_would_get_out_is_found(self):
         secrets = release.Secrets(ROOT)
-        with open(os.path.join(ROOT, "reference", "forward.c"), "rb") as file:
-            text = file.read()
+        text = read(ROOT, "reference", "forward.c").encode()
         self.assertTrue(secrets.leaks(text))
         patch = b"".join(b"+" + line + b"\n" for line in text.split(b"\n"))
         self.assertTrue(secrets.leaks(patch))
-        with open(os.path.join(ROOT, "include", "fsdp.h"), "rb") as file:
-            self.assertEqual(secrets.leaks(file.read()), [])
+        self.assertEqual(secrets.leaks(read(ROOT, "include", "fsdp.h").encode()), [])
 
     def test_with_gaps_2_more_is_left_to_be_written_and_is_secret(self):
         out = os.path.join(self.folder, "gaps")
@@ -169,8 +165,7 @@ class Archives(Released):
         unzip(os.path.join(self.out, "shardlab-7-gradescope.zip"), os.path.join(root, "source"))
         shutil.rmtree(os.path.join(root, "source", "kit", "grader", "emit"))
         run([os.path.join(root, "source", "run_autograder")], root, AUTOGRADER_ROOT=root)
-        with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
-            text = file.read()
+        text = read(root, "results", "results.json")
         self.assertEqual(schemas.gradescope(text), [])
         self.assertIn("not your code", text)
 
@@ -179,8 +174,7 @@ class Archives(Released):
         shutil.copy(os.path.join(self.out, "shardlab-7-prairielearn", "serverFilesCourse",
                                  "shardlab", "run.sh"), here)
         run([os.path.join(here, "run.sh")], root, AUTOGRADER_ROOT=root)
-        with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
-            text = file.read()
+        text = read(root, "results", "results.json")
         self.assertEqual(schemas.prairielearn(text), [])
         self.assertIs(json.loads(text)["gradable"], False)
 
@@ -228,8 +222,7 @@ class Archives(Released):
             for name in names:
                 if not name.endswith(".md"):
                     continue
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    text = file.read()
+                text = read(folder, name)
                 where = os.path.relpath(os.path.join(folder, name), self.student)
                 for link in re.findall(r"\]\(([^)#:]+)\)", text):
                     self.assertTrue(os.path.exists(os.path.join(folder, link)), (where, link))
@@ -304,11 +297,7 @@ class Submissions(TempFolder):
     def take(self, submission):
         target = tempfile.mkdtemp(dir=self.folder)
         deliver.take(submission, FILES, target)
-        found = {}
-        for name in os.listdir(target):
-            with open(os.path.join(target, name), "rb") as file:
-                found[name] = file.read()
-        return found
+        return {name: read(target, name).encode() for name in os.listdir(target)}
 
     def test_a_folder(self):
         self.write("in/forward.c", "1")
@@ -505,9 +494,7 @@ class Deliver(FakeKit):
                 self.suite("one", "abc", "open(%r, 'w').close()\n"
                            "for i in range(100):\n    time.sleep(0.1)\n" % started)
                 process = self.start()
-                while not os.path.exists(started):
-                    self.assertIsNone(process.poll())
-                    time.sleep(0.02)
+                wait_for(lambda: os.path.exists(started), process)
                 self.assertIn("did not finish", self.result()["output"])
                 process.send_signal(number)
                 process.wait(timeout=30)

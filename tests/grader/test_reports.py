@@ -1,16 +1,13 @@
 """simgpu's reports as JSON: what simgpu writes, what the grader makes of it, and what it makes of
 text that only looks like it."""
 
-import glob
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
 import unittest
 
-from helpers import FakeKit, GRADER, ROOT, TempFolder, build_folder
+from helpers import FakeKit, ROOT, ReferenceCopy, TempFolder, build_folder, read, run
 import runner
 
 GOOD = {"class": "lifetime", "title": "device memory was freed twice", "rank": 1, "device": 1,
@@ -114,15 +111,12 @@ int main(void)
         source = self.path("prog.c")
         with open(source, "wb") as file:
             file.write(self.PROGRAM.replace(r"\xe9", "\xe9").encode("latin-1"))
-        flags = subprocess.run(["pkg-config", "--libs", "openblas"], capture_output=True, text=True,
-                               check=False).stdout.split() or ["-lopenblas"]
+        flags = run(["pkg-config", "--libs", "openblas"]).stdout.split() or ["-lopenblas"]
         includes = ["-I" + os.path.join(ROOT, "simgpu", "include"),
                     "-I" + os.path.join(ROOT, "gpulog", "include")]
         for blas in (["-ldnnl"], flags):
-            done = subprocess.run(["cc", "-g", "-o", self.path("prog"), source] + includes +
-                                  ["-L" + lib, "-lsimgpu"] + blas +
-                                  ["-ldw", "-lgomp", "-lm", "-lpthread"],
-                                  capture_output=True, text=True, timeout=60, check=False)
+            done = run(["cc", "-g", "-o", self.path("prog"), source, *includes, "-L" + lib,
+                        "-lsimgpu", *blas, "-ldw", "-lgomp", "-lm", "-lpthread"])
             if done.returncode == 0:
                 return
         self.skipTest("the program does not link: " + done.stderr[-200:]) # a build with sanitizers
@@ -132,8 +126,7 @@ int main(void)
         records = self.path("records.jsonl")
         done = subprocess.run([self.path("prog")], timeout=60, capture_output=True, check=False,
                               env=dict(runner.clean_environment(), SIMGPU_REPORT=records))
-        with open(records, encoding="utf-8") as file:
-            reports = [json.loads(line) for line in file]
+        reports = [json.loads(line) for line in self.read(records).splitlines()]
         self.assertEqual(len(reports), 4 * 51)
         self.assertEqual(len({report["pid"] for report in reports}), 4)
         firsts = [report for report in reports if not report["follows"]]
@@ -156,11 +149,9 @@ int main(void)
         self.assertEqual(printed.count("50 more reports followed"), 4)
 
     def test_every_class_has_its_section(self):
-        with open(os.path.join(ROOT, "simgpu", "src", "report", "report.c"),
-                  encoding="utf-8") as file:
-            pages = re.findall(r'\[SIMGPU_\w+\] = \{"[^"]+", "([^"]+)"\}', file.read())
-        with open(os.path.join(ROOT, "simgpu", "pages", "mistakes.md"), encoding="utf-8") as file:
-            text = file.read()
+        pages = re.findall(r'\[SIMGPU_\w+\] = \{"[^"]+", "([^"]+)"\}',
+                           read(ROOT, "simgpu", "src", "report", "report.c"))
+        text = read(ROOT, "simgpu", "pages", "mistakes.md")
         self.assertEqual(len(pages), 14)
         self.assertEqual(re.findall(r"(?m)^## (.*)$", text), pages)
         for section in text.split("\n## ")[1:]:
@@ -170,30 +161,10 @@ int main(void)
                 self.assertIn(words, section)
 
 
-class InAGrading(TempFolder):
-    def forget_builds(self, name):
-        for folder in glob.glob(os.path.join(build_folder(), "impl", name + "-*")):
-            shutil.rmtree(folder, ignore_errors=True)
-
+class InAGrading(ReferenceCopy):
     def test_a_students_mistake_is_told_with_its_report(self):
-        copy = self.path(os.path.basename(self.folder))
-        shutil.copytree(os.path.join(ROOT, "reference"), copy)
-        self.addCleanup(self.forget_builds, os.path.basename(copy))
-        path = os.path.join(copy, "optimizer.c")
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        text, count = re.subn(r"(?m)^(Status fsdp_zero_grad_default\([^;{}]*\)\n\{\n)",
-                              r"\1    char host;\n    cudaFree(&host);\n", text)
-        self.assertEqual(count, 1)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        out = self.path("results.json")
-        subprocess.run([sys.executable, os.path.join(GRADER, "grade.py"), "--impl", copy, "--build",
-                        build_folder(), "--task", "optimizer", "--out", out], cwd=ROOT,
-                       capture_output=True, timeout=280, check=True,
-                       env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
-        with open(out, encoding="utf-8") as file:
-            tests = {test["name"]: test for test in json.load(file)["tests"]}
+        self.change("optimizer.c", "fsdp_zero_grad_default", "char host;\n    cudaFree(&host);")
+        tests, _, _ = self.grade("--task", "optimizer")
         bad = tests["zero_grad_zeroes"]
         self.assertEqual(bad["status"], "failed")
         self.assertIn("a free of what is no device memory [wrong pointer]", bad["message"])

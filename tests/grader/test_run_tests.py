@@ -1,12 +1,9 @@
 """The runner of `make test`: counts, the closing line, and suites that do not do as they should."""
 
-import os
 import re
-import subprocess
-import sys
 import unittest
 
-from helpers import DEVTOOLS, TempFolder, speak
+from helpers import TempFolder, program, run, speak
 import tiers
 
 UNITTEST = '''import os, time, unittest
@@ -23,11 +20,8 @@ class RunTests(TempFolder):
         return self.write(name, speak(tests, body + "\n"), 0o755)
 
     def start(self, *arguments, **more):
-        done = subprocess.run([sys.executable, "-B", os.path.join(DEVTOOLS, "run_tests.py")] +
-                              list(arguments), cwd=self.folder, capture_output=True, text=True,
-                              timeout=60, check=False,
-                              env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
-                                       SHARDLAB_TIME_FACTOR="1", **more))
+        done = run(program("devtools/run_tests.py", *arguments), self.folder,
+                   SHARDLAB_TIME_FACTOR="1", **more)
         return done.returncode, done.stdout, done.stderr
 
     def call(self, *arguments, **more):

@@ -4,10 +4,9 @@ lost."""
 import os
 import re
 import subprocess
-import sys
 import unittest
 
-from helpers import COURSE, ROOT, TempFolder
+from helpers import ROOT, TempFolder, outside_make, program, run
 import gaps
 import manifest
 import skeleton
@@ -140,36 +139,32 @@ class Program(TempFolder):
         self.write("reference/%s.c" % name, "/* Task. */\n//[%d.1] Do it.\n%s\n//[end %d.1]\n%s"
                    % (number, solution, number, more))
 
-    def call(self, action, *more, folder="skeleton"):
-        return subprocess.run([sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), action,
-                               "--root", ".", "--skeleton", folder] + list(more),
-                              cwd=self.folder, capture_output=True, text=True, timeout=20,
-                              check=False)
+    def call(self, action, *more, folder="skeleton", status=0):
+        return run(program("course/skeleton.py", action, "--root", ".", "--skeleton", folder,
+                           *more), self.folder, status=status)
 
     def test_write_then_check(self):
-        self.assertEqual(self.call("check").returncode, 1)
-        self.assertEqual(self.call("write").returncode, 0)
-        done = self.call("check")
-        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.call("check", status=1)
+        self.call("write")
+        self.assertEqual(self.call("check").stdout, "")
         self.assertEqual(sorted(os.listdir(self.path("skeleton"))),
                          sorted(task.file for task in TASKS))
 
     def test_drift_is_one_line_a_file(self):
         self.call("write")
         self.reference(3, "forward", "return 9;", "int new;\n")
-        done = self.call("check")
-        self.assertEqual(done.returncode, 1)
+        done = self.call("check", status=1)
         self.assertEqual(done.stdout, "skeleton/forward.c is not what reference/forward.c gives: "
                                       "run make skeleton\n")
 
     def test_gaps_2_goes_to_another_folder(self):
         self.reference(3, "forward", "return 9;", "//[[3.1a] Help.\nhelp();\n//[end 3.1a]\n")
-        self.assertEqual(self.call("write", "--gaps", "2", folder="more").returncode, 0)
+        self.call("write", "--gaps", "2", folder="more")
         self.assertIn('NOT_YET("3.1a");', self.read("more/forward.c"))
         self.assertEqual(gaps.first_gap(self.path("more/forward.c"))[0], "3.1")
         self.write("more/forward.c", self.read("more/forward.c").replace('NOT_YET("3.1");', "f();"))
         self.assertEqual(gaps.first_gap(self.path("more/forward.c"))[0], "3.1a")
-        self.assertEqual(self.call("check", "--gaps", "2", folder="more").returncode, 1)
+        self.call("check", "--gaps", "2", folder="more", status=1)
         self.call("write")
         self.assertNotIn("3.1a", self.read("skeleton/forward.c"))
 
@@ -178,8 +173,8 @@ class Program(TempFolder):
         for chosen, folder, words in (("3", "more", "GAPS is 1 or 2, not 3"), ("", "more", "not "),
                                       ("2", kit, "name another folder, OUT=DIR"),
                                       ("2", "", "name another folder, OUT=DIR")):
-            done = self.call("write", "--gaps", chosen, folder=folder)
-            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            done = self.call("write", "--gaps", chosen, folder=folder, status=2)
+            self.assertEqual(done.stdout, "")
             self.assertIn(words, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)
         self.assertFalse(os.path.exists(self.path("more")))
@@ -187,12 +182,11 @@ class Program(TempFolder):
     def test_another_solution_is_no_drift(self):
         self.call("write")
         self.reference(3, "forward", "return 9;")
-        self.assertEqual(self.call("check").returncode, 0)
+        self.call("check")
 
     def test_a_malformed_region_writes_nothing(self):
         self.write("reference/api.c", "/* T */\n//[6.1] T\nx;\n")
-        done = self.call("write")
-        self.assertEqual(done.returncode, 1)
+        done = self.call("write", status=1)
         self.assertEqual(done.stderr, "reference/api.c:2: region 6.1 has no end\n")
         self.assertFalse(os.path.exists(self.path("skeleton")))
 
@@ -208,9 +202,8 @@ class Program(TempFolder):
 
 class Kit(unittest.TestCase):
     def test_the_kits_skeleton_is_what_its_reference_gives(self):
-        done = subprocess.run([sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), "check"],
-                              cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
-        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        done = run(program("course/skeleton.py", "check"), merged=True)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
 
 
 # What a TODO may not name: the calls are for the student to find.
@@ -305,14 +298,11 @@ class KitGaps2(TempFolder):
     def test_it_compiles_as_task_files_do_with_no_warning(self):
         for task in TASKS:
             self.write(task.file, skeleton.generate(reference(task.name), task.name, task, 2))
-        done = subprocess.run(
-            ["make", "-s", "--no-print-directory", "WERROR=1", "BUILD=" + self.path("build"),
-             "IMPL=" + self.folder]
-            + ["%s/impl/%s/%s.o" % (self.path("build"), self.key(), task.name)
-               for task in TASKS],
-            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
-            env={key: value for key, value in os.environ.items()
-                 if key not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "IMPL", "BUILD")})
+        objects = ["%s/impl/%s/%s.o" % (self.path("build"), self.key(), task.name)
+                   for task in TASKS]
+        done = run(["make", "-s", "--no-print-directory", "WERROR=1", "BUILD=" + self.path("build"),
+                    "IMPL=" + self.folder, *objects], timeout=240,
+                   environment=outside_make("IMPL", "BUILD"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def key(self):

@@ -4,10 +4,9 @@ common misspellings) where it is installed."""
 import glob
 import os
 import shutil
-import subprocess
 import unittest
 
-from helpers import ROOT, TempFolder
+from helpers import ROOT, TempFolder, run
 
 # Words that codespell takes for misspelt ones.
 KNOWN = "dout,nd,nin"
@@ -18,10 +17,7 @@ PLACES = ("*.md", "CITATION.cff", "bench/results/*.md", "handouts/*.md", "handou
 
 
 def misspelt(paths):
-    done = subprocess.run(["codespell", "--ignore-words-list", KNOWN, *paths], cwd=ROOT, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280,
-                          check=False)
-    return done.stdout
+    return run(["codespell", "--ignore-words-list", KNOWN, *paths], timeout=280, merged=True).stdout
 
 
 @unittest.skipUnless(shutil.which("codespell"), "there is no codespell: apt-get install codespell")

@@ -3,22 +3,15 @@ repair of examples/missing_wait.c. A "…" on the page stands for anything."""
 
 import os
 import re
-import subprocess
-import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, build_folder
+from helpers import ROOT, TempFolder, build_folder, outside_make, program, read, run
 
 import documented
 
 PAGE = os.path.join(ROOT, "handouts", "0_start.md")
 EXAMPLE = os.path.join(ROOT, "examples", "missing_wait.c")
 TODO = re.compile(r"(?m)^ *// TODO.*\n")
-
-
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def block(beginning):
@@ -52,12 +45,8 @@ def missing(want, printed):
 class Start(TempFolder):
     def make_start(self, *words, status=0):
         """What `make start` prints."""
-        environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-        done = subprocess.run(["make", "-s", "start", *words], cwd=ROOT, env=environment, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=280,
-                              stderr=subprocess.STDOUT, check=False)
-        self.assertEqual(done.returncode, status, done.stdout)
-        return done.stdout
+        return run(["make", "-s", "start", *words], timeout=280, status=status, merged=True,
+                   environment=outside_make()).stdout
 
     def lines(self, text, program="examples/missing_wait.c", rank="0"):
         """Those of one rank's report, and make's."""
@@ -130,11 +119,8 @@ class Repaired(Start):
 
 class OutOfMemory(Start):
     def test_what_demo_oom_says(self):
-        done = subprocess.run(
-            [sys.executable, "-B", os.path.join(GRADER, "demo.py"), "oom", "--impl", "reference",
-             "--build", build_folder(), "--backend", "simgpu"], cwd=ROOT, text=True, timeout=280,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout)
+        done = run(program("demo.py", "oom", "--impl", "reference", "--build", build_folder(),
+                           "--backend", "simgpu"), timeout=280, status=0, merged=True)
         printed = [settled(line) for line in done.stdout.splitlines()]
         self.expect(block("== Alone on one GPU"), printed)
         self.assertIn("GPT-2 of 4820992 parameters", done.stdout)

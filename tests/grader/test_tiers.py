@@ -3,12 +3,10 @@
 
 import contextlib
 import io
-import os
 import re
-import subprocess
 import unittest
 
-from helpers import ROOT, TempFolder
+from helpers import ROOT, TempFolder, outside_make, read, run
 
 import run_tests
 import test_all
@@ -188,23 +186,17 @@ class TheKit(unittest.TestCase):
     def test_what_make_runs_is_what_is_listed(self):
         """`make test`, `make test-simgpu` and `make long-tests` hand their suites to the runner,
         which chooses by tier: together they name every file that is not a part."""
-        environment = {name: value for name, value in os.environ.items()
-                       if "MAKE" not in name and name not in ("BUILD", "IMPL", "SANITIZE")}
-        run, known = set(), tiers.load()
+        handed, known = set(), tiers.load()
         for backend in ("simgpu", "emulated-cuda"):
-            shown = subprocess.run(
+            shown = run(
                 ["make", "-s", "--no-print-directory", "tiers-print-suites", "BACKEND=" + backend,
-                 "--eval=tiers-print-suites: ; @: $(info $(SUITES_TO_RUN))"], cwd=ROOT, text=True,
-                capture_output=True, timeout=60, check=True, env=environment).stdout
-            run |= {tiers.source_of(word) for word in shown.split()}
+                 "--eval=tiers-print-suites: ; @: $(info $(SUITES_TO_RUN))"], status=0,
+                environment=outside_make("BUILD", "IMPL", "SANITIZE")).stdout
+            handed |= {tiers.source_of(word) for word in shown.split()}
         listed = {file for file in tiers.test_files() if known.of(file) in ("test", "draw", "long")}
-        self.assertEqual(sorted(run & listed), sorted(listed))
-        text = "".join(re.findall(r"(?m)^\t.*--tier.*$", self.rules()))
+        self.assertEqual(sorted(handed & listed), sorted(listed))
+        text = "".join(re.findall(r"(?m)^\t.*--tier.*$", read(ROOT, "make", "devtools.mk")))
         self.assertEqual(re.findall(r"--tier (\w+)", text), ["test", "test", "long"])
-
-    def rules(self):
-        with open(os.path.join(ROOT, "make", "devtools.mk"), encoding="utf-8") as file:
-            return file.read()
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@ grading with a page is the grading that it would be without one.
 import json
 import os
 import re
-import subprocess
-import sys
 import unittest
 
-from helpers import GRADER, ROOT, ReferenceCopy, build_folder, processes_with
+from helpers import ROOT, ReferenceCopy, build_folder, outside_make, run
 import runner
 import timeline
 import trace
@@ -112,13 +110,8 @@ class Reference(unittest.TestCase):
         build = os.path.relpath(os.path.join(ROOT, build_folder()), ROOT)
         build = os.path.join(ROOT, build) if build.startswith("..") else build
         program = os.path.join(build, "impl", "reference", "trace", "steps")
-        done = subprocess.run(
-            ["make", "-s", "--no-print-directory", "IMPL=reference", "BUILD=" + build,
-             program], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
-            env={name: value for name, value in os.environ.items()
-                 if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
-        if done.returncode != 0:
-            raise AssertionError(done.stdout + done.stderr)
+        run(["make", "-s", "--no-print-directory", "IMPL=reference", "BUILD=" + build, program],
+            timeout=280, status=0, environment=outside_make())
         cls.program = os.path.join(ROOT, program)
         cls.output = cls.traced(trace.TEST)
         cls.made = trace.parse(cls.output)
@@ -206,29 +199,13 @@ class Reference(unittest.TestCase):
 class Graded(ReferenceCopy):
     """grade.py --html with copies of the reference."""
 
-    def replace(self, file, old, new):
-        path = os.path.join(self.copy, file)
-        with open(path, encoding="utf-8") as source:
-            text = source.read()
-        self.assertEqual(text.count(old), 1, old)
-        with open(path, "w", encoding="utf-8") as source:
-            source.write(text.replace(old, new))
-
     def grade(self, task="3"):
         """(what was printed, the page, the document)"""
-        done = subprocess.run(
-            [sys.executable, "-B", os.path.join(GRADER, "grade.py"), "--impl", self.copy,
-             "--build", build_folder(), "--task", task, "--out", self.path("out", "results.json"),
-             "--html", self.path("out", "page.html")], cwd=ROOT, capture_output=True, text=True,
-            timeout=280, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        suites = os.path.join(build_folder(), "impl", os.path.basename(self.copy))
-        self.assertEqual(processes_with(suites), [])
-        return (done.stdout.splitlines(), self.read("out/page.html"),
-                json.loads(self.read("out/results.json")))
+        _, document, out = super().grade("--task", task, "--html", self.path("out", "page.html"))
+        return out.splitlines(), self.read("out/page.html"), document
 
     def test_a_leak_of_whole_parameters_is_seen(self):
-        self.replace("forward.c", "    CUDA_TRY(cudaFreeAsync(state->buffer, stream));\n", "")
+        self.rewrite("forward.c", "    CUDA_TRY(cudaFreeAsync(state->buffer, stream));\n", "")
         out, page, document = self.grade()
         self.assertRegex(out[-2], r"^Page:  .*/out/page\.html$")
         self.assertRegex(out[-1], r"^Score: \d+/16 \(task 3 alone\)$")
@@ -246,7 +223,7 @@ class Graded(ReferenceCopy):
         self.assertIn("step 3: at most {:,} bytes".format(peaks[2]), page)
 
     def test_half_done_is_traced_with_the_references_other_files(self):
-        self.replace("backward.c", "    if (mesh_size(&ctx->mesh) > 1) {",
+        self.rewrite("backward.c", "    if (mesh_size(&ctx->mesh) > 1) {",
                      '    NOT_YET("4.4");\n    if (mesh_size(&ctx->mesh) > 1) {')
         _, page, _ = self.grade(task="")
         self.assertIn("<code>meta_init.c</code>, <code>flat_param.c</code>, <code>forward.c</code>"
@@ -255,7 +232,7 @@ class Graded(ReferenceCopy):
         self.assertEqual(page.count("<svg "), 4)
 
     def test_a_crash_costs_the_plots_and_nothing_else(self):
-        self.replace("forward.c",
+        self.rewrite("forward.c",
                      "    if (reshards_after_forward(unit)) TRY(fsdp_reshard(unit));\n",
                      "    int *volatile nowhere = NULL;\n"
                      "    if (root->n_post_forward == 5) *nowhere = 1;\n"
@@ -268,10 +245,10 @@ class Graded(ReferenceCopy):
         self.assertIn("The plots show the reference alone.", page)
 
     def test_forged_lines_are_no_trace(self):
-        self.replace("forward.c", "    if (flat->state != FLAT_SHARDED) return OK;\n",
+        self.rewrite("forward.c", "    if (flat->state != FLAT_SHARDED) return OK;\n",
                      '    if (flat->state != FLAT_SHARDED) return OK;\n'
                      '    printf("\\nTRACE {\\"world\\": 1}\\n");\n    fflush(stdout);\n')
-        self.replace("forward.c", "#include \"fsdp.h\"", "#include <stdio.h>\n#include \"fsdp.h\"")
+        self.rewrite("forward.c", "#include \"fsdp.h\"", "#include <stdio.h>\n#include \"fsdp.h\"")
         out, page, _ = self.grade()
         self.assertEqual(out[-1], "Score: 16/16 (task 3 alone)")
         self.assertIn("what it left cannot be drawn: the first line has other fields", page)

@@ -4,31 +4,25 @@ what cannot read it (CITATION.cff, CHANGELOG.md) has the same."""
 import os
 import re
 import shutil
-import subprocess
 import unittest
 
-from helpers import ROOT, TempFolder
+from helpers import ROOT, TempFolder, outside_make, read, run
 
 import release
 import settings
 
 
-def read(name):
-    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
-        return file.read()
-
-
 class Version(TempFolder):
     def setUp(self):
         super().setUp()
-        self.version = read("VERSION").strip()
+        self.version = read(ROOT, "VERSION").strip()
 
     def test_it_is_a_version(self):
         self.assertRegex(self.version, r"^\d+\.\d+(\.\d+)?$")
 
     def test_those_that_state_it(self):
-        self.assertIn('\nversion: "%s"\n' % self.version, read("CITATION.cff"))
-        self.assertEqual(re.search(r"(?m)^## ([\d.]+)\b", read("CHANGELOG.md")).group(1),
+        self.assertIn('\nversion: "%s"\n' % self.version, read(ROOT, "CITATION.cff"))
+        self.assertEqual(re.search(r"(?m)^## ([\d.]+)\b", read(ROOT, "CHANGELOG.md")).group(1),
                          self.version)
 
     def test_the_course_has_none_of_its_own(self):
@@ -41,12 +35,11 @@ class Version(TempFolder):
         self.assertRegex(release.version_of(self.folder, "no-such-commit"), r"^7\.8$")
 
     def test_pkg_config(self):
-        environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-        text = subprocess.run(["make", "-s", "--eval", "print: ; $(info $(PC_TEXT))", "print"],
-                              cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True,
-                              timeout=120, check=True).stdout
+        text = run(["make", "-s", "--eval", "print: ; $(info $(PC_TEXT))", "print"], timeout=120,
+                   status=0, environment=outside_make()).stdout
         self.assertIn("\nVersion: %s\n" % self.version, text)
-        self.assertNotRegex(read("simgpu/install.sh") + read("make/build.mk"), r"Version: \d")
+        for name in ("simgpu/install.sh", "make/build.mk"):
+            self.assertNotRegex(read(ROOT, name), r"Version: \d")
 
 
 if __name__ == "__main__":

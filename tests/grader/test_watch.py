@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from helpers import FakeKit, TempFolder, processes_with
+from helpers import FakeKit, TempFolder, processes_with, run, wait_for
 import watch
 
 PATIENCE = 60 # seconds until something that must come is missed
@@ -55,12 +55,6 @@ class Watched(FakeKit):
                 text, self.taken = self.text[self.taken:found.end()], found.end()
                 return text
             self.assertLess(time.monotonic(), end, "no %r in:\n%s" % (words, self.text))
-            time.sleep(0.02)
-
-    def wait_for(self, what):
-        end = time.monotonic() + PATIENCE
-        while not what():
-            self.assertLess(time.monotonic(), end, self.text)
             time.sleep(0.02)
 
     def save(self, name, text):
@@ -190,7 +184,7 @@ class Saves(Watched):
         self.suite("one", "abc", "time.sleep(600)")
         self.number("one", 2)
         suite = self.path("build/impl/mine/suite/one")
-        self.wait_for(lambda: processes_with(suite))
+        wait_for(lambda: processes_with(suite))
         old = processes_with(suite)
         self.suite("one", "abc", "say('b', 'failed', 'x'); rest('b')")
         self.number("one", 3)
@@ -276,13 +270,13 @@ class Ends(Watched):
         self.begin("--task", "1")
         self.suite("one", "abc", "time.sleep(600)")
         self.number("one", 2)
-        self.wait_for(lambda: processes_with(self.path("build/impl/mine/suite/one")))
+        wait_for(lambda: processes_with(self.path("build/impl/mine/suite/one")))
         self.assertEqual(self.end(), "\nScore: 60/60 (task 1 alone)\n")
 
     def test_in_the_middle_of_the_first_grading(self):
         self.suite("one", "abc", "time.sleep(600)")
         self.begin(first="Grading mine")
-        self.wait_for(lambda: processes_with(self.path("build/impl/mine/suite/one")))
+        wait_for(lambda: processes_with(self.path("build/impl/mine/suite/one")))
         self.assertEqual(self.end(), "Stopped before the first grading was done.\n")
 
     def test_nobody_reads_it(self):
@@ -300,9 +294,7 @@ class Ends(Watched):
 
 class Refused(Watched):
     def refused(self, *arguments):
-        done = subprocess.run(
-            [sys.executable, "-B", self.path("grader", "watch.py")] + list(arguments),
-            cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = run([sys.executable, self.path("grader", "watch.py"), *arguments], self.folder)
         self.assertNotIn("Traceback", done.stderr)
         return done.returncode, done.stdout, done.stderr
 

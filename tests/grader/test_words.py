@@ -4,11 +4,9 @@ it is beside it in PHRASES."""
 
 import os
 import re
-import subprocess
-import tempfile
 import unittest
 
-from helpers import ROOT
+from helpers import ROOT, TempFolder, run
 
 KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".py", ".sh", ".md", ".svg", ".json", ".mk")
 ITSELF = os.path.join("tests", "grader", "test_words.py")
@@ -82,8 +80,7 @@ def suspects(root, paths, patterns, *flags):
     """Those of the paths whose text has any of the patterns. Nearly all have none, which grep finds
     out many times as fast as a search here."""
     command = ["grep", "-lE", *flags, *("--regexp=" + pattern for pattern in patterns), "--"]
-    done = subprocess.run(command + list(paths), cwd=root, stdout=subprocess.PIPE, text=True,
-                          check=False, timeout=60, env=dict(os.environ, LC_ALL="C"))
+    done = run(command + list(paths), root, LC_ALL="C")
     if done.returncode not in (0, 1):
         raise OSError("grep ended with status %d" % done.returncode)
     return done.stdout.splitlines()
@@ -137,7 +134,7 @@ def names_in(root, paths):
             for line in report(path, names(read(root, path)))]
 
 
-class Words(unittest.TestCase):
+class Words(TempFolder):
     maxDiff = None
 
     def test_no_fixed_phrase(self):
@@ -149,13 +146,12 @@ class Words(unittest.TestCase):
     def test_files_in_which_something_is_found(self):
         texts = {"a.md": "It is\nLet\n> Go.\n", "b.c": "// nothing\n", "-c.h": "old_reduce = 1;\n",
                  "d.c": 'f("for "\n  "ever");\n'}
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in texts.items():
-                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                    file.write(text)
-            self.assertEqual([line.split(": ")[0] for line in phrases_in(folder, texts)],
-                             ["a.md:2", "d.c:1"])
-            self.assertEqual([line.split(": ")[0] for line in names_in(folder, texts)], ["-c.h:1"])
+        for name, text in texts.items():
+            self.write(name, text)
+        self.assertEqual([line.split(": ")[0] for line in phrases_in(self.folder, texts)],
+                         ["a.md:2", "d.c:1"])
+        self.assertEqual([line.split(": ")[0] for line in names_in(self.folder, texts)],
+                         ["-c.h:1"])
 
     def test_what_the_check_finds(self):
         for text, line, what in (
