@@ -57,17 +57,9 @@ static bool is_task_file(const char *where)
 // folder of its path alone: these are simgpu's and gpulog's.
 static bool is_of_interest(const char *where)
 {
-    static const char *const below[] = {"streams/",
-                                        "memory/",
-                                        "nccl/",
-                                        "blas/",
-                                        "check/",
-                                        "report/",
-                                        "compat/",
-                                        "time/",
-                                        "log/",
-                                        "interpose/",
-                                        "common/last_words.c"};
+    static const char *const below[] = {
+        "streams/", "memory/",  "nccl/",    "blas/", "check/", "report/",    "compat/",
+        "core/",    "machine/", "runtime/", "time/", "log/",   "interpose/", "common/last_words.c"};
     for (size_t i = 0; i < sizeof below / sizeof below[0]; i++)
         if (strncmp(where, below[i], strlen(below[i])) == 0) return false;
     return strchr(where, ':') != NULL;

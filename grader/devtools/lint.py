@@ -29,7 +29,8 @@ TOOLS = {"clang-format-14": (["--dry-run", "-Werror", "--ferror-limit=1"], C_FIL
 def code_files(root):
     """{ending: paths} of all code that git knows. A shell's program without an ending has .sh."""
     found = {}
-    listed = subprocess.run(["git", "ls-files"], cwd=root, stdout=subprocess.PIPE, text=True,
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+                            cwd=root, stdout=subprocess.PIPE, text=True,
                             check=True).stdout.splitlines()
     for path in listed:
         ending = os.path.splitext(path)[1]

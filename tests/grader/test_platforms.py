@@ -5,6 +5,7 @@ The student archive is built from nothing; the others share its build tree, beca
 same sources. Of the long tier: test_delivered.py has a draw of this.
 """
 
+import glob
 import os
 import re
 import shutil
@@ -121,11 +122,12 @@ class Platforms(Released):
                                  [test["name"] for test in COURSE["hidden"]["tests"]])
         if os.geteuid() == 0: # the tests' account is another, and these are none of its business
             kit = os.path.join(platform.root, "source", "kit")
-            for folder in (os.path.join(kit, "grader"), os.path.join(kit, "given"),
-                           os.path.join(kit, "tests", "hidden"),
-                           os.path.join(self.build, "impl", "reference"),
-                           os.path.join(self.build, "obj", "tests", "hidden")):
-                self.assertEqual(os.stat(folder).st_mode & 0o077, 0, folder)
+            hidden = glob.glob(os.path.join(kit, "tasks", "*", "hidden*.c"))
+            self.assertGreater(len(hidden), 0)
+            for path in hidden + [os.path.join(kit, "grader"), os.path.join(kit, "given"),
+                                  os.path.join(self.build, "impl", "reference"),
+                                  os.path.join(self.build, "obj", "tasks")]:
+                self.assertEqual(os.stat(path).st_mode & 0o077, 0, path)
 
     def test_3_autolab(self):
         platform = PLATFORMS["autolab"](self)

@@ -176,6 +176,24 @@ class RoomsOfSimgpu(unittest.TestCase):
         self.assertIsNone(circle({"core/c.h": '#include "report/d.h"\n', "report/d.h": ""}))
 
 
+class SixFiles(unittest.TestCase):
+    """Neither the contract of the six files nor they themselves know of part two."""
+
+    def test_they_name_no_lab(self):
+        contracts = {name: read(os.path.join(ROOT, "include", name))
+                     for name in os.listdir(os.path.join(ROOT, "include"))}
+        labs = {name: text for name, text in contracts.items() if name == "extensions.h" or
+                {"extensions.h", "strategy.h"} & set(included(text))}
+        self.assertIn("prefetch.h", labs)
+        types = set(re.findall(r"(?m)^} (\w+);", "".join(labs.values()))) - {"FsdpExtensions"}
+        self.assertIn("PrefetchState", types)
+        files = {path: read(path) for folder in ("reference", "skeleton")
+                 for path in glob.glob(os.path.join(ROOT, folder, "*.c"))}
+        for path, text in dict(files, **{"include/fsdp.h": contracts["fsdp.h"]}).items():
+            self.assertEqual(set(), set(labs) & set(included(text)), path)
+            self.assertEqual(set(), types & set(re.findall(r"\w+", text)), path)
+
+
 class Maps(unittest.TestCase):
     """The tables that say what is where have every folder, and no other."""
     # Folders whose own are chapters or files of one kind, and no rooms.

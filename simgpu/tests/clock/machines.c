@@ -185,6 +185,7 @@ TEST(test_finds_machines_by_name)
         const SimMachine *m = sim_machine(names[n], error, sizeof error);
         if (!m) fail_msg("%s", error);
         assert_string_equal(m->name, names[n]);
+        if (n == sizeof wanted / sizeof *wanted) fail_msg("%s is not in this list", names[n]);
         assert_string_equal(names[n], wanted[n]);
         assert_ptr_equal(m, sim_machine(names[n], error, sizeof error));
     }
