@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make lint`: the habits that a program can see, in every file that git knows.
+"""`make lint`: the habits that a program can see, in every file that git knows or would take.
 
     columns        a line of code has at most 100, unless it is one word
     clang-format   C and CUDA are as .clang-format says, by version 14: others differ

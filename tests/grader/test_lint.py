@@ -20,13 +20,15 @@ class Lint(TempFolder):
     def test_all_code_is_found(self):
         for path, text in (("a/one.py", ""), ("run", "#!/usr/bin/env bash\n"),
                            ("go", "#!/bin/sh\n"), ("LICENSE", "MIT"), ("Makefile", ""),
-                           ("k.cu", ""), ("new.py", "")):
+                           ("k.cu", ""), (".gitignore", "made.py\n"), ("made.py", "")):
             self.write(path, text)
-        for words in ["init", "-q"], ["add", "."], ["rm", "-q", "--cached", "new.py"]:
+        for words in ["init", "-q"], ["add", "."]:
             subprocess.run(["git"] + words, cwd=self.folder, check=True)
         os.remove(self.path("k.cu"))
-        self.assertEqual(lint.code_files(self.folder), {
-            ".py": ["a/one.py"], ".sh": ["go", "run"], ".mk": ["Makefile"]})
+        self.write("new.py", "")
+        found = {ending: sorted(paths) for ending, paths in lint.code_files(self.folder).items()}
+        self.assertEqual(found, {".py": ["a/one.py", "new.py"], ".sh": ["go", "run"],
+                                 ".mk": ["Makefile"]})
 
 
 if __name__ == "__main__":
