@@ -177,7 +177,7 @@ static char *text_of(int fd)
 }
 
 // What ended the run, in the words of the rank that failed first of itself.
-static Status tell(const Job *job, const RankEnd *ends, int n)
+static Status print_first_failure(const Job *job, const RankEnd *ends, int n)
 {
     int which = 0;
     for (int i = n - 1; i >= 0; i--)
@@ -196,7 +196,7 @@ static Status run_all(Job *job, int n, PlanRanks *all)
     RankEnd ends[PLAN_KINDS];
     set_environment(job->options);
     Status status = launch_ranks(n, LIMIT_SECONDS, body, job, ends);
-    if (status != OK) return tell(job, ends, n);
+    if (status != OK) return print_first_failure(job, ends, n);
     all->notes = text_of(job->said[0]);
     for (int i = 0; i < n; i++) {
         if (all->record[i]->done) continue;

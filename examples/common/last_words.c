@@ -27,8 +27,8 @@
 static unsigned step_seconds; // 0: nobody watches
 static int own_rank;
 
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void say(const char *format, ...)
+static void write_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void write_line(const char *format, ...)
 {
     char text[1600];
     va_list args;
@@ -113,7 +113,7 @@ static int exit_status;
 
 static void on_lost_walk(int signal, siginfo_t *info, void *context)
 {
-    say("[rank %d] %s\n", own_rank, unplaced);
+    write_line("[rank %d] %s\n", own_rank, unplaced);
     _exit(exit_status);
 }
 
@@ -139,7 +139,7 @@ static void on_crash(int signal, siginfo_t *info, void *context)
                                  : "illegal instruction");
     begin_walk(128 + signal, text);
     find_place(interrupted_at(context), place, sizeof place);
-    say("[rank %d] %s at %s\n", own_rank, text, place);
+    write_line("[rank %d] %s at %s\n", own_rank, text, place);
     _exit(128 + signal);
 }
 
@@ -151,10 +151,10 @@ static void on_alarm(int signal, siginfo_t *info, void *context)
     gpulog_activity(doing, sizeof doing);
     find_place(interrupted_at(context), place, sizeof place);
     if (strncmp(doing, "waiting", 7) != 0)
-        say("[rank %d] %s; the rank was still running at %s\n", own_rank, text, place);
+        write_line("[rank %d] %s; the rank was still running at %s\n", own_rank, text, place);
     else
-        say("[rank %d] %s; the rank was %s%s%s\n", own_rank, text, doing,
-            is_task_file(doing) ? "" : ", called from ", is_task_file(doing) ? "" : place);
+        write_line("[rank %d] %s; the rank was %s%s%s\n", own_rank, text, doing,
+                   is_task_file(doing) ? "" : ", called from ", is_task_file(doing) ? "" : place);
     _exit(LAST_WORDS_LIMIT_EXIT);
 }
 

@@ -229,7 +229,7 @@ static void sequence_since(const Wrapped *w, uint64_t first, char *text, size_t 
 }
 
 // Before the forward of a unit below a block: whose pass is it?
-static Status look(Module *module, void *arg)
+static Status check_whose_pass(Module *module, void *arg)
 {
     Nested *t = arg;
     FsdpRoot *root = t->w.root;
@@ -296,7 +296,7 @@ static void nested_body(const Rank *r, void *arg)
     Hook *before[2], *after[2];
     for (int i = 0; i < 2; i++) {
         Module *attention = w->model->children[1 + i]->children[1];
-        before[i] = module_add_hook(attention, HOOK_PRE_FORWARD, look, t);
+        before[i] = module_add_hook(attention, HOOK_PRE_FORWARD, check_whose_pass, t);
         after[i] = module_add_hook(attention, HOOK_POST_BACKWARD, look_after, t);
     }
     first = gpulog_length();

@@ -257,8 +257,8 @@ typedef struct Words {
     size_t used;
 } Words;
 
-static void say(Words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(Words *w, const char *format, ...)
+static void add_words(Words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_words(Words *w, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -314,32 +314,33 @@ static void judge_wrong(const Outcome *o, Words *w)
     SimgpuClass kind = class_of(p);
     int first = first_rank(o), lines[LINES], n = marked_lines(p, lines);
     char digit[2] = {(char)('0' + first), '\0'};
-    if (n == 0) say(w, "the program marks no line with HERE\n");
+    if (n == 0) add_words(w, "the program marks no line with HERE\n");
     if (first < 0) {
-        say(w, "nothing was reported\n");
+        add_words(w, "nothing was reported\n");
         return;
     }
     const Told *told = &o->told[first];
-    if (told->kind != kind) say(w, "the report is of the class \"%s\"\n", classes[told->kind].name);
-    if (!strstr(p->by, digit)) say(w, "rank %d reports it, not %s\n", first, p->by);
+    if (told->kind != kind)
+        add_words(w, "the report is of the class \"%s\"\n", classes[told->kind].name);
+    if (!strstr(p->by, digit)) add_words(w, "rank %d reports it, not %s\n", first, p->by);
     if (told->rank >= 0 && told->rank != first)
-        say(w, "the report says that it is rank %d's, it is rank %d's\n", told->rank, first);
+        add_words(w, "the report says that it is rank %d's, it is rank %d's\n", told->rank, first);
     for (int i = 0; i < n; i++)
         if (!names_line(told->text, p->file, lines[i]))
-            say(w, "the report does not name line %d\n", lines[i]);
+            add_words(w, "the report does not name line %d\n", lines[i]);
     for (int r = 0; r < p->ranks; r++) {
-        if (o->told[r].count > 1) say(w, "rank %d reports %d times\n", r, o->told[r].count);
+        if (o->told[r].count > 1) add_words(w, "rank %d reports %d times\n", r, o->told[r].count);
         if (r != first && o->told[r].count && o->told[r].kind != kind &&
             o->told[r].kind != SIMGPU_DEADLOCK)
-            say(w, "rank %d's report is no consequence of it\n", r);
+            add_words(w, "rank %d's report is no consequence of it\n", r);
     }
 }
 
 static void judge_right(const Outcome *o, Words *w)
 {
     for (int r = 0; r < o->program->ranks; r++) {
-        if (o->told[r].count) say(w, "rank %d reports something\n", r);
-        if (o->ends[r].how != RANK_RETURNED) say(w, "rank %d did not come to its end\n", r);
+        if (o->told[r].count) add_words(w, "rank %d reports something\n", r);
+        if (o->ends[r].how != RANK_RETURNED) add_words(w, "rank %d did not come to its end\n", r);
     }
 }
 
@@ -349,15 +350,15 @@ static void judge_hanging(const Outcome *o, Words *w)
     const Program *p = o->program;
     int lines[LINES], n = marked_lines(p, lines), noticed = 0;
     char *output = read_output(o);
-    if (n == 0) say(w, "the program marks no line with HERE\n");
+    if (n == 0) add_words(w, "the program marks no line with HERE\n");
     for (int i = 0; i < n; i++)
         if (!names_line(output, p->file, lines[i]))
-            say(w, "the notice does not name line %d\n", lines[i]);
+            add_words(w, "the notice does not name line %d\n", lines[i]);
     for (int r = 0; r < p->ranks; r++) {
-        if (o->told[r].count) say(w, "rank %d reports something\n", r);
+        if (o->told[r].count) add_words(w, "rank %d reports something\n", r);
         noticed += o->ends[r].how == RANK_EXITED && o->ends[r].code == NOTICED;
     }
-    if (!noticed) say(w, "nothing was noticed\n");
+    if (!noticed) add_words(w, "nothing was noticed\n");
     free(output);
 }
 
@@ -373,22 +374,24 @@ static bool judge(const Outcome *o, Words *w)
     else
         judge_right(o, w);
     for (int r = 0; r < p->ranks; r++) {
-        if (o->ends[r].how == RANK_TIMED_OUT) say(w, "rank %d was ended by the time limit\n", r);
-        if (o->ends[r].how == RANK_STOPPED) say(w, "rank %d stayed when another had gone\n", r);
+        if (o->ends[r].how == RANK_TIMED_OUT)
+            add_words(w, "rank %d was ended by the time limit\n", r);
+        if (o->ends[r].how == RANK_STOPPED)
+            add_words(w, "rank %d stayed when another had gone\n", r);
     }
-    if (o->stray) say(w, "a process was left behind\n");
+    if (o->stray) add_words(w, "a process was left behind\n");
     char *output = read_output(o);
     if (strstr(output, "Sanitizer:") || strstr(output, "runtime error:"))
-        say(w, "a sanitizer complains\n");
+        add_words(w, "a sanitizer complains\n");
     if (!w->used) {
         free(output);
         return true;
     }
     for (int r = 0; r < p->ranks; r++)
         if (o->told[r].count)
-            say(w, "report %d is rank %d's: %s\n%s", o->told[r].turn, r,
-                classes[o->told[r].kind].name, o->told[r].more);
-    say(w, "It printed:\n%s", output);
+            add_words(w, "report %d is rank %d's: %s\n%s", o->told[r].turn, r,
+                      classes[o->told[r].kind].name, o->told[r].more);
+    add_words(w, "It printed:\n%s", output);
     free(output);
     return false;
 }
@@ -433,8 +436,8 @@ static void settle(Outcome *o, bool count, Words *objections, Words *all)
     if (count && p->waits) noticed++;
     if (count && !p->waits) table[p->by ? class_of(p) : ROWS][first_class(o)]++;
     if (!judge(o, objections))
-        say(all, "%s, %s program %s (%s:%d):\n%s\n", p->row, p->by ? "wrong" : "right", p->name,
-            p->file, p->line, objections->text);
+        add_words(all, "%s, %s program %s (%s:%d):\n%s\n", p->row, p->by ? "wrong" : "right",
+                  p->name, p->file, p->line, objections->text);
     close(o->output);
 }
 
@@ -480,7 +483,8 @@ static void run_row(int row)
     for (const Program *p = programs; p; p = p->next)
         if ((int)class_of(p) == row) (*(p->by ? &wrong : &right))++;
     run_programs(row, false, all);
-    if (wrong < 3 || right < 2) say(all, "only %d wrong and %d right programs\n", wrong, right);
+    if (wrong < 3 || right < 2)
+        add_words(all, "only %d wrong and %d right programs\n", wrong, right);
     fail_with(all);
 }
 

@@ -272,7 +272,7 @@ RANK_TEST(test_registered, 1)
 }
 
 static volatile int seen;
-static void look(void *arg)
+static void read_pinned(void *arg)
 {
     seen = ((volatile unsigned char *)arg)[3];
 }
@@ -283,12 +283,12 @@ RANK_TEST(test_host_functions, 1)
     Bench t = set_up(r);
     write_x(&t, 0, N, t.a);
     need_cuda(cudaMemcpyAsync(t.pinned, t.x, N, cudaMemcpyDeviceToHost, t.a));
-    need_cuda(cudaLaunchHostFunc(t.a, look, t.pinned));
+    need_cuda(cudaLaunchHostFunc(t.a, read_pinned, t.pinned));
     check(seen == 1, "it saw %d", seen);
     silent(&t);
     need_cuda(cudaMemcpyAsync(t.pinned, t.x, N, cudaMemcpyDeviceToHost, t.a));
-    need_cuda(cudaLaunchHostFunc(t.b, look, t.pinned));
-    heard_is(t.heard, READS_EARLY, "(look)");
+    need_cuda(cudaLaunchHostFunc(t.b, read_pinned, t.pinned));
+    heard_is(t.heard, READS_EARLY, "(read_pinned)");
 }
 
 // ---- Devices and threads ----

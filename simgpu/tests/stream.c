@@ -216,7 +216,7 @@ RANK_TEST(test_default_stream_orders, 1)
 }
 
 static int seen;
-static void look(void *arg)
+static void read_last_pinned(void *arg)
 {
     seen = ((Box *)arg)->pinned[N - 1];
 }
@@ -226,9 +226,9 @@ RANK_TEST(test_host_functions_see_the_stream, 1)
     Box b = make_box();
     cudaStream_t s = make_stream(cudaStreamNonBlocking), other = make_stream(cudaStreamNonBlocking);
     start(b, 9, s);
-    need_cuda(cudaLaunchHostFunc(other, look, &b));
+    need_cuda(cudaLaunchHostFunc(other, read_last_pinned, &b));
     check(seen == 0xff, "a function on another stream saw %d", seen);
-    need_cuda(cudaLaunchHostFunc(s, look, &b));
+    need_cuda(cudaLaunchHostFunc(s, read_last_pinned, &b));
     check(seen == 9, "a function on the stream saw %d", seen);
 }
 

@@ -269,7 +269,7 @@ typedef struct Seen {
     double off; // the largest difference from the initial values
 } Seen;
 
-static Status look(const Param *param, const float *values, void *arg)
+static Status compare_with_init(const Param *param, const float *values, void *arg)
 {
     Seen *seen = arg;
     int64_t numel = oracle_numel(param);
@@ -302,7 +302,7 @@ static void state_body(const Rank *r, void *arg)
     size_t live = gpulog_live_bytes(r->device);
     for (int round = 0; round < 8; round++) {
         Seen seen = {0, 0.0};
-        need(fsdp_full_state(s.model, look, &seen));
+        need(fsdp_full_state(s.model, compare_with_init, &seen));
         check(seen.n == (r->rank == 0 ? 10 : 0) && seen.off < 5e-6,
               "fsdp_full_state with three units unsharded: %d parameters, and values that differ "
               "by %g from the initial ones",

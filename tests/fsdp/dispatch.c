@@ -15,7 +15,7 @@ static struct {
     Status answer; // of a layout's functions and of a step
 } asked;
 
-static Status ask(int which, const void *what)
+static Status note_call(int which, const void *what)
 {
     asked.calls[which]++;
     asked.what[which] = what;
@@ -53,23 +53,23 @@ static Status fake_zero(const FlatParam *flat, const Buffer *sharded, cudaStream
 
 static Status fake_wait(FsdpUnit *unit)
 {
-    return ask(WAIT, unit);
+    return note_call(WAIT, unit);
 }
 
 static Status fake_reshard(FsdpUnit *unit)
 {
-    return ask(RESHARD, unit);
+    return note_call(RESHARD, unit);
 }
 
 static Status fake_reduce(FsdpUnit *unit)
 {
-    return ask(REDUCE, unit);
+    return note_call(REDUCE, unit);
 }
 
 static Status fake_post(Module *module, void *unit)
 {
     asked.more = module;
-    return ask(POST, unit);
+    return note_call(POST, unit);
 }
 
 static const FlatLayoutOps FAKE = {fake_valid,   fake_range,  fake_zero, fake_wait,
@@ -159,48 +159,48 @@ static Status fake_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const 
 {
     memset(opt, 0, sizeof *opt);
     asked.more = root;
-    return ask(CREATE, opt);
+    return note_call(CREATE, opt);
 }
 
 static void fake_destroy(FsdpAdamW *opt)
 {
-    ask(DESTROY, opt);
+    note_call(DESTROY, opt);
 }
 
 static Status fake_adamw(FsdpAdamW *opt)
 {
-    return ask(ADAMW, opt);
+    return note_call(ADAMW, opt);
 }
 
 static Status fake_sgd(Module *root, FsdpContext *ctx, float lr, float weight_decay)
 {
     asked.a = lr;
     asked.b = weight_decay;
-    return ask(SGD, root);
+    return note_call(SGD, root);
 }
 
 static Status fake_zero_grad(Module *root, FsdpContext *ctx)
 {
-    return ask(ZERO, root);
+    return note_call(ZERO, root);
 }
 
 static Status fake_norm(Module *root, FsdpContext *ctx, float *norm)
 {
     *norm = 3.0f;
-    return ask(NORM, root);
+    return note_call(NORM, root);
 }
 
 static Status fake_clip(Module *root, FsdpContext *ctx, float max_norm, float *norm)
 {
     asked.a = max_norm;
     *norm = 4.0f;
-    return ask(CLIP, root);
+    return note_call(CLIP, root);
 }
 
 static Status fake_state(Module *root, StateVisitor visit, void *arg)
 {
     asked.more = arg;
-    return ask(STATE, root);
+    return note_call(STATE, root);
 }
 
 static Status visit_nothing(const Param *param, const float *values, void *arg)
@@ -266,7 +266,7 @@ TEST(roots_are_asked)
 
 static Status fake_step(FsdpAdamW *opt)
 {
-    ask(ADAMW, opt);
+    note_call(ADAMW, opt);
     return asked.answer;
 }
 

@@ -80,7 +80,7 @@ typedef struct RootIs {
     float *shards[UNITS]; // what is in sharded_param
 } RootIs;
 
-static void look(RootIs *is, const FsdpRoot *root)
+static void keep_functions(RootIs *is, const FsdpRoot *root)
 {
     memset(is, 0, sizeof *is);
     is->ops = root->ops;
@@ -111,7 +111,7 @@ static void look(RootIs *is, const FsdpRoot *root)
 static void compare(const RootIs *was, const FsdpRoot *root, const char *removed)
 {
     RootIs is;
-    look(&is, root);
+    keep_functions(&is, root);
     check(memcmp(&is.ops, &was->ops, sizeof is.ops) == 0,
           "after what says \"%s\" the root does something else than before", removed);
     for (int i = 0; i < root->n_units; i++) {
@@ -147,7 +147,7 @@ static void order_body(const Rank *r, void *arg)
     need(strategy_remove(w.model));
     for (; on < MOST && order[on] != NULL; on++) {
         need_refused(order[on]->take(w.model), w.model->name); // it is not on
-        look(&was[on], w.root);
+        keep_functions(&was[on], w.root);
         need(order[on]->put(w.model));
         for (int below = 0; below < on; below++)
             need_refused(order[below]->take(w.model), order[on]->before);

@@ -18,7 +18,7 @@ static const RandomModel ADAPTERS = {
     .in_dim = 7, .out_dim = 5, .blocks = 3, .layers = 2, .width = 13, .adapter = 2};
 
 // Where the unit's gradients are views, behind its own hook.
-static Status look(Module *module, void *arg)
+static Status check_grad_views(Module *module, void *arg)
 {
     const FlatParam *flat = &((FsdpUnit *)arg)->flat;
     bool trains = false;
@@ -128,8 +128,8 @@ static void frozen_body(const Rank *r, void *arg)
     for (int u = 0; u < root->n_units; u++) {
         shards += buffer_bytes(&root->units[u]->flat.sharded_param);
         grads += buffer_bytes(&root->units[u]->flat.sharded_grad);
-        check(module_add_hook(root->units[u]->module, HOOK_PRE_BACKWARD, look, root->units[u]) !=
-                  NULL,
+        check(module_add_hook(root->units[u]->module, HOOK_PRE_BACKWARD, check_grad_views,
+                              root->units[u]) != NULL,
               "no hook");
     }
     size_t after = gpulog_live_bytes(r->device);

@@ -256,7 +256,7 @@ static const char *case_command(const int *v)
 }
 
 // Fails the test: with the case as it was drawn, and as small as it goes.
-static void tell(const int *v, char *trouble)
+static void fail_with_smallest(const int *v, char *trouble)
 {
     int small[N_GENES];
     char text[TEXT_BYTES];
@@ -295,7 +295,7 @@ TEST(random_options_train_as_the_oracle)
         if (refuses && refused > done / 4) continue;
         drawn("%s", case_text(GENES, N_GENES, v, text, sizeof text));
         char *trouble = trouble_of(v);
-        if (trouble != NULL) tell(v, trouble);
+        if (trouble != NULL) fail_with_smallest(v, trouble);
         refused += refuses;
         overflowed += !refuses && case_overflowed();
         done += !refuses && !case_overflowed();

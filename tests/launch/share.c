@@ -34,7 +34,7 @@ typedef struct Row {
 } Row;
 
 // A world of two here, which has one device and nobody else to meet.
-static void ask(const Rank *r, void *arg)
+static void connect_world_of_two(const Rank *r, void *arg)
 {
     const Row *row = arg;
     const char *want = row->complaint ? row->complaint : "the ranks cannot find each other";
@@ -69,7 +69,7 @@ TEST(test_values)
     setenv("SIMGPU_DEVICES", "1", 1);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         Row row = rows[i];
-        run_ranks(1, ask, &row);
+        run_ranks(1, connect_world_of_two, &row);
     }
     share_no_more();
 }

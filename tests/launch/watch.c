@@ -18,7 +18,7 @@
 static atomic_int asked;
 static atomic_int answer; // an ncclResult_t
 
-static ncclResult_t ask(ncclComm_t comm, ncclResult_t *error)
+static ncclResult_t give_answer(ncclComm_t comm, ncclResult_t *error)
 {
     *error = (ncclResult_t)atomic_load(&answer);
     atomic_fetch_add(&asked, 1);
@@ -62,7 +62,7 @@ static void lose_a_peer(const Rank *r, void *arg)
 TEST(test_an_error_ends_the_rank)
 {
     needs_ranks(2);
-    comm_watch_ask = ask;
+    comm_watch_ask = give_answer;
     char *message = run_ranks_message(2, 60, lose_a_peer, NULL);
     comm_watch_ask = ncclCommGetAsyncError;
     if (!message || !strstr(message, "rank 1 of 2: ") || !strstr(message, "comm_watch.c:") ||
@@ -141,7 +141,7 @@ TEST(test_each_end)
     needs_ranks(2);
     RankEnd ends[2];
 
-    comm_watch_ask = ask;
+    comm_watch_ask = give_answer;
     for (int way = 0; way < 4; way++) {
         launch_ranks(2, 60, end_in_each_way, &way, ends);
         for (int i = 0; i < 2; i++)
@@ -209,7 +209,7 @@ static void forks(const Rank *r, void *arg)
 
 TEST(test_signals_and_children)
 {
-    comm_watch_ask = ask;
+    comm_watch_ask = give_answer;
     run_ranks(2, takes_a_signal, NULL);
     run_ranks(2, forks, NULL);
     comm_watch_ask = ncclCommGetAsyncError;

@@ -22,7 +22,7 @@ RankNote *trouble_note(void)
     return &rank_run->note[rank_number];
 }
 
-static bool tell(TroubleKind kind, const char *format, va_list args)
+static bool note_first_trouble(TroubleKind kind, const char *format, va_list args)
 {
     RankNote *note = trouble_note();
     int nobody = 0;
@@ -40,7 +40,7 @@ bool trouble_tell(TroubleKind kind, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    bool told = tell(kind, format, args);
+    bool told = note_first_trouble(kind, format, args);
     va_end(args);
     return told;
 }

@@ -210,7 +210,7 @@ static Live *live_at(const void *ptr)
 
 // What the memory at ptr is for: the first that says so is right. Memory for several units is
 // nobody's.
-static void tell(const void *ptr, int what, int unit)
+static void set_purpose(const void *ptr, int what, int unit)
 {
     Live *live = live_at(ptr);
     if (live == NULL || live->what == KEPT) return;
@@ -247,8 +247,8 @@ static void read_free(const GpuLogEntry *e, int stream)
 static void read_collective(const GpuLogEntry *e, int stream)
 {
     const void *whole = e->op == GPU_REDUCE_SCATTER ? e->range[0].ptr : e->range[1].ptr;
-    if (e->n_ranges > 1 && e->op == GPU_ALL_GATHER) tell(whole, PARAMS, -1);
-    if (e->n_ranges > 1 && e->op == GPU_REDUCE_SCATTER) tell(whole, GRADS, -1);
+    if (e->n_ranges > 1 && e->op == GPU_ALL_GATHER) set_purpose(whole, PARAMS, -1);
+    if (e->n_ranges > 1 && e->op == GPU_REDUCE_SCATTER) set_purpose(whole, GRADS, -1);
     const Live *live = e->n_ranges > 1 ? live_at(whole) : NULL;
     int from = live != NULL && live->row >= 0 ? live->row : -1;
     // `unit` is the row of the allocation until name_collectives.
@@ -304,7 +304,7 @@ static void read_notes(uint64_t until)
         if (n->mark)
             add_row((Row){'m', 0, n->mark, n->unit, 0, 0, 0, 0});
         else
-            tell(n->ptr, n->what, n->unit);
+            set_purpose(n->ptr, n->what, n->unit);
     }
 }
 

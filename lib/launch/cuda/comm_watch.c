@@ -45,7 +45,7 @@ void comm_watch_leave(int status)
     _exit(status);
 }
 
-static void look(void)
+static void check_communicators(void)
 {
     char doing[400], call[480];
 
@@ -66,7 +66,7 @@ static void forget(void)
     n_watched = 0;
 }
 
-static Ticker ticker = TICKER(look, forget);
+static Ticker ticker = TICKER(check_communicators, forget);
 
 Status comm_watch(ncclComm_t comm)
 {

@@ -73,7 +73,7 @@ static void ask_until_done(cudaEvent_t event)
     cudaGetLastError();
 }
 
-static void *ask(void *arg)
+static void *query_until_end(void *arg)
 {
     Scene *s = arg;
     need_cuda(cudaSetDevice(0));
@@ -110,7 +110,7 @@ RANK_TEST(test_nobody_is_released_while_one_runs, 1)
     }
     for (int i = 1; i < RING; i++) thread[i] = begin(be_in_the_ring, &place[i]);
     thread[0] = begin(hand_on_and_call, &s);
-    thread[RING] = begin(ask, &s);
+    thread[RING] = begin(query_until_end, &s);
     for (int i = 0; i <= RING; i++) pthread_join(thread[i], NULL);
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaEventElapsedTime(&ms, s.begin, s.late));

@@ -37,10 +37,10 @@ static void remove_file(void)
 
 static uint64_t next_index;
 
-static void tell(SimSpan span, GpuLogEntry entry)
+static void record_entry(SimSpan span, GpuLogEntry entry)
 {
     entry.index = next_index++;
-    entry.site = (const void *)tell;
+    entry.site = (const void *)record_entry;
     span.entry = &entry;
     if (!span.record) span.record = SIM_NO_ENTRY;
     sim_trace_span(&span, NULL);
@@ -75,7 +75,7 @@ static void memory(int rank, GpuOp op, const void *ptr, size_t bytes, GpuCategor
     e.range[0] = (GpuRange){ptr, bytes, GPU_WRITE};
     e.category = category;
     e.pool = true;
-    tell(times(rank, at, at, at), e);
+    record_entry(times(rank, at, at, at), e);
 }
 
 static void collective(int rank, int ranks, SimPs called, SimPs ready, SimPs start, SimPs end)
@@ -89,7 +89,7 @@ static void collective(int rank, int ranks, SimPs called, SimPs ready, SimPs sta
     SimSpan span = times(rank, called, start, end);
     span.ready = ready * US;
     span.cost = &cost;
-    tell(span, e);
+    record_entry(span, e);
 }
 
 // A kernel, an all-gather on another stream, a record, a wait, a kernel after it.
@@ -99,14 +99,14 @@ static void a_step(int rank, int ranks)
     next_index = 0;
     memory(rank, GPU_ALLOC, x, 100, GPU_TEMPORARY, 1);
     memory(rank, GPU_ALLOC, x + 4096, 1000, GPU_TEMPORARY, 2);
-    tell(times(rank, 3, 10, 20), operation(GPU_KERNEL, "kernel_a", 1));
+    record_entry(times(rank, 3, 10, 20), operation(GPU_KERNEL, "kernel_a", 1));
     collective(rank, ranks, 4, 12 + (SimPs)rank, 12 + (SimPs)ranks - 1 + 10, 40 + (SimPs)rank);
-    tell(times(rank, 5, 40 + (SimPs)rank, 40 + (SimPs)rank),
-         operation(GPU_EVENT_RECORD, "record", 2));
+    record_entry(times(rank, 5, 40 + (SimPs)rank, 40 + (SimPs)rank),
+                 operation(GPU_EVENT_RECORD, "record", 2));
     SimSpan wait = times(rank, 6, 40 + (SimPs)rank, 40 + (SimPs)rank);
     wait.record = 4;
-    tell(wait, operation(GPU_STREAM_WAIT, "cudaStreamWaitEvent", 1));
-    tell(times(rank, 7, 40 + (SimPs)rank, 60), operation(GPU_KERNEL, "kernel_b", 1));
+    record_entry(wait, operation(GPU_STREAM_WAIT, "cudaStreamWaitEvent", 1));
+    record_entry(times(rank, 7, 40 + (SimPs)rank, 60), operation(GPU_KERNEL, "kernel_b", 1));
     memory(rank, GPU_FREE, x, 100, GPU_UNSHARDED_PARAM, 61);
 }
 
@@ -244,7 +244,7 @@ static void a_group(int rank, int ranks)
         SimSpan span = times(rank, 1 + (SimPs)i, 20, 30 + (SimPs)i);
         span.ready = 10 * US;
         span.cost = &cost;
-        tell(span, e);
+        record_entry(span, e);
     }
     sim_trace_span(NULL, NULL);
 }

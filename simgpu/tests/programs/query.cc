@@ -8,7 +8,7 @@
 
 #include "ok.h"
 
-static int ask(cudaDeviceAttr attribute, int device)
+static int attribute_of(cudaDeviceAttr attribute, int device)
 {
     int value = -1;
     OK(cudaDeviceGetAttribute(&value, attribute, device));
@@ -25,11 +25,11 @@ static int query(int device)
     OK(cudaSetDevice(device));
     OK(cudaGetDeviceProperties(&p, device));
     wrong += std::strlen(p.name) == 0 || p.warpSize != 32 || p.totalGlobalMem == 0;
-    wrong += ask(cudaDevAttrMultiProcessorCount, device) != p.multiProcessorCount;
-    wrong += ask(cudaDevAttrComputeCapabilityMajor, device) != p.major;
-    wrong += ask(cudaDevAttrMaxThreadsPerBlock, device) != p.maxThreadsPerBlock;
-    wrong += ask(cudaDevAttrManagedMemory, device) != p.managedMemory;
-    wrong += !ask(cudaDevAttrUnifiedAddressing, device);
+    wrong += attribute_of(cudaDevAttrMultiProcessorCount, device) != p.multiProcessorCount;
+    wrong += attribute_of(cudaDevAttrComputeCapabilityMajor, device) != p.major;
+    wrong += attribute_of(cudaDevAttrMaxThreadsPerBlock, device) != p.maxThreadsPerBlock;
+    wrong += attribute_of(cudaDevAttrManagedMemory, device) != p.managedMemory;
+    wrong += !attribute_of(cudaDevAttrUnifiedAddressing, device);
     OK(cudaDeviceGetPCIBusId(bus, sizeof bus, device));
     OK(cudaDeviceGetByPCIBusId(&found, bus));
     wrong += found != device;

@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-static void check(bool ok, int line)
+static void check_line(bool ok, int line)
 {
     if (!ok) throw std::runtime_error("line " + std::to_string(line));
 }
-#define CUDA(call) check((call) == cudaSuccess, __LINE__)
-#define NCCL(call) check((call) == ncclSuccess, __LINE__)
-#define CUBLAS(call) check((call) == CUBLAS_STATUS_SUCCESS, __LINE__)
+#define CUDA(call) check_line((call) == cudaSuccess, __LINE__)
+#define NCCL(call) check_line((call) == ncclSuccess, __LINE__)
+#define CUBLAS(call) check_line((call) == CUBLAS_STATUS_SUCCESS, __LINE__)
 
 template <class T> class Array
 {

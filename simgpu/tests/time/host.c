@@ -80,7 +80,7 @@ static void be_on_device(Sim *s, Thread *t, int rank)
 }
 
 // Makes the queries whose turn it is.
-static void ask(Sim *s, const Process *p, Thread *t)
+static void make_due_queries(Sim *s, const Process *p, Thread *t)
 {
     while (!t->blocked && t->at < t->n && is_query(step_of(s, &t->atom[t->at])->kind)) {
         const Atom *atom = &t->atom[t->at];
@@ -126,7 +126,7 @@ static void call(Sim *s, const Process *p, Thread *t)
         t->waiting = make_call(s, atom);
         t->blocked = t->waiting.n > 0;
     }
-    ask(s, p, t);
+    make_due_queries(s, p, t);
 }
 
 static bool may_go_on(const Sim *s, const Thread *t)
@@ -156,7 +156,7 @@ static void go_on(Sim *s, const Process *p, Thread *t)
     }
     t->blocked = false;
     t->meets = 0;
-    ask(s, p, t);
+    make_due_queries(s, p, t);
 }
 
 // ---- Phases ----
@@ -214,7 +214,7 @@ static bool begin_phase(Sim *s, int process)
         int thread = phase->mode == FIRST_THREAD ? 0 : phase->mode == SECOND_THREAD ? 1 : 2;
         if (phase->mode != THREAD_A_DEVICE) add_atoms(s, &p->thread[thread], process, -1, p->next);
     }
-    for (int i = 0; i < THREADS; i++) ask(s, p, &p->thread[i]);
+    for (int i = 0; i < THREADS; i++) make_due_queries(s, p, &p->thread[i]);
     return phase != NULL;
 }
 

@@ -75,8 +75,8 @@ typedef struct Text {
     size_t size, used;
 } Text;
 
-static void say(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(Text *t, const char *format, ...)
+static void add_text(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_text(Text *t, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -90,26 +90,27 @@ static void say_entry(Text *t, const char *whose, const GpuLogEntry *e)
     static const char *const access[] = {"?", "read", "write", "update"};
     char where[256];
     gpulog_where(e->site, where, sizeof where);
-    say(t,
-        "\n%s %" PRIu64 ": %s (%s), device %d, stream %p (%s), event %p, host %s, %zu bytes, "
-        "%zu sent, at %s",
-        whose, e->index, e->name, gpulog_op_name(e->op), e->device, (void *)e->stream,
-        e->blocking_stream ? "blocking" : "not blocking", (void *)e->event,
-        e->host_waits ? "waits" : "goes on", e->bytes, e->sent, where);
-    say(t,
-        "\n    thread %d, stream %u, %s, from %d to %d, product %" PRIu64 " x %" PRIu64
-        " x %" PRIu64 " x %" PRIu64 " of type %d",
-        e->thread, (unsigned)e->stream_number, e->pool ? "of a pool" : "of no pool", e->from, e->to,
-        e->product.batch, e->product.rows, e->product.cols, e->product.inner, (int)e->type);
+    add_text(t,
+             "\n%s %" PRIu64 ": %s (%s), device %d, stream %p (%s), event %p, host %s, %zu bytes, "
+             "%zu sent, at %s",
+             whose, e->index, e->name, gpulog_op_name(e->op), e->device, (void *)e->stream,
+             e->blocking_stream ? "blocking" : "not blocking", (void *)e->event,
+             e->host_waits ? "waits" : "goes on", e->bytes, e->sent, where);
+    add_text(t,
+             "\n    thread %d, stream %u, %s, from %d to %d, product %" PRIu64 " x %" PRIu64
+             " x %" PRIu64 " x %" PRIu64 " of type %d",
+             e->thread, (unsigned)e->stream_number, e->pool ? "of a pool" : "of no pool", e->from,
+             e->to, e->product.batch, e->product.rows, e->product.cols, e->product.inner,
+             (int)e->type);
     if (gpulog_is_collective(e->op))
-        say(t,
-            "\n    call %" PRIu64 " of communicator %" PRIx64
-            ", rank %d of %d, peer %d, group %" PRIu64 " (%d left)",
-            e->collective.call, e->collective.comm, e->collective.rank, e->collective.ranks,
-            e->collective.peer, e->collective.group, e->collective.group_left);
+        add_text(t,
+                 "\n    call %" PRIu64 " of communicator %" PRIx64
+                 ", rank %d of %d, peer %d, group %" PRIu64 " (%d left)",
+                 e->collective.call, e->collective.comm, e->collective.rank, e->collective.ranks,
+                 e->collective.peer, e->collective.group, e->collective.group_left);
     for (int i = 0; i < e->n_ranges; i++)
-        say(t, "\n    %s %zu bytes at %p", access[e->range[i].access & 3], e->range[i].bytes,
-            e->range[i].ptr);
+        add_text(t, "\n    %s %zu bytes at %p", access[e->range[i].access & 3], e->range[i].bytes,
+                 e->range[i].ptr);
 }
 
 // ---- Whether two entries agree ----
@@ -245,11 +246,11 @@ static bool is_poison(const GpuLogEntry *inner)
 
 static bool differ(Text *t, const GpuLogEntry *outer, const GpuLogEntry *inner)
 {
-    say(t, "the interposer's log and simgpu's differ:");
+    add_text(t, "the interposer's log and simgpu's differ:");
     if (outer) say_entry(t, "interposer", outer);
-    if (!outer) say(t, "\nthe interposer's end here");
+    if (!outer) add_text(t, "\nthe interposer's end here");
     if (inner) say_entry(t, "simgpu", inner);
-    if (!inner) say(t, "\nsimgpu's end here");
+    if (!inner) add_text(t, "\nsimgpu's end here");
     return false;
 }
 
@@ -316,7 +317,7 @@ static bool entries_agree_in_any_order(Text *t)
 {
     int n = number_of_threads(inner_gpulog_get);
     if (n != number_of_threads(gpulog_get)) {
-        say(t, "the interposer has %d threads, simgpu %d", number_of_threads(gpulog_get), n);
+        add_text(t, "the interposer has %d threads, simgpu %d", number_of_threads(gpulog_get), n);
         return false;
     }
     bool *taken = calloc((size_t)n + 1, sizeof *taken), agree = taken != NULL;
@@ -338,11 +339,11 @@ static bool traffic_agrees(Text *t)
         GpuTraffic outer = gpulog_traffic((GpuOp)op), inner = inner_gpulog_traffic((GpuOp)op);
         if (outer.calls == inner.calls && outer.bytes == inner.bytes && outer.sent == inner.sent)
             continue;
-        say(t,
-            "traffic of %s: the interposer has %" PRIu64 " calls, %" PRIu64 " bytes, %" PRIu64
-            " sent; simgpu has %" PRIu64 ", %" PRIu64 ", %" PRIu64,
-            gpulog_op_name((GpuOp)op), outer.calls, outer.bytes, outer.sent, inner.calls,
-            inner.bytes, inner.sent);
+        add_text(t,
+                 "traffic of %s: the interposer has %" PRIu64 " calls, %" PRIu64 " bytes, %" PRIu64
+                 " sent; simgpu has %" PRIu64 ", %" PRIu64 ", %" PRIu64,
+                 gpulog_op_name((GpuOp)op), outer.calls, outer.bytes, outer.sent, inner.calls,
+                 inner.bytes, inner.sent);
         return false;
     }
     return true;
@@ -354,7 +355,8 @@ static bool memory_agrees(Text *t)
         size_t outer_live = gpulog_live_bytes(d), inner_live = inner_gpulog_live_bytes(d);
         size_t outer_peak = gpulog_peak_bytes(d), inner_peak = inner_gpulog_peak_bytes(d);
         if (outer_live == inner_live && (outer_peak == inner_peak || any_order)) continue;
-        say(t,
+        add_text(
+            t,
             "device %d: the interposer has %zu live bytes and a peak of %zu; simgpu has %zu and "
             "%zu",
             d, outer_live, outer_peak, inner_live, inner_peak);
