@@ -18,7 +18,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "gpulog.h"
+#include "../../gpulog/log/log_writer.h"
 
 #define MAX_FRAMES 64
 #define HANDLER_STACK (256 * 1024)
@@ -43,26 +43,24 @@ static void write_line(const char *format, ...)
 // The program's own code, from the linker.
 extern const char __executable_start[], etext[];
 
-// Whether a place "folder/file.c:88 (function)" is in one of the six files, which stand above all.
+// Whether a place "folder/file.c:88 (function)" is in a task's file, which stand above all.
 static bool is_task_file(const char *where)
 {
-    static const char *const files[] = {"/meta_init.c:", "/flat_param.c:", "/forward.c:",
-                                        "/backward.c:",  "/optimizer.c:",  "/api.c:"};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+    static const char *const files[] = FILES_OF_TASKS; // "/forward.c:" …, by make/rules.mk
+    for (size_t i = 0; files[i] != NULL; i++)
         if (strstr(where, files[i]) != NULL) return true;
     return false;
 }
 
-// Lines of simgpu, of its log and of this file are none of a reader's. A place shows the last
-// folder of its path alone: these are simgpu's and gpulog's.
-static bool is_of_interest(const char *where)
+// Lines of simgpu, of its log and of this file are none of a reader's. By the path below the kit's
+// folder: a reader's own folder may be called like one of simgpu's.
+static bool is_of_interest(const GpuLogLine *line)
 {
-    static const char *const below[] = {
-        "streams/", "memory/",  "nccl/",    "blas/", "check/", "report/",    "compat/",
-        "core/",    "machine/", "runtime/", "time/", "log/",   "interpose/", "common/last_words.c"};
-    for (size_t i = 0; i < sizeof below / sizeof below[0]; i++)
-        if (strncmp(where, below[i], strlen(below[i])) == 0) return false;
-    return strchr(where, ':') != NULL;
+    static const char *const hidden[] = {"simgpu/", "gpulog/", __FILE__};
+    const char *path = line->path + line->below;
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++)
+        if (strncmp(path, hidden[i], strlen(hidden[i])) == 0) return false;
+    return path[0] != '\0';
 }
 
 // The innermost frame in a task's file; else the innermost with a line. `pc` is the interrupted
@@ -75,14 +73,14 @@ static void find_place(const char *pc, char *place, size_t size)
     frames[0] = (void *)(pc + 1); // no call: one byte on, it resolves to its own line
     snprintf(place, size, "a place with no known line");
     for (int i = 0; i < n; i++) {
-        char where[512];
+        GpuLogLine line;
         const char *site = frames[i];
         if (site <= __executable_start || site > etext || (i > 0 && site == pc)) continue;
-        gpulog_where(site, where, sizeof where);
-        if (!is_of_interest(where) || (found && !is_task_file(where))) continue;
-        snprintf(place, size, "%s", where);
+        if (!gpulog_line(site, &line) || !is_of_interest(&line)) continue;
+        if (found && !is_task_file(line.text)) continue;
+        snprintf(place, size, "%s", line.text);
         found = true;
-        if (is_task_file(where)) return;
+        if (is_task_file(line.text)) return;
     }
 }
 

@@ -54,6 +54,7 @@ typedef struct GpuLogLine {
     const void *address;
     char text[160];    // "forward.c:88 (fsdp_unshard)", or what there is in place of it
     char path[512];    // of the source file, whole; "": not known
+    size_t below;      // where in it the path below the folder of the compilation begins, or 0
     char function[64]; // "": not known
     int line;
     uint64_t unit; // the same number for all code of one source file; 0: not known

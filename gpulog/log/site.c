@@ -159,10 +159,14 @@ static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
 // The whole path of the source file; "" where it does not fit.
 static void keep_path(const Source *source, GpuLogLine *line)
 {
-    bool whole = source->path[0] == '/' || !source->compiled_in;
-    int n = snprintf(line->path, sizeof line->path, "%s%s%s", whole ? "" : source->compiled_in,
-                     whole ? "" : "/", source->path);
+    const char *folder = source->compiled_in ? source->compiled_in : "";
+    bool whole = source->path[0] == '/' || !folder[0];
+    int n = snprintf(line->path, sizeof line->path, "%s%s%s", whole ? "" : folder, whole ? "" : "/",
+                     source->path);
     if (n < 0 || (size_t)n >= sizeof line->path) line->path[0] = 0;
+    n = (int)strlen(folder);
+    if (n > 0 && strncmp(line->path, folder, (size_t)n) == 0 && line->path[n] == '/')
+        line->below = (size_t)n + 1;
     line->line = source->line;
 }
 

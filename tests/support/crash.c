@@ -6,7 +6,6 @@
  * is added after it, with an alarm against a walk that never ends.
  */
 #define _GNU_SOURCE // REG_RIP
-#include <ctype.h>
 #include <execinfo.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,13 +24,6 @@
 
 // ---- Which frame to name ----
 
-static bool in_list(const char *word, size_t length, const char *const *list)
-{
-    for (; *list; list++)
-        if (strlen(*list) == length && strncmp(*list, word, length) == 0) return true;
-    return false;
-}
-
 // The program's own code, from the linker: the C library may have lines too, and nobody here wrote
 // them.
 extern const char __executable_start[], etext[];
@@ -41,43 +33,38 @@ static bool is_ours(const void *site)
     return (const char *)site > __executable_start && (const char *)site <= etext;
 }
 
-// Whether the place is in simgpu, the log or the harness, in which nobody looks for the mistake. By
-// the whole path, since folders of the kit's library have the same names.
-static bool is_hidden(const void *site)
+// How much a reader wants to see a line of code.
+typedef enum Interest {
+    NONE, // nobody looks for the mistake there: simgpu, the log, the harness, what starts ranks
+    TEST_CODE,
+    LIBRARY,
+    WRITTEN_CODE, // what the tests are about: any other file of the kit, or one from elsewhere
+} Interest;
+
+// By the path below the kit's folder, in which all of it is compiled: files in several folders have
+// the same names.
+static Interest interest(const GpuLogLine *line)
 {
-    static const char *const folders[] = {"/simgpu/src/", "/gpulog/log/", "/gpulog/interpose/",
-                                          "/tests/support/"};
-    GpuLogLine line;
-    if (!gpulog_line(site, &line)) return false;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-        if (strstr(line.path, folders[i])) return true;
-    return false;
-}
-
-// How much a reader wants to see a place "folder/file.c:88 (function)": the task's file above all,
-// then the kit's library, then the test; -1 for what starts ranks, and what has no line.
-static int interest(const char *where)
-{
-    static const char *const task_files[] = FILES_OF_TASKS; // by make/rules.mk
-    static const char *const tests[] = {"fsdp", "harness", "simgpu", NULL};
-    static const char *const library[] = {"kernels", "nn", "check", NULL};
-    static const char *const launch[] = {"launch_ranks.c", "watch.c", "rendezvous.c", "world.c",
-                                         NULL};
-
-    const char *colon = strchr(where, ':');
-    if (!colon || !isdigit((unsigned char)colon[1])) return -1;
-    const char *file = colon;
-    while (file > where && file[-1] != '/') file--;
-    const char *folder = file > where ? file - 1 : where;
-    while (folder > where && folder[-1] != '/') folder--;
-    size_t file_length = (size_t)(colon - file);
-    size_t folder_length = file > where ? (size_t)(file - 1 - folder) : 0;
-
-    if (in_list(folder, folder_length, tests)) return 1;
-    if (in_list(folder, folder_length, library)) return 2;
-    if (in_list(file, file_length, task_files)) return 3;
-    if (in_list(file, file_length, launch)) return -1;
-    return 1;
+    const char *path = line->path + line->below;
+    static const struct {
+        const char *folder;
+        Interest interest;
+    } rooms[] = {
+        {"simgpu/tests/", TEST_CODE},
+        {"gpulog/tests/", TEST_CODE},
+        {"simgpu/", NONE},
+        {"gpulog/", NONE},
+        {"tests/support/", NONE},
+        {"lib/launch/", NONE},
+        {"lib/", LIBRARY},
+        {"include/", LIBRARY},
+        {"tests/", TEST_CODE},
+        {"tasks/", TEST_CODE},
+    };
+    if (!path[0]) return NONE;
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        if (strncmp(path, rooms[i].folder, strlen(rooms[i].folder)) == 0) return rooms[i].interest;
+    return strncmp(path, "labs/", 5) == 0 && strstr(path, "/tests") ? TEST_CODE : WRITTEN_CODE;
 }
 
 // The most interesting frame, innermost first; the interrupted instruction is `pc` (NULL: the
@@ -85,8 +72,9 @@ static int interest(const char *where)
 static void find_place(const void *pc, char *place, size_t size)
 {
     void *frames[MAX_FRAMES];
-    char where[sizeof trouble_note()->place];
-    int n = backtrace(frames, MAX_FRAMES), best = -1;
+    GpuLogLine line;
+    int n = backtrace(frames, MAX_FRAMES);
+    Interest best = NONE;
 
     // The interrupted frame is no call: one byte on, it resolves to its own line. Where the
     // unwinder did not come past the signal, the instruction is still known.
@@ -94,12 +82,10 @@ static void find_place(const void *pc, char *place, size_t size)
         if (frames[i] == pc) frames[i] = (char *)frames[i] + 1;
     for (int i = -1; i < n; i++) {
         const void *site = i < 0 ? (pc ? (const char *)pc + 1 : NULL) : frames[i];
-        if (!site || !is_ours(site) || is_hidden(site)) continue;
-        gpulog_where(site, where, sizeof where);
-        if (interest(where) > best) {
-            best = interest(where);
-            snprintf(place, size, "%s", where);
-        }
+        if (!site || !is_ours(site) || !gpulog_line(site, &line) || interest(&line) <= best)
+            continue;
+        best = interest(&line);
+        snprintf(place, size, "%s", line.text);
     }
 }
 
