@@ -50,6 +50,14 @@ typedef struct UnitFunctions {
     FsdpReshard reshard_after_forward;
 } UnitFunctions;
 
+// What labs and given code do with streams alike. Given code (lib/fsdp/root.c).
+
+// `waiter` runs what is queued on it from now on after all that is queued on `worker` so far; the
+// host does not wait. `event` is recorded for that, and may be recorded again at once.
+Status stream_run_after(cudaStream_t waiter, cudaStream_t worker, cudaEvent_t event);
+// Frees *buffer, if there is one, on `stream`, after the event; then it is NULL.
+Status stream_free_after(void **buffer, cudaEvent_t event, cudaStream_t stream);
+
 // Of root.c: a root's extensions, none of them on; and without them.
 Status fsdp_extensions_create(FsdpRoot *root);
 void fsdp_extensions_destroy(FsdpRoot *root);

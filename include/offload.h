@@ -38,7 +38,7 @@ typedef struct OffloadUnit {
 typedef struct OffloadState {
     FsdpRoot *root;
     cudaStream_t to_device, to_host; // the copy streams
-    cudaEvent_t copied;              // recorded where a stream must wait for another
+    cudaEvent_t copied;              // for stream_run_after (extensions.h)
     cudaEvent_t arrived;             // recorded after the last copy to the host
     AllGatherState param;    // the copy that was gathered last; its event: after the all-gather
     ReduceScatterState grad; // the gradient that was sent last; its event: after the copy

@@ -76,7 +76,7 @@ typedef struct StrategyState {
     bool reshard_after_backward; // false: the parameters stay for the next micro-batch
     bool training;               // false: evaluation, and every unit reshards after its forward
     cudaStream_t all_reduce_stream;
-    cudaEvent_t reduced;                 // recorded where a stream must wait for another
+    cudaEvent_t reduced;                 // for stream_run_after (extensions.h)
     ReduceScatterState all_reduce_state; // HSDP: the sum that was all-reduced last
     Buffer *partial;          // (units) HSDP: what has accumulated while there is no all-reduce
     ProcessGroup slice_group; // reshard_ranks: the neighbours that have one slice each

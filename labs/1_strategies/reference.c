@@ -68,14 +68,6 @@ Status mesh_destroy(Mesh *mesh, ncclComm_t world)
     //[end L1.1a]
 }
 
-// What `waiter` runs from now on, it runs after all that is queued on `worker`.
-static Status wait_for(StrategyState *state, cudaStream_t waiter, cudaStream_t worker)
-{
-    CUDA_TRY(cudaEventRecord(state->reduced, worker));
-    CUDA_TRY(cudaStreamWaitEvent(waiter, state->reduced, 0));
-    return OK;
-}
-
 // Frees the sum that was all-reduced last, on the reduce-scatter stream that owns it.
 static Status free_all_reduce(StrategyState *state)
 {
@@ -336,7 +328,7 @@ static Status reduce_between(FsdpUnit *unit, Buffer *partial)
     //  the buffer, its event recorded after the last use; one that it held before is freed;
     //  *partial has no memory.
     //? Two streams and one buffer: who waits for whom, before the all-reduce and before the free?
-    TRY(wait_for(state, stream, unit->ctx->reduce_scatter_stream));
+    TRY(stream_run_after(stream, unit->ctx->reduce_scatter_stream, state->reduced));
     NCCL_TRY(ncclAllReduce(partial->data, partial->data, (size_t)partial->numel,
                            dtype_nccl(partial->dtype), ncclSum, unit->ctx->mesh.replicate.comm,
                            stream));

@@ -59,14 +59,6 @@ Status mesh_destroy(Mesh *mesh, ncclComm_t world)
     return OK;
 }
 
-// What `waiter` runs from now on, it runs after all that is queued on `worker`.
-static Status wait_for(StrategyState *state, cudaStream_t waiter, cudaStream_t worker)
-{
-    CUDA_TRY(cudaEventRecord(state->reduced, worker));
-    CUDA_TRY(cudaStreamWaitEvent(waiter, state->reduced, 0));
-    return OK;
-}
-
 // Frees the sum that was all-reduced last, on the reduce-scatter stream that owns it.
 static Status free_all_reduce(StrategyState *state)
 {

@@ -35,14 +35,6 @@
 #include "host_kernels.h"
 #include "not_yet.h"
 
-// What `waiter` runs from now on, it runs after all that is queued on `worker`.
-static Status wait_for(OffloadState *state, cudaStream_t waiter, cudaStream_t worker)
-{
-    CUDA_TRY(cudaEventRecord(state->copied, worker));
-    CUDA_TRY(cudaStreamWaitEvent(waiter, state->copied, 0));
-    return OK;
-}
-
 // ---- Parameters ----
 
 // Frees the copy that was gathered last, on the stream to the device.
@@ -84,7 +76,7 @@ Status offload_all_gather(FsdpUnit *unit)
     TRY(offload_alloc(unit, false, &device, state->to_device));
     CUDA_TRY(cudaMemcpyAsync(device, host, buffer_bytes(shard), cudaMemcpyHostToDevice,
                              state->to_device));
-    TRY(wait_for(state, unit->ctx->all_gather_stream, state->to_device));
+    TRY(stream_run_after(unit->ctx->all_gather_stream, state->to_device, state->copied));
     TRY(free_param(state));
     shard->data = device;
     Status status = gather(unit);
@@ -148,9 +140,10 @@ Status offload_send_grad(FsdpUnit *unit)
     //  the copy; one that it held before is freed.
     //? A copy of a gradient that the other replicas have not been added to is right on no rank. Who
     //? must be waited for?
-    TRY(wait_for(state, state->to_host, offload_grad_stream(unit)));
+    TRY(stream_run_after(state->to_host, offload_grad_stream(unit), state->copied));
     if (replicas)
-        TRY(wait_for(state, state->to_host, unit->root->extensions->strategy->all_reduce_stream));
+        TRY(stream_run_after(state->to_host, unit->root->extensions->strategy->all_reduce_stream,
+                             state->copied));
     CUDA_TRY(cudaMemcpyAsync(own->grad, grad->data, buffer_bytes(grad), cudaMemcpyDeviceToHost,
                              state->to_host));
     CUDA_TRY(cudaEventRecord(state->arrived, state->to_host));
@@ -169,7 +162,7 @@ Status offload_wait(OffloadState *state)
     //[L4.10] The host has waited for one event, after which no copy is in flight, to the device
     //  neither; and no copy is left on the device.
     //? An all-gather that nobody used: is its copy over when the last gradient has arrived?
-    TRY(wait_for(state, state->to_host, state->to_device));
+    TRY(stream_run_after(state->to_host, state->to_device, state->copied));
     CUDA_TRY(cudaEventRecord(state->arrived, state->to_host));
     TRY(free_param(state));
     TRY(free_grad(state));

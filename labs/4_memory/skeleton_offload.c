@@ -37,14 +37,6 @@
 #include "host_kernels.h"
 #include "not_yet.h"
 
-// What `waiter` runs from now on, it runs after all that is queued on `worker`.
-static Status wait_for(OffloadState *state, cudaStream_t waiter, cudaStream_t worker)
-{
-    CUDA_TRY(cudaEventRecord(state->copied, worker));
-    CUDA_TRY(cudaStreamWaitEvent(waiter, state->copied, 0));
-    return OK;
-}
-
 // ---- Parameters ----
 
 // Frees the copy that was gathered last, on the stream to the device.

@@ -47,11 +47,8 @@ void fsdp_extensions_destroy(FsdpRoot *root)
 {
     FsdpExtensions *extensions = root->extensions;
     if (extensions == NULL) return;
-    const AllGatherState *copied_out = &extensions->copied_out;
-    if (copied_out->buffer != NULL) {
-        cudaStreamWaitEvent(root->ctx->all_gather_stream, copied_out->event, 0);
-        cudaFreeAsync(copied_out->buffer, root->ctx->all_gather_stream);
-    }
+    AllGatherState *copied_out = &extensions->copied_out;
+    stream_free_after(&copied_out->buffer, copied_out->event, root->ctx->all_gather_stream);
     if (copied_out->event != NULL) cudaEventDestroy(copied_out->event);
     while (extensions->top != NULL) free_top(extensions);
     free(extensions);

@@ -23,10 +23,5 @@ Status layout_alloc_grad(FsdpUnit *unit, Buffer *grad)
 Status layout_free_copied_out(FsdpRoot *root)
 {
     AllGatherState *copied_out = &root->extensions->copied_out;
-    cudaStream_t stream = root->ctx->all_gather_stream;
-    if (copied_out->buffer == NULL) return OK;
-    CUDA_TRY(cudaStreamWaitEvent(stream, copied_out->event, 0));
-    CUDA_TRY(cudaFreeAsync(copied_out->buffer, stream));
-    copied_out->buffer = NULL;
-    return OK;
+    return stream_free_after(&copied_out->buffer, copied_out->event, root->ctx->all_gather_stream);
 }

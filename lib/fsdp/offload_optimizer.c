@@ -177,20 +177,12 @@ static Status clip_grad_norm(Module *module, FsdpContext *ctx, float max_norm, f
     return offload_scale_grad(fsdp_unit(module)->root, max_norm / *norm);
 }
 
-// What `waiter` runs from now on, it runs after all that is queued on `worker`.
-static Status wait_for(OffloadState *state, cudaStream_t waiter, cudaStream_t worker)
-{
-    CUDA_TRY(cudaEventRecord(state->copied, worker));
-    CUDA_TRY(cudaStreamWaitEvent(waiter, state->copied, 0));
-    return OK;
-}
-
 Status offload_borrow_grad(FsdpUnit *unit)
 {
     OffloadState *state = unit->root->extensions->offload;
     if (state == NULL) return OK;
     TRY(offload_begin_grad(unit));
-    return wait_for(state, unit->ctx->compute_stream, offload_grad_stream(unit));
+    return stream_run_after(unit->ctx->compute_stream, offload_grad_stream(unit), state->copied);
 }
 
 // The host waits: whoever asks for a gradient next may be the host.
@@ -198,7 +190,7 @@ Status offload_return_grad(FsdpUnit *unit)
 {
     OffloadState *state = unit->root->extensions->offload;
     if (state == NULL) return OK;
-    TRY(wait_for(state, offload_grad_stream(unit), unit->ctx->compute_stream));
+    TRY(stream_run_after(offload_grad_stream(unit), unit->ctx->compute_stream, state->copied));
     TRY(offload_send_grad(unit));
     return offload_wait(state);
 }

@@ -9,16 +9,12 @@
 static Status discard(Pipeline *p, int k)
 {
     PipelineSlot *slot = pipeline_slot(p, k);
-    CUDA_TRY(cudaEventRecord(slot->received, p->stream));
-    CUDA_TRY(cudaStreamWaitEvent(p->run->stream, slot->received, 0));
+    TRY(stream_run_after(p->run->stream, p->stream, slot->received));
     TRY(pipeline_swap(p, k));
     TRY(module_discard(p->module, p->run));
     if (slot->in.data == NULL) return OK;
     CUDA_TRY(cudaEventRecord(p->computed, p->run->stream));
-    CUDA_TRY(cudaStreamWaitEvent(p->stream, p->computed, 0));
-    CUDA_TRY(cudaFreeAsync(slot->in.data, p->stream));
-    slot->in.data = NULL;
-    return OK;
+    return stream_free_after(&slot->in.data, p->computed, p->stream);
 }
 
 static Status evaluate(Pipeline *p, int k)

@@ -21,22 +21,30 @@ static Status create_events(FsdpRoot *root)
     return fsdp_extensions_create(root);
 }
 
-// Frees a buffer that was left to free, once its event has passed.
-static void free_late(void *buffer, cudaEvent_t event, cudaStream_t stream)
+Status stream_run_after(cudaStream_t waiter, cudaStream_t worker, cudaEvent_t event)
 {
-    if (buffer == NULL) return;
-    cudaStreamWaitEvent(stream, event, 0);
-    cudaFreeAsync(buffer, stream);
+    CUDA_TRY(cudaEventRecord(event, worker));
+    CUDA_TRY(cudaStreamWaitEvent(waiter, event, 0));
+    return OK;
+}
+
+Status stream_free_after(void **buffer, cudaEvent_t event, cudaStream_t stream)
+{
+    if (*buffer == NULL) return OK;
+    CUDA_TRY(cudaStreamWaitEvent(stream, event, 0));
+    CUDA_TRY(cudaFreeAsync(*buffer, stream));
+    *buffer = NULL;
+    return OK;
 }
 
 static void destroy(FsdpRoot *root)
 {
     categories_remove(root);
-    free_late(root->all_gather_state.buffer, root->all_gather_state.event,
-              root->ctx->all_gather_stream);
+    stream_free_after(&root->all_gather_state.buffer, root->all_gather_state.event,
+                      root->ctx->all_gather_stream);
     fsdp_extensions_destroy(root);
-    free_late(root->reduce_scatter_state.buffer, root->reduce_scatter_state.event,
-              root->ctx->compute_stream);
+    stream_free_after(&root->reduce_scatter_state.buffer, root->reduce_scatter_state.event,
+                      root->ctx->compute_stream);
     if (root->all_gather_state.event != NULL) cudaEventDestroy(root->all_gather_state.event);
     if (root->reduce_scatter_state.event != NULL)
         cudaEventDestroy(root->reduce_scatter_state.event);

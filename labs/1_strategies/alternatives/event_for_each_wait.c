@@ -2,6 +2,17 @@
  * at once; the groups of the mesh are numbered from the other end.
  */
 // ==== strategies.c
+static Status run_after(cudaStream_t waiter, cudaStream_t worker)
+{
+    cudaEvent_t event;
+    CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventRecord(event, worker));
+    CUDA_TRY(cudaStreamWaitEvent(waiter, event, 0));
+    CUDA_TRY(cudaEventDestroy(event));
+    return OK;
+}
+#define stream_run_after(waiter, worker, event) run_after(waiter, worker)
+
 Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas)
 {
     int rank, size;
@@ -21,15 +32,5 @@ Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas)
         NCCL_TRY(ncclCommSplit(world, replicas - row, column, &along_row, NULL));
     }
     *mesh = (Mesh){{along_row, column, shards}, {along_column, row, replicas}};
-    return OK;
-}
-
-static Status wait_for(StrategyState *state, cudaStream_t waiter, cudaStream_t worker)
-{
-    cudaEvent_t event;
-    CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    CUDA_TRY(cudaEventRecord(event, worker));
-    CUDA_TRY(cudaStreamWaitEvent(waiter, event, 0));
-    CUDA_TRY(cudaEventDestroy(event));
     return OK;
 }
