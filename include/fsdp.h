@@ -265,8 +265,8 @@ typedef enum FsdpReshard {
     FSDP_RESHARD_NEVER,  // ZeRO-2: more memory, one all-gather less
 } FsdpReshard;
 
-// Zeros are the defaults: a program names what it wants otherwise, as in {.seed = 42}. So `layout` may
-// be NULL, unlike the functions of a unit and of a root; fsdp_layout_fn alone knows what it stands for.
+// Zeros are the defaults: a program names what it wants otherwise, as in {.seed = 42}. So `layout`
+// may be NULL, unlike the functions of a unit and of a root; fsdp_layout_fn alone asks for that.
 typedef struct FsdpOptions {
     FsdpReshard reshard_after_forward;
     bool align_shards; // shards of a multiple of 16 bytes
