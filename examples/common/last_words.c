@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "gpulog.h"
+#include "report.h"
 
 #define MAX_FRAMES 64
 #define HANDLER_STACK (256 * 1024)
@@ -43,11 +44,11 @@ static void say(const char *format, ...)
 // The program's own code, from the linker.
 extern const char __executable_start[], etext[];
 
-// Whether a place "folder/file.c:88 (function)" is in one of the six files, which stand above all.
+// Whether a place "folder/file.c:88 (function)" is in a task's file, which stands above all.
+#define PLACE_IN(name, function) "/" #name ".c:",
 static bool is_task_file(const char *where)
 {
-    static const char *const files[] = {"/meta_init.c:", "/flat_param.c:", "/forward.c:",
-                                        "/backward.c:",  "/optimizer.c:",  "/api.c:"};
+    static const char *const files[] = {TASK_FILES(PLACE_IN)};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (strstr(where, files[i]) != NULL) return true;
     return false;
