@@ -2,7 +2,7 @@
 """Checks that the manifests are right: numbers, points, files, and the names of the tests; and that
 lists of tasks and of their headers that are elsewhere have all of them.
 
-The names of tests are compared with what the suites themselves list, for those suites that are built.
+The names of tests are compared with what the suites themselves list, for those that are built.
 
 Interface: check_tasks.py [--suites DIR]   DIR holds the suites of one implementation, for example
 build/impl/reference/suite. One line for each thing that is wrong; exit status 1 if there is any.

@@ -123,7 +123,7 @@ static void make_known(Known *known, const Set *set, int rank, int world, bool a
     layout->padded = layout->shard_numel * world;
 }
 
-// For the end of a message: what may have made `padded` of numel, where it is not the next multiple.
+// For the end of a message: what may have made `padded` of numel, where it is wrong.
 static const char *padding_cause(int64_t numel, int64_t padded, int64_t multiple)
 {
     if (padded == (numel + multiple - 1) / multiple * multiple) return "";
