@@ -132,8 +132,9 @@ def upward(sources, order):
             if other in order and other != room and other not in order[room]:
                 found.append(
                     "simgpu/src/%s:%d: %s, and %s/ is not below %s/ (the list of rooms in "
-                    "simgpu/README.md). Declare what you need in a room below both, or let %s/ hand "
-                    "it down: a pointer, an argument" % (path, number, line, other, room, other))
+                    "simgpu/README.md). Declare what you need in a room below both, or let %s/ "
+                    "hand it down: a pointer, an argument"
+                    % (path, number, line, other, room, other))
     return found
 
 
@@ -165,8 +166,8 @@ class RoomsOfSimgpu(unittest.TestCase):
         self.assertEqual("", "\n".join(upward(self.sources, self.order)))
 
     def test_no_header_includes_itself(self):
-        self.assertIsNone(circle(self.sources), "this header of simgpu/src includes itself, by way of "
-                          "others: take out of it what they need, into a header of its own")
+        self.assertIsNone(circle(self.sources), "a header of simgpu/src includes itself, by way of "
+                          "others: take what they need of it into a header of its own")
 
     def test_what_the_checks_find(self):
         order = room_order("text\n    blas/ nccl/  both\n    core/  one\n    report/  two\n")
