@@ -522,7 +522,7 @@ def check_data(path):
 def parse(arguments):
     parser = argparse.ArgumentParser(description="Run an example with the student's files.")
     parser.add_argument("action", choices=["demo", "oom", "examples"])
-    parser.add_argument("--impl", required=True, metavar="DIR", help="the folder of the six files")
+    parser.add_argument("--impl", required=True, metavar="DIR", help="the folder of the task files")
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
     parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"))

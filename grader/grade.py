@@ -398,7 +398,7 @@ def seconds(word):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(description="Grade a folder with the six task files.")
+    parser = argparse.ArgumentParser(description="Grade a folder with the task files.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="the folder")
     parser.add_argument("--task", default="", metavar="N|name", help="only this task")
     parser.add_argument("--lab", default="", metavar="N|name|all", help="a lab, or all labs")

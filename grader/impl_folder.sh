@@ -26,7 +26,7 @@ escaped() {
     printf '%s' "$1" | LC_ALL=C sed 's/[^A-Za-z0-9_./+@,-]/\\&/g'
 }
 
-[ -n "$impl" ] || give_up "no folder is named: IMPL=DIR, the folder with the six task files"
+[ -n "$impl" ] || give_up "no folder is named: IMPL=DIR, the folder with the task files"
 
 kit=$(pwd -L)
 # A folder that is not there keeps its name: whoever needs it says that it is missing.

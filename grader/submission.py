@@ -306,7 +306,7 @@ PAST_THE_LOG = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
 HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h",
            "strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
            "checkpoint.h", "safetensors.h", "extensions.h", "per_parameter.h", "fp8_gather.h",
-           "e4m3.h", "pipeline.h")
+           "e4m3.h", "pipeline.h", "buffer.h", "dtype.h", "rounding.h")
 
 
 def declared(root):

@@ -7,7 +7,7 @@
  * A source file is known by a function that it defines. Whoever is linked with the six files hands
  * them in, so that lib/ refers to none of them:
  *
- *   static const TaskFile files[] = TASK_FILES;
+ *   static const TaskFile files[] = {TASK_FILES(TASK_FILE_ROW){NULL, NULL}};
  *   report_own_code(files, NULL);
  */
 #ifndef REPORT_H
@@ -24,14 +24,15 @@ typedef struct TaskFile {
     const void *function; // NULL: the program is linked without the file
 } TaskFile;
 
-// Of each task's file a function that it must define; at the end one without a name.
-#define TASK_FILES                                                                                 \
-    {                                                                                              \
-        {"meta_init", (const void *)meta_numel}, {"flat_param", (const void *)flat_create},        \
-            {"forward", (const void *)fsdp_unshard}, {"backward", (const void *)fsdp_begin_grad},  \
-            {"optimizer", (const void *)fsdp_adamw_step_default},                                  \
-            {"api", (const void *)fully_shard}, {NULL, NULL},                                      \
-    }
+// X(name, function) of each task: its file is name.c, which must define the function.
+#define TASK_FILES(X)                                                                              \
+    X(meta_init, meta_numel)                                                                       \
+    X(flat_param, flat_create)                                                                     \
+    X(forward, fsdp_unshard)                                                                       \
+    X(backward, fsdp_begin_grad)                                                                   \
+    X(optimizer, fsdp_adamw_step_default)                                                          \
+    X(api, fully_shard)
+#define TASK_FILE_ROW(name, function) {#name, (const void *)function},
 
 // A call that comes from the file of this task ("forward": forward.c; NULL: any of them) is
 // reported with that file's line, whatever given code it went through. False: there is no such

@@ -30,8 +30,6 @@ $(COSTS_OBJ): OPT = $(COLD) -ffp-contract=off
 $(OWN_TESTS) $(BUILD)/obj/tasks/%.o $(BUILD)/obj/labs/%.o: DEFS = $(SUPPORT_DEFS)
 $(BUILD)/obj/simgpu/tests/time/play.o $(BUILD)/obj/simgpu/tests/aarch64.o \
     $(BUILD)/obj/simgpu/tests/processors.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
-$(BUILD)/obj/examples/common/last_words.o: DEFS = \
-    $(call quote,-DFILES_OF_TASKS={$(patsubst %,"/%.c:"$(comma),$(TASKS)) NULL})
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/simgpu/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "../../gpulog/log/log_writer.h"
+#include "report.h"
 
 #define MAX_FRAMES 64
 #define HANDLER_STACK (256 * 1024)
@@ -43,11 +44,12 @@ static void write_line(const char *format, ...)
 // The program's own code, from the linker.
 extern const char __executable_start[], etext[];
 
-// Whether a place "folder/file.c:88 (function)" is in a task's file, which stand above all.
+// Whether a place "folder/file.c:88 (function)" is in a task's file, which stands above all.
+#define PLACE_IN(name, function) "/" #name ".c:",
 static bool is_task_file(const char *where)
 {
-    static const char *const files[] = FILES_OF_TASKS; // "/forward.c:" …, by make/rules.mk
-    for (size_t i = 0; files[i] != NULL; i++)
+    static const char *const files[] = {TASK_FILES(PLACE_IN)};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (strstr(where, files[i]) != NULL) return true;
     return false;
 }

@@ -34,7 +34,7 @@ static bool scales(const Trainer *t)
 
 static Status create_sharded(Trainer *t)
 {
-    static const TaskFile files[] = TASK_FILES;
+    static const TaskFile files[] = {TASK_FILES(TASK_FILE_ROW){NULL, NULL}};
     FsdpOptions options = {.reshard_after_forward =
                                t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
                            .seed = t->opt.seed,

@@ -140,7 +140,7 @@ def take(submission, files, target):
                 take_files(archive_entries(archive), files, target)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError,
             NotImplementedError) as problem:
-        raise Unusable("The archive that was handed in cannot be unpacked (%s). Hand in the six .c "
+        raise Unusable("The archive that was handed in cannot be unpacked (%s). Hand in the .c "
                        "files, as they are or in a tar or zip." % problem)
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that the manifests are right: numbers, points, files, and the names of the tests.
+"""Checks that the manifests are right: numbers, points, files, and the names of the tests; and that
+lists of tasks and of their headers that are elsewhere have all of them.
 
-The names are compared with what the suites themselves list, for those suites that are built.
+The names of tests are compared with what the suites themselves list, for those that are built.
 
 Interface: check_tasks.py [--suites DIR]   DIR holds the suites of one implementation, for example
 build/impl/reference/suite. One line for each thing that is wrong; exit status 1 if there is any.
@@ -9,6 +10,7 @@ build/impl/reference/suite. One line for each thing that is wrong; exit status 1
 
 import argparse
 import os
+import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -16,6 +18,7 @@ sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import manifest
 import runner
+import submission
 
 
 def differences(shown, wanted, listed):
@@ -46,6 +49,35 @@ def check_suites(tasks, folder):
     return found
 
 
+def check_files(tasks, root):
+    """TASK_FILES of include/report.h, by which reports know the file of a task."""
+    table = manifest.text_of(root, "include/report.h").partition("#define TASK_FILES(X)")[2]
+    rows = dict(re.findall(r"\bX\((\w+), (\w+)\)", table))
+    for task in tasks:
+        heads = map(manifest.FUNCTION.match, manifest.reference_text(task, root).splitlines())
+        if rows.get(task.name) not in [head.group(1) for head in heads if head]:
+            yield ("include/report.h: TASK_FILES must have X(%s, function), where %s defines the "
+                   "function" % (task.name, task.in_kit("reference")))
+    for name in sorted(set(rows) - {task.name for task in tasks}):
+        yield "include/report.h: TASK_FILES has %s, which is no task" % name
+
+
+def check_headers(tasks, root, listed=submission.HEADERS):
+    """HEADERS of submission.py: those that a student's file has by its own includes."""
+    found, ahead = {}, [(piece.in_kit("reference"), piece.in_kit("reference"))
+                        for task in tasks for piece in task.pieces()]
+    for path, why in ahead:
+        for name in re.findall(r'(?m)^#include "([^"]+)"', manifest.text_of(root, path)):
+            if name not in found:
+                found[name] = why
+                ahead.append((os.path.join("include", name), why))
+    for name in sorted(set(found) - set(listed)):
+        yield ("grader/submission.py: HEADERS lacks %s, which %s has by its includes: a student's "
+               "file that calls what it declares would be refused" % (name, found[name]))
+    for name in sorted(set(listed) - set(found)):
+        yield "grader/submission.py: HEADERS has %s, which no reference has by its includes" % name
+
+
 def main():
     parser = argparse.ArgumentParser(description="Check the tasks' manifests.")
     parser.add_argument("--suites", metavar="DIR",
@@ -57,6 +89,7 @@ def main():
         print(problem)
         return 1
     found = [line for tasks in kinds for line in manifest.problems(tasks, ROOT)]
+    found += [*check_files(kinds[0], ROOT), *check_headers(sum(kinds, []), ROOT)]
     if options.suites:
         found += check_suites(sum(kinds, []), options.suites)
     for line in found:

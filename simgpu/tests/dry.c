@@ -239,6 +239,9 @@ TEST_BETWEEN(test_memory_has_the_limit_that_is_set, dry, not_dry)
 {
     bool large = false;
     run_ranks(1, memory_body, &large);
+#ifdef __SANITIZE_THREAD__ // which leaves a program too few addresses
+    return;
+#endif
     large = true;
     setenv("SIMGPU_MEMORY", "1T", 1);
     run_ranks(1, memory_body, &large);

@@ -16,9 +16,10 @@ static void layout_body(const Rank *r, void *arg)
         for (int world = t->low; world <= t->high; world++) {
             Set set;
             FlatLayout flat;
-            int64_t numel = sum_sizes(in), at = 0, want = numel;
+            int64_t numel = sum_sizes(in), at = 0, want = numel,
+                    multiple = t->align ? 4 * world : world;
             make_set(&set, in->n, in->of);
-            while (want % (t->align ? 4 * world : world) != 0) want++;
+            while (want % multiple != 0) want++;
 
             need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, t->align));
             check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
@@ -33,9 +34,10 @@ static void layout_body(const Rank *r, void *arg)
             check(flat.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld",
                   set.n, (long long)flat.numel, (long long)numel);
             check(flat.padded == want,
-                  "flat_layout (numel %lld, W = %d%s): padded is %lld, want %lld", (long long)numel,
-                  world, t->align ? ", 16-byte shards" : "", (long long)flat.padded,
-                  (long long)want);
+                  "flat_layout (numel %lld, W = %d%s): padded is %lld, want %lld%s",
+                  (long long)numel, world, t->align ? ", 16-byte shards" : "",
+                  (long long)flat.padded, (long long)want,
+                  padding_cause(numel, flat.padded, multiple));
             check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
                   (long long)flat.shard_numel, (long long)want);
             flat_layout_destroy(&flat);
@@ -75,8 +77,9 @@ RANK_TEST(layout_worked_example, 1)
     need(flat_layout(&flat, "unit", set.pointer, 3, 2, 3, false));
     check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
           "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, "
-          "12, 4",
-          (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
+          "12, 4%s",
+          (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel,
+          padding_cause(10, flat.padded, 3));
     check(flat.offset[0] == 0 && flat.offset[1] == 3 && flat.offset[2] == 7,
           "flat_layout: parameters of 3, 4 and 3 elements begin at %lld, %lld and %lld; want 0, 3 "
           "and 7",

@@ -123,6 +123,22 @@ static void make_known(Known *known, const Set *set, int rank, int world, bool a
     layout->padded = layout->shard_numel * world;
 }
 
+// For the end of a message: what may have made `padded` of numel, where it is wrong.
+static const char *padding_cause(int64_t numel, int64_t padded, int64_t multiple)
+{
+    if (padded == (numel + multiple - 1) / multiple * multiple) return "";
+    if (padded == numel)
+        return "\nLikely cause: padded is numel, so no padding is added. It must be the next "
+               "multiple of W (with align of 4W), for shards of one length";
+    if (padded < numel)
+        return "\nLikely cause: padded is less than numel, as if it were rounded down: the last "
+               "elements would belong to no rank";
+    if (padded >= numel + multiple)
+        return "\nLikely cause: there is more padding than is due: what does your rounding add "
+               "where numel is a multiple already?";
+    return "\nLikely cause: padded is no multiple of W (with align of 4W)";
+}
+
 // That a layout is what it must be: what else is to be compared with it can rely on that.
 static void check_known(const FlatLayout *got, const Set *set, const Rank *r, bool align)
 {
@@ -132,10 +148,11 @@ static void check_known(const FlatLayout *got, const Set *set, const Rank *r, bo
               got->padded == known.layout.padded && got->shard_numel == known.layout.shard_numel &&
               got->rank == r->rank && got->world == r->world,
           "flat_layout (numel %lld, W = %d): numel %lld, padded %lld, shards of %lld for rank "
-          "%d of %d; want %lld, %lld and %lld for rank %d of %d",
+          "%d of %d; want %lld, %lld and %lld for rank %d of %d%s",
           (long long)known.layout.numel, r->world, (long long)got->numel, (long long)got->padded,
           (long long)got->shard_numel, got->rank, got->world, (long long)known.layout.numel,
-          (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world);
+          (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world,
+          padding_cause(known.layout.numel, got->padded, (align ? 4 : 1) * r->world));
     for (int i = 0; i < set->n; i++)
         check(got->offset[i] == known.offset[i] && got->params[i] == set->pointer[i],
               "flat_layout: parameter %d begins at %lld, want %lld", i, (long long)got->offset[i],

@@ -329,9 +329,9 @@ static void pairs_body(const Rank *r, void *arg)
     need_nccl(ncclCommDestroy(across));
 }
 
-void rule_reduces_by_the_units_own_function(void)
+void rule_reduces_by_the_units_own_function(int world)
 {
-    run_sharded(spec_mlp(3), pointer_body, 1, 2);
+    run_sharded(spec_mlp(3), pointer_body, world);
 }
 
 void rule_shards_within_its_group(void)

@@ -42,7 +42,7 @@ TEST(gradient_is_the_average)
     for (int i = 0; i < 2; i++) {
         run_drawn(5, average_body);
     }
-    RULE(reduces_by_the_units_own_function);
+    RULE(reduces_by_the_units_own_function, 2);
     RULE(shards_within_its_group);
 }
 
@@ -76,6 +76,7 @@ TEST(world_of_one_divides_nothing)
 {
     known_gradients();
     run_sharded(spec_mlp(3), one_body, 1);
+    RULE(reduces_by_the_units_own_function, 1);
     draw_gradients();
     Shape shape = draw_shape(4);
     drawn_model(&shape.spec, 1);

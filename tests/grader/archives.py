@@ -6,7 +6,8 @@ with the script that it would start; what comes of it is a Result.
 
 Interface: run(command, folder, **more), unzip(path, folder), Released (.out, .student, .build,
 .solutions, .archives(), .root(), .attacked()), warm(build), PLATFORMS: {name: class}, each with
-.grade(folder) -> Result; FILES, TASKS, COURSE, FULL, HIDDEN, QUIZ, HALF, HALF_HIDDEN.
+.grade(folder) -> Result; FILES, TASKS, COURSE, FULL, HIDDEN, QUIZ, DONE, HALF,
+HALF_HIDDEN.
 """
 
 import glob

@@ -19,6 +19,7 @@ import runner
 
 TASKS = manifest.load(ROOT)
 FILES = [task.file for task in TASKS]
+COUNT = manifest.how_many() # of them, in a word
 SKELETON = os.path.join(ROOT, "skeleton")
 SMALL = "--steps 4 --layers 1 --dim 16 --heads 2 --batch 64"
 LIMIT = 120
@@ -80,13 +81,13 @@ class Demo(ReferenceCopy):
         for task in TASKS:
             self.assertRegex(out, r"(?m)^  %s +part %d\.\d+ is not written yet\s+"
                              r"\(%s/%s:\d+\)$" % (task.file, task.number, shown, task.file))
-        self.assertIn("None of the six files", out)
-        self.assertIn("This ran with the reference's six files", out)
+        self.assertIn("None of the %s files" % COUNT, out)
+        self.assertIn("This ran with the reference's %s files" % COUNT, out)
 
     def test_all_six_are_the_students(self):
         out = self.run_well()
-        self.assertIn("All six files are yours", out)
-        self.assertIn("This ran with your six files.", out)
+        self.assertIn("All %s files are yours" % COUNT, out)
+        self.assertIn("This ran with your %s files." % COUNT, out)
         self.assertEqual(out.count(": equal") + out.count("   equal"), 4)
         self.assertEqual([line for line in out.splitlines() if len(line) > 80], [])
 
@@ -112,7 +113,7 @@ class Demo(ReferenceCopy):
 
     def test_the_reference_needs_no_folder_of_sources(self):
         out = self.run_well(impl=os.path.join(ROOT, "reference"))
-        self.assertIn("All six files are the reference's.", out)
+        self.assertIn("All %s files are the reference's." % COUNT, out)
 
     def test_one_complete_file_runs_and_its_mistake_shows(self):
         """Five files of the skeleton and an optimizer that does not move the weights."""
@@ -135,7 +136,7 @@ class Demo(ReferenceCopy):
                        if gap else text)
             out, err = self.run_demo("examples")
             self.assertEqual("forward.c     part 3.1 is not written yet" in out, gap)
-            self.assertEqual("your six files" in out, not gap)
+            self.assertEqual("your %s files" % COUNT in out, not gap)
 
     def test_a_file_that_does_not_compile_is_named_with_its_line(self):
         line = self.rewrite("backward.c", "Status fsdp_finish_backward(", "Status 7finish(")
@@ -166,7 +167,7 @@ class Demo(ReferenceCopy):
                      "cudaEvent_t event, unsigned flags);\nstatic ")
         out, err = self.run_demo("examples")
         out = " ".join(out.split())
-        self.assertIn("None of the six files", out)
+        self.assertIn("None of the %s files" % COUNT, out)
         self.assertIn("api.c it does not define fsdp_full_state_default, which other files call",
                       out)
         self.assertRegex(out, r"forward\.c it cannot be linked: undefined reference to .elsewhere")
@@ -250,7 +251,7 @@ class Demo(ReferenceCopy):
     def test_ctrl_c_leaves_no_process(self):
         process = self.start(flags=SMALL.replace("--steps 4", "--steps 1000000"))
         try:
-            self.assertIn("All six", process.stdout.readline())
+            self.assertIn("All " + COUNT, process.stdout.readline())
             name = "/%s-" % os.path.basename(self.copy) # of the build tree's folder
             wait_for(lambda: len(processes_with(name)) >= 3, # the launcher and two ranks
                      process, LIMIT * runner.time_factor())

@@ -3,7 +3,6 @@ that the numbers of figures and worked examples are those of the formulas. What 
 (figures/memory.svg, figures/step.svg) is drawn anew by test_documented.py."""
 
 import glob
-import json
 import math
 import os
 import re
@@ -13,9 +12,11 @@ import unittest
 import helpers
 import links
 from helpers import ROOT
+import manifest
 
 HANDOUTS = os.path.join(ROOT, "handouts")
-CHAPTERS = sorted(glob.glob(os.path.join(HANDOUTS, "[1-6]_*.md")))
+TASKS = manifest.load(ROOT)
+CHAPTERS = [os.path.join(ROOT, task.handout) for task in TASKS]
 
 
 def read(*parts):
@@ -55,7 +56,8 @@ def padded(numel, ranks):
 
 class Chapters(unittest.TestCase):
     def test_each_has_its_parts_in_order(self):
-        self.assertEqual(len(CHAPTERS), 6)
+        numbered = sorted(glob.glob(os.path.join(HANDOUTS, "[0-9]*_*.md")))
+        self.assertEqual(sorted(CHAPTERS + [os.path.join(HANDOUTS, "0_start.md")]), numbered)
         for path in CHAPTERS:
             text = read(os.path.basename(path))
             found = re.findall(r"(?m)^## (.*)$", text)
@@ -74,12 +76,10 @@ class Chapters(unittest.TestCase):
 
     def test_points_are_those_of_the_tasks(self):
         overview = read("README.md")
-        for path in CHAPTERS:
-            name = os.path.basename(path)
-            task = json.loads(helpers.read(ROOT, "tasks", name[:-3], "task.json"))
-            points = sum(test["points"] for test in task["tests"])
+        for task in TASKS:
+            name, points = os.path.basename(task.handout), task.points
             self.assertRegex(read(name), r"(?m)^File: `skeleton/\w+\.c`\. %d points\b" % points)
-            self.assertIn("Score: %d/%d (task %d alone)" % (points, points, task["number"]),
+            self.assertIn("Score: %d/%d (task %d alone)" % (points, points, task.number),
                           page(name))
             self.assertRegex(overview, r"\(%s\) \| .* \| %d \|" % (re.escape(name), points))
 
@@ -117,7 +117,7 @@ class Questions(unittest.TestCase):
         asked = re.findall(r"(?m)^(\d+)\. \*([^*]+)\.\* ", read("interview.md"))
         self.assertEqual([number for number, _ in asked], numbers)
         self.assertLessEqual({name for _, name in asked}, {"Start", "In PyTorch", "Outlook"} | {
-            "Task %d" % task for task in range(1, 7)})
+            task.heading() for task in TASKS})
         answers = re.findall(r"(?m)^\| (\d+) \| .+ \| .+\? \(.+\) \|$",
                              read("interview_answers.md"))
         self.assertEqual(answers, numbers)

@@ -14,6 +14,10 @@ class Kit(unittest.TestCase):
         tasks = manifest.load(ROOT)
         self.assertEqual(manifest.problems(tasks, ROOT), [])
 
+    def test_other_lists_have_all_tasks_and_headers(self):
+        self.assertEqual([], list(check_tasks.check_files(manifest.load(ROOT), ROOT)))
+        self.assertEqual([], list(check_tasks.check_headers(manifest.load_all(ROOT), ROOT)))
+
     def test_names_are_those_of_the_suites(self):
         folder = os.path.join(build_folder(), "impl", "reference", "suite")
         if not os.path.exists(os.path.join(folder, "together")):
@@ -174,6 +178,30 @@ class Wrong(TempFolder):
         del self.data["parts"]
         self.data["points"] = True
         self.unreadable('"points" must be a number')
+
+    def test_lists_that_lack_a_task(self):
+        self.write("tasks/1_one/task.json", json.dumps(self.data))
+        tasks = manifest.load(self.folder)
+        for rows, wrong in (("X(one, f)", 0), ("X(one, g)", 0), ("X(one, h)", 1), ("", 1),
+                            ("X(one, f) X(two, f)", 1), ("X(two, f)", 2)):
+            self.write("include/report.h", "#define TASK_FILES(X) %s\n" % rows)
+            found = list(check_tasks.check_files(tasks, self.folder))
+            self.assertEqual(len(found), wrong, found)
+        self.assertIn("must have X(one, function), where reference/one.c defines", found[0])
+        self.assertIn("has two, which is no task", found[1])
+
+    def test_headers_that_are_not_listed(self):
+        self.write("tasks/1_one/task.json", json.dumps(self.data))
+        self.write("reference/one.c", '#include "one.h"\n#include <stdio.h>\n')
+        self.write("include/one.h", '#include "deep.h"\n#include "one.h"\n')
+        tasks = manifest.load(self.folder)
+        for listed, words in ((("one.h", "deep.h"), []), (("one.h",), ["HEADERS lacks deep.h"]),
+                              (("deep.h",), ["HEADERS lacks one.h, which reference/one.c"]),
+                              (("one.h", "deep.h", "a.h"), ["HEADERS has a.h, which no"])):
+            found = list(check_tasks.check_headers(tasks, self.folder, listed))
+            self.assertEqual(len(found), len(words), found)
+            for text, word in zip(found, words):
+                self.assertIn(word, text)
 
     def test_names_against_suites(self):
         self.write("tasks/1_one/task.json", json.dumps(self.data))

@@ -2,6 +2,7 @@
 that are caught for another reason, that do not apply or do not compile; of solutions that are
 different; and that it leaves nothing behind."""
 
+import glob
 import json
 import os
 import shutil
@@ -352,27 +353,46 @@ class Alternatives(Miniature):
         self.assertNotIn("n += half();", text)
 
 
+LEAST_MUTANTS, LEAST_ALTERNATIVES = 8, 2
+
+
 class TheKitsOwn(unittest.TestCase):
-    """The mutants and alternatives of the tasks fit the reference as it is now."""
+    """The mutants and alternatives of tasks and labs are enough, and fit the references."""
 
     def setUp(self):
-        self.tasks = manifest.load(ROOT)
+        self.tasks = manifest.load_all(ROOT)
+
+    def reference(self, task):
+        return {piece.file: read(ROOT, piece.in_kit("reference")) for piece in task.pieces()}
 
     def test_mutants_apply_and_are_many(self):
         found = mutant_files.load_mutants(self.tasks)
         for task in self.tasks:
-            self.assertGreaterEqual(len([m for m in found if m.task is task]), 8, task.name)
-        for mutant in found:
-            text = read(ROOT, "reference", mutant.task.file)
-            self.assertNotEqual(mutant_files.edit_text(text, mutant.edits), text, mutant.name)
+            own = [mutant for mutant in found if mutant.task is task]
+            if len(own) < LEAST_MUTANTS:
+                self.fail("%s/mutants.json has %d mutants, and must have %d or more: what else "
+                          "could a student get wrong?" % (task.folder, len(own), LEAST_MUTANTS))
+            for mutant in own:
+                if mutant_files.edited(task, mutant.edits) == self.reference(task):
+                    self.fail("%s/mutants.json: the edits of %s change nothing"
+                              % (task.folder, mutant.name))
 
-    def test_alternatives_apply(self):
-        found = mutant_files.load_alternatives(self.tasks)
-        self.assertGreaterEqual(len(found), 10)
-        for solution in found:
-            for name, part in solution.parts.items():
-                text = read(ROOT, "reference", name)
-                self.assertTrue(mutant_files.put_in(text, part), solution.name)
+    def test_alternatives_apply_and_are_some(self):
+        for kind in (manifest.TASK, manifest.LAB):
+            tasks = [task for task in self.tasks if task.kind is kind]
+            texts = {file: text for task in tasks for file, text in self.reference(task).items()}
+            found = mutant_files.load_alternatives(tasks)
+            for solution in found:
+                for file, part in solution.parts.items():
+                    if mutant_files.put_in(texts[file], part) == texts[file]:
+                        self.fail("alternatives/%s.c is the reference's %s" % (solution.name, file))
+            for task in tasks:
+                path = os.path.join(ROOT, task.folder, "alternatives")
+                number = len(glob.glob(os.path.join(path, "*.c")))
+                least = LEAST_ALTERNATIVES if kind is manifest.LAB else 1
+                if number < least:
+                    self.fail("%s/alternatives has %d files, and must have %d or more: what is "
+                              "right, and unlike the reference?" % (task.folder, number, least))
 
 
 if __name__ == "__main__":

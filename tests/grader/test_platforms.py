@@ -15,14 +15,17 @@ import threading
 import unittest
 
 import schemas
-from archives import (COURSE, ENVIRONMENT, FILES, FULL, HALF, HALF_HIDDEN, HIDDEN, PLATFORMS, QUIZ,
-                      TASKS, Released, run)
+from archives import (COURSE, DONE, ENVIRONMENT, FILES, FULL, HALF, HALF_HIDDEN, HIDDEN, PLATFORMS,
+                      QUIZ, TASKS, Released, run)
 from attack_files import ATTACKS
 from helpers import read
+import manifest
+
+COUNT = manifest.how_many() # of the files, in a word
 
 # What the student's archive offers: the words to try each target with, and what it then prints.
 OFFERED = {
-    "grade": (["TASK=1"], r"(?m)^Score: \d+/14 "),
+    "grade": (["TASK=1"], r"(?m)^Score: \d+/%d " % TASKS[0].points),
     "hint": (["TASK=1"], r"\S"),
     "watch": ([], r"Ctrl-C ends this"),
     "challenge": ([], r"(?m)^Challenge: \d+ tokens/s per GPU"),
@@ -80,12 +83,13 @@ class Platforms(Released):
         flags = "DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"
         status, text = run(["make", "-s", "demo", "RANKS=2", flags], self.student)
         self.assertEqual(status, 0, text)
-        whose = {"skeleton": "This ran with the reference's six files, since none of yours",
+        whose = {"skeleton": "This ran with the reference's %s files, since none of yours" % COUNT,
                  "half": "and the reference's other files.",
-                 "reference": "This ran with your six files."}
+                 "reference": "This ran with your %s files." % COUNT}
         self.assertIn(whose[what], text)
         self.assertEqual(text.count("is not written yet"),
-                         {"skeleton": 6, "half": 3, "reference": 0}[what])
+                         {"skeleton": len(FILES), "half": len(FILES) - len(DONE),
+                          "reference": 0}[what])
 
     def check_page(self, what, want):
         """The page of a solution that lies in the archive's skeleton/."""

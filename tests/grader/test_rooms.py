@@ -63,7 +63,8 @@ class Rooms(TempFolder):
         for room in ROOMS:
             self.assertIn(room, rooms.values())
             for path in files(room):
-                self.assertEqual(crossing(read(path), room, rooms), [], os.path.relpath(path, ROOT))
+                self.assertEqual(crossing(read(path), room, rooms), [], "%s imports what its room "
+                                 "must not: move that to grader/" % os.path.relpath(path, ROOT))
 
     def test_what_the_check_finds(self):
         rooms = {"release": "course", "mutants": "devtools", "grade": "grader"}
@@ -122,14 +123,18 @@ def included(text):
 
 
 def upward(sources, order):
-    """[(file, include)] that a room must not have. sources: {room/file: text}"""
+    """The includes that a room must not have, a sentence each. sources: {room/file: text}"""
     found = []
     for path, text in sorted(sources.items()):
         room = path.split("/")[0]
-        for name in included(text):
-            other = name.split("/")[0] if "/" in name else room
+        for number, line in enumerate(text.splitlines(), 1):
+            other = "".join(included(line)).partition("/")[0]
             if other in order and other != room and other not in order[room]:
-                found.append((path, name))
+                found.append(
+                    "simgpu/src/%s:%d: %s, and %s/ is not below %s/ (the list of rooms in "
+                    "simgpu/README.md). Declare what you need in a room below both, or let %s/ "
+                    "hand it down: a pointer, an argument"
+                    % (path, number, line, other, room, other))
     return found
 
 
@@ -158,10 +163,11 @@ class RoomsOfSimgpu(unittest.TestCase):
         self.assertEqual({path.split("/")[0] for path in self.sources}, set(self.order))
 
     def test_includes_point_down(self):
-        self.assertEqual(upward(self.sources, self.order), [])
+        self.assertEqual("", "\n".join(upward(self.sources, self.order)))
 
     def test_no_header_includes_itself(self):
-        self.assertIsNone(circle(self.sources))
+        self.assertIsNone(circle(self.sources), "a header of simgpu/src includes itself, by way of "
+                          "others: take what they need of it into a header of its own")
 
     def test_what_the_checks_find(self):
         order = room_order("text\n    blas/ nccl/  both\n    core/  one\n    report/  two\n")
@@ -170,8 +176,10 @@ class RoomsOfSimgpu(unittest.TestCase):
         sources = {"blas/a.c": '#include "a.h"\n#include "nccl/b.h"\n#include "core/c.h"\n',
                    "core/c.h": '#include <stdio.h>\n#include "report/d.h"\n',
                    "report/d.h": '#include "core/c.h"\n#include "gpulog.h"\n'}
-        self.assertEqual(upward(sources, order),
-                         [("blas/a.c", "nccl/b.h"), ("report/d.h", "core/c.h")])
+        found = upward(sources, order)
+        self.assertEqual([text.partition(" (the list")[0] for text in found], [
+            'simgpu/src/blas/a.c:2: #include "nccl/b.h", and nccl/ is not below blas/',
+            'simgpu/src/report/d.h:1: #include "core/c.h", and core/ is not below report/'])
         self.assertEqual(circle(sources), "core/c.h")
         self.assertIsNone(circle({"core/c.h": '#include "report/d.h"\n', "report/d.h": ""}))
 

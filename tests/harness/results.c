@@ -111,6 +111,17 @@ static void inner_skipped(void **state)
     skip();
 }
 
+// On whatever machine, a world that is too large for it.
+static void inner_left_out(void **state)
+{
+    if (ranks_fit(backend_max_world() + 1)) abort();
+}
+static void inner_one_fits(void **state)
+{
+    RULE(two_are_right, body_right);
+    if (ranks_fit(backend_max_world() + 1)) abort();
+}
+
 static int bad_teardown(void **state)
 {
     return -1;
@@ -140,6 +151,8 @@ static const struct CMUnitTest inner[] = {
     cmocka_unit_test(inner_rule_of_its_own),
     cmocka_unit_test(inner_behind_a_rule),
     cmocka_unit_test(inner_skipped),
+    cmocka_unit_test(inner_left_out),
+    cmocka_unit_test(inner_one_fits),
     cmocka_unit_test_setup(inner_state, set_state),
     cmocka_unit_test_teardown(inner_right, bad_teardown),
 };
@@ -248,7 +261,8 @@ TEST(test_list)
     assert_string_equal(o.out,
                         "inner_right\ninner_wrong\ninner_slow\ninner_forger\ninner_assertion\n"
                         "inner_harness\ninner_rule\ninner_rule_of_its_own\n"
-                        "inner_behind_a_rule\ninner_skipped\ninner_state\ninner_right\n");
+                        "inner_behind_a_rule\ninner_skipped\n"
+                        "inner_left_out\ninner_one_fits\ninner_state\ninner_right\n");
 }
 
 TEST(test_only)
@@ -307,9 +321,12 @@ TEST(test_all_results)
         "{\"nonce\": \"sesame\", \"test\": \"inner_behind_a_rule\", \"status\": \"failed\", "
         "\"message\": \"rank 1 of 2: a ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_skipped\", \"status\": \"skipped\", ",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_left_out\", \"status\": \"skipped\", "
+        "\"message\": \"left out from W = ",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_one_fits\", \"status\": \"passed\", ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_state\", \"status\": \"passed\", ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_right\", \"status\": \"error\", ",
-        "{\"nonce\": \"sesame\", \"end\": 12}",
+        "{\"nonce\": \"sesame\", \"end\": 14}",
     };
 
     if (backend_max_world() < 2) skip(); // the inner tests have two ranks

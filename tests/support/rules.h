@@ -66,7 +66,7 @@ void rule_reshard_all_reaches_every_unit(void);
 // ---- Task 4 ----
 void rule_micro_batches_with_kept_parameters(void);
 void rule_order_of_each_backward(void);
-void rule_reduces_by_the_units_own_function(void);
+void rule_reduces_by_the_units_own_function(int world);
 void rule_shards_within_its_group(void);
 
 // ---- Task 5 ----

@@ -388,17 +388,13 @@ static int end_case(void **state)
 // ---- main ----
 
 // Most suites of the kit's own are linked without the task files: then these are NULL.
-#pragma weak meta_numel
-#pragma weak flat_create
-#pragma weak fsdp_unshard
-#pragma weak fsdp_begin_grad
-#pragma weak fsdp_adamw_step_default
-#pragma weak fully_shard
+#define WEAK(name, function) extern __typeof__(function) function __attribute__((weak));
+TASK_FILES(WEAK)
 
 // A task's suite grades that task's file, `together` all six; hidden suites are named like them.
 static void own_code(const char *suite)
 {
-    static const TaskFile files[] = TASK_FILES;
+    static const TaskFile files[] = {TASK_FILES(TASK_FILE_ROW){NULL, NULL}};
 
     if (strncmp(suite, "hidden_", 7) == 0) suite += 7;
     report_own_code(files, strcmp(suite, "together") == 0 ? NULL : suite);
