@@ -62,10 +62,14 @@ static ncclResult_t check_overlap(const Call *call)
     size_t rank = (size_t)call->comm->rank;
     if (!sends || !recvs || send + sends <= recv || recv + recvs <= send) return ncclSuccess;
     const GpuLogKind *kind = sim_kind(call->signature.kind);
-    const char *rule = "sendbuff == recvbuff";
-    bool in_place = send == recv;
+    const char *rule = "this call has no such form";
+    bool in_place = false;
     switch (kind->in_place) {
-    case IN_PLACE_SAME: break;
+    case IN_PLACE_NEVER: break;
+    case IN_PLACE_SAME:
+        in_place = send == recv;
+        rule = "sendbuff == recvbuff";
+        break;
     case IN_PLACE_SEND_IS_PART:
         in_place = send == recv + rank * sends;
         rule = "sendbuff == recvbuff + rank * sendcount";
