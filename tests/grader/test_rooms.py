@@ -194,6 +194,43 @@ class SixFiles(unittest.TestCase):
             self.assertEqual(set(), types & set(re.findall(r"\w+", text)), path)
 
 
+def seams(header):
+    """{struct: the functions that it points to}, of those that point to any."""
+    found = {}
+    for name, body in re.findall(r"(?ms)^(?:typedef )?struct (\w+) \{\n(.*?)^\}", header):
+        fields = re.findall(r"\(\*(\w+)\)\(|^ +(?:\w+Fn|Hook \*)\s?(\w+)[;[]", body, re.M)
+        if fields:
+            found[name] = {first or second for first, second in fields}
+    return found
+
+
+class Seams(unittest.TestCase):
+    """The table of architecture.md names all that may be replaced, and each in its struct's row."""
+
+    def test_the_table_is_whole(self):
+        header = read(os.path.join(ROOT, "include", "fsdp.h"))
+        table = read(os.path.join(ROOT, "handouts", "architecture.md")).partition(
+            "\n## What may be replaced\n")[2].partition("\n## ")[0]
+        named, struct = {}, None
+        for cell, entries in re.findall(r"(?m)^\| (.*?) ?\| (.*?) \|", table):
+            struct = (re.findall(r"`(\w+)`", cell) or [struct])[0]
+            if struct:
+                named.setdefault(struct, set()).update(re.findall(r"`(\w+)", entries))
+        want = seams(header)
+        self.assertLessEqual({"FlatLayoutOps", "FsdpRootOps", "FsdpUnit", "FsdpAdamW"}, set(want))
+        for struct, fields in want.items():
+            self.assertEqual(fields - named.get(struct, set()), set(), struct)
+        for struct, entries in named.items():
+            body = re.search(r"(?ms)^(?:typedef )?struct %s \{\n(.*?)^\}" % struct, header)
+            self.assertLessEqual(entries, set(re.findall(r"\w+", body.group(1))), struct)
+
+    def test_what_counts_as_a_seam(self):
+        self.assertEqual(seams("struct A {\n    int n;\n    Status (*f)(int (*)(int));\n"
+                               "    HookFn g; // (*no)\n    Hook *hooks[2];\n    LayoutFn l;\n};\n"
+                               "typedef struct B {\n    int *p;\n} B;\n"),
+                         {"A": {"f", "g", "hooks", "l"}})
+
+
 class Maps(unittest.TestCase):
     """The tables that say what is where have every folder, and no other."""
     # Folders whose own are chapters or files of one kind, and no rooms.
