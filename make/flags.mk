@@ -36,6 +36,7 @@ WRAPPED   := $(if $(filter-out simgpu,$(BACKEND)),$(sort \
              $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' \
              $(wildcard gpulog/interpose/*.c) /dev/null) $(shell $(CC) -E -P -xc \
              -DSIMGPU_NAMES simgpu/include/simgpu_cublas/calls.h \
-             -DGPULOG_NAMES gpulog/include/gpulog_collectives.h | grep -o '@[A-Za-z0-9_]*' | tr -d @)))
+             -DGPULOG_NAMES gpulog/include/gpulog_collectives.h | \
+             grep -o '@[A-Za-z0-9_]*' | tr -d @)))
 # What lib/ itself calls, whatever the backend: JSON, for lib/checkpoint. simgpu does without.
 KIT_LIBS  := -ljansson

@@ -1,5 +1,5 @@
-/* collectives.h: what a row of gpulog_collectives.h says of a call of NCCL that moves data, and what
- * follows from it.
+/* collectives.h: what a row of gpulog_collectives.h says of a call of NCCL that moves data, and
+ * what follows from it.
  *
  * Sizes are counted from `bytes`, the call's count times the size of an element.
  */

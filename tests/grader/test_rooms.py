@@ -231,6 +231,44 @@ class Seams(unittest.TestCase):
                          {"A": {"f", "g", "hooks", "l"}})
 
 
+def lacking(text, enums):
+    """[(table, what has no row)] of the tables of a file that have a row for each value of an enum.
+    enums: {the last name, which is the number of values: the values}"""
+    found = []
+    for name, size, body in re.findall(r"(?ms)\b(\w+)\[(\w+)\] = \{(.*?)\};", text):
+        rows = re.findall(r"\[(\w+)\] = ", body)
+        if rows and size in enums and set(rows) != set(enums[size]):
+            found.append((name, sorted(set(enums[size]) ^ set(rows))))
+    return found
+
+
+def enums_of(text):
+    """Without those that a macro lists."""
+    text = re.sub(r"//.*", "", text)
+    lists = [re.findall(r"\b[A-Z]\w*(?![\w(])", re.sub(r"\w+\(\w*\)", "", body))
+             for body in re.findall(r"(?s)\benum \w*\s*\{(.*?)\}", text)]
+    return {names[-1]: names[:-1] for names in lists if names}
+
+
+class Tables(unittest.TestCase):
+    """Of a value that somebody adds to an enum, no table that names its values lacks the row."""
+
+    def test_tables_have_every_row(self):
+        paths = [path for room in ("simgpu/src", "gpulog", "lib", "plan", "include")
+                 for path in glob.glob(os.path.join(ROOT, room, "**", "*.[ch]"), recursive=True)]
+        texts = {path: read(path) for path in paths}
+        headers = enums_of("\n".join(text for path, text in texts.items() if path.endswith(".h")))
+        self.assertIn("GPU_FREE", headers["GPU_OP_KINDS"])
+        for path, text in texts.items():
+            self.assertEqual(lacking(text, dict(headers, **enums_of(text))), [], path)
+
+    def test_what_the_check_finds(self):
+        enums = enums_of("typedef enum E { A, // F\n B = 3, MORE(X) C, KINDS } E;")
+        self.assertEqual(enums, {"KINDS": ["A", "B", "C"]})
+        self.assertEqual(lacking("int t[KINDS] = {[A] = 1, [C] = 2};\nint u[2] = {[A] = 1};", enums),
+                         [("t", ["B"])])
+
+
 class Maps(unittest.TestCase):
     """The tables that say what is where have every folder, and no other."""
     # Folders whose own are chapters or files of one kind, and no rooms.
