@@ -265,8 +265,8 @@ class Tables(unittest.TestCase):
     def test_what_the_check_finds(self):
         enums = enums_of("typedef enum E { A, // F\n B = 3, MORE(X) C, KINDS } E;")
         self.assertEqual(enums, {"KINDS": ["A", "B", "C"]})
-        self.assertEqual(lacking("int t[KINDS] = {[A] = 1, [C] = 2};\nint u[2] = {[A] = 1};", enums),
-                         [("t", ["B"])])
+        tables = "int t[KINDS] = {[A] = 1, [C] = 2};\nint u[2] = {[A] = 1};"
+        self.assertEqual(lacking(tables, enums), [("t", ["B"])])
 
 
 class Maps(unittest.TestCase):
