@@ -66,8 +66,8 @@ svg text.box, svg text.box-k { font-size: 10px; } svg text.box { fill: var(--on)
 .hover { fill: transparent; } .hover:hover { fill: var(--text); fill-opacity: 0.1; }
 .k-kept { fill: var(--kept); } .k-params { fill: var(--params); } .k-grads { fill: var(--grads); }
 .k-rest { fill: var(--rest); }
+[class^="k-sent"] { fill: var(--other); }
 .k-sent0 { fill: var(--ag); } .k-sent1 { fill: var(--rs); } .k-sent2 { fill: var(--ar); }
-.k-sent3, .k-sent4, .k-sent5, .k-sent6 { fill: var(--other); }
 .s-k { fill: var(--kernel); } .s-b { fill: var(--back); }
 .line-ref { fill: none; stroke: var(--text); stroke-width: 1.6; stroke-dasharray: 5 3; }
 .halo { fill: none; stroke: var(--ground); stroke-width: 3.6; stroke-opacity: 0.75; }

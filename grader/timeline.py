@@ -10,14 +10,13 @@ begins here when its last rank has arrived, so that waiting for others counts to
 Interface: schedule(trace) -> Schedule or None; words(schedule); draw(trace, other, names) -> SVG.
 """
 
+import re
 from dataclasses import dataclass
 
 import plot
 from plot import KINDS, LEFT, RIGHT, STREAMS, WIDTH
 from trace import COLLECTIVES, add
 
-SHORT = {"all-gather": "AG", "reduce-scatter": "RS", "all-reduce": "AR", "reduce": "RD",
-         "broadcast": "BC", "send": "S/R", "receive": "S/R"}
 PASSES = {"F": "forward", "B": "backward"}
 LANES = (1, 0, 2, 3) # from above: all-gathers, kernels, reduce-scatters, other streams
 HIGH = 30 # of a lane
@@ -94,6 +93,11 @@ def begin_of(trace):
                       if len(row) > 2 and row[0] in "kc"])
 
 
+def short(kind):
+    """"AG" for all-gather; a name of one word stays."""
+    return "".join(re.findall(r"\b\w", kind)).upper() if "-" in kind else kind
+
+
 def box_of(trace, row, where, origin):
     """The box of a row of kernels or of a collective."""
     lane, begin, end = row[1], row[6] - origin, row[7] - origin
@@ -106,7 +110,7 @@ def box_of(trace, row, where, origin):
         return Box(lane, begin, end, words, "s-b" if mark == "B" else "s-k", title, False, row[4])
     kind = COLLECTIVES[row[2]]
     unit = trace.units[row[3]].name if row[3] >= 0 else ""
-    return Box(lane, begin, end, ("%s %s" % (SHORT[kind], unit)).strip(), "k-sent%d" % row[2],
+    return Box(lane, begin, end, ("%s %s" % (short(kind), unit)).strip(), "k-sent%d" % row[2],
                "%s %s: %s sent" % (kind, unit, plot.exact(row[5])), True)
 
 

@@ -33,8 +33,9 @@ from report import NOT_YET
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TEST, WITHOUT_PREFETCH = "steps", "steps_without_prefetch"
 KEPT, PARAMS, GRADS, REST = range(4)
-COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "send",
-               "receive")
+TABLE = os.path.join(ROOT, "gpulog", "include", "gpulog_collectives.h")
+with open(TABLE, encoding="utf-8") as rows:
+    COLLECTIVES = re.findall(r'\bROW\(\w+,[\s\\]+\w+,[\s\\]+\w+,[\s\\]+"([^"]+)"', rows.read())
 MARKS = "FfBbOo"
 MOST_RANKS, MOST_STEPS, MOST_UNITS, MOST_ROWS = 8, 8, 32, 20000
 MOST_BYTES = 1 << 46

@@ -23,6 +23,7 @@ typedef enum ExtensionKind {
     EXTENSION_PREFETCH,  // prefetch.h
     EXTENSION_RECOMPUTE, // recompute.h
     EXTENSION_PIPELINE,  // pipeline.h
+    EXTENSION_KINDS
 } ExtensionKind;
 
 // What part two keeps of a root. Of each extension its state; NULL: it is not on.

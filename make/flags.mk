@@ -31,10 +31,12 @@ INCLUDES  := -Iinclude -Igpulog/include \
 VECTOR    := -O2 -ftree-vectorize -fvect-cost-model=dynamic -march=native -fopenmp-simd \
              -ffp-contract=off -fno-math-errno -fno-trapping-math -Wvector-operation-performance
 # The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME,
-# and the tables of cuBLAS's calls.
+# and the tables of the calls of NCCL that move data, and of cuBLAS's.
 WRAPPED   := $(if $(filter-out simgpu,$(BACKEND)),$(sort \
              $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' \
-             $(wildcard gpulog/interpose/*.c) /dev/null) $(shell $(CC) -E -P -xc -DSIMGPU_NAMES \
-             simgpu/include/simgpu_cublas/calls.h | grep -o '@[A-Za-z0-9_]*' | tr -d @)))
+             $(wildcard gpulog/interpose/*.c) /dev/null) $(shell $(CC) -E -P -xc \
+             -DSIMGPU_NAMES simgpu/include/simgpu_cublas/calls.h \
+             -DGPULOG_NAMES gpulog/include/gpulog_collectives.h | \
+             grep -o '@[A-Za-z0-9_]*' | tr -d @)))
 # What lib/ itself calls, whatever the backend: JSON, for lib/checkpoint. simgpu does without.
 KIT_LIBS  := -ljansson

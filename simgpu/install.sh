@@ -41,7 +41,8 @@ copy() {
         chmod 644 "$to_folder/${file##*/}"
     done
 }
-copy "$to/include/simgpu" simgpu/include/*.h gpulog/include/gpulog.h
+copy "$to/include/simgpu" simgpu/include/*.h gpulog/include/gpulog.h \
+    gpulog/include/gpulog_collectives.h
 copy "$to/include/simgpu/crt" simgpu/include/crt/*.h
 copy "$to/include/simgpu/simgpu_cublas" simgpu/include/simgpu_cublas/*.h
 copy "$to/share/doc/simgpu" simgpu/README.md LICENSE

@@ -12,29 +12,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gpulog_collectives.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+#define GPULOG_OP(op, ...) op,
 typedef enum GpuOp {
-    GPU_ALLOC,          // cudaMalloc, cudaMallocAsync: range 0 is the new allocation, written
-    GPU_FREE,           // cudaFree, cudaFreeAsync: range 0 is the allocation, written
-    GPU_COPY,           // cudaMemcpy*: range 0 written, range 1 read
-    GPU_MEMSET,         // cudaMemset*: range 0 written
-    GPU_KERNEL,         // a kernel
-    GPU_BLAS,           // a cuBLAS call
-    GPU_ALL_GATHER,     // this and those below, calls of NCCL (gpulog_is_collective): range 0 read
-    GPU_REDUCE_SCATTER, // (send), range 1 written (receive)
-    GPU_ALL_REDUCE,
-    GPU_BROADCAST,
-    GPU_REDUCE,
-    GPU_SEND,
-    GPU_RECV,         // the last of them
-    GPU_EVENT_RECORD, // cudaEventRecord(event, stream)
-    GPU_STREAM_WAIT,  // cudaStreamWaitEvent(stream, event)
-    GPU_STREAM_SYNC,  // the host waited for a stream
-    GPU_EVENT_SYNC,   // the host waited for an event
-    GPU_DEVICE_SYNC,  // the host waited for a device
+    GPU_ALLOC,  // cudaMalloc, cudaMallocAsync: range 0 is the new allocation, written
+    GPU_FREE,   // cudaFree, cudaFreeAsync: range 0 is the allocation, written
+    GPU_COPY,   // cudaMemcpy*: range 0 written, range 1 read
+    GPU_MEMSET, // cudaMemset*: range 0 written
+    GPU_KERNEL, // a kernel
+    GPU_BLAS,   // a cuBLAS call
+    // GPU_ALL_GATHER … GPU_RECV, calls of NCCL (gpulog_is_collective): range 0 read (send), range 1
+    // written (receive)
+    GPULOG_COLLECTIVES(GPULOG_OP) GPU_EVENT_RECORD, // cudaEventRecord(event, stream)
+    GPU_STREAM_WAIT,                                // cudaStreamWaitEvent(stream, event)
+    GPU_STREAM_SYNC,                                // the host waited for a stream
+    GPU_EVENT_SYNC,                                 // the host waited for an event
+    GPU_DEVICE_SYNC,                                // the host waited for a device
     GPU_OP_KINDS
 } GpuOp;
 

@@ -10,14 +10,7 @@
 #include "collectives.h"
 #include "interpose.h"
 
-WRAPPED(ncclAllGather);
-WRAPPED(ncclReduceScatter);
-WRAPPED(ncclAllReduce);
-WRAPPED(ncclReduce);
-WRAPPED(ncclBroadcast);
 WRAPPED(ncclBcast);
-WRAPPED(ncclSend);
-WRAPPED(ncclRecv);
 // NCCL's header declares these two and says nothing of their arguments.
 ncclResult_t __wrap_ncclGroupStart(void), __real_ncclGroupStart(void);
 ncclResult_t __wrap_ncclGroupEnd(void), __real_ncclGroupEnd(void);
@@ -201,55 +194,17 @@ static ncclResult_t called(ncclResult_t result, const Call *call)
     if (worked(result)) log_call(call);
     return result;
 }
-// Makes the real call, and logs it if it worked.
-#define LOGGED(call, real) called(WAITING(gpulog_kind((call).op)->call, (call).site, real), &(call))
 
-ncclResult_t __wrap_ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
-                                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
-{
-    Call call = {GPU_ALL_GATHER, sendbuff, recvbuff, sendcount, datatype,
-                 ncclSum,        0,        comm,     stream,    SITE};
-    return LOGGED(call,
-                  __real_ncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream));
-}
-
-ncclResult_t __wrap_ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
-                                      ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                      cudaStream_t stream)
-{
-    Call call = {
-        GPU_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream, SITE};
-    return LOGGED(
-        call, __real_ncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream));
-}
-
-ncclResult_t __wrap_ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
-                                  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                  cudaStream_t stream)
-{
-    Call call = {GPU_ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0, comm, stream, SITE};
-    return LOGGED(call,
-                  __real_ncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream));
-}
-
-ncclResult_t __wrap_ncclReduce(const void *sendbuff, void *recvbuff, size_t count,
-                               ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
-                               cudaStream_t stream)
-{
-    Call call = {GPU_REDUCE, sendbuff, recvbuff, count, datatype, op, root, comm, stream, SITE};
-    return LOGGED(call,
-                  __real_ncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream));
-}
-
-ncclResult_t __wrap_ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
-                                  ncclDataType_t datatype, int root, ncclComm_t comm,
-                                  cudaStream_t stream)
-{
-    Call call = {GPU_BROADCAST, sendbuff, recvbuff, count,  datatype,
-                 ncclSum,       root,     comm,     stream, SITE};
-    return LOGGED(call,
-                  __real_ncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream));
-}
+#define UNPACKED(...) __VA_ARGS__
+#define DEFINE(op_, call_, parameters, arguments, same, reduces)                                   \
+    WRAPPED(call_);                                                                                \
+    ncclResult_t __wrap_##call_ parameters                                                         \
+    {                                                                                              \
+        Call call = {op_, UNPACKED same, comm, stream, SITE};                                      \
+        return called(WAITING(#call_, SITE, __real_##call_ arguments), &call);                     \
+    }
+#define WRAPPER(op, name, call, words, takes, ...) DEFINE(op, call, takes)
+GPULOG_COLLECTIVES(WRAPPER)
 
 ncclResult_t __wrap_ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
                               ncclComm_t comm, cudaStream_t stream)
@@ -258,20 +213,6 @@ ncclResult_t __wrap_ncclBcast(void *buff, size_t count, ncclDataType_t datatype,
     return called(
         WAITING("ncclBcast", SITE, __real_ncclBcast(buff, count, datatype, root, comm, stream)),
         &call);
-}
-
-ncclResult_t __wrap_ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
-                             ncclComm_t comm, cudaStream_t stream)
-{
-    Call call = {GPU_SEND, sendbuff, NULL, count, datatype, ncclSum, peer, comm, stream, SITE};
-    return LOGGED(call, __real_ncclSend(sendbuff, count, datatype, peer, comm, stream));
-}
-
-ncclResult_t __wrap_ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
-                             ncclComm_t comm, cudaStream_t stream)
-{
-    Call call = {GPU_RECV, NULL, recvbuff, count, datatype, ncclSum, peer, comm, stream, SITE};
-    return LOGGED(call, __real_ncclRecv(recvbuff, count, datatype, peer, comm, stream));
 }
 
 // ---- Calls that are several messages: in the log they are those, all sends first ----

@@ -3,19 +3,14 @@
 
 #include "collectives.h"
 
-#define ROW(op, name, call_, words_, send_, recv_, root_, route_, ...)                             \
-    [op] = {.call = call_,                                                                         \
-            .words = words_,                                                                       \
-            .send = send_,                                                                         \
-            .recv = recv_,                                                                         \
-            .root = root_,                                                                         \
-            .route = route_,                                                                       \
-            __VA_ARGS__},
-static const GpuLogKind kinds[] = {GPULOG_KINDS(ROW)};
-_Static_assert(sizeof kinds / sizeof kinds[0] == GPU_RECV + 1, "GPU_RECV is the last of them");
+#define REDUCES(parameters, arguments, same, reduces) reduces
+#define ROW(op, name, call, words, takes, send, recv, root, route, in_place)                       \
+    [op] = {#call, words, send, recv, root, route, REDUCES(takes), in_place},
+static const GpuLogKind kinds[] = {GPULOG_COLLECTIVES(ROW)};
 
-#define COUNT(op, name, ...) +1
-_Static_assert(GPU_RECV - GPU_ALL_GATHER + 1 == 0 GPULOG_KINDS(COUNT), "each has a row");
+#define COUNT(op, ...) +1
+_Static_assert(GPU_RECV - GPU_ALL_GATHER + 1 == 0 GPULOG_COLLECTIVES(COUNT),
+               "GPU_ALL_GATHER is the first of them, GPU_RECV the last");
 
 bool gpulog_is_collective(GpuOp op)
 {

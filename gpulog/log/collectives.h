@@ -1,5 +1,5 @@
-/* collectives.h: the calls of NCCL that move data, a row each: what simgpu, the interposer and the
- * log know of them, but the work itself (simgpu/src/nccl/collective.c).
+/* collectives.h: what a row of gpulog_collectives.h says of a call of NCCL that moves data, and
+ * what follows from it.
  *
  * Sizes are counted from `bytes`, the call's count times the size of an element.
  */
@@ -14,9 +14,10 @@ typedef enum GpuLogExtent { EXTENT_NONE, EXTENT_ONE, EXTENT_EACH } GpuLogExtent;
 // What the root is: nothing, who alone sends, who alone receives, or the other rank of a message.
 typedef enum GpuLogRoot { ROOT_NONE, ROOT_SENDS, ROOT_RECEIVES, ROOT_IS_PEER } GpuLogRoot;
 
-// Where the buffers of a call in place lie: both at one address, or one at the rank's part of the
-// other.
+// Where the buffers of a call in place lie: nowhere, it has no such form; both at one address; or
+// one at the rank's part of the other.
 typedef enum GpuLogInPlace {
+    IN_PLACE_NEVER,
     IN_PLACE_SAME,
     IN_PLACE_SEND_IS_PART,
     IN_PLACE_RECV_IS_PART
@@ -39,22 +40,6 @@ typedef struct GpuLogKind {
     bool reduces;
     GpuLogInPlace in_place;
 } GpuLogKind;
-
-// ROW(op, name, call, words, send, recv, root, route, other fields …) of each. The work is done by
-// do_name of simgpu/src/nccl/collective.c. Messages are the last two.
-#define GPULOG_KINDS(ROW)                                                                          \
-    ROW(GPU_ALL_GATHER, all_gather, "ncclAllGather", "all-gather", EXTENT_ONE, EXTENT_EACH,        \
-        ROOT_NONE, ROUTE_RING, .in_place = IN_PLACE_SEND_IS_PART)                                  \
-    ROW(GPU_REDUCE_SCATTER, reduce_scatter, "ncclReduceScatter", "reduce-scatter", EXTENT_EACH,    \
-        EXTENT_ONE, ROOT_NONE, ROUTE_RING, .reduces = true, .in_place = IN_PLACE_RECV_IS_PART)     \
-    ROW(GPU_ALL_REDUCE, all_reduce, "ncclAllReduce", "all-reduce", EXTENT_ONE, EXTENT_ONE,         \
-        ROOT_NONE, ROUTE_RING_TWICE, .reduces = true)                                              \
-    ROW(GPU_BROADCAST, broadcast, "ncclBroadcast", "broadcast", EXTENT_ONE, EXTENT_ONE,            \
-        ROOT_SENDS, ROUTE_CHAIN)                                                                   \
-    ROW(GPU_REDUCE, reduce, "ncclReduce", "reduce", EXTENT_ONE, EXTENT_ONE, ROOT_RECEIVES,         \
-        ROUTE_CHAIN, .reduces = true)                                                              \
-    ROW(GPU_SEND, send, "ncclSend", "send", EXTENT_ONE, EXTENT_NONE, ROOT_IS_PEER, ROUTE_PAIR)     \
-    ROW(GPU_RECV, recv, "ncclRecv", "receive", EXTENT_NONE, EXTENT_ONE, ROOT_IS_PEER, ROUTE_PAIR)
 
 // The row of an operation; NULL: it is no call of NCCL.
 const GpuLogKind *gpulog_kind(GpuOp op);

@@ -107,7 +107,7 @@ static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
     check_restored(w, c, r, children);
     need(precision_apply(w->model, &bf16));
     need_refused(precision_apply(w->model, &bf16), "has a precision already");
-    need_refused(strategy_remove(w->model), "call precision_remove before");
+    need_refused(strategy_remove(w->model), "call precision_remove first");
     need(precision_remove(w->model));
     check(precision_remove(w->model) == ERR_ARGUMENT, "no precision was taken off");
     check_restored(w, c, r, children);

@@ -499,7 +499,7 @@ static void refused_body(const Rank *r, void *arg)
     }
     need_refused(prefetch_apply(m.root, &ok), "has a prefetch already");
     need_refused(prefetch_apply(m.of[1], &ok), "is below the root");
-    need_refused(strategy_remove(m.root), "call prefetch_remove before");
+    need_refused(strategy_remove(m.root), "call prefetch_remove first");
     need(prefetch_remove(m.root));
     need_refused(prefetch_remove(m.root), "has no prefetch");
     bad = (PrefetchOptions){.forward_depth = -1};

@@ -508,7 +508,7 @@ static void masters_body(Wrapped *w, const Case *c, const Rank *r)
     if (c->policy == NULL)
         need_refused(precision_apply(w->model, &narrow), "call precision_apply before fp8_apply");
     else
-        need_refused(precision_remove(w->model), "call fp8_remove before");
+        need_refused(precision_remove(w->model), "call fp8_remove first");
 
     need(fp8_remove(w->model)); // and all is as without
     size_t bytes = (size_t)unit->flat.layout.padded * (c->policy != NULL ? 2 : 4);

@@ -16,17 +16,20 @@ typedef struct ExtensionFrame {
     UnitKept units[]; // (n)
 } ExtensionFrame;
 
+#define EXTENSIONS(ROW)                                                                            \
+    ROW(STRATEGY, "has a strategy", "has no strategy", "strategy_remove")                          \
+    ROW(OFFLOAD, "is offloaded", "is not offloaded", "offload_remove")                             \
+    ROW(PRECISION, "has a precision", "has no precision", "precision_remove")                      \
+    ROW(FP8, "gathers in FP8", "does not gather in FP8", "fp8_remove")                             \
+    ROW(PREFETCH, "has a prefetch", "has no prefetch", "prefetch_remove")                          \
+    ROW(RECOMPUTE, "recomputes", "does not recompute", "recompute_remove")                         \
+    ROW(PIPELINE, "is in a pipeline", "is in no pipeline", "pipeline_destroy")
+#define TEXT(kind, ...) [EXTENSION_##kind] = {__VA_ARGS__},
+#define COUNT(kind, ...) +1
 static const struct {
     const char *is, *is_not, *remove;
-} TEXTS[] = {
-    [EXTENSION_STRATEGY] = {"has a strategy", "has no strategy", "strategy_remove"},
-    [EXTENSION_OFFLOAD] = {"is offloaded", "is not offloaded", "offload_remove"},
-    [EXTENSION_PRECISION] = {"has a precision", "has no precision", "precision_remove"},
-    [EXTENSION_FP8] = {"gathers in FP8", "does not gather in FP8", "fp8_remove"},
-    [EXTENSION_PREFETCH] = {"has a prefetch", "has no prefetch", "prefetch_remove"},
-    [EXTENSION_RECOMPUTE] = {"recomputes", "does not recompute", "recompute_remove"},
-    [EXTENSION_PIPELINE] = {"is in a pipeline", "is in no pipeline", "pipeline_destroy"},
-};
+} TEXTS[] = {EXTENSIONS(TEXT)};
+_Static_assert(EXTENSIONS(COUNT) == EXTENSION_KINDS, "each extension has its texts");
 
 Status fsdp_extensions_create(FsdpRoot *root)
 {
@@ -114,7 +117,7 @@ Status extension_check_last(const FsdpRoot *root, ExtensionKind kind)
     const ExtensionFrame *top = root->extensions->top;
     if (frame_of(root, kind) == NULL) return fail(ERR_ARGUMENT, "%s %s", name, TEXTS[kind].is_not);
     if (top->kind == kind) return OK;
-    return fail(ERR_ARGUMENT, "%s %s: call %s before", name, TEXTS[top->kind].is,
+    return fail(ERR_ARGUMENT, "%s %s: call %s first", name, TEXTS[top->kind].is,
                 TEXTS[top->kind].remove);
 }
 

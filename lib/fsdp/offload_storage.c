@@ -177,7 +177,7 @@ Status offload_remove(Module *module)
     TRY(extension_check_last(root, EXTENSION_OFFLOAD));
     OffloadState *state = root->extensions->offload;
     if (state->moments != NULL)
-        return fail(ERR_ARGUMENT, "%s has an optimizer on the host: call fsdp_adamw_destroy before",
+        return fail(ERR_ARGUMENT, "%s has an optimizer on the host: call fsdp_adamw_destroy first",
                     module->name);
     TRY(offload_wait(state));
     for (int i = 0; i < root->n_units; i++) {

@@ -188,7 +188,7 @@ static Status check_options(const FsdpRoot *root, const PipelineMesh *mesh, int 
     const char *name = root->units[0]->flat.name;
     const FsdpExtensions *on = root->extensions;
     if (on->strategy == NULL)
-        return fail(ERR_ARGUMENT, "%s has no strategy: call strategy_apply before", name);
+        return fail(ERR_ARGUMENT, "%s has no strategy: call strategy_apply first", name);
     if (on->pipeline != NULL) return fail(ERR_ARGUMENT, "%s is in a pipeline already", name);
     if (on->strategy->options.reshard_ranks != 0)
         return fail(ERR_ARGUMENT, "reshard_ranks keeps a slice of one forward: a pipeline has "

@@ -15,6 +15,8 @@
 
 #if __has_include("types_nccl.h") && __has_include(<nccl.h>)
 #include <nccl.h>
+
+#include "../../gpulog/include/gpulog_collectives.h"
 #define HAVE_NCCL
 #endif
 #if __has_include("types_cublas.h") && __has_include(<cublas_v2.h>)
@@ -139,8 +141,9 @@ TEST(test_the_lists_are_complete)
               "grep -ohE '\\b(cuda|nccl|cublas)[A-Z][A-Za-z0-9_]*\\(' simgpu/include/*.h "
               "simgpu/include/simgpu_cublas/handle.h | "
               "tr -d '(' | sort -u >$declared\n"
-              "grep -ohE '^ *CHECK\\([A-Za-z0-9_]*' simgpu/tests/types_*.h | sed 's/.*(//' | "
-              "sort -u >$listed\n"
+              "(grep -ohE '^ *CHECK\\([A-Za-z0-9_]*' simgpu/tests/types_*.h;"
+              " ${CC:-cc} -E -P -xc -DGPULOG_NAMES gpulog/include/gpulog_collectives.h | "
+              "grep -o '@nccl[A-Za-z]*') | sed 's/.*[(@]//' | sort -u >$listed\n"
               "diff $declared $listed | sed -n 's/^[<>]/&/p'\n"
               "[ -s $declared ] || echo nothing was found\n"
               "rm -f $declared $listed",

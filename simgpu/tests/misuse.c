@@ -58,26 +58,28 @@ enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = PATH_MAX, ROWS = (int)SIMGPU_C
 #define NOTICED 77                // how a rank ends that has waited long enough for its notice
 
 // The class that each row is about, by its name in WRONG and RIGHT, and in the table's head.
+#define CLASSES(ROW)                                                                               \
+    ROW(MISMATCH, "misma")                                                                         \
+    ROW(COMM_ORDER, "order")                                                                       \
+    ROW(DEADLOCK, "deadl")                                                                         \
+    ROW(GROUP, "group")                                                                            \
+    ROW(POINTER, "point")                                                                          \
+    ROW(LIFETIME, "lifet")                                                                         \
+    ROW(UNINITIALISED, "unini")                                                                    \
+    ROW(RACE, "race")                                                                              \
+    ROW(HOST_RACE, "hrace")                                                                        \
+    ROW(OVERLAP, "overl")                                                                          \
+    ROW(LEAK, "leak")                                                                              \
+    ROW(HOST_DEREFERENCE, "deref")                                                                 \
+    ROW(CALL, "other")                                                                             \
+    ROW(NO_MEMORY, "other")                                                                        \
+    ROW(SYSTEM, "other")
+#define CLASS(class, head) [SIMGPU_##class] = {#class, head},
+#define COUNT(class, head) +1
 static const struct {
     const char *name, *head;
-} classes[SIMGPU_CLASSES + 1] = {
-    [SIMGPU_MISMATCH] = {"MISMATCH", "misma"},
-    [SIMGPU_COMM_ORDER] = {"COMM_ORDER", "order"},
-    [SIMGPU_DEADLOCK] = {"DEADLOCK", "deadl"},
-    [SIMGPU_GROUP] = {"GROUP", "group"},
-    [SIMGPU_POINTER] = {"POINTER", "point"},
-    [SIMGPU_LIFETIME] = {"LIFETIME", "lifet"},
-    [SIMGPU_UNINITIALISED] = {"UNINITIALISED", "unini"},
-    [SIMGPU_RACE] = {"RACE", "race"},
-    [SIMGPU_HOST_RACE] = {"HOST_RACE", "hrace"},
-    [SIMGPU_OVERLAP] = {"OVERLAP", "overl"},
-    [SIMGPU_LEAK] = {"LEAK", "leak"},
-    [SIMGPU_HOST_DEREFERENCE] = {"HOST_DEREFERENCE", "deref"},
-    [SIMGPU_CALL] = {"CALL", "other"},
-    [SIMGPU_NO_MEMORY] = {"NO_MEMORY", "other"},
-    [SIMGPU_SYSTEM] = {"SYSTEM", "other"},
-    [NONE] = {"none", "none"},
-};
+} classes[] = {[NONE] = {"none", "none"}, CLASSES(CLASS)};
+_Static_assert(CLASSES(COUNT) == SIMGPU_CLASSES, "each class has a row");
 
 static Program *programs;
 static Program **last_program = &programs;

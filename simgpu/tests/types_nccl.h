@@ -4,6 +4,9 @@
  * the same list must hold with simgpu's headers and with NVIDIA's, of NCCL 2.28.
  */
 #ifdef CHECK
+#define CHECK_COLLECTIVE(call, parameters, ...) CHECK(call, ncclResult_t(*) parameters)
+#define CHECK_ROW(op, name, call, words, takes, ...) CHECK_COLLECTIVE(call, takes)
+GPULOG_COLLECTIVES(CHECK_ROW)
 CHECK(ncclGetVersion, ncclResult_t (*)(int *))
 CHECK(ncclGetErrorString, const char *(*)(ncclResult_t))
 CHECK(ncclGetLastError, const char *(*)(ncclComm_t))
@@ -31,16 +34,6 @@ CHECK(ncclCommWindowDeregister, ncclResult_t (*)(ncclComm_t, ncclWindow_t))
 CHECK(ncclRedOpCreatePreMulSum,
       ncclResult_t (*)(ncclRedOp_t *, void *, ncclDataType_t, ncclScalarResidence_t, ncclComm_t))
 CHECK(ncclRedOpDestroy, ncclResult_t (*)(ncclRedOp_t, ncclComm_t))
-CHECK(ncclAllGather,
-      ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
-CHECK(ncclReduceScatter, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
-                                          ncclComm_t, cudaStream_t))
-CHECK(ncclAllReduce, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
-                                      ncclComm_t, cudaStream_t))
-CHECK(ncclReduce, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int,
-                                   ncclComm_t, cudaStream_t))
-CHECK(ncclBroadcast,
-      ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 CHECK(ncclBcast, ncclResult_t (*)(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 CHECK(ncclAlltoAll,
       ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
@@ -48,9 +41,6 @@ CHECK(ncclGather,
       ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 CHECK(ncclScatter,
       ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-CHECK(ncclSend,
-      ncclResult_t (*)(const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-CHECK(ncclRecv, ncclResult_t (*)(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 CHECK(ncclGroupStart, ncclResult_t (*)(void))
 CHECK(ncclGroupEnd, ncclResult_t (*)(void))
 #endif

@@ -153,6 +153,40 @@ RANK_TEST(layouts_are_the_options, 1)
     }
 }
 
+// ---- What nobody has replaced ----
+
+static void check_set(const char *table, const void *entries, size_t bytes)
+{
+    void *entry;
+    for (size_t at = 0; at < bytes; at += sizeof entry) {
+        memcpy(&entry, (const char *)entries + at, sizeof entry);
+        check(entry != NULL, "entry %zu of %s is NULL: what is its default?", at / sizeof entry,
+              table);
+    }
+}
+
+// The pointers of a unit and of an optimizer stand between other fields.
+#define SET(of, first, last)                                                                       \
+    check_set(#first " … " #last, &(of)->first,                                                    \
+              (size_t)((const char *)(&(of)->last + 1) - (const char *)&(of)->first))
+
+RANK_TEST(no_entry_is_null, 1, 2)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    check_set("FsdpRootOps", &s.root->ops, sizeof s.root->ops);
+    SET(&s.adamw, step, step);
+    for (int i = 0; i < s.root->n_units; i++) {
+        const FsdpUnit *unit = s.root->units[i];
+        check_set("FlatLayoutOps", unit->flat.layout.ops, sizeof *unit->flat.layout.ops);
+        SET(unit, all_gather, hooks);
+        for (int k = 0; k < HOOK_POINTS; k++)
+            check(unit->hooks[k]->fn != NULL, "unit %d has a hook %d without a function", i, k);
+    }
+    sharded_destroy(&s);
+}
+
 // ---- A root ----
 
 static Status fake_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config)

@@ -28,6 +28,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GRADER = os.path.join(ROOT, "grader")
 COURSE, DEVTOOLS = os.path.join(GRADER, "course"), os.path.join(GRADER, "devtools")
 sys.path[:0] = [folder for folder in (GRADER, COURSE, DEVTOOLS) if folder not in sys.path]
+import trace
 
 
 def build_folder():
@@ -311,6 +312,8 @@ class FakeKit(TempFolder):
     def make_kit(self):
         shutil.copytree(GRADER, self.path("grader"), ignore=shutil.ignore_patterns("__pycache__"))
         compileall.compile_dir(self.path("grader"), quiet=2)
+        table = os.path.relpath(trace.TABLE, ROOT)
+        self.write(table, read(ROOT, table))
         self.write("Makefile", FAKE_MAKEFILE)
         self.task(1, "one", [("a", 10), ("b", 20), ("c", 30)], [])
         self.task(2, "two", [("d", 30)], [("e", 10)])

@@ -108,7 +108,7 @@ class Installed(TempFolder):
     def check_tree(self, root):
         """What is installed is whole, and does not know of the kit's folder."""
         include = os.path.join(ROOT, "simgpu", "include")
-        headers = sorted(self.files(include) + ["gpulog.h"])
+        headers = sorted(self.files(include) + ["gpulog.h", "gpulog_collectives.h"])
         pages = sorted(os.listdir(os.path.join(ROOT, "simgpu", "pages")))
         machines = [name for name in os.listdir(os.path.join(ROOT, "simgpu", "machines"))
                     if name.endswith(".machine")]

@@ -12,6 +12,7 @@ from helpers import ROOT, ReferenceCopy, build_folder, read
 import manifest
 import mutant_files
 from planner import ALL, LLAMA, SMALL, Plan, make
+import trace
 
 WORLDS = range(1, 9) if ALL else (1, 5, 8)
 # Solutions whose schedule or messages are unlike the reference's. The ranks of gather_by_sends do
@@ -141,6 +142,7 @@ class Reference(Plan):
         plans = [self.plan(*small, *more) for more in ([], ["RESHARD_RANKS=8"])]
         for plan in plans:
             self.check_formulas(plan)
+        self.assertEqual(list(plans[0]["ranks"][0]["messages"]), trace.COLLECTIVES)
         calls, _, sent = zip(*(plan["ranks"][0]["messages"]["all-gather"] for plan in plans))
         self.assertEqual(calls[0], calls[1])
         self.assertGreater(sent[0], sent[1])

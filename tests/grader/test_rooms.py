@@ -202,6 +202,81 @@ class SixFiles(unittest.TestCase):
             self.assertEqual(set(), types & set(re.findall(r"\w+", text)), path)
 
 
+def seams(header):
+    """{struct: the functions that it points to}, of those that point to any."""
+    found = {}
+    for name, body in re.findall(r"(?ms)^(?:typedef )?struct (\w+) \{\n(.*?)^\}", header):
+        fields = re.findall(r"\(\*(\w+)\)\(|^ +(?:\w+Fn|Hook \*)\s?(\w+)[;[]", body, re.M)
+        if fields:
+            found[name] = {first or second for first, second in fields}
+    return found
+
+
+class Seams(unittest.TestCase):
+    """The table of architecture.md names all that may be replaced, and each in its struct's row."""
+
+    def test_the_table_is_whole(self):
+        header = read(os.path.join(ROOT, "include", "fsdp.h"))
+        table = read(os.path.join(ROOT, "handouts", "architecture.md")).partition(
+            "\n## What may be replaced\n")[2].partition("\n## ")[0]
+        named, struct = {}, None
+        for cell, entries in re.findall(r"(?m)^\| (.*?) ?\| (.*?) \|", table):
+            struct = (re.findall(r"`(\w+)`", cell) or [struct])[0]
+            if struct:
+                named.setdefault(struct, set()).update(re.findall(r"`(\w+)", entries))
+        want = seams(header)
+        self.assertLessEqual({"FlatLayoutOps", "FsdpRootOps", "FsdpUnit", "FsdpAdamW"}, set(want))
+        for struct, fields in want.items():
+            self.assertEqual(fields - named.get(struct, set()), set(), struct)
+        for struct, entries in named.items():
+            body = re.search(r"(?ms)^(?:typedef )?struct %s \{\n(.*?)^\}" % struct, header)
+            self.assertLessEqual(entries, set(re.findall(r"\w+", body.group(1))), struct)
+
+    def test_what_counts_as_a_seam(self):
+        self.assertEqual(seams("struct A {\n    int n;\n    Status (*f)(int (*)(int));\n"
+                               "    HookFn g; // (*no)\n    Hook *hooks[2];\n    LayoutFn l;\n};\n"
+                               "typedef struct B {\n    int *p;\n} B;\n"),
+                         {"A": {"f", "g", "hooks", "l"}})
+
+
+def lacking(text, enums):
+    """[(table, what has no row)] of the tables of a file that have a row for each value of an enum.
+    enums: {the last name, which is the number of values: the values}"""
+    found = []
+    for name, size, body in re.findall(r"(?ms)\b(\w+)\[(\w+)\] = \{(.*?)\};", text):
+        rows = re.findall(r"\[(\w+)\] = ", body)
+        if rows and size in enums and set(rows) != set(enums[size]):
+            found.append((name, sorted(set(enums[size]) ^ set(rows))))
+    return found
+
+
+def enums_of(text):
+    """Without those that a macro lists."""
+    text = re.sub(r"//.*", "", text)
+    lists = [re.findall(r"\b[A-Z]\w*(?![\w(])", re.sub(r"\w+\(\w*\)", "", body))
+             for body in re.findall(r"(?s)\benum \w*\s*\{(.*?)\}", text)]
+    return {names[-1]: names[:-1] for names in lists if names}
+
+
+class Tables(unittest.TestCase):
+    """Of a value that somebody adds to an enum, no table that names its values lacks the row."""
+
+    def test_tables_have_every_row(self):
+        paths = [path for room in ("simgpu/src", "gpulog", "lib", "plan", "include")
+                 for path in glob.glob(os.path.join(ROOT, room, "**", "*.[ch]"), recursive=True)]
+        texts = {path: read(path) for path in paths}
+        headers = enums_of("\n".join(text for path, text in texts.items() if path.endswith(".h")))
+        self.assertIn("GPU_FREE", headers["GPU_OP_KINDS"])
+        for path, text in texts.items():
+            self.assertEqual(lacking(text, dict(headers, **enums_of(text))), [], path)
+
+    def test_what_the_check_finds(self):
+        enums = enums_of("typedef enum E { A, // F\n B = 3, MORE(X) C, KINDS } E;")
+        self.assertEqual(enums, {"KINDS": ["A", "B", "C"]})
+        tables = "int t[KINDS] = {[A] = 1, [C] = 2};\nint u[2] = {[A] = 1};"
+        self.assertEqual(lacking(tables, enums), [("t", ["B"])])
+
+
 class Maps(unittest.TestCase):
     """The tables that say what is where have every folder, and no other."""
     # Folders whose own are chapters or files of one kind, and no rooms.

@@ -44,12 +44,12 @@ typedef struct Extended {
     const char *before; // what is said where another is to be taken off
 } Extended;
 
-static const Extended STRATEGY_OF = {put_strategy, strategy_remove, "call strategy_remove before"},
-                      OFFLOAD = {offload_apply, offload_remove, "call offload_remove before"},
-                      PRECISION = {put_precision, precision_remove, "call precision_remove before"},
-                      FP8 = {put_fp8, fp8_remove, "call fp8_remove before"},
-                      PREFETCH = {put_prefetch, prefetch_remove, "call prefetch_remove before"},
-                      RECOMPUTE = {put_recompute, recompute_remove, "call recompute_remove before"};
+static const Extended STRATEGY_OF = {put_strategy, strategy_remove, "call strategy_remove first"},
+                      OFFLOAD = {offload_apply, offload_remove, "call offload_remove first"},
+                      PRECISION = {put_precision, precision_remove, "call precision_remove first"},
+                      FP8 = {put_fp8, fp8_remove, "call fp8_remove first"},
+                      PREFETCH = {put_prefetch, prefetch_remove, "call prefetch_remove first"},
+                      RECOMPUTE = {put_recompute, recompute_remove, "call recompute_remove first"};
 
 enum { MOST = 6, UNITS = 4 };
 static const Extended *const ORDERS[][MOST] = {
@@ -181,9 +181,9 @@ RANK_TEST(pipelines_are_in_the_order, 2)
     Wrapped w;
     c.stages = 2;
     case_wrap(&w, &c, r);
-    need_refused(strategy_remove(w.model), "call pipeline_destroy before");
+    need_refused(strategy_remove(w.model), "call pipeline_destroy first");
     need(recompute_apply(w.model, RECOMPUTE_BLOCKS));
-    need_refused(pipeline_destroy(w.pipeline), "call recompute_remove before");
+    need_refused(pipeline_destroy(w.pipeline), "call recompute_remove first");
     need(recompute_remove(w.model));
     case_unwrap(&w, r);
 }

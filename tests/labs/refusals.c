@@ -35,7 +35,7 @@ RANK_TEST(offload_is_between_strategy_and_precision, 2)
     need(offload_apply(w.model));
     need_refused(offload_apply(w.model), "is offloaded already");
     need(precision_apply(w.model, &bf16));
-    need_refused(offload_remove(w.model), "call precision_remove before");
+    need_refused(offload_remove(w.model), "call precision_remove first");
     need(precision_remove(w.model));
     need(fsdp_adamw_create(&w.adamw, w.model, &w.ctx, &TEST_ADAMW));
     case_train(&w, &c, r, 0);

@@ -62,10 +62,14 @@ static ncclResult_t check_overlap(const Call *call)
     size_t rank = (size_t)call->comm->rank;
     if (!sends || !recvs || send + sends <= recv || recv + recvs <= send) return ncclSuccess;
     const GpuLogKind *kind = sim_kind(call->signature.kind);
-    const char *rule = "sendbuff == recvbuff";
-    bool in_place = send == recv;
+    const char *rule = NULL;
+    bool in_place = false;
     switch (kind->in_place) {
-    case IN_PLACE_SAME: break;
+    case IN_PLACE_NEVER: break;
+    case IN_PLACE_SAME:
+        in_place = send == recv;
+        rule = "sendbuff == recvbuff";
+        break;
     case IN_PLACE_SEND_IS_PART:
         in_place = send == recv + rank * sends;
         rule = "sendbuff == recvbuff + rank * sendcount";
@@ -85,10 +89,12 @@ static ncclResult_t check_overlap(const Call *call)
         SIMGPU_OVERLAP, ncclInvalidArgument, kind->call, call->site,
         "send and receive buffer overlap",
         "It sends %zu bytes from %s,\nand receives %zu bytes from %s.\n"
-        "For rank %zu they may overlap only in place: %s.\n"
+        "For rank %zu they may %s%s.\n"
         "On real GPUs data are silently mixed up.\n"
         "Was the offset counted in bytes, not elements, or with another rank's number?",
-        sends, from, recvs, to, rank, rule);
+        sends, from, recvs, to, rank,
+        rule ? "overlap only in place: " : "not overlap, as it has no form in place",
+        rule ? rule : "");
 }
 
 ncclResult_t sim_check_call(Call *call)

@@ -1,12 +1,12 @@
-/* collective.c: each collective: the call, and one rank's part of its work when every rank has
- * posted.
+/* collective.c: each collective: one rank's part of its work when every rank has posted, and the
+ * call.
  *
  * All ranks work at the same time, each on a part that nobody else writes, straight in the others'
  * memory, without staging. In place, a slice of a receive buffer is the same slice of a send
  * buffer, which only that rank reads, block by block before it writes: safe.
  *
- * What a collective is apart from its work is a row of gpulog/log/collectives.h; the work of row
- * `name` is do_name here.
+ * What a collective is apart from its work is a row of gpulog_collectives.h; the work of row `name`
+ * is do_name here.
  */
 #include <stdint.h>
 #include <string.h>
@@ -125,6 +125,76 @@ static void reduce_slice(const Part *p, const int *to, int n)
     reduce_part(p, begin, end, 0, to, n);
 }
 
+// ---- The work of each ----
+
+// Reads every send buffer, writes its own receive buffer; or writes its own part of what all ranks
+// read (lent.c).
+static void do_all_gather(const Part *p)
+{
+    char *lent = sim_lent_begin(p->call);
+    if (lent) copy(p, lent + (size_t)p->rank * p->bytes, send_of(p, p->rank), p->bytes);
+    for (int i = 0; i < p->comm->size && !p->call->borrows; i++) {
+        int r = (p->rank + i) % p->comm->size; // not all from the same rank at once
+        copy(p, recv_of(p, p->rank) + (size_t)r * p->bytes, send_of(p, r), p->bytes);
+    }
+}
+
+// Reduces its chunk of every send buffer into its own receive buffer.
+static void do_reduce_scatter(const Part *p)
+{
+    size_t begin = (size_t)p->rank * p->count;
+    reduce_part(p, begin, begin + p->count, begin, &p->rank, 1);
+}
+
+// Writes the reduction of its slice into every receive buffer.
+static void do_all_reduce(const Part *p)
+{
+    int all[SIM_MAX_RANKS];
+    for (int i = 0; i < p->comm->size; i++) all[i] = (p->rank + i) % p->comm->size;
+    reduce_slice(p, all, p->comm->size);
+}
+
+// Writes the reduction of its slice into the receive buffer of the root.
+static void do_reduce(const Part *p)
+{
+    reduce_slice(p, &p->root, 1);
+}
+
+// Reads the root's send buffer, writes its own receive buffer.
+static void do_broadcast(const Part *p)
+{
+    copy(p, recv_of(p, p->rank), send_of(p, p->root), p->bytes);
+}
+
+static void do_send(const Part *p)
+{
+    // The receiver fetches the bytes.
+}
+
+static void do_recv(const Part *p)
+{
+    const Channel *channel = &p->comm->shared->channel[p->root][p->rank];
+    copy(p, p->comm->arena[p->rank] + p->call->desc.recv,
+         p->comm->arena[p->root] + channel->send.send, p->bytes);
+}
+
+#define WORK(op, name, ...) [op] = do_##name,
+static void (*const work[])(const Part *) = {GPULOG_COLLECTIVES(WORK)};
+
+void sim_do_work(Call *call)
+{
+    size_t count = (size_t)call->signature.count;
+    if (call->signature.kind == CALL_SPLIT || count == 0 || sim_dry()) return;
+    Part part = {.call = call,
+                 .comm = call->comm,
+                 .rank = call->comm->rank,
+                 .root = call->signature.root,
+                 .count = count,
+                 .bytes = message_bytes(call),
+                 .cached = sim_recv_bytes(call) * (size_t)call->comm->size <= CACHED_BYTES};
+    work[call->signature.kind](&part);
+}
+
 // ---- The calls ----
 
 ncclResult_t sim_call_collective(GpuOp kind, const void *send, void *recv, size_t count,
@@ -146,142 +216,18 @@ ncclResult_t sim_call_collective(GpuOp kind, const void *send, void *recv, size_
     return sim_submit(&call);
 }
 
-// ---- All-gather ----
-
-// Reads every send buffer, writes its own receive buffer; or writes its own part of what all ranks
-// read (lent.c).
-static void do_all_gather(const Part *p)
-{
-    char *lent = sim_lent_begin(p->call);
-    if (lent) copy(p, lent + (size_t)p->rank * p->bytes, send_of(p, p->rank), p->bytes);
-    for (int i = 0; i < p->comm->size && !p->call->borrows; i++) {
-        int r = (p->rank + i) % p->comm->size; // not all from the same rank at once
-        copy(p, recv_of(p, p->rank) + (size_t)r * p->bytes, send_of(p, r), p->bytes);
+#define UNPACKED(...) __VA_ARGS__
+#define DEFINE(op_, call, parameters, arguments, same, reduces)                                    \
+    ncclResult_t call parameters                                                                   \
+    {                                                                                              \
+        return sim_call_collective(op_, UNPACKED same, comm, stream, HERE);                        \
     }
-}
-
-ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
-                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
-{
-    return sim_call_collective(GPU_ALL_GATHER, sendbuff, recvbuff, sendcount, datatype, ncclSum, 0,
-                               comm, stream, HERE);
-}
-
-// ---- Reduce-scatter ----
-
-// Reduces its chunk of every send buffer into its own receive buffer.
-static void do_reduce_scatter(const Part *p)
-{
-    size_t begin = (size_t)p->rank * p->count;
-    reduce_part(p, begin, begin + p->count, begin, &p->rank, 1);
-}
-
-ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
-                               ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                               cudaStream_t stream)
-{
-    return sim_call_collective(GPU_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0,
-                               comm, stream, HERE);
-}
-
-// ---- All-reduce ----
-
-// Writes the reduction of its slice into every receive buffer.
-static void do_all_reduce(const Part *p)
-{
-    int all[SIM_MAX_RANKS];
-    for (int i = 0; i < p->comm->size; i++) all[i] = (p->rank + i) % p->comm->size;
-    reduce_slice(p, all, p->comm->size);
-}
-
-ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
-                           ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                           cudaStream_t stream)
-{
-    return sim_call_collective(GPU_ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0, comm,
-                               stream, HERE);
-}
-
-// ---- Reduce ----
-
-// Writes the reduction of its slice into the receive buffer of the root.
-static void do_reduce(const Part *p)
-{
-    reduce_slice(p, &p->root, 1);
-}
-
-ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
-{
-    return sim_call_collective(GPU_REDUCE, sendbuff, recvbuff, count, datatype, op, root, comm,
-                               stream, HERE);
-}
-
-// ---- Broadcast ----
-
-// Reads the root's send buffer, writes its own receive buffer.
-static void do_broadcast(const Part *p)
-{
-    copy(p, recv_of(p, p->rank), send_of(p, p->root), p->bytes);
-}
-
-ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
-                           ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
-{
-    return sim_call_collective(GPU_BROADCAST, sendbuff, recvbuff, count, datatype, ncclSum, root,
-                               comm, stream, HERE);
-}
+#define CALL(op, name, call, words, takes, ...) DEFINE(op, call, takes)
+GPULOG_COLLECTIVES(CALL)
 
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                        cudaStream_t stream)
 {
     return sim_call_collective(GPU_BROADCAST, buff, buff, count, datatype, ncclSum, root, comm,
                                stream, HERE);
-}
-
-// ---- Messages ----
-
-static void do_send(const Part *p)
-{
-    // The receiver fetches the bytes.
-}
-
-static void do_recv(const Part *p)
-{
-    const Channel *channel = &p->comm->shared->channel[p->root][p->rank];
-    copy(p, p->comm->arena[p->rank] + p->call->desc.recv,
-         p->comm->arena[p->root] + channel->send.send, p->bytes);
-}
-
-ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
-                      ncclComm_t comm, cudaStream_t stream)
-{
-    return sim_call_collective(GPU_SEND, sendbuff, NULL, count, datatype, ncclSum, peer, comm,
-                               stream, HERE);
-}
-
-ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
-                      ncclComm_t comm, cudaStream_t stream)
-{
-    return sim_call_collective(GPU_RECV, NULL, recvbuff, count, datatype, ncclSum, peer, comm,
-                               stream, HERE);
-}
-
-// ---- All of them ----
-
-#define WORK(op, name, ...) [op] = do_##name,
-static void (*const work[])(const Part *) = {GPULOG_KINDS(WORK)};
-
-void sim_do_work(Call *call)
-{
-    size_t count = (size_t)call->signature.count;
-    if (call->signature.kind == CALL_SPLIT || count == 0 || sim_dry()) return;
-    Part part = {.call = call,
-                 .comm = call->comm,
-                 .rank = call->comm->rank,
-                 .root = call->signature.root,
-                 .count = count,
-                 .bytes = message_bytes(call),
-                 .cached = sim_recv_bytes(call) * (size_t)call->comm->size <= CACHED_BYTES};
-    work[call->signature.kind](&part);
 }

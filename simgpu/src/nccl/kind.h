@@ -1,4 +1,4 @@
-/* kind.h: the kind of a call: an operation of the log that has a row in gpulog/log/collectives.h,
+/* kind.h: the kind of a call: an operation of the log that has a row in gpulog_collectives.h,
  * or a split.
  */
 #ifndef SIMGPU_NCCL_KIND_H

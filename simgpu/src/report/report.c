@@ -69,30 +69,42 @@ void simgpu_on_report(SimgpuReportHook fn, void *arg)
 
 // ---- Classes ----
 
-// `page`: the section of simgpu/pages/mistakes.md; NULL: no mistake of the program's.
+// ROW(class, words, id, page, mistake) of each. `page`: the section of simgpu/pages/mistakes.md;
+// `mistake`: it is one of the program's, and those after the first are only counted.
+#define CLASSES(ROW)                                                                               \
+    ROW(MISMATCH, "collective mismatch", "collective-mismatch", "Collective mismatch", true)       \
+    ROW(COMM_ORDER, "order across communicators", "order-across-communicators",                    \
+        "Order across communicators", true)                                                        \
+    ROW(DEADLOCK, "missing rank or deadlock", "deadlock", "Missing rank or deadlock", true)        \
+    ROW(GROUP, "group misuse", "group-misuse", "Group misuse", true)                               \
+    ROW(POINTER, "wrong pointer", "wrong-pointer", "Wrong pointer", true)                          \
+    ROW(LIFETIME, "lifetime", "lifetime", "Lifetime", true)                                        \
+    ROW(UNINITIALISED, "uninitialised read", "uninitialised-read", "Uninitialised read", true)     \
+    ROW(RACE, "race between streams", "race-between-streams", "Race between streams", true)        \
+    ROW(HOST_RACE, "race with the host", "race-with-the-host", "Race with the host", true)         \
+    ROW(OVERLAP, "overlap", "overlap", "Overlap", true)                                            \
+    ROW(LEAK, "leak", "leak", "Leak", true)                                                        \
+    ROW(HOST_DEREFERENCE, "host dereference", "host-dereference", "Host dereference", true)        \
+    ROW(CALL, "wrong call", "wrong-call", "Wrong call", true)                                      \
+    ROW(NO_MEMORY, "out of memory", "out-of-memory", "Out of memory", false)                       \
+    ROW(SYSTEM, "system", "system", NULL, false)
+
+#define CLASS(class, ...) [SIMGPU_##class] = {__VA_ARGS__},
+#define COUNT(class, ...) +1
 static const struct {
-    const char *name, *page;
-} classes[SIMGPU_CLASSES] = {
-    [SIMGPU_MISMATCH] = {"collective mismatch", "Collective mismatch"},
-    [SIMGPU_COMM_ORDER] = {"order across communicators", "Order across communicators"},
-    [SIMGPU_DEADLOCK] = {"missing rank or deadlock", "Missing rank or deadlock"},
-    [SIMGPU_GROUP] = {"group misuse", "Group misuse"},
-    [SIMGPU_POINTER] = {"wrong pointer", "Wrong pointer"},
-    [SIMGPU_LIFETIME] = {"lifetime", "Lifetime"},
-    [SIMGPU_UNINITIALISED] = {"uninitialised read", "Uninitialised read"},
-    [SIMGPU_RACE] = {"race between streams", "Race between streams"},
-    [SIMGPU_HOST_RACE] = {"race with the host", "Race with the host"},
-    [SIMGPU_OVERLAP] = {"overlap", "Overlap"},
-    [SIMGPU_LEAK] = {"leak", "Leak"},
-    [SIMGPU_HOST_DEREFERENCE] = {"host dereference", "Host dereference"},
-    [SIMGPU_CALL] = {"wrong call", "Wrong call"},
-    [SIMGPU_NO_MEMORY] = {"out of memory", "Out of memory"},
-    [SIMGPU_SYSTEM] = {"system", NULL},
-};
+    const char *words, *id, *page;
+    bool mistake;
+} classes[] = {CLASSES(CLASS)};
+_Static_assert(CLASSES(COUNT) == SIMGPU_CLASSES, "each class has a row");
 
 const char *simgpu_class_name(SimgpuClass kind)
 {
-    return (unsigned)kind < SIMGPU_CLASSES ? classes[kind].name : "unknown";
+    return (unsigned)kind < SIMGPU_CLASSES ? classes[kind].words : "unknown";
+}
+
+const char *sim_report_id(SimgpuClass kind)
+{
+    return (unsigned)kind < SIMGPU_CLASSES ? classes[kind].id : "unknown";
 }
 
 const char *sim_report_page(SimgpuClass kind)
@@ -255,7 +267,7 @@ int sim_reported(void)
 static bool follows(SimgpuClass kind)
 {
     own_count();
-    if (kind == SIMGPU_NO_MEMORY || kind == SIMGPU_SYSTEM) return false;
+    if (!classes[kind].mistake) return false;
     if (atomic_fetch_add(&count.printed, 1) == 0) return false;
     atomic_fetch_sub(&count.printed, 1);
     atomic_fetch_add(&count.followed, 1);

@@ -34,7 +34,9 @@ void sim_report_begin(void);
 int sim_reported(void);
 // Says on stderr how many reports were counted and not printed.
 void sim_report_summary(void);
-// The section of simgpu/pages/mistakes.md about a class; NULL: there is none.
+// The name of a class in records, "race-between-streams"; and the section of
+// simgpu/pages/mistakes.md about it, NULL: there is none.
+const char *sim_report_id(SimgpuClass kind);
 const char *sim_report_page(SimgpuClass kind);
 
 // Facts of this thread's next report, in the order in which it tells them: the calls it names (the

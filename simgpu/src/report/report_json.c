@@ -27,24 +27,6 @@
 
 #define FOLD 2048
 
-static const char *const kebab[SIMGPU_CLASSES] = {
-    [SIMGPU_MISMATCH] = "collective-mismatch",
-    [SIMGPU_COMM_ORDER] = "order-across-communicators",
-    [SIMGPU_DEADLOCK] = "deadlock",
-    [SIMGPU_GROUP] = "group-misuse",
-    [SIMGPU_POINTER] = "wrong-pointer",
-    [SIMGPU_LIFETIME] = "lifetime",
-    [SIMGPU_UNINITIALISED] = "uninitialised-read",
-    [SIMGPU_RACE] = "race-between-streams",
-    [SIMGPU_HOST_RACE] = "race-with-the-host",
-    [SIMGPU_OVERLAP] = "overlap",
-    [SIMGPU_LEAK] = "leak",
-    [SIMGPU_HOST_DEREFERENCE] = "host-dereference",
-    [SIMGPU_CALL] = "wrong-call",
-    [SIMGPU_NO_MEMORY] = "out-of-memory",
-    [SIMGPU_SYSTEM] = "system",
-};
-
 // ---- JSON ----
 
 // Text in which whole pieces find room, or nothing of them.
@@ -233,7 +215,7 @@ void sim_record(const SimgpuReport *report, const char *body, const SimFacts *fa
     char said[FOLD], page[96] = "";
     const char *section = sim_report_page(report->kind);
     Json j = {text, size - 1, 0, false}; // a byte for the line's end
-    put(&j, "{\"class\": \"%s\", \"title\": ", kebab[report->kind]);
+    put(&j, "{\"class\": \"%s\", \"title\": ", sim_report_id(report->kind));
     put_string(&j, report->title);
     if (report->rank >= 0)
         put(&j, ", \"rank\": %d", report->rank);

@@ -1,0 +1,66 @@
+/* gpulog_collectives.h: the calls of NCCL that move data, a row each. gpulog.h has their operations
+ * by it, simgpu defines the calls, the interposer wraps them, a test holds NVIDIA's header against
+ * it, and the grader reads the words of it. gpulog/log/collectives.h says what the fields mean.
+ *
+ * What differs otherwise is the work itself: do_NAME of simgpu/src/nccl/collective.c.
+ */
+#ifndef GPULOG_COLLECTIVES_TABLE_H
+#define GPULOG_COLLECTIVES_TABLE_H
+
+// What calls take: the parameters, the arguments, the same for all calls (send buffer, receive
+// buffer, count, type, reduction, root or peer), and whether they reduce.
+#define GPULOG_COPIES                                                                              \
+    (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, \
+     cudaStream_t stream),                                                                         \
+        (sendbuff, recvbuff, count, datatype, comm, stream),                                       \
+        (sendbuff, recvbuff, count, datatype, ncclSum, 0), false
+#define GPULOG_REDUCES                                                                             \
+    (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,  \
+     ncclComm_t comm, cudaStream_t stream),                                                        \
+        (sendbuff, recvbuff, count, datatype, op, comm, stream),                                   \
+        (sendbuff, recvbuff, count, datatype, op, 0), true
+#define GPULOG_COPIES_BY_ROOT                                                                      \
+    (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,        \
+     ncclComm_t comm, cudaStream_t stream),                                                        \
+        (sendbuff, recvbuff, count, datatype, root, comm, stream),                                 \
+        (sendbuff, recvbuff, count, datatype, ncclSum, root), false
+#define GPULOG_REDUCES_BY_ROOT                                                                     \
+    (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,  \
+     int root, ncclComm_t comm, cudaStream_t stream),                                              \
+        (sendbuff, recvbuff, count, datatype, op, root, comm, stream),                             \
+        (sendbuff, recvbuff, count, datatype, op, root), true
+#define GPULOG_SENDS                                                                               \
+    (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,       \
+     cudaStream_t stream),                                                                         \
+        (sendbuff, count, datatype, peer, comm, stream),                                           \
+        (sendbuff, NULL, count, datatype, ncclSum, peer), false
+#define GPULOG_RECEIVES                                                                            \
+    (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,             \
+     cudaStream_t stream),                                                                         \
+        (recvbuff, count, datatype, peer, comm, stream),                                           \
+        (NULL, recvbuff, count, datatype, ncclSum, peer), false
+
+// ROW(op, name, call, words, takes, send, recv, root, route, in_place) of each. Messages are the
+// last two. What a call takes is four arguments of the next macro that ROW hands it to.
+#define GPULOG_COLLECTIVES(ROW)                                                                    \
+    ROW(GPU_ALL_GATHER, all_gather, ncclAllGather, "all-gather", GPULOG_COPIES, EXTENT_ONE,        \
+        EXTENT_EACH, ROOT_NONE, ROUTE_RING, IN_PLACE_SEND_IS_PART)                                 \
+    ROW(GPU_REDUCE_SCATTER, reduce_scatter, ncclReduceScatter, "reduce-scatter", GPULOG_REDUCES,   \
+        EXTENT_EACH, EXTENT_ONE, ROOT_NONE, ROUTE_RING, IN_PLACE_RECV_IS_PART)                     \
+    ROW(GPU_ALL_REDUCE, all_reduce, ncclAllReduce, "all-reduce", GPULOG_REDUCES, EXTENT_ONE,       \
+        EXTENT_ONE, ROOT_NONE, ROUTE_RING_TWICE, IN_PLACE_SAME)                                    \
+    ROW(GPU_BROADCAST, broadcast, ncclBroadcast, "broadcast", GPULOG_COPIES_BY_ROOT, EXTENT_ONE,   \
+        EXTENT_ONE, ROOT_SENDS, ROUTE_CHAIN, IN_PLACE_SAME)                                        \
+    ROW(GPU_REDUCE, reduce, ncclReduce, "reduce", GPULOG_REDUCES_BY_ROOT, EXTENT_ONE, EXTENT_ONE,  \
+        ROOT_RECEIVES, ROUTE_CHAIN, IN_PLACE_SAME)                                                 \
+    ROW(GPU_SEND, send, ncclSend, "send", GPULOG_SENDS, EXTENT_ONE, EXTENT_NONE, ROOT_IS_PEER,     \
+        ROUTE_PAIR, IN_PLACE_NEVER)                                                                \
+    ROW(GPU_RECV, recv, ncclRecv, "receive", GPULOG_RECEIVES, EXTENT_NONE, EXTENT_ONE,             \
+        ROOT_IS_PEER, ROUTE_PAIR, IN_PLACE_NEVER)
+
+#ifdef GPULOG_NAMES // the calls alone, for the linker of the interposer (make/flags.mk)
+#define GPULOG_NAME(op, name, call, ...) @call
+GPULOG_COLLECTIVES(GPULOG_NAME)
+#endif
+
+#endif
