@@ -83,6 +83,7 @@ def typographic(path, number, error):
         name = unicodedata.name(letter, "U+%04X" % ord(letter)).lower()
         plain = PLAIN.get(letter) or unicodedata.normalize("NFKC", letter)
         if re.fullmatch(r"[\x21-\x7e]+", plain):
-            return ". The line has %s (%s), as word processors write: type %s" % (letter, name, plain)
+            return ". The line has %s (%s), as word processors write: type %s" % (
+                letter, name, plain)
         return ". The line has an invisible or foreign character (%s): delete it" % name
     return ""

@@ -44,7 +44,8 @@ OPENED = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|gz|bz2|xz)$", re.IGNORECASE)
 CLOSED = re.compile(r"\.(7z|rar|zst|zstd|tzst|lz|lzma|lz4|z|arj|cab|iso|dmg|sit|ace|lha)$",
                     re.IGNORECASE)
 WRONG_KIND = {"a 7z archive", "a rar archive", "a zstd file"}
-STREAMS = {"a gzip file": lambda file: gzip.GzipFile(fileobj=file), "a bzip2 file": bz2.BZ2File, "an xz file": lzma.LZMAFile}
+STREAMS = {"a gzip file": lambda file: gzip.GzipFile(fileobj=file),
+           "a bzip2 file": bz2.BZ2File, "an xz file": lzma.LZMAFile}
 DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError,
            RuntimeError, ValueError, NotImplementedError, KeyError)
 HOW = "Hand in the files as they are, or in one zip or tar"
@@ -140,10 +141,11 @@ def reader(path):
 
 class Handin:
     """The files of a hand-in, those of its archives too."""
+    most, most_entries, room = ARCHIVE_LIMIT, MOST_ENTRIES, 4 * ARCHIVE_LIMIT
 
     def __init__(self, files):
         self.files, self.entries, self.notes = files, [], []
-        self.archives, self.room = 0, 4 * ARCHIVE_LIMIT
+        self.archives = 0
         self.open = contextlib.ExitStack() # what entries are read from
 
     def note(self, text):
@@ -157,8 +159,7 @@ class Handin:
             if which(entry.base, self.files):
                 self.found(entry, 1)
                 return
-            with open(submission, "rb") as file:
-                wrong = self.archive(file, "", 1)
+            wrong = self.archive(self.open.enter_context(open(submission, "rb")), "", 1)
             if wrong:
                 raise Unusable("What was handed in %s. %s: %s." % (wrong, HOW, listed(self.files)))
             return
@@ -173,8 +174,8 @@ class Handin:
         """One thing in a folder or an archive."""
         if JUNK.search(entry.name):
             return
-        if len(self.entries) >= MOST_ENTRIES:
-            self.note("Of more than %d files the others are not looked at." % MOST_ENTRIES)
+        if len(self.entries) >= self.most_entries:
+            self.note("Of more than %d files the others are not looked at." % self.most_entries)
             return
         entry.meant = which(entry.base, self.files)
         if entry.wrong or entry.meant:
@@ -215,8 +216,8 @@ class Handin:
         file.seek(0)
         if not size:
             return "is empty"
-        if size > ARCHIVE_LIMIT:
-            return "is not taken: it is larger than %d MiB" % (ARCHIVE_LIMIT >> 20)
+        if size > self.most:
+            return "is not taken: it is larger than %d MiB" % (self.most >> 20)
         if kind in WRONG_KIND:
             return "is %s, which is not opened" % kind
         try:
@@ -229,8 +230,6 @@ class Handin:
                 if shown and not packed:
                     self.single(file, shown, depth)
                     return ""
-            else:
-                file = io.BytesIO(file.read())
             if kind.endswith("zip archive"):
                 self.zip(self.open.enter_context(zipfile.ZipFile(file)), shown, depth)
             else:
@@ -263,7 +262,7 @@ class Handin:
 
     def zip(self, archive, shown, depth):
         locked = 0
-        for item in archive.infolist()[:MOST_ENTRIES]:
+        for item in archive.infolist():
             if item.filename.endswith(("/", "\\")):
                 continue
             mode = item.external_attr >> 16
@@ -277,8 +276,6 @@ class Handin:
 
     def tar(self, archive, shown, depth):
         for item in archive:
-            if len(self.entries) >= MOST_ENTRIES:
-                break
             wrong = "is a link: hand in the file itself" if item.issym() or item.islnk() else \
                 kind_of(stat.S_IFDIR) if item.isdir() else "" if item.isreg() else kind_of(0)
             self.member(item.name, shown, depth, wrong,
@@ -316,8 +313,9 @@ class Handin:
                 self.tell(entry, left)
             elif usable:
                 wrong.insert(0, "%s came more than once, and the files differ: %s. None of them is "
-                             "taken: hand in one." % (file, ", ".join(entry.shown for entry in sorted(
-                                 usable, key=lambda entry: (entry.place, entry.name)))))
+                             "taken: hand in one." % (file, ", ".join(
+                                 entry.shown for entry in sorted(usable, key=lambda entry: (
+                                     entry.place, entry.name)))))
             if wrong and not entry:
                 taken.missing[file] = " ".join(wrong)
             for text in wrong:

@@ -173,7 +173,8 @@ def next_step(tests, word):
     for test in tests:
         if test["status"] not in ("passed", "skipped") and not test["quiz"] and not test["hidden"]:
             said = short_message(test["message"]).partition("\n")[0]
-            return ["What to do next: %s %s, %s" % (word, test["task"], test["name"]), "  " + said] + \
+            return ["What to do next: %s %s, %s" % (word, test["task"], test["name"])] + \
+                ["  " + said] * bool(said) + \
                 ["  Read: %s" % test["handout"]] * bool(test["handout"]) + \
                 ["  At home: make grade %s=%s" % (word.upper(), test["task"])]
     return []

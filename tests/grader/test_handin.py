@@ -1,5 +1,5 @@
-"""What of a hand-in is taken (grader/course/handin.py), in all the forms in which people hand in, and
-the line that they read of what is not; and the same of a file that is graded where it lies.
+"""What of a hand-in is taken (grader/course/handin.py), in all the forms in which people hand in,
+and the line that they read of what is not; and the same of a file that is graded where it lies.
 """
 
 import bz2
@@ -23,6 +23,10 @@ SIX = {name: "int %s;\n" % name[:-2] for name in FILES}
 REST = {name: text for name, text in SIX.items() if name != "forward.c"}
 CODE = "int forward; // straße\n"
 NOT_FORWARD = "Not handed in: forward.c."
+LINK = "is a link: hand in the file itself"
+NUL = "has a NUL byte in line 2: it is damaged, or no text; save it again"
+HOW = "Hand in the files as they are, or in one zip or tar"
+NOT_OPENED = "is not taken: archives of this kind are not opened. " + HOW
 
 
 def zipped(files, **more):
@@ -149,8 +153,8 @@ class Taking(TempFolder):
 
     def test_a_header_of_ones_own(self):
         self.forward({"forward.c": CODE, "mine.h": "x"}, CODE,
-                     "mine.h: no header is taken, the kit's own are used. What a task needs belongs "
-                     "into its .c file.")
+                     "mine.h: no header is taken, the kit's own are used. What a task needs "
+                     "belongs into its .c file.")
 
     # ---- Folders ----
 
@@ -202,8 +206,7 @@ class Taking(TempFolder):
 
     def test_what_is_no_text(self):
         for data, words in (
-                (b"int a;\nint \0b;\n" + b"x" * 40, "has a NUL byte in line 2: it is damaged, or no "
-                                                   "text; save it again"),
+                (b"int a;\nint \0b;\n" + b"x" * 40, NUL),
                 (b"", "is empty"), (b" \n\n", "is empty"),
                 (zipped(SIX), "is a zip archive and no text"),
                 (b"\x7fELF\2\1", "is compiled code and no text"),
@@ -217,8 +220,8 @@ class Taking(TempFolder):
 
     def test_what_is_no_file(self):
         for make, words in (
-                (lambda path: os.symlink("/etc/passwd", path), "is a link: hand in the file itself"),
-                (lambda path: os.symlink("nowhere", path), "is a link: hand in the file itself"),
+                (lambda path: os.symlink("/etc/passwd", path), LINK),
+                (lambda path: os.symlink("nowhere", path), LINK),
                 (os.mkfifo, "is a pipe"), (os.mkdir, "is a folder, not a file")):
             with self.subTest(words=words):
                 folder = self.put(REST)
@@ -276,13 +279,9 @@ class Taking(TempFolder):
     def test_archives_that_are_not_opened(self):
         zips = {"%d.zip" % i: zipped({"x%d.c" % i: "x"}) for i in range(handin.MOST_ARCHIVES + 1)}
         for name, data, words in (
-                ("w.7z", b"7z\xbc\xaf\x27\x1c\0", "is not taken: archives of this kind are not "
-                                                  "opened. Hand in the files as they are, or in one "
-                                                  "zip or tar"),
-                ("w.RAR", b"Rar!\x1a\x07\1", "is not taken: archives of this kind are not opened. "
-                                            "Hand in the files as they are, or in one zip or tar"),
-                ("w.zip", b"Rar!\x1a\x07\1", "is not taken: archives of this kind are not opened. "
-                                            "Hand in the files as they are, or in one zip or tar"),
+                ("w.7z", b"7z\xbc\xaf\x27\x1c\0", NOT_OPENED),
+                ("w.RAR", b"Rar!\x1a\x07\1", NOT_OPENED),
+                ("w.zip", b"Rar!\x1a\x07\1", NOT_OPENED),
                 ("w.zip", b"PK\x03\x04 and no more", "cannot be unpacked (File is not a zip file)"),
                 ("w.zip", b"", "is empty"),
                 ("w.tgz", gzip.compress(tarred(SIX))[:60], "cannot be unpacked (Compressed file "
@@ -302,11 +301,11 @@ class Taking(TempFolder):
 
     def test_members_that_are_not_taken(self):
         for data, words in (
-                (zipped_link("forward.c", "/etc/passwd"), "is a link: hand in the file itself"),
+                (zipped_link("forward.c", "/etc/passwd"), LINK),
                 (tarred({"forward.c": ""}, tarfile.SYMTYPE, "/etc/passwd"),
-                 "is a link: hand in the file itself"),
+                 LINK),
                 (tarred({"forward.c": ""}, tarfile.LNKTYPE, "/etc/passwd"),
-                 "is a link: hand in the file itself"),
+                 LINK),
                 (tarred({"forward.c": ""}, tarfile.CHRTYPE), "is no regular file"),
                 (tarred({"../../forward.c": "x"}),
                  "has a path that leads out of its archive (../../forward.c)"),
@@ -340,22 +339,22 @@ class Taking(TempFolder):
                 self.assertEqual((got, said[0]), (REST, words))
 
     def test_nothing_to_grade_is_said_once(self):
-        six = "Hand in the files as they are, or in one zip or tar"
         for files, words in (
-                (None, "Nothing was handed in. %s: meta_init.c, flat_param.c, forward.c, backward.c, "
-                       "optimizer.c and api.c." % six),
-                ({}, "Nothing that can be graded was handed in. %s: meta_init.c" % six),
+                (None, "Nothing was handed in. %s: meta_init.c, flat_param.c, forward.c, "
+                       "backward.c, optimizer.c and api.c." % HOW),
+                ({}, "Nothing that can be graded was handed in. %s: meta_init.c" % HOW),
                 ({"main.c": "x", "notes.txt": "y"}, "None of the files to hand in was found: "
                  "meta_init.c, flat_param.c, forward.c, backward.c, optimizer.c and api.c. What "
-                 "came: main.c, notes.txt. %s." % six),
+                 "came: main.c, notes.txt. %s." % HOW),
                 ({"w.7z": b"7z\xbc\xaf\x27\x1c"}, "w.7z is not taken: archives of this kind")):
             with self.subTest(words=words), self.assertRaises(handin.Unusable) as caught:
                 self.take(self.path("nowhere") if files is None else self.put(files))
             self.assertIn(words, str(caught.exception))
-        for name, data, words in (("w.tar", b"no tar at all", "cannot be unpacked (truncated header"),
-                                  ("w.zip", b"PK\x03\x04", "cannot be unpacked (File is not a zip"),
-                                  ("w", b"7z\xbc\xaf\x27\x1c", "is a 7z archive, which is not"),
-                                  ("w", b"", "is empty")):
+        for name, data, words in (
+                ("w.tar", b"no tar at all", "cannot be unpacked (truncated header"),
+                ("w.zip", b"PK\x03\x04", "cannot be unpacked (File is not a zip"),
+                ("w", b"7z\xbc\xaf\x27\x1c", "is a 7z archive, which is not"),
+                ("w", b"", "is empty")):
             with self.subTest(words=words), self.assertRaises(handin.Unusable) as caught:
                 self.take(os.path.join(self.put({name: data}), name))
             self.assertTrue(str(caught.exception).startswith("What was handed in " + words),
@@ -391,8 +390,7 @@ class InPlace(FakeKit):
                  "one.c is UTF-16: save it as UTF-8 with plain line ends."),
                 (holds(text.replace("\n", "\r").encode()), "one.c is a text whose lines end in CR "
                  "alone: save it as UTF-8 with plain line ends."),
-                (holds(text.encode() + b"\0"), "one.c has a NUL byte in line 2: it is damaged, or no "
-                 "text; save it again."),
+                (holds(text.encode() + b"\0"), "one.c %s." % NUL),
                 (holds(zipped({"one.c": text})), "one.c is a zip archive and no text.")):
             with self.subTest(words=words):
                 if os.path.isdir(path):
@@ -404,7 +402,8 @@ class InPlace(FakeKit):
 
     def test_what_word_processors_write(self):
         for code, words in (
-                ("return “x”[0];", "(left double quotation mark), as word processors write: type \""),
+                ("return “x”[0];",
+                 "(left double quotation mark), as word processors write: type \""),
                 ("return 2 – 1;", "(en dash), as word processors write: type -"),
                 ("return\u00a01;", "an invisible or foreign character (no-break space): delete it"),
                 ("return 1；", "(fullwidth semicolon), as word processors write: type ;"),
