@@ -35,6 +35,7 @@ from files import write_atomically
 from layout import cut
 from names import names_in
 from progress import Building, Progress
+from source_text import typographic
 from timeouts import Turns
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -319,7 +320,7 @@ class Builder:
         """Compiles the student's file. None, or why its tests cannot run; and the warnings."""
         path, shown = task.source(self.impl), task.shown(self.impl)
         self.files.pop(task.name, None)
-        if not os.path.exists(path) or os.path.isdir(path):
+        if not os.path.lexists(path):
             return Failing("error", self.missing(task.file)), ""
         wrong = submission.look_at_file(path, os.path.dirname(path))
         if wrong:
@@ -429,8 +430,10 @@ class Builder:
                 inside = re.findall(r"In function '(\w+)'", output[:found.start()])
                 text += (": a path through %s ends without a return. Is `return OK;` missing?"
                          % (inside[-1] if inside else "the function"))
-            return "%s does not compile. %s:%s: %s" % (task.file, self.named(found.group("file")),
-                                                       found.group("line"), cut(text, LONGEST))
+            where, line = found.group("file"), int(found.group("line"))
+            odd = typographic(task.source(self.impl), line, text) if self.is_own(where) else ""
+            return "%s does not compile. %s:%d: %s%s" % (task.file, self.named(where), line,
+                                                         cut(text, LONGEST), odd)
         return "%s does not compile. %s" % (task.file, first_line(output))
 
     def missing(self, file):

@@ -25,6 +25,7 @@ import tempfile
 import submission
 from files import write_atomically
 from layout import safe, tell
+from source_text import as_source
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
@@ -92,7 +93,9 @@ class Expansion:
             self.place = os.path.join(os.path.realpath(above), "own")
             os.mkdir(self.place)
             self.copy()
-            self.preprocess(words, os.path.join(above, "out"), os.path.join(above, "files"), call)
+            if not self.wrong:
+                self.preprocess(words, os.path.join(above, "out"), os.path.join(above, "files"),
+                                call)
 
     def copy(self):
         """Copies the files of the folder that may be included."""
@@ -110,6 +113,9 @@ class Expansion:
                 file.write(data)
             if name == self.file:
                 self.source_sha256 = hashlib.sha256(data).hexdigest()
+                _, was, self.wrong = as_source(data)
+                if was:
+                    self.wrong = "is %s: save it as UTF-8 with plain line ends" % was
             if FALLS_THROUGH.search(data):
                 self.with_comments = True
 

@@ -36,12 +36,14 @@ def digest(path):
 
 
 def look_at_file(path, folder):
-    """Whether it is an ordinary file of this folder."""
+    """Whether it is an ordinary file of this folder, with something in it."""
+    if os.path.islink(path) and not os.path.exists(path):
+        return "is a link to a file that is not there: put the file itself there"
     if os.path.dirname(os.path.realpath(path)) != os.path.realpath(folder):
         return "is a link that points out of its folder: put the file itself there"
     info = os.stat(path)
     if not stat.S_ISREG(info.st_mode):
-        return "is not a regular file"
+        return "is a folder, not a file" if os.path.isdir(path) else "is not a regular file"
     if info.st_size > MOST_SOURCE:
         return "has %d bytes: more than %d are not read" % (info.st_size, MOST_SOURCE)
     return ""

@@ -5,8 +5,7 @@
 
 First a result is written that says that the grading did not finish; it is replaced at the end. So a
 grader that crashes, is killed or runs out of time leaves a valid file, and so does this program,
-whatever kills it. The submission is copied to a folder of its own: regular files, of plain names,
-of a size that source code has. An archive may come in their place (tar or zip).
+whatever kills it. What of the submission is taken is copied to a folder of its own (handin.py).
 
 Exit status 0 where the grading worked, whatever the score; 3 where it did not.
 Files: grade.py (the tests), hidden.py (the hidden ones), quiz.py (the quiz), challenge.py, emit/
@@ -18,15 +17,12 @@ import datetime
 import glob
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
-import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
@@ -35,113 +31,17 @@ import account
 import answers
 import challenge
 import emit
+import handin
 import manifest
 import settings
 from emit import common
 from quiz_questions import QUESTIONS
 
-FILE_LIMIT = 1 << 20  # bytes of a file that is taken
-MOST_FILES = 64
-PLAIN = re.compile(r"[\w+-][\w.+-]{0,80}$")
 UNFINISHED = "The grading was started but did not finish."
-
-
-class Unusable(Exception):
-    """What was handed in is no submission; the text is for the student."""
 
 
 class Trouble(Exception):
     """The kit or the machine is at fault."""
-
-
-# ---- The submission ----
-
-def wanted(name):
-    """Whether a file is taken: also under a wrong name, so that the grader can say which."""
-    return bool(PLAIN.match(os.path.basename(name))) and \
-        not name.endswith((".o", ".a", ".so", ".h"))
-
-
-def best_folder(names, files):
-    """Of the folders that hold files, the one with most of the six; the outermost where several
-    have as many."""
-    folders = {}
-    for name in names:
-        folder, _, base = name.rpartition("/")
-        folders.setdefault(folder, set()).add(base)
-    return max(sorted(folders, key=lambda folder: (folder.count("/") + bool(folder), folder)),
-               key=lambda folder: len(folders[folder] & set(files)), default="")
-
-
-def take_files(entries, files, target):
-    """Writes a submission's files. `entries`: {path within it: function that opens it}."""
-    names = [name for name in entries if wanted(name) and len(name) < 400
-             and not name.startswith("/") and ".." not in name.split("/")]
-    folder = best_folder(names, files)
-    chosen = [name for name in sorted(names) if name.rpartition("/")[0] == folder]
-    # The six first, so that no pile of others crowds them out.
-    chosen.sort(key=lambda name: os.path.basename(name) not in files)
-    for name in chosen[:MOST_FILES]:
-        with entries[name]() as source:
-            data = source.read(FILE_LIMIT + 1)
-        if len(data) > FILE_LIMIT:
-            if os.path.basename(name) in files:
-                raise Unusable("%s is larger than %d bytes." % (name, FILE_LIMIT))
-            continue
-        with open(os.path.join(target, os.path.basename(name)), "wb") as file:
-            file.write(data)
-
-
-def folder_entries(root):
-    """The regular files below a folder; links are nobody's source code."""
-    entries = {}
-    for folder, folders, names in os.walk(root):
-        folders.sort()
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and not os.path.islink(path) and len(entries) < 10000:
-                entries[os.path.relpath(path, root)] = lambda path=path: open(path, "rb")
-    return entries
-
-
-def archive_entries(archive):
-    """The regular files of an open tar or zip, unpacked nowhere."""
-    if isinstance(archive, zipfile.ZipFile):
-        return {item.filename: lambda item=item: archive.open(item)
-                for item in archive.infolist()[:10000]
-                if not item.is_dir() and item.external_attr >> 28 in (0, 8)}
-    entries = {}
-    for item in archive:
-        if item.isreg() and len(entries) < 10000:
-            entries[re.sub(r"^(\./)+", "", item.name)] = \
-                lambda item=item: archive.extractfile(item)
-    return entries
-
-
-def take(submission, files, target):
-    """Copies what was handed in to `target`."""
-    if os.path.isdir(submission):
-        entries = folder_entries(submission)
-        # Some platforms hand over the one archive that the student uploaded.
-        packed = [name for name in entries
-                  if "/" not in name and name.endswith((".tar", ".tar.gz", ".tgz", ".zip"))]
-        if len(packed) != 1 or any(name.endswith(".c") for name in entries):
-            take_files(entries, files, target)
-            return
-        submission = os.path.join(submission, packed[0])
-    if not os.path.isfile(submission):
-        raise Unusable("Nothing was handed in.")
-    try:
-        if zipfile.is_zipfile(submission):
-            with zipfile.ZipFile(submission) as archive:
-                take_files(archive_entries(archive), files, target)
-        else:
-            with tarfile.open(submission) as archive:
-                take_files(archive_entries(archive), files, target)
-    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError,
-            NotImplementedError) as problem:
-        raise Unusable("The archive that was handed in cannot be unpacked (%s). Hand in the .c "
-                       "files, as they are or in a tar or zip." % problem)
 
 
 # ---- Time ----
@@ -171,12 +71,15 @@ def late_share(course, metadata):
 
 def run(program, words, out, deadline, seed, quiet=False, bad=0):
     """Runs a part of the grader, by its path there, in a group of its own, to its end or the
-    deadline; its document. bad: an exit status that says that what was handed in is wrong.
+    deadline; its document. What it prints comes at its end: where the submission was copied to is
+    nobody's business. bad: an exit status that says that what was handed in is wrong.
     The tests draw from `seed`, which all students share, whenever they hand in; None: nothing is
     drawn from one."""
     command = [sys.executable, os.path.join(ROOT, "grader", *program), "--out", out] + words
+    work = os.path.dirname(os.path.dirname(out)) + os.sep
+    log = tempfile.TemporaryFile()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, cwd=ROOT,
-                               stdout=subprocess.DEVNULL if quiet else None,
+                               stdout=subprocess.DEVNULL if quiet else log, stderr=log,
                                env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
                                         SEED="" if seed is None else str(seed)))
     try:
@@ -194,8 +97,12 @@ def run(program, words, out, deadline, seed, quiet=False, bad=0):
         except (ProcessLookupError, PermissionError):
             pass
         process.wait()
+        with log:
+            log.seek(0)
+            sys.stdout.buffer.write(log.read().replace(os.fsencode(work), b""))
+            sys.stdout.flush()
     with open(out, encoding="utf-8") as file:
-        document = json.load(file)
+        document = json.loads(file.read().replace(work, ""))
     if process.returncode not in (0, bad):
         raise Trouble(document.get("message") or "%s ended with status %d"
                       % (program[-1], process.returncode))
@@ -224,9 +131,9 @@ def grade(options, course, work):
     impl, out = os.path.join(work, "submission"), os.path.join(work, "out")
     os.mkdir(impl)
     os.mkdir(out, 0o700)
-    files = [file for task in course["tasks"] for file in task["files"]]
-    files += [answers.NAME, challenge.NAME]
-    take(options.submission, files, impl)
+    taken = handin.take(options.submission, [file for task in course["tasks"]
+                                             for file in task["files"]],
+                        impl, (answers.NAME, challenge.NAME))
     words = ["--impl", impl, "--patient"] + (["--build", options.build] if options.build else [])
     if os.geteuid() == 0 and course["run_as"]:
         keep_apart(options, work, impl)
@@ -234,6 +141,8 @@ def grade(options, course, work):
     asked = ["--lab", course["lab"]] if course["lab"] else []
     document = run(("grade.py",), words + asked, os.path.join(out, "results.json"), deadline,
                    course["seed"])
+    document["notes"] = taken.notes
+    say_why(document["tests"], course, taken.missing)
     if course["hidden"]["tests"]:
         # Quiet: some platforms show students what is printed.
         unseen = run(("course", "hidden.py"), words, os.path.join(out, "hidden.json"), deadline,
@@ -248,6 +157,15 @@ def grade(options, course, work):
     if metadata is not None:
         document["late"], document["message"] = late_share(course, metadata)
     return document
+
+
+def say_why(tests, course, missing):
+    """What is known of a file that is not there stands at the tests that needed it."""
+    for test in tests:
+        for task in course["tasks"]:
+            reasons = [missing[file] for file in task["files"] if file in missing]
+            if test["task"] == task["number"] and test["status"] == "error" and reasons:
+                test["message"] = reasons[0]
 
 
 def read_metadata(path):
@@ -341,7 +259,7 @@ def main():
         work = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-"))
         tell(grade(options, course, work))
         return 0
-    except Unusable as problem:
+    except handin.Unusable as problem:
         tell({"status": "error", "message": str(problem), "tests": []})
         return 0
     except (Trouble, settings.BadCourse, manifest.BadManifest) as problem:

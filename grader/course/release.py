@@ -70,7 +70,7 @@ STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".devcontainer/dev
 FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
 # Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every
 # archive has all, of grader/devtools/ none has any.
-COURSE_FILES = ("course.json", "deliver.py", "hidden.py")
+COURSE_FILES = ("course.json", "deliver.py", "handin.py", "hidden.py")
 # Rules of make for what no archive holds.
 KIT_RULES = ("make/devtools.mk", "make/emulated_cuda.mk", "make/release.mk", "make/site.mk")
 

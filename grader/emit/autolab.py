@@ -47,13 +47,14 @@ def emit(document, course):
     last = json.dumps({"scores": scores, "scoreboard": board})
 
     def make(cap):
-        lines = []
-        for test in common.shown(document, course):
+        tests = common.shown(document, course)
+        lines = [common.summary(document, course, tests)]
+        for test in tests:
             if test["status"] != "passed":
                 text = common.verdict(test, cap).replace("\n", "\n    ")
-                lines.append("%s (%s/%s)\n    %s" % (test["name"], common.points(test["score"]),
+                lines.append("\n%s (%s/%s)\n    %s" % (test["name"], common.points(test["score"]),
                                                    common.points(test["max_score"]), text))
         # A line that begins like a result must not be taken for the result.
-        feedback = "\n".join(lines + [common.summary(document)]).replace("\n{", "\n {")
+        feedback = "\n".join(lines).replace("\n{", "\n {")
         return feedback + "\n" + last + "\n"
     return common.fit(make, LIMIT)

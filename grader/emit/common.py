@@ -5,16 +5,21 @@ tidy() make of it a document whose every field is there and of its type; what ca
 becomes a document that says so.
 
 Interface: load(path), tidy(value), infrastructure(message); clean(text, limit); shown(document,
-course) hides hidden tests; summary(document); verdict(test); fit(make, limit); STATUSES; LATER.
+course) hides hidden tests; summary(document, course, tests); verdict(test); fit(make, limit);
+STATUSES; LATER.
 """
 
 import json
 import math
 import re
 
+from alike import short_message
+
 STATUSES = ("passed", "failed", "error", "timeout", "skipped", "infrastructure")
 MESSAGE_LIMIT = 4000   # characters of a test's message
 NAME_LIMIT = 200       # characters of a name
+NOTE_LIMIT = 500       # characters of a note on what was handed in
+MOST_NOTES = 20
 FILE_LIMIT = 64 << 20  # bytes of a results file that is still read
 MOST_TESTS = 1000
 
@@ -82,6 +87,7 @@ def tidy(value):
     if not isinstance(value, dict) or not isinstance(value.get("tests"), list):
         return infrastructure("The grader's results are malformed.")
     tests = [test for test in map(tidy_test, value["tests"][:MOST_TESTS]) if test]
+    notes = value.get("notes") if isinstance(value.get("notes"), list) else []
     status = value.get("status")
     status = status if status in ("graded", "error") else "infrastructure"
     most = sum(test["max_score"] for test in tests)
@@ -90,6 +96,7 @@ def tidy(value):
             "score": number(score) if status == "graded" else 0, "max_score": number(most),
             "late": number(value.get("late"), 0, 1), "seconds": number(value.get("seconds")),
             "devices": clean(value.get("devices"), NAME_LIMIT), "tests": tests,
+            "notes": [clean(note, NOTE_LIMIT).replace("\n", " ") for note in notes[:MOST_NOTES]],
             "challenge": number(value.get("challenge")), "files": tidy_files(value.get("files")),
             "version": clean(value.get("version"), NAME_LIMIT)}
 
@@ -126,16 +133,51 @@ def points(value):
     return ("%.2f" % value).rstrip("0").rstrip(".")
 
 
-def summary(document):
-    """A sentence or two about the whole."""
+def summary(document, course=None, tests=None):
+    """What stands first: the score, what was not taken, and with the `course` the points by task
+    and what to do next, of the tests that are shown (`tests`: all)."""
     text = document["message"]
     if document["status"] == "infrastructure":
         return ("The grading itself failed, not your code. Hand in again, or tell course staff.\n%s"
                 % text).strip()
     if document["status"] == "error":
         return text or "What was handed in cannot be graded."
-    said = "Score: %s of %s." % (points(earned(document)), points(document["max_score"]))
-    return (said + "\n" + text).strip()
+    tests = document["tests"] if tests is None else tests
+    left = len(document["tests"]) - len(tests)
+    scores = [number(sum(test[name] for test in tests)) for name in ("score", "max_score")]
+    lines = ["Score: %s of %s%s." % (points(number(scores[0] * (1 - document["late"]))),
+                                     points(scores[1]), ", without the hidden tests" * bool(left)),
+             text] + document["notes"]
+    if course:
+        lines += by_task(tests, course) + next_step(tests, "lab" if course.get("lab") else "task")
+    return "\n".join(line for line in lines if line)
+
+
+def by_task(tests, course):
+    """A line for each task with its points, as many as are right, and one for other tests."""
+    word = "Lab" if course.get("lab") else "Task"
+    titles = {task["number"]: "%s %s  %s" % (word, task["number"], task["title"])
+              for task in course["tasks"]}
+    groups = {}
+    for test in tests:
+        name = "Quiz" if test["quiz"] else "Hidden tests" if test["hidden"] else \
+            titles.get(test["task"], "")
+        groups.setdefault(name, []).append(test)
+    return ["%-26s %s/%s" % (name, *(points(number(sum(test[field] for test in group)))
+                                     for field in ("score", "max_score")))
+            for name, group in groups.items() if name]
+
+
+def next_step(tests, word):
+    """The first test to look at, as lines; none where all pass."""
+    for test in tests:
+        if test["status"] not in ("passed", "skipped") and not test["quiz"] and not test["hidden"]:
+            said = short_message(test["message"]).partition("\n")[0]
+            return ["What to do next: %s %s, %s" % (word, test["task"], test["name"])] + \
+                ["  " + said] * bool(said) + \
+                ["  Read: %s" % test["handout"]] * bool(test["handout"]) + \
+                ["  At home: make grade %s=%s" % (word.upper(), test["task"])]
+    return []
 
 
 def verdict(test, cap=MESSAGE_LIMIT):

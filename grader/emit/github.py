@@ -78,7 +78,7 @@ def summarize(document, course):
     titles = {task["number"]: task["title"] for task in course.get("tasks", [])}
 
     def make(cap):
-        lines = ["## ShardLab", "", fenced(common.summary(document)), ""]
+        lines = ["## ShardLab", "", fenced(common.summary(document, course)), ""]
         tests = document["tests"] if document["status"] == "graded" else []
         if tests:
             lines += ["| | Test | Task | Points |", "|---|---|---|---|"]

@@ -21,6 +21,9 @@ def emit(document, course):
     used."""
     visibility = course.get("visibility", {})
 
+    later = visibility.get("hidden", "visible") in common.LATER
+    seen = [test for test in document["tests"] if not (test["hidden"] and later)]
+
     def make(cap):
         tests, count = [], {}
         for test in document["tests"]:
@@ -37,7 +40,8 @@ def emit(document, course):
                 "extra_data": {"status": test["status"], "seconds": test["seconds"]}})
         result = {
             "score": common.earned(document), "execution_time": document["seconds"],
-            "output": common.summary(document), "output_format": "text", "visibility": "visible",
+            "output": common.summary(document, course, seen), "output_format": "text",
+            "visibility": "visible",
             "stdout_visibility": visibility.get("stdout", "hidden"),
             "extra_data": {"status": document["status"], "version": document["version"],
                            "devices": document["devices"], "late": document["late"],

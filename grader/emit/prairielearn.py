@@ -20,14 +20,17 @@ def emit(document, course):
     most = document["max_score"]
     gradable = document["status"] == "graded"
 
+    shown = common.shown(document, course) if gradable else []
+
     def make(cap):
         result = {"gradable": gradable,
                   "score": common.number(common.earned(document) / most if most else 0, 0, 1),
-                  "message": common.summary(document), "output": "", "images": [],
+                  "message": common.summary(document, course, shown),
+                  "output": "", "images": [],
                   "tests": [{"name": test["name"], "description": test["title"],
                              "points": test["score"], "max_points": test["max_score"],
                              "message": test["status"], "output": common.verdict(test, cap)}
-                            for test in (common.shown(document, course) if gradable else [])]}
+                            for test in shown]}
         if not gradable:
             result["format_errors"] = [common.summary(document)]
         return json.dumps(result, indent=1, ensure_ascii=False) + "\n"

@@ -154,6 +154,30 @@ class Fields(Emitted):
         self.assertEqual(text.count("::error"), 10)
         self.assertIn("21 more places fail", text)
 
+    def test_the_summary_stands_first(self):
+        """Points, what was not taken, points by task, one thing to do: on every platform, and of
+        hidden tests no more than the platform shows."""
+        value = dict(ONE_OF_EACH, notes=["w.7z is not taken.", 3, "two\nlines"])
+        points = "Task 1  Task one           10/14\nTask 2  Task two           0/7\n"
+        following = ("What to do next: task 1, f\n  rank 1: mine/one.c:7: w[3] is 2, want 3\n"
+                     "  Read: handouts/1_one.md\n  At home: make grade TASK=1")
+        notes = "w.7z is not taken.\n3\ntwo lines\n"
+        shown = "Score: 10 of 26.\n%s%sHidden tests               0/5\n%s" % (
+            notes, points, following)
+        texts = self.everywhere(value)
+        self.assertEqual(json.loads(texts["gradescope"])["output"],
+                         "Score: 10 of 21, without the hidden tests.\n" + notes + points
+                         + following)
+        self.assertEqual(json.loads(texts["prairielearn"])["message"], shown)
+        self.assertTrue(texts["autolab"].startswith(shown + "\n\nf (0/4)\n"), texts["autolab"])
+        self.assertIn(shown, emit.github.summarize(common.tidy(value), COURSE))
+        # Nothing is left to do; and of a lab.
+        self.assertEqual(common.summary(common.tidy(document(test())), COURSE),
+                         "Score: 10 of 10.\nTask 1  Task one           10/10")
+        lab = common.summary(common.tidy(document(test("x", 2, "error"))), dict(COURSE, lab="all"))
+        self.assertIn("Lab 2  Task two            0/10\nWhat to do next: lab 2, x\n", lab)
+        self.assertIn("  At home: make grade LAB=2", lab)
+
     def test_hidden_tests_tell_nothing_where_all_is_shown(self):
         for name in ("autolab", "prairielearn"):
             text = self.emitted(name, ONE_OF_EACH)

@@ -3,7 +3,6 @@ and deliver.py on submissions and graders that are broken. test_delivered.py and
 run what is delivered.
 """
 
-import io
 import json
 import os
 import re
@@ -291,69 +290,7 @@ class CourseFile(unittest.TestCase):
         self.assertNotEqual(COURSE["seed"], COURSE["hidden"]["seed"])
 
 
-class Submissions(TempFolder):
-    """What deliver.py takes of what was handed in."""
-
-    def take(self, submission):
-        target = tempfile.mkdtemp(dir=self.folder)
-        deliver.take(submission, FILES, target)
-        return {name: read(target, name).encode() for name in os.listdir(target)}
-
-    def test_a_folder(self):
-        self.write("in/forward.c", "1")
-        self.write("in/Backward.C", "2")
-        self.write("in/notes.txt", "3")
-        self.write("in/api.o", "no object")
-        self.write("in/fsdp.h", "no header")
-        os.symlink("/etc/passwd", self.path("in/api.c"))
-        os.mkfifo(self.path("in/optimizer.c"))
-        self.assertEqual(self.take(self.path("in")),
-                         {"forward.c": b"1", "Backward.C": b"2", "notes.txt": b"3"})
-
-    def test_the_files_may_lie_deeper(self):
-        self.write("in/README.md", "")
-        for name in FILES:
-            self.write("in/shardlab/skeleton/" + name, name)
-        self.write("in/shardlab/other/forward.c", "another")
-        self.assertEqual(sorted(self.take(self.path("in"))), sorted(FILES))
-        self.assertEqual(self.take(self.path("in"))["forward.c"], b"forward.c")
-
-    def test_archives(self):
-        for name in FILES:
-            self.write("in/skeleton/" + name, name)
-        for kind, name in (("tar", "x.tar"), ("gztar", "x.tar.gz"), ("zip", "x.zip")):
-            path = shutil.make_archive(self.path("x"), kind, self.path("in"))
-            self.assertEqual(sorted(self.take(path)), sorted(FILES), kind)
-            os.makedirs(self.path("up"), exist_ok=True)
-            os.rename(path, self.path("up", name)) # as the only file of a folder
-            self.assertEqual(sorted(self.take(self.path("up"))), sorted(FILES), kind)
-            os.unlink(self.path("up", name))
-
-    def test_an_archive_reaches_nowhere(self):
-        with tarfile.open(self.path("x.tar"), "w") as archive:
-            for name, kind, to in (("forward.c", tarfile.SYMTYPE, "/etc/passwd"),
-                                   ("api.c", tarfile.LNKTYPE, "/etc/passwd"),
-                                   ("backward.c", tarfile.CHRTYPE, ""),
-                                   ("../../escaped.c", tarfile.REGTYPE, ""),
-                                   ("/absolute.c", tarfile.REGTYPE, ""),
-                                   ("optimizer.c", tarfile.REGTYPE, "")):
-                item = tarfile.TarInfo(name)
-                item.type, item.linkname = kind, to
-                item.size = 2 if kind == tarfile.REGTYPE else 0
-                archive.addfile(item, io.BytesIO(b"ok"))
-        self.assertEqual(self.take(self.path("x.tar")), {"optimizer.c": b"ok"})
-        self.assertFalse(os.path.exists(os.path.join(os.path.dirname(self.folder), "escaped.c")))
-
-    def test_what_is_unusable_is_said(self):
-        self.write("large/forward.c", "x" * (deliver.FILE_LIMIT + 1))
-        self.write("broken.tar", "no tar at all")
-        self.write("cut.zip", "PK\x03\x04 and no more")
-        for path, words in (("large", "larger than"), ("broken.tar", "cannot be unpacked"),
-                            ("cut.zip", "cannot be unpacked"), ("nothing", "Nothing was handed")):
-            with self.assertRaises(deliver.Unusable) as caught:
-                self.take(self.path(path))
-            self.assertIn(words, str(caught.exception))
-
+class Lateness(TempFolder):
     def test_lateness(self):
         course = dict(COURSE, late={"percent_per_day": 10, "taken_by": "grader"},
                       dates={"due": "2027-03-15T12:00:00+00:00"})
@@ -438,6 +375,39 @@ class Deliver(FakeKit):
         self.assertIn("submission has no two.c", result["tests"][3]["output"])
         self.assertEqual([test["extra_data"]["status"] for test in result["tests"]],
                          ["passed"] * 3 + ["error", "skipped"])
+
+    def test_what_was_handed_in_is_said_first(self):
+        """On top what was done with the files; at the tests why there is none to test."""
+        os.rename(self.path("mine/one.c"), self.path("mine/One (1).c"))
+        os.unlink(self.path("mine/two.c"))
+        os.symlink("/etc/passwd", self.path("mine/two.c"))
+        result = self.deliver()[1]
+        self.assertEqual(result["score"], 60)
+        self.assertEqual(result["output"].split("\n")[:5], [
+            "Score: 60 of 100.", "One (1).c is taken as one.c.",
+            "two.c is a link: hand in the file itself.", "Task 1  One                60/60",
+            "Task 2  Two                0/40"])
+        self.assertEqual(result["output"].split("\n")[5:], [
+            "What to do next: task 2, d", "  two.c is a link: hand in the file itself.",
+            "  Read: handouts/2_two.md", "  At home: make grade TASK=2"])
+        self.assertTrue(result["tests"][3]["output"].startswith(
+            "Error: two.c is a link: hand in the file itself.\n"), result["tests"][3])
+        self.assertTrue(self.deliver("autolab")[1].startswith("Score: 60 of 100.\nOne (1).c is "))
+
+    def test_no_path_of_the_graders_is_shown(self):
+        """Neither in the results nor in what is printed: the submission was copied to a place that
+        nobody knows."""
+        self.suite("one", "abc", "say('a', 'failed', os.path.abspath(sys.argv[0]) + ' ' + "
+                   "%r + ': part 1.1 of f is not written yet (NOT_YET)'); rest('a')"
+                   % "mine/one.c:1")
+        self.write("mine/two.c", "int two(void) { return x; }\n")
+        self.write("mine/one.c", "#warning look\nint one(void) { return 1; }\n")
+        for platform in ("gradescope", "autolab", "prairielearn"):
+            with self.subTest(platform=platform):
+                _, result, text = self.deliver(platform)
+                self.assertNotIn(self.path("tmp"), json.dumps(result) + text)
+                self.assertIn("submission/two.c:1: ", json.dumps(result))
+                self.assertIn("submission/one.c:1:", text)
 
     def test_a_late_submission(self):
         self.course(late={"percent_per_day": 10, "taken_by": "grader"})

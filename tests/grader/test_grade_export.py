@@ -1,0 +1,253 @@
+"""Grading again what platforms exported (grader/course/grade_export.py, exports.py): each form on a
+kit in miniature, and what the page says of before and after.
+"""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import unittest
+
+import schemas
+from helpers import FakeKit, TempFolder
+
+import exports
+import settings
+
+FILES = {"one.c": "int one(void) { return 1; }\n", "two.c": "int two(void) { return 1; }\n"}
+
+METADATA = """---
+submission_11:
+  :submitters:
+  - :name: Anna Adams
+    :sid: '1'
+    :email: anna@example.edu
+  :created_at: 2027-03-14 12:00:00.000000000 Z
+  :score: 70.0
+  :status: processed
+  :results:
+    score: 70.0
+    tests:
+    - name: a
+      score: 10.0
+      status: passed
+      output: ''
+      extra_data:
+        status: passed
+    - score: 0.0
+      max_score: 30.0
+      name: d
+      status: failed
+      output: |-
+        Error: nothing
+        name: e
+        extra_data:
+          status: passed
+      extra_data:
+        status: timeout
+    - name: f
+      status: passed
+      output: "a line\\n      name: x\\n  that goes
+        on\\n  :score: 3"
+      tags:
+      - task 1
+      - passed
+      extra_data:
+        status: passed
+  :history:
+  - :id: 7
+    :created_at: 2027-03-13 12:00:00.000000000 Z
+    :score: 5.0
+    :results:
+      tests:
+      - name: a
+        status: failed
+'submission_12':
+  :submitters:
+  - :name: Ben, "B" O''Hara
+    :sid: 2
+  - :name: 'Cleo: x'
+    :email: cleo@example.edu
+  :created_at: 2027-03-14 12:00:00.000000000 Z
+  :score:
+  :status: unprocessed
+"""
+
+
+class Forms(TempFolder):
+    """Who handed in what, by each platform's names."""
+
+    def put(self, *names):
+        for name in names:
+            self.write("in/" + name, name)
+        return self.path("in")
+
+    def found(self, folder):
+        return {student.who: {name: os.path.relpath(path, folder) for name, path in
+                              student.files.items()} or os.path.relpath(student.folder, folder)
+                for student in exports.read(folder)}
+
+    def test_forms(self):
+        for platform, names, want in (
+                ("moodle", ["Anna Adams_17_assignsubmission_file_/one.c",
+                            "Ben_18_assignsubmission_file_/x.zip"],
+                 {"Anna Adams_17": "Anna Adams_17_assignsubmission_file_",
+                  "Ben_18": "Ben_18_assignsubmission_file_"}),
+                ("one of moodle", ["Anna Adams_17_assignsubmission_file_/skeleton/one.c"],
+                 {"Anna Adams_17": "Anna Adams_17_assignsubmission_file_"}),
+                ("flat moodle", ["Anna_17_assignsubmission_file_one.c",
+                                 "Anna_17_assignsubmission_file_two.c"],
+                 {"Anna_17": {"one.c": "Anna_17_assignsubmission_file_one.c",
+                              "two.c": "Anna_17_assignsubmission_file_two.c"}}),
+                ("canvas", ["adamsanna_LATE_123_456_flat_param.c", "adamsanna_LATE_123_457_one.c",
+                            "adamsanna_124_458_one-1.c"],
+                 {"adamsanna_123": {"flat_param.c": "adamsanna_LATE_123_456_flat_param.c",
+                                    "one.c": "adamsanna_LATE_123_457_one.c"},
+                  "adamsanna_124": {"one-1.c": "adamsanna_124_458_one-1.c"}}),
+                ("prairielearn", ["Homework1/anna@x.edu_1_shardlab_1_%d_%d_flat_param.c"
+                                  % (i, 90 + i) for i in (2, 9, 10)],
+                 {"anna@x.edu": {"flat_param.c":
+                                 "Homework1/anna@x.edu_1_shardlab_1_10_100_flat_param.c"}}),
+                ("autolab", ["anna@x.edu_2_handin.tar", "anna@x.edu_10_handin.tar",
+                             "ben@x.edu_1_handin.tar"],
+                 {"anna@x.edu": {"handin.tar": "anna@x.edu_10_handin.tar"},
+                  "ben@x.edu": {"handin.tar": "ben@x.edu_1_handin.tar"}}),
+                ("autolab's own", ["hw/anna@x.edu/2_handin.tar", "hw/anna@x.edu/10_handin.tar"],
+                 {"anna@x.edu": {"handin.tar": "hw/anna@x.edu/10_handin.tar"}}),
+                ("by hand", ["subs/anna/one.c", "subs/ben/skeleton/one.c", "subs/cleo.tar.gz",
+                             "subs/.DS_Store", "__MACOSX/x"],
+                 {"anna": "subs/anna", "ben": "subs/ben", "cleo": {"cleo.tar.gz":
+                                                                   "subs/cleo.tar.gz"}}),
+                ("one by hand", ["anna/skeleton/one.c"], {"anna": "anna"})):
+            with self.subTest(platform=platform):
+                shutil.rmtree(self.path("in"), ignore_errors=True)
+                self.assertEqual(self.found(self.put(*names)), want)
+
+    def test_nothing(self):
+        self.put("README.md")
+        with self.assertRaises(exports.BadExport):
+            exports.read(self.path("in"))
+
+    def test_gradescope(self):
+        self.put("assignment_1_export/submission_11/one.c", "assignment_1_export/submission_12/x.c")
+        self.write("in/assignment_1_export/submission_metadata.yml", METADATA)
+        anna, ben = exports.read(self.path("in"))
+        if anna.key != "submission_11":
+            anna, ben = ben, anna
+        self.assertEqual((anna.key, anna.who), ("submission_11", "anna@example.edu"))
+        self.assertEqual(anna.before, {"score": 70, "tests": {
+            "a": "passed", "d": "timeout", "f": "passed"}})
+        self.assertEqual(anna.metadata["created_at"], "2027-03-14T12:00:00.000000000+00:00")
+        self.assertEqual(anna.metadata["users"][0]["email"], "anna@example.edu")
+        self.assertEqual(ben.before, None)
+        self.assertEqual(ben.who, 'Ben, "B" O\'\'Hara, cleo@example.edu')
+
+    def test_autolabs_feedback_has_the_points(self):
+        self.put("anna@x.edu/1_handin.tar", "anna@x.edu/2_handin.tar")
+        self.write("in/anna@x.edu/1_autograde.txt", '{"scores": {"One": 1}}\n')
+        self.write("in/anna@x.edu/2_autograde.txt", 'Score: 7\n{"scores": {"One": 4, "Two": 3}}\n')
+        student, = exports.read(self.path("in"))
+        self.assertEqual(student.before, {"score": 7, "tests": {}})
+
+
+class Again(FakeKit):
+    def setUp(self):
+        super().setUp()
+        course = dict(settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="")
+        self.write("grader/course/course.json", json.dumps(course))
+
+    def regrade(self, export, *words, status=0):
+        """({student: row}, the page, what was printed)"""
+        done = subprocess.run(
+            [sys.executable, "-B", self.path("grader/course/grade_export.py"), export,
+             "--out", self.path("again"), *words], cwd=self.folder, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, status, done.stdout)
+        if status == 2:
+            return done.stdout
+        with open(self.path("again/changes.csv"), encoding="utf-8", newline="") as file:
+            rows = {row["student"]: row for row in csv.DictReader(file)}
+        return rows, self.read("again/index.html"), done.stdout
+
+    def submission(self, folder, **files):
+        for name, text in {**FILES, **files}.items():
+            self.write("%s/%s" % (folder, name), text)
+
+    def test_gradescopes_export(self):
+        self.submission("export/submission_11")
+        self.submission("export/submission_12")
+        self.write("export/submission_metadata.yml", METADATA)
+        rows, page, text = self.regrade(self.path("export"))
+        row = rows["anna@example.edu"]
+        self.assertEqual((row["before"], row["after"], row["change"]), ("70", "100", "+30"))
+        self.assertEqual(row["tests that changed"].split("\n"), [
+            "b: passed, was not there", "c: passed, was not there", "d: passed, was timeout",
+            "e: passed, was not there", "f: not there any more, was passed"])
+        other, = (row for who, row in rows.items() if "cleo" in who)
+        self.assertEqual((other["before"], other["after"], other["change"]), ("", "100", ""))
+        self.assertIn("2 submissions were graded again: 1 changed, 0 did not, of 1 it is not known",
+                      page)
+        self.assertIn("d: passed, was timeout<br>", page)
+        self.assertRegex(text, r"anna@example.edu +70 -> +100 +\+30  b: passed")
+        self.assertEqual(schemas.gradescope(self.read("again/results/submission_11.json")), [])
+
+    def test_an_archive_twice(self):
+        """The run before is what was before; and of a submission that is broken it says why."""
+        self.submission("subs/anna", **{"one.c": "int one(void) { return x; }\n"})
+        self.submission("subs/<b>=ben")
+        shutil.make_archive(self.path("export"), "zip", self.folder, "subs")
+        rows, page, _ = self.regrade(self.path("export.zip"))
+        self.assertEqual({who: (row["before"], row["after"]) for who, row in rows.items()},
+                         {"anna": ("", "30"), "<b>=ben": ("", "100")})
+        self.suite("two", "d", "say('d', 'failed', 'w is 1'); end()")
+        rows, page, _ = self.regrade(self.path("export.zip"))
+        self.assertEqual({who: (row["before"], row["after"], row["change"],
+                                row["tests that changed"]) for who, row in rows.items()},
+                         {"anna": ("30", "0", "-30", "d: failed, was passed"),
+                          "<b>=ben": ("100", "70", "-30", "d: failed, was passed")})
+        self.assertLess(page.index("&lt;b&gt;=ben"), page.index("anna"))
+        self.assertNotIn("<b>", page)
+        self.assertIn("one.c does not compile", rows["anna"]["message"])
+        self.write("points.csv", "Email,Name,Points\nx,anna,12.5\ny,<b>=ben,70\n")
+        rows, page, _ = self.regrade(self.path("export.zip"), "--before", self.path("points.csv"))
+        self.assertEqual({who: (row["before"], row["change"]) for who, row in rows.items()},
+                         {"anna": ("12.5", "-12.5"), "<b>=ben": ("70", "+0")})
+        self.assertIn("1 changed, 1 did not, of 0", page)
+
+    def test_autolabs_handins(self):
+        self.submission("skeleton")
+        os.mkdir(self.path("subs"))
+        for version in (1, 2):
+            with tarfile.open(self.path("subs/anna@x.edu_%d_handin.tar" % version), "w") as file:
+                file.add(self.path("skeleton"), "skeleton")
+            self.write("skeleton/two.c", "no C\n")
+        with tarfile.open(self.path("export.tar.gz"), "w:gz") as file:
+            file.add(self.path("subs"), "subs")
+        rows, _, _ = self.regrade(self.path("export.tar.gz"))
+        self.assertEqual(rows["anna@x.edu"]["after"], "60")
+
+    def test_what_cannot_be_done(self):
+        self.write("nothing/README.md", "x")
+        self.write("points.csv", "a,b\n1,2\n")
+        self.submission("subs/anna")
+        for export, words, said in (
+                ("nowhere.zip", (), "No such file"), ("nothing", (), "no submissions are in it"),
+                ("points.csv", (), "cannot be unpacked"),
+                ("subs", ("--before", self.path("points.csv")), "has no column for students")):
+            with self.subTest(said=said):
+                self.assertIn(said, self.regrade(self.path(export), *words, status=2))
+
+    def test_a_grading_that_failed(self):
+        self.submission("subs/anna")
+        self.write("grader/grade.py", "raise SystemExit(1)\n")
+        rows, page, _ = self.regrade(self.path("subs"), status=3)
+        self.assertEqual(rows["anna"]["after"], "")
+        self.assertIn("not your code", rows["anna"]["message"])
+        self.assertIn("The grading of 1 failed", page)
+
+
+if __name__ == "__main__":
+    unittest.main()
