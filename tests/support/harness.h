@@ -77,6 +77,8 @@ void run_worlds_at(const char *file, int line, RankBody body, void *arg, const i
 // As run_ranks, for a body that fills its device: on devices of 8 MiB.
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg);
 #define run_ranks_small(world, body, arg) run_ranks_small_at(__FILE__, __LINE__, world, body, arg)
+// In a dry run (SIMGPU_DRY), on devices of 1 TiB; where there are dry runs.
+void run_ranks_dry_at(const char *file, int line, int world, RankBody body, void *arg);
 
 // A world that cannot be here, on fewer GPUs, is left out, and the result says from which size on.
 // A test that looks at what its ranks have done begins with needs_ranks, which leaves out all of
