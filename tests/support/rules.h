@@ -68,6 +68,8 @@ void rule_micro_batches_with_kept_parameters(void);
 void rule_order_of_each_backward(void);
 void rule_reduces_by_the_units_own_function(void);
 void rule_shards_within_its_group(void);
+void rule_gradient_refusals(void);
+void rule_gradient_of_any_size_and_type(void);
 
 // ---- Task 5 ----
 void rule_clips_at_any_norm(void);
