@@ -68,6 +68,8 @@ void check_set_silent(bool on);
 // The innermost line of the error that this thread saw last, without the rank in front of it: what
 // went wrong itself, not who passed it on. "": nothing has failed yet.
 const char *check_last(void);
+// How many errors have begun on this thread: each has one innermost line.
+unsigned check_errors(void);
 
 Status check_fail(Status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -20,8 +20,9 @@
  * (lib/fsdp/dispatch.c). Both have one contract, that of X.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails. Nothing grows from one iteration to the next: no host memory, no event, no
- * stream.
+ * line where it fails, and returns what a call of its own failed with. Where a contract says
+ * ERR_ARGUMENT, the call has changed nothing. Nothing grows from one iteration to the next: no host
+ * memory, no event, no stream.
  */
 #ifndef SHARDLAB_FSDP_H
 #define SHARDLAB_FSDP_H
@@ -369,11 +370,12 @@ Status fsdp_post_forward_default(Module *module, void *unit);
 
 // ---------------------------------------------------------------- Task 4: backward.c
 
-// Allocates the unit's unsharded gradient on the compute stream, zero with its padding, and sets
-// the views. World size 1: the gradient shard itself. ERR_ARGUMENT where there is one already.
+// Allocates the unit's unsharded gradient, of its type, on the compute stream, zero with its
+// padding, and sets the views. World size 1: the gradient shard itself. ERR_ARGUMENT where there is one already.
 Status fsdp_begin_grad(FsdpUnit *unit);
 // The collective of a reduction: queues, on the reduce-scatter stream, the reduce-scatter (sum) of
-// unsharded_grad and sharded_grad += sum / W. The default of unit->reduce_scatter.
+// unsharded_grad and sharded_grad += sum / W. Nothing is allocated: the sum is in unsharded_grad.
+// The default of unit->reduce_scatter.
 Status fsdp_reduce_scatter(FsdpUnit *unit);
 // Queues, after what is queued on the compute stream, the reduction of the unsharded gradient into
 // the shard, and zeroes the padding; leaves the buffer to fsdp_free_reduce_scatter. World size 1:

@@ -25,6 +25,7 @@
 static atomic_int line_rank = -1;
 static atomic_bool silent;
 static _Thread_local char last_line[LINE_BYTES];
+static _Thread_local unsigned errors;
 
 void check_set_rank(int rank)
 {
@@ -39,6 +40,11 @@ void check_set_silent(bool on)
 const char *check_last(void)
 {
     return last_line;
+}
+
+unsigned check_errors(void)
+{
+    return errors;
 }
 
 // One write for one line: ranks share a terminal, and their lines must not mix.
@@ -62,6 +68,7 @@ static void print_line(const char *line)
 // Where an error begins: its line is what check_last gives.
 static void begin_error(const char *file, int line, const char *what)
 {
+    errors++;
     snprintf(last_line, sizeof last_line, "%s:%d: %s", file, line, what);
     print_line(last_line);
 }

@@ -24,7 +24,7 @@ typedef struct Micro {
 // gradient is the sum of what each of them gives alone.
 static void micro_body(const Rank *r, void *arg)
 {
-    static const char *const NAME[] = {"AUTO", "ALWAYS", "NEVER"};
+    static const char *const NAME[] = {"AUTO", "ALWAYS", "NEVER", "ALWAYS and NEVER in turn"};
     const Micro *micro = arg;
     float *sum = NULL;
     size_t n = 0;
@@ -43,13 +43,17 @@ static void micro_body(const Rank *r, void *arg)
         batch_destroy(&batch);
         sharded_destroy(&s);
     }
-    for (FsdpReshard reshard = FSDP_RESHARD_AUTO; reshard <= FSDP_RESHARD_NEVER; reshard++) {
+    for (int reshard = FSDP_RESHARD_AUTO; reshard <= FSDP_RESHARD_NEVER + 1; reshard++) {
         Sharded s;
         FsdpOptions options = TEST_OPTIONS;
         char what[200];
-        options.reshard_after_forward = reshard;
+        bool mixed = reshard > FSDP_RESHARD_NEVER;
+        options.reshard_after_forward = mixed ? FSDP_RESHARD_AUTO : (FsdpReshard)reshard;
         sharded_create(&s, &micro->spec, &options, NULL, r);
         for (int b = 0; b < micro->batches; b++) {
+            for (int k = 0; k < s.root->n_units && mixed; k++) // another one each time
+                s.root->units[k]->reshard_after_forward =
+                    (k + b) % 2 == 0 ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
             Batch batch = batch_create(&micro->spec, (uint64_t)(b * r->world + r->rank));
             train_batch(&micro->spec, &s.run, s.model, &batch);
             batch_destroy(&batch);
@@ -123,12 +127,6 @@ static void orders_body(Sharded *s, const Rank *r, void *arg)
     check_iteration(s, (int[]){3, 1}, 2, "third iteration, in yet another order");
 }
 
-// Each of the two backwards of a unit is gathered ahead.
-static void twice_body(Sharded *s, const Rank *r, void *arg)
-{
-    check_iteration(s, (int[]){0, 1, 0, 2}, 4, "an iteration in which a unit runs twice");
-}
-
 // A shard that the optimizer has just written is what the next iteration gathers, and twenty units.
 static void many_body(const Rank *r, void *arg)
 {
@@ -179,9 +177,16 @@ static void phase_body(Sharded *s, const Rank *r, void *arg)
 
 // ---- What fails ----
 
+static Status failure; // that the test's collective is to have; not always ERR_MEMORY
 static Status refuse(FsdpUnit *unit)
 {
-    return fail(ERR_MEMORY, "%s: the test's collective fails, as it is meant to", unit->flat.name);
+    return fail(failure, "%s: the test's collective fails, as it is meant to", unit->flat.name);
+}
+
+static void check_failure(Status status, const char *what, const char *function)
+{
+    check(status == failure, "%s failed with status %d: %s must return that, and returns %d", what,
+          (int)failure, function, (int)status);
 }
 
 // Frees what a call that failed may have left: the contract does not say who does.
@@ -196,22 +201,18 @@ static void drop_buffers(FsdpUnit *unit)
     param->data = NULL;
 }
 
-static void failing_body(Sharded *s, const Rank *r, void *arg)
+static void check_failures(Sharded *s)
 {
     FsdpUnit *unit = unit_of(s, 1), *before = unit_of(s, 0);
     Module *m = unit->module;
-    need_cuda(cudaDeviceSynchronize());
-
     unit->reduce_scatter = refuse;
     need(fsdp_begin_grad(unit));
-    check(fsdp_reduce_grad(unit) == ERR_MEMORY,
-          "unit->reduce_scatter failed with ERR_MEMORY: fsdp_reduce_grad must return that");
+    check_failure(fsdp_reduce_grad(unit), "unit->reduce_scatter", "fsdp_reduce_grad");
     drop_buffers(unit);
     unit->reduce_scatter = fsdp_reduce_scatter;
 
     unit->all_gather = refuse;
-    check(fsdp_pre_backward(m, unit) == ERR_MEMORY,
-          "the unit's own all-gather failed with ERR_MEMORY: fsdp_pre_backward must return that");
+    check_failure(fsdp_pre_backward(m, unit), "the unit's own all-gather", "fsdp_pre_backward");
     drop_buffers(unit);
     need(fsdp_reshard_all(s->model));
     unit->all_gather = fsdp_all_gather;
@@ -220,14 +221,24 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
     need(fsdp_record_post_forward(before));
     need(fsdp_record_post_forward(unit));
     before->all_gather = refuse;
-    check(fsdp_pre_backward(m, unit) == ERR_MEMORY,
-          "the all-gather of the next unit failed with ERR_MEMORY: fsdp_pre_backward must return "
-          "that");
+    check_failure(fsdp_pre_backward(m, unit), "the all-gather of the next unit",
+                  "fsdp_pre_backward");
     drop_buffers(unit);
     drop_buffers(before);
     before->all_gather = fsdp_all_gather;
     need(fsdp_reshard_all(s->model));
+}
 
+static void failing_body(Sharded *s, const Rank *r, void *arg)
+{
+    static const Status FAILURES[] = {ERR_MEMORY, ERR_NCCL, ERR_CUDA};
+    FsdpUnit *unit = unit_of(s, 1);
+    Module *m = unit->module;
+    need_cuda(cudaDeviceSynchronize());
+    for (int i = 0; i < 3; i++) {
+        failure = FAILURES[i];
+        check_failures(s);
+    }
     need(fsdp_begin_grad(unit));
     check(fsdp_pre_backward(m, unit) == ERR_ARGUMENT,
           "fsdp_pre_backward of a unit that has a gradient already must be ERR_ARGUMENT");
@@ -242,6 +253,56 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
           "fsdp_post_backward of a unit that cannot be resharded must be ERR_ARGUMENT");
     drop_buffers(unit);
     need(fsdp_finish_backward(s->root));
+}
+
+// Each of the two backwards of a unit is gathered ahead.
+static void twice_body(Sharded *s, const Rank *r, void *arg)
+{
+    check_iteration(s, (int[]){0, 1, 0, 2}, 4, "an iteration in which a unit runs twice");
+    check_iteration(s, (int[]){2, 0, 1, 0}, 4, "an iteration that ends with a unit's second run");
+    // The root is a unit like another: its forward ended just before that of unit 1.
+    FsdpUnit *root = fsdp_unit(s->model), *unit = unit_of(s, 1);
+    need(fsdp_record_post_forward(root));
+    need(fsdp_record_post_forward(unit));
+    need(fsdp_pre_backward(unit->module, unit));
+    check(root->flat.state == FLAT_UNSHARDING,
+          "the root's forward ended just before that of unit %s: its backward must gather the "
+          "root ahead",
+          unit->flat.name);
+    need(fsdp_post_backward(unit->module, unit));
+    check(root->flat.state == FLAT_SHARDED && unit->flat.state == FLAT_SHARDED,
+          "the backward of unit %s was the outermost, and leaves the root unsharded, which it had "
+          "gathered ahead",
+          unit->flat.name);
+}
+
+// Of two models one fails in the middle of its backward; the other one trains as if it were alone.
+static void two_body(Sharded *s, const Rank *r, void *arg)
+{
+    Sharded other;
+    Spec spec = spec_mlp(3);
+    sharded_create(&other, &spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(&spec, (uint64_t)r->rank);
+    train_batch(&spec, &other.run, other.model, &batch);
+    float *alone = sharded_grads(&other);
+    need(fsdp_zero_grad(other.model, &other.ctx));
+    FsdpUnit *unit = unit_of(s, 1);
+    failure = ERR_IO;
+    unit->all_gather = refuse;
+    check_failure(fsdp_pre_backward(unit->module, unit), "the unit's all-gather",
+                  "fsdp_pre_backward");
+    train_batch(&spec, &other.run, other.model, &batch);
+    float *after = sharded_grads(&other);
+    check_equal("the gradient of a model, while another one's backward has failed, against that "
+                "from before",
+                after, alone, (size_t)sharded_numel(&other));
+    free(after);
+    free(alone);
+    unit->all_gather = fsdp_all_gather;
+    drop_buffers(unit);
+    need(fsdp_reshard_all(s->model));
+    batch_destroy(&batch);
+    sharded_destroy(&other);
 }
 
 static void pointer_body(Sharded *s, const Rank *r, void *arg)
@@ -302,12 +363,9 @@ static void replicas_body(const Rank *r, void *arg)
 // gradient of the pair that shards, whose W is 2.
 static void pairs_body(const Rank *r, void *arg)
 {
-    ncclComm_t pair, across;
-    need_nccl(ncclCommSplit(r->comm, r->rank / 2, r->rank, &pair, NULL));
-    need_nccl(ncclCommSplit(r->comm, r->rank % 2, r->rank, &across, NULL));
-    const Mesh mesh = {.shard = {pair, r->rank % 2, 2}, .replicate = {across, r->rank / 2, 2}};
+    Mesh pairs = mesh_of_pairs(r);
     OneUnit one;
-    one_unit_create(&one, &mesh, r);
+    one_unit_create(&one, &pairs, r);
     FlatParam *flat = &one.unit->flat;
     need(fsdp_begin_grad(one.unit));
     need_cuda(kernel_fill(flat->unsharded_grad.data, (float)(1 + r->rank),
@@ -325,8 +383,7 @@ static void pairs_body(const Rank *r, void *arg)
             r->rank / 2 * 2 + 1, r->rank / 2 * 2 + 2, (long long)i, (double)got[i], (double)want);
     free(got);
     one_unit_destroy(&one);
-    need_nccl(ncclCommDestroy(pair));
-    need_nccl(ncclCommDestroy(across));
+    mesh_of_pairs_destroy(&pairs);
 }
 
 void rule_reduces_by_the_units_own_function(int world)
@@ -347,4 +404,5 @@ void rule_order_of_each_backward(void)
     run_sharded(spec_mlp(4), phase_body, 2);
     run_sharded(spec_mlp(4), failing_body, 2, 3);
     run_sharded(spec_mlp(4), twice_body, 2);
+    run_sharded(spec_mlp(3), two_body, 2);
 }

@@ -221,6 +221,52 @@ TEST_BETWEEN(test_errors_travel, share_line, NULL)
            "cudaMalloc(&p, (size_t)1 << 50): out of memory (cudaErrorMemoryAllocation))");
 }
 
+// ---- Calls that must be refused ----
+
+static Status refuse_silently(void)
+{
+    return ERR_ARGUMENT;
+}
+
+static Status refuse_twice(void)
+{
+    return outer() == OK ? OK : fail(ERR_ARGUMENT, "so it has -1 elements");
+}
+
+static Status take(void)
+{
+    return OK;
+}
+
+static const struct Refusal {
+    Status (*call)(void);
+    const char *words, *wrong; // what its line must have, and what is wrong with it
+} REFUSALS[] = {
+    {refuse_silently, "-1 elements", "(): ERR_ARGUMENT, and no line"},
+    {refuse_twice, "-1 elements", "(): 2 lines for one failure, the last of them \""},
+    {take, "-1 elements", "(): status 0 and \"\", want ERR_ARGUMENT and a line with: -1"},
+    {allocate_too_much, "of memory", "of memory (cudaErrorMemoryAllocation)\", want ERR_ARGUMENT"},
+    {inner, "-2 elements", "has -1 elements\", want ERR_ARGUMENT and a line with: -2 elements"},
+};
+
+static void body_refused(const Rank *rank, void *arg)
+{
+    const struct Refusal *refusal = arg;
+    need_refused(inner(), "-1 elements"); // and its line is not that of a later call
+    need_refused(outer(), "-1 elements");
+    need_failure(allocate_too_much(), ERR_MEMORY, "out of memory");
+    need_refused(refusal->call(), refusal->words);
+}
+
+TEST(test_refusals)
+{
+    for (size_t i = 0; i < sizeof REFUSALS / sizeof *REFUSALS; i++) {
+        char *message = run_ranks_message(1, 20, body_refused, (void *)&REFUSALS[i]);
+        expect_words(message, REFUSALS[i].wrong);
+        free(message);
+    }
+}
+
 // ---- Reports of simgpu, which alone explains a misuse ----
 
 #ifndef BACKEND_CUDA

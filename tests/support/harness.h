@@ -78,6 +78,11 @@ void run_worlds_at(const char *file, int line, RankBody body, void *arg, const i
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg);
 #define run_ranks_small(world, body, arg) run_ranks_small_at(__FILE__, __LINE__, world, body, arg)
 
+// As run_ranks, in a dry run (simgpu/pages/dry.md) on devices of 1 TiB: for sizes that no machine
+// here holds. Real GPUs have none, and nothing runs.
+void run_ranks_dry_at(const char *file, int line, int world, RankBody body, void *arg);
+#define run_ranks_dry(world, body, arg) run_ranks_dry_at(__FILE__, __LINE__, world, body, arg)
+
 // A world that cannot be here, on fewer GPUs, is left out, and the result says from which size on.
 // A test that looks at what its ranks have done begins with needs_ranks, which leaves out all of
 // it, or asks ranks_fit before it goes on.
@@ -120,15 +125,18 @@ void check_leaks(void);
         if (need_ != ncclSuccess)                                                                  \
             rank_fails(__FILE__, __LINE__, "%s: %s", #call, ncclGetErrorString(need_));            \
     } while (0)
-// A call that must be refused: by ERR_ARGUMENT and a line that has these words.
-#define need_refused(call, words)                                                                  \
+// A call that must be refused: by ERR_ARGUMENT and one line, which has these words.
+#define need_refused(call, words) need_failure(call, ERR_ARGUMENT, words)
+// A call that must fail: by this status and one line, which has these words, and those of callers.
+#define need_failure(call, want, words)                                                            \
     do {                                                                                           \
-        check_set_silent(true);                                                                    \
+        unsigned before_ = failure_begins();                                                       \
         Status need_ = (call);                                                                     \
-        check_set_silent(false);                                                                   \
-        refused_at(__FILE__, __LINE__, #call, need_, words);                                       \
+        failed_at(__FILE__, __LINE__, #call, before_, need_, want, words);                         \
     } while (0)
-void refused_at(const char *file, int line, const char *call, Status status, const char *words);
+unsigned failure_begins(void); // silence; how many errors there were
+void failed_at(const char *file, int line, const char *call, unsigned before, Status status,
+               Status want, const char *words);
 
 _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

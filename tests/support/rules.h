@@ -68,6 +68,8 @@ void rule_micro_batches_with_kept_parameters(void);
 void rule_order_of_each_backward(void);
 void rule_reduces_by_the_units_own_function(int world);
 void rule_shards_within_its_group(void);
+void rule_gradient_refusals(void);
+void rule_gradient_of_any_size_and_type(void);
 
 // ---- Task 5 ----
 void rule_clips_at_any_norm(void);
@@ -78,6 +80,10 @@ void rule_zero_grad_reaches_every_unit(void);
 void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);
 void rule_failed_norm_keeps_nothing(void);
+void rule_norm_refuses_what_is_no_root(void);
+void rule_clip_refuses_what_is_no_root(void);
+void rule_moments_beyond_32_bits(void);
+void rule_counts_beyond_32_bits(Apart part);
 
 // ---- Task 6 ----
 void rule_options_are_the_units_own(void);

@@ -72,12 +72,32 @@ bool trouble_told(void)
     return has_told;
 }
 
-void refused_at(const char *file, int line, const char *call, Status status, const char *words)
+unsigned failure_begins(void)
 {
-    const char *said = status == OK ? "" : check_last(); // the last line may be an earlier call's
-    if (status != ERR_ARGUMENT || strstr(said, words) == NULL)
-        rank_fails(file, line, "%s: status %d and \"%s\", want ERR_ARGUMENT and a line with: %s",
-                   call, (int)status, said, words);
+    check_set_silent(true);
+    return check_errors();
+}
+
+void failed_at(const char *file, int line, const char *call, unsigned before, Status status,
+               Status want, const char *words)
+{
+    static const char *const NAME[] = {"OK",       "ERR_ARGUMENT", "ERR_MEMORY", "ERR_CUDA",
+                                       "ERR_NCCL", "ERR_CUBLAS",   "ERR_IO"};
+    unsigned lines = check_errors() - before;
+    const char *said = lines > 0 ? check_last() : ""; // else it is an earlier call's
+
+    check_set_silent(false);
+    if (lines == 0 && status == want)
+        rank_fails(file, line,
+                   "%s: %s, and no line: every function that returns a Status prints one where it "
+                   "fails (return fail(%s, \"what is wrong, and with what\"))",
+                   call, NAME[want], NAME[want]);
+    if (status != want || strstr(said, words) == NULL)
+        rank_fails(file, line, "%s: status %d and \"%s\", want %s and a line with: %s", call,
+                   (int)status, said, NAME[want], words);
+    if (lines > 1)
+        rank_fails(file, line, "%s: %u lines for one failure, the last of them \"%s\"; want one",
+                   call, lines, said);
 }
 
 const char *last_error(void)

@@ -43,7 +43,7 @@ Status fsdp_begin_grad(FsdpUnit *unit)
         CUDA_TRY(cudaDeviceGetMemPool(&pool, device));
         CUDA_TRY(
             cudaMallocFromPoolAsync(&grad->data, buffer_bytes(grad), pool, ctx->compute_stream));
-        CUDA_TRY(kernel_fill(grad->data, 0.0f, (size_t)grad->numel, ctx->compute_stream));
+        CUDA_TRY(cudaMemsetAsync(grad->data, 0, buffer_bytes(grad), ctx->compute_stream));
     } else {
         grad->data = flat->sharded_grad.data;
     }
