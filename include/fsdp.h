@@ -71,7 +71,8 @@ Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_
 
 // What one GPU without FSDP does: allocates data and grad of all parameters (a frozen one can do
 // without grad), unsharded, initialises the data and zeroes the gradient. On failure nothing stays
-// allocated.
+// allocated. ERR_ARGUMENT, with a line that names the parameter, where one has storage or an owner,
+// or is not DTYPE_F32.
 Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream);
 // Frees what meta_materialize made.
 void meta_release(Module *module);

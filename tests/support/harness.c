@@ -447,32 +447,34 @@ void run_worlds_at(const char *file, int line, RankBody body, void *arg, const i
     for (; *worlds > 0; worlds++) run_ranks_at(file, line, *worlds, RANKS_LIMIT, body, arg);
 }
 
-// Runs the body where the variable has this value.
-static void run_where(const char *variable, const char *value, const char *file, int line,
-                      int world, RankBody body, void *arg)
+// Runs the body on devices of so much memory.
+static void run_with_memory(const char *memory, const char *file, int line, int world,
+                            RankBody body, void *arg)
 {
-    const char *set = getenv(variable);
+    const char *variable = backend_memory_variable(), *set = getenv(variable);
     char *before = set != NULL ? strdup(set) : NULL;
 
-    setenv(variable, value, 1);
+    setenv(variable, memory, 1);
     Message message = run_world(file, line, world, RANKS_LIMIT, body, arg);
     if (before != NULL)
         setenv(variable, before, 1);
     else
         unsetenv(variable);
     free(before);
+    unsetenv("SIMGPU_DRY");
     tell_failure(message, file, line);
 }
 
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg)
 {
     // What a test fills is poisoned, which costs its pages: twice what the largest of them needs.
-    run_where(backend_memory_variable(), "8M", file, line, world, body, arg);
+    run_with_memory("8M", file, line, world, body, arg);
 }
 
 void run_ranks_dry_at(const char *file, int line, int world, RankBody body, void *arg)
 {
 #ifndef BACKEND_CUDA // whose kernels ask nobody whether to run
-    run_where("SIMGPU_DRY", "1", file, line, world, body, arg);
+    setenv("SIMGPU_DRY", "1", 1);
+    run_with_memory("1T", file, line, world, body, arg);
 #endif
 }

@@ -3,8 +3,6 @@
  */
 #include "huge.h"
 
-#include <stdlib.h>
-
 static void enlarge(FlatParam *flat)
 {
     FlatLayout *layout = &flat->layout;
@@ -41,13 +39,7 @@ static void huge_body(const Rank *r, void *arg)
 
 void run_huge_at(const char *file, int line, HugeBody body, int world)
 {
-#ifndef BACKEND_CUDA // whose kernels ask nobody whether to run
-    setenv("SIMGPU_DRY", "1", 1);
-    setenv("SIMGPU_MEMORY", "1T", 1);
-    run_ranks_at(file, line, world, RANKS_LIMIT, huge_body, &body);
-    unsetenv("SIMGPU_MEMORY");
-    unsetenv("SIMGPU_DRY");
-#endif
+    run_ranks_dry_at(file, line, world, huge_body, &body);
 }
 
 // Where the first gap at or after `at` begins: the end of the range that holds `at`, as long as

@@ -43,6 +43,12 @@ void rule_device_slice_of_any_length(void);
 void rule_host_buffer_has_fixed_size(void);
 void rule_release_frees_what_is_its_own(void);
 void rule_failed_materialize_keeps_nothing(void);
+void rule_refused_model_is_as_it_was(void);
+void rule_failed_copy_keeps_its_status(void);
+void rule_failed_model_keeps_its_status(void);
+void rule_frozen_and_empty_parameters(void);
+void rule_materializes_any_number(void);
+void rule_materializes_beyond_32_bits(void);
 
 // ---- Task 2 ----
 void rule_layout_beyond_32_bits(void);
