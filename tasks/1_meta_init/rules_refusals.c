@@ -55,15 +55,6 @@ RANK_RULE(refused_model_is_as_it_was, 1)
 // ---- Failed ----
 
 #ifndef BACKEND_CUDA
-// A stream on which nothing can be queued: of a GPU's driver nobody knows what it does with one.
-static cudaStream_t dead_stream(void)
-{
-    cudaStream_t stream;
-    need_cuda(cudaStreamCreate(&stream));
-    need_cuda(cudaStreamDestroy(stream));
-    return stream;
-}
-
 // A copy that fails is no lack of memory, whatever it copies; and it leaves no chunk.
 static void copy_body(const Rank *r, void *arg)
 {

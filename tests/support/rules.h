@@ -58,6 +58,8 @@ void rule_layout_reads_its_own_list(void);
 void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
 void rule_states_follow_each_other(void);
+void rule_any_number_of_parameters(void);
+void rule_flat_beyond_32_bits(void);
 
 // ---- Task 3 ----
 void rule_unshard_is_one_gather_ahead(void);
