@@ -363,12 +363,9 @@ static void replicas_body(const Rank *r, void *arg)
 // gradient of the pair that shards, whose W is 2.
 static void pairs_body(const Rank *r, void *arg)
 {
-    ncclComm_t pair, across;
-    need_nccl(ncclCommSplit(r->comm, r->rank / 2, r->rank, &pair, NULL));
-    need_nccl(ncclCommSplit(r->comm, r->rank % 2, r->rank, &across, NULL));
-    const Mesh mesh = {.shard = {pair, r->rank % 2, 2}, .replicate = {across, r->rank / 2, 2}};
+    Mesh pairs = mesh_of_pairs(r);
     OneUnit one;
-    one_unit_create(&one, &mesh, r);
+    one_unit_create(&one, &pairs, r);
     FlatParam *flat = &one.unit->flat;
     need(fsdp_begin_grad(one.unit));
     need_cuda(kernel_fill(flat->unsharded_grad.data, (float)(1 + r->rank),
@@ -386,8 +383,7 @@ static void pairs_body(const Rank *r, void *arg)
             r->rank / 2 * 2 + 1, r->rank / 2 * 2 + 2, (long long)i, (double)got[i], (double)want);
     free(got);
     one_unit_destroy(&one);
-    need_nccl(ncclCommDestroy(pair));
-    need_nccl(ncclCommDestroy(across));
+    mesh_of_pairs_destroy(&pairs);
 }
 
 void rule_reduces_by_the_units_own_function(void)

@@ -9,6 +9,7 @@
 #include "harness.h"
 #include "kernels.h"
 #include "pattern.h"
+#include "snapshot.h"
 #include "steps.h"
 #include "training.h"
 
@@ -227,8 +228,8 @@ static void many_norms_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-// A unit that is not the root; and a device without room for a number.
-static void refused_norm_body(const Rank *r, void *arg)
+// A device without room for a number.
+static void full_device_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -236,12 +237,6 @@ static void refused_norm_body(const Rank *r, void *arg)
     void *ballast = NULL;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     double want = give(&s, rough_at);
-    for (int i = 0; i < 2; i++) {
-        float norm = -1.0f;
-        check(fsdp_grad_norm(s.model->children[i], &s.ctx, &norm) == ERR_ARGUMENT &&
-                  fsdp_clip_grad_norm(s.model->children[i], &s.ctx, 1.0f, &norm) == ERR_ARGUMENT,
-              "the norm of a unit that is not the root must be ERR_ARGUMENT");
-    }
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaMemGetInfo(&room, &total));
     need_cuda(cudaMalloc(&ballast, room));
@@ -276,10 +271,32 @@ static void replicas_body(const Rank *r, void *arg)
     one_unit_destroy(&one);
 }
 
+// Two ranks shard, and two of these pairs replicate: the norm is that of the pair that shards.
+static void pairs_body(const Rank *r, void *arg)
+{
+    Mesh pairs = mesh_of_pairs(r);
+    OneUnit one;
+    float norm = 0.0f;
+    one_unit_create(&one, &pairs, r);
+    const FlatParam *flat = &one.unit->flat;
+    const int rank = pairs.shard.rank;
+    int64_t valid[] = {flat_valid_numel(&flat->layout, 0), flat_valid_numel(&flat->layout, 1)};
+    need_cuda(
+        kernel_fill(flat->sharded_grad.data, 1.0f + (float)rank, (size_t)valid[rank], r->stream));
+    need(fsdp_grad_norm(one.model, &one.ctx, &norm));
+    double want = sqrt((double)(valid[0] + 4 * valid[1]));
+    check(fabs((double)norm - want) <= 1e-6 * want,
+          "two ranks shard, %lld ones and %lld twos, and two such pairs replicate: the norm is %g, "
+          "want %g",
+          (long long)valid[0], (long long)valid[1], (double)norm, want);
+    one_unit_destroy(&one);
+    mesh_of_pairs_destroy(&pairs);
+}
+
 void rule_clips_at_any_norm(void)
 {
-    run_ranks_small(1, refused_norm_body, NULL);
-    run_ranks_small(2, refused_norm_body, NULL);
+    run_ranks_small(1, full_device_body, NULL);
+    run_ranks_small(2, full_device_body, NULL);
     run_sharded(spec_mlp(3), special_body, 1, 3);
     run_ranks(2, many_norms_body, NULL);
 }
@@ -288,6 +305,7 @@ void rule_norm_has_the_same_bits_everywhere(void)
 {
     Spec spec = spec_mlp(4);
     run_ranks(2, replicas_body, NULL);
+    run_ranks(4, pairs_body, NULL);
     run_ranks(5, same_body, &spec);
     spec = spec_mlp(draw(3, 5));
     int world = draw(5, 8);
@@ -298,14 +316,38 @@ void rule_norm_has_the_same_bits_everywhere(void)
 // ---- Steps ----
 
 // A test of each function calls no other one: a mistake must cost its own test alone.
-typedef enum Function { ADAMW, SGD, ZERO_GRAD } Function;
-static const char *const NAME[] = {"fsdp_adamw_step", "fsdp_sgd_step", "fsdp_zero_grad"};
+typedef enum Function { ADAMW, SGD, ZERO_GRAD, NORM, CLIP } Function;
+static const char *const NAME[] = {"fsdp_adamw_step", "fsdp_sgd_step", "fsdp_zero_grad",
+                                   "fsdp_grad_norm", "fsdp_clip_grad_norm"};
+static float norm_of_test = -1.0f;
 
 static Status call(Sharded *s, Function function)
 {
-    if (function == ADAMW) return fsdp_adamw_step(&s->adamw);
-    if (function == SGD) return fsdp_sgd_step(s->model, &s->ctx, 0.5f, 0.0f);
-    return fsdp_zero_grad(s->model, &s->ctx);
+    switch (function) {
+    case ADAMW: return fsdp_adamw_step(&s->adamw);
+    case SGD: return fsdp_sgd_step(s->model, &s->ctx, 0.5f, 0.0f);
+    case ZERO_GRAD: return fsdp_zero_grad(s->model, &s->ctx);
+    case NORM: return fsdp_grad_norm(s->model, &s->ctx, &norm_of_test);
+    case CLIP: break;
+    }
+    return fsdp_clip_grad_norm_default(s->model, &s->ctx, 0.25f, &norm_of_test);
+}
+
+// The call on module m must be refused with these words, and change nothing.
+static void refuse(Sharded *s, Module *m, Function function, const char *words)
+{
+    FsdpAdamW *opt = &s->adamw;
+    FsdpContext *ctx = &s->ctx;
+    float *norm = &norm_of_test;
+    switch (function) {
+    case ADAMW: need_refused_whole(s->model, opt, fsdp_adamw_step(opt), words); break;
+    case SGD: need_refused_whole(s->model, opt, fsdp_sgd_step(m, ctx, 0.5f, 0.0f), words); break;
+    case ZERO_GRAD: need_refused_whole(s->model, opt, fsdp_zero_grad(m, ctx), words); break;
+    case NORM: need_refused_whole(s->model, opt, fsdp_grad_norm(m, ctx, norm), words); break;
+    case CLIP:
+        need_refused_whole(s->model, opt, fsdp_clip_grad_norm(m, ctx, 0.25f, norm), words);
+        break;
+    }
 }
 
 // Twenty-one units: all of them are stepped, or zeroed.
@@ -345,50 +387,70 @@ static void many_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-// A unit that is not the root: ERR_ARGUMENT, every time.
-static void below_body(Sharded *s, const Rank *r, void *arg)
+// A unit that is not the root, and a module that is no unit: refused, every time.
+static void refuse_below(Sharded *s, Function function)
 {
-    const Function function = *(const Function *)arg;
-    for (int i = 0; i < 2; i++) {
-        Module *below = s->model->children[i];
-        Status status = function == SGD ? fsdp_sgd_step(below, &s->ctx, 0.5f, 0.0f)
-                                        : fsdp_zero_grad(below, &s->ctx);
-        check(status == ERR_ARGUMENT && strstr(last_error(), below->name) != NULL,
-              "%s of unit %s, which is not the root, must be ERR_ARGUMENT with a line that names "
-              "it",
-              NAME[function], below->name);
-    }
+    Module *below[] = {s->model->children[0], s->model->children[1],
+                       s->model->children[0]->children[0]};
+    for (int i = 0; i < 3; i++)
+        for (int attempt = 0; attempt < 2; attempt++) refuse(s, below[i], function, below[i]->name);
+    check(norm_of_test == -1.0f, "%s of what is no root was refused, and has written *norm",
+          NAME[function]);
 }
 
 // A unit that is unsharded, or about to be: no step, and nothing of one.
 static void refuse_with(Sharded *s, FsdpUnit *unit, Function function)
 {
-    size_t numel = (size_t)unit->flat.layout.shard_numel;
-    float *before = fetch(unit->flat.sharded_param.data, numel);
     need(fsdp_unshard(unit));
     for (int waited = 0; waited < 2; waited++) {
-        Status status = call(s, function);
-        check(status == ERR_ARGUMENT && s->adamw.t == 0 &&
-                  strstr(last_error(), unit->flat.name) != NULL,
-              "%s with a unit that is %s must be ERR_ARGUMENT with a line that names it, and count "
-              "no step: the next forward would read the parameters from before",
-              NAME[function], waited ? "unsharded" : "unsharding");
-        check(strstr(last_error(), "fsdp_reshard_all") != NULL,
-              "%s refused a unit that is not sharded, and its line does not name the remedy, "
-              "fsdp_reshard_all: %s",
-              NAME[function], last_error());
-        need_cuda(cudaDeviceSynchronize());
-        float *after = fetch(unit->flat.sharded_param.data, numel);
-        check(memcmp(before, after, numel * sizeof *after) == 0,
-              "a step that was refused has changed unit %s", unit->flat.name);
-        free(after);
+        refuse(s, s->model, function, "fsdp_reshard_all");
+        check(strstr(last_error(), unit->flat.name) != NULL,
+              "%s with a unit that is %s must be refused with a line that names it, %s: %s",
+              NAME[function], waited ? "unsharded" : "unsharding", unit->flat.name, last_error());
         if (!waited) need(fsdp_wait_for_unshard(unit));
     }
-    free(before);
     need(fsdp_reshard_all(s->model));
 }
 
-static void stale_body(const Rank *r, void *arg)
+static Status failure;
+static int failures;
+static Status fail_to_zero(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
+{
+    failures++;
+    return fail(failure, "%s: the test's flat_zero_padding fails, as it is meant to", flat->name);
+}
+
+static Status fail_to_give_a_norm(Module *root, FsdpContext *ctx, float *norm)
+{
+    failures++;
+    return fail(failure, "the test's fsdp_grad_norm fails, as it is meant to");
+}
+
+// What the function calls fails: it returns that status.
+static void check_failures(Sharded *s, Function function)
+{
+    static const Status FAILURES[] = {ERR_CUDA, ERR_MEMORY, ERR_IO};
+    FlatLayout *layout = &fsdp_unit(s->model->children[1])->flat.layout;
+    FlatLayoutOps ops = *layout->ops;
+    const FlatLayoutOps *usual = layout->ops;
+    ops.zero_padding = fail_to_zero;
+    layout->ops = &ops;
+    s->root->ops.grad_norm = fail_to_give_a_norm;
+    for (int i = 0; i < 3 && function != ZERO_GRAD && function != NORM; i++) {
+        failure = FAILURES[i];
+        failures = 0;
+        Status status = call(s, function);
+        // A step that never lets padding move has nothing to zero.
+        check(failures > 0 ? status == failure : status == OK,
+              "%s, which %s calls, failed with status %d: it must return that, and returns %d",
+              function == CLIP ? "fsdp_grad_norm" : "flat_zero_padding", NAME[function],
+              (int)failure, (int)status);
+    }
+    s->root->ops.grad_norm = FSDP_ROOT_OPS.grad_norm;
+    layout->ops = usual;
+}
+
+static void refused_body(const Rank *r, void *arg)
 {
     const Function function = *(const Function *)arg;
     Spec spec = spec_mlp(3);
@@ -396,8 +458,10 @@ static void stale_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, function == ADAMW ? &TEST_ADAMW : NULL, r);
     give(&s, rough_at);
     need_cuda(cudaDeviceSynchronize());
-    for (int i = 0; i < 3; i++)
+    if (function != ADAMW) refuse_below(&s, function);
+    for (int i = 0; i < 3 && (function == ADAMW || function == SGD); i++)
         refuse_with(&s, fsdp_unit(i == 2 ? s.model : s.model->children[i]), function);
+    check_failures(&s, function);
     need(call(&s, function));
     sharded_destroy(&s);
 }
@@ -405,10 +469,7 @@ static void stale_body(const Rank *r, void *arg)
 static void step_rules(Function function)
 {
     run_ranks(2, many_body, &function);
-    if (function != ADAMW)
-        run_shape(((Shape){spec_mlp(3), TEST_OPTIONS}), below_body, &function, 1);
-    if (function == ZERO_GRAD) return;
-    run_worlds(stale_body, &function, 1, 2);
+    run_worlds(refused_body, &function, 1, 2);
 }
 
 void rule_adamw_steps_all_or_nothing(void)
@@ -424,4 +485,16 @@ void rule_sgd_steps_all_or_nothing(void)
 void rule_zero_grad_reaches_every_unit(void)
 {
     step_rules(ZERO_GRAD);
+}
+
+void rule_norm_refuses_what_is_no_root(void)
+{
+    Function function = NORM;
+    run_ranks(1, refused_body, &function);
+}
+
+void rule_clip_refuses_what_is_no_root(void)
+{
+    Function function = CLIP;
+    run_ranks(1, refused_body, &function);
 }

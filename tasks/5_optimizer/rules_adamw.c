@@ -8,6 +8,7 @@
 #include "fsdp.h"
 #include "harness.h"
 #include "host_memory.h"
+#include "snapshot.h"
 #include "steps.h"
 #include "training.h"
 
@@ -167,11 +168,15 @@ static void failure_body(const Rank *r, void *arg)
     }
     fsdp_adamw_destroy(&s.adamw);
     need_cuda(cudaFree(ballast));
-    for (int i = 0; i < 2; i++)
-        check(fsdp_adamw_create(&s.adamw, s.model->children[i], &s.ctx, &TEST_ADAMW) ==
-                  ERR_ARGUMENT,
-              "fsdp_adamw_create of a unit that is not the root must be ERR_ARGUMENT");
-    s.adamw.ctx = NULL;
+    Module *below[] = {s.model->children[0], s.model->children[1],
+                       s.model->children[0]->children[0]};
+    for (int i = 0; i < 3; i++) { // the last one is no unit
+        memset(&s.adamw, 0x5A, sizeof s.adamw);
+        need_refused_whole(s.model, NULL,
+                           fsdp_adamw_create(&s.adamw, below[i], &s.ctx, &TEST_ADAMW),
+                           below[i]->name);
+        fsdp_adamw_destroy(&s.adamw);
+    }
     sharded_destroy(&s);
 }
 

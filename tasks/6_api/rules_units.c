@@ -3,15 +3,25 @@
  */
 #include "rules.h"
 
+#include "backend.h"
 #include "figures.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "host_memory.h"
+#include "huge.h"
 #include "layout.h"
+#include "oracle.h"
+#include "snapshot.h"
 #include "training.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static Status count_params(const Param *param, const float *values, void *arg)
+{
+    ++*(int *)arg;
+    return OK;
+}
 
 // ---- Refused, and refused again ----
 
@@ -22,26 +32,18 @@ static void ties_body(const Rank *r, void *arg)
     Spec spec = spec_mlp(4);
     FsdpContext ctx;
     make_context(&ctx, r);
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < 2; round++) {
         Module *model = spec_create(&spec);
         Module *user =
-            round < 2 ? model->children[2]->children[0] : model->children[model->n_children - 1];
+            round < 1 ? model->children[2]->children[0] : model->children[model->n_children - 1];
         while (user->n_params == 0) user = user->children[0];
         Param *tied = model->children[0]->children[0]->params[0];
         Param **place = &user->params[0], *own = *place;
         need(fully_shard(model->children[0], &ctx, &TEST_OPTIONS));
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
-        size_t live = gpulog_live_bytes(r->device);
-        *place = tied;
-        check(
-            fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT &&
-                strstr(last_error(), tied->name) != NULL,
-            "attempt %d: %s is in an inner unit and used in %s outside of it: fully_shard must be "
-            "ERR_ARGUMENT, with a line that names it",
-            round + 1, tied->name, round < 2 ? "a module two levels down" : "the last child");
-        check(fsdp_unit(model) == NULL && !module_has_hooks(model) &&
-                  gpulog_live_bytes(r->device) == live,
-              "attempt %d: a refused fully_shard must leave the model as it was", round + 1);
+        *place = tied; // in the last child, or two levels down
+        for (int attempt = 0; attempt < 2; attempt++)
+            need_refused_whole(model, NULL, fully_shard(model, &ctx, &TEST_OPTIONS), tied->name);
         *place = own;
         fsdp_unwrap(model);
         module_destroy(model);
@@ -58,18 +60,66 @@ static void context_body(const Rank *r, void *arg)
     check_leaks();
     for (int i = 0; i < 2; i++) make_context(&ctx[i], r);
     need(fully_shard(model->children[0], &ctx[0], &TEST_OPTIONS));
-    size_t live = gpulog_live_bytes(r->device);
-    for (int attempt = 1; attempt <= 2; attempt++) {
-        check(fully_shard(model, &ctx[1], &TEST_OPTIONS) == ERR_ARGUMENT,
-              "attempt %d: an inner unit of another context must be ERR_ARGUMENT", attempt);
-        check(fsdp_unit(model) == NULL && !module_has_hooks(model) &&
-                  gpulog_live_bytes(r->device) == live,
-              "attempt %d: a refused fully_shard must leave the model as it was, without hooks",
-              attempt);
-    }
+    for (int attempt = 0; attempt < 2; attempt++)
+        need_refused_whole(model, NULL, fully_shard(model, &ctx[1], &TEST_OPTIONS),
+                           model->children[0]->name);
     fsdp_unwrap(model);
     for (int i = 0; i < 2; i++) need(fsdp_context_destroy(&ctx[i]));
     module_destroy(model);
+}
+
+static Status failure;
+static Status lay_out_nothing(FlatLayout *layout, const char *name, Param **params, int n, int rank,
+                              int world, bool align)
+{
+    return fail(failure, "%s: the test's layout fails, as it is meant to", name);
+}
+
+// All that a module is refused for, of a model whose units have run: they keep the roots that they
+// have, and what those know. Another model of the same context sees nothing of it.
+static void left_body(const Rank *r, void *arg)
+{
+    static const Status FAILURES[] = {ERR_CUDA, ERR_MEMORY, ERR_IO};
+    Spec spec = spec_mlp(3);
+    Module *model = spec_create(&spec), *other = spec_create(&spec);
+    FsdpContext ctx;
+    FsdpOptions options = TEST_OPTIONS;
+    make_context(&ctx, r);
+    need(fully_shard(other, &ctx, &TEST_OPTIONS));
+    for (int i = 0; i < model->n_children; i++) {
+        Module *m = model->children[i];
+        need(fully_shard(m, &ctx, &TEST_OPTIONS));
+        need(fsdp_pre_forward(m, m->unit));
+        need(fsdp_post_forward(m, m->unit)); // each is a root, and stays unsharded
+        need_refused_whole(model, NULL, fully_shard(m, &ctx, &TEST_OPTIONS), m->name);
+    }
+    for (int attempt = 0; attempt < 2; attempt++) // nothing is left to take
+        need_refused_whole(model, NULL, fully_shard(model, &ctx, &TEST_OPTIONS), model->name);
+    Module *last = model->children[model->n_children - 1];
+    fsdp_unwrap(last);
+    while (last->n_params == 0) last = last->children[0];
+    Param *left = last->params[0];
+    left->frozen = true;
+    need_refused_whole(model, NULL, fully_shard(model, &ctx, &TEST_OPTIONS), left->name);
+    left->frozen = false;
+    left->dtype = DTYPE_BF16;
+    need_refused_whole(model, NULL, fully_shard(model, &ctx, &TEST_OPTIONS), left->name);
+    left->dtype = DTYPE_F32;
+    options.layout = lay_out_nothing;
+    for (int i = 0; i < 3; i++) {
+        failure = FAILURES[i];
+        need_unchanged(
+            model, NULL,
+            need_failure(fully_shard(model, &ctx, &options), failure, "as it is meant to"));
+    }
+    need_unchanged(other, NULL,
+                   need_failure(fully_shard(model, &ctx, &options), failure, "as it is meant to"));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    fsdp_unwrap(model);
+    fsdp_unwrap(other);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+    module_destroy(other);
 }
 
 // So many parameters that a list of them needs more memory than the host has for a while.
@@ -83,7 +133,7 @@ static void list_body(const Rank *r, void *arg)
     make_context(&ctx, r);
     for (int i = 0; i < N; i++) {
         list[i] = &params[i];
-        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {1}, .init = INIT_ONE};
+        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {i != 7}, .init = INIT_ONE};
     }
     size_t live = gpulog_live_bytes(r->device);
     for (int round = 0; round < 2; round++) {
@@ -97,6 +147,15 @@ static void list_body(const Rank *r, void *arg)
               "ERR_MEMORY and leave the module as it was, or work all the same",
               N, (int)status);
         if (status != OK) need(fully_shard(&model, &ctx, &TEST_OPTIONS));
+        int seen = 0;
+        check(fsdp_unit(&model)->flat.layout.n == N,
+              "collect_unowned_params took %d parameters of a module of %d",
+              fsdp_unit(&model)->flat.layout.n, N);
+        need(fsdp_full_state(&model, count_params, &seen));
+        check(seen == N,
+              "fsdp_full_state of %d parameters, one of them of no elements, called the visitor %d "
+              "times",
+              N, seen);
         fsdp_unwrap(&model);
         check(!module_has_hooks(&model) && fsdp_unit(&model) == NULL,
               "after fsdp_unwrap the module of %d parameters is not as it was", N);
@@ -106,7 +165,7 @@ static void list_body(const Rank *r, void *arg)
     free(params);
 }
 
-// Many inner units, of another context: the lists that a refused call made of them are freed.
+// Many inner units: the lists that a refused call made of them are freed.
 static void crowd_body(const Rank *r, void *arg)
 {
     enum { N = 300, TIMES = 22 };
@@ -125,17 +184,22 @@ static void crowd_body(const Rank *r, void *arg)
         need(fully_shard(children[i], &ctx[0], &TEST_OPTIONS));
     }
     root.children = children;
-    for (int attempt = 0; attempt < TIMES; attempt++) {
-        if (attempt == 2) host = host_bytes();
-        check(fully_shard(&root, &ctx[1], &TEST_OPTIONS) == ERR_ARGUMENT,
-              "inner units of another context must be ERR_ARGUMENT");
+    for (int kind = 0; kind < 3; kind++) { // used twice; frozen; of another context
+        Param *own[] = {&params[N], &params[0]};
+        root.params = own;
+        root.n_params = kind == 0 ? 2 : 1;
+        params[N].frozen = kind == 1;
+        for (int attempt = 0; attempt < TIMES; attempt++) {
+            if (attempt == 2) host = host_bytes();
+            need_refused(fully_shard(&root, &ctx[kind == 2], &TEST_OPTIONS), "");
+        }
+        // A list of them takes 2,400 bytes; simgpu keeps some hundreds of each call.
+        check(host_bytes() <= host + (TIMES - 2) * 1200,
+              "%s: %d calls of fully_shard that were refused leave %zu bytes of host memory: what "
+              "frees the lists of %d parameters and of %d units that each of them makes?",
+              kind < 2 ? "make_flat" : "clear_descendant_roots", TIMES - 2, host_bytes() - host,
+              N + 1, N + 1);
     }
-    // A list of them takes 2,400 bytes; simgpu keeps some hundreds of each call.
-    check(
-        host_bytes() <= host + (TIMES - 2) * 1200,
-        "%d calls of fully_shard that were refused leave %zu bytes of host memory: what frees the "
-        "lists of %d parameters and of %d units that each of them makes?",
-        TIMES - 2, host_bytes() - host, N + 1, N + 1);
     fsdp_unwrap(&root);
     for (int i = 0; i < 2; i++) need(fsdp_context_destroy(&ctx[i]));
 }
@@ -146,6 +210,7 @@ void rule_refuses_each_time(void)
     run_ranks(1, list_body, NULL);
     run_worlds(ties_body, NULL, 1, 2);
     run_ranks(2, context_body, NULL);
+    run_ranks(2, left_body, NULL);
 }
 
 // ---- Lists with too few places ----
@@ -249,36 +314,44 @@ static int refused;
 static Status refuse(FsdpUnit *unit)
 {
     refused++;
-    return fail(ERR_MEMORY, "%s: the test's all-gather fails, as it is meant to", unit->flat.name);
+    return fail(failure, "%s: the test's all-gather fails, as it is meant to", unit->flat.name);
 }
 
-static Status count_params(const Param *param, const float *values, void *arg)
+static Status state_without(Sharded *s, FsdpUnit *unit)
 {
-    ++*(int *)arg;
-    return OK;
+    Buffer *buffer = &unit->flat.unsharded_param;
+    int seen = 0;
+    unit->all_gather = refuse;
+    Status status = fsdp_full_state(s->model, count_params, &seen);
+    unit->all_gather = fsdp_all_gather;
+    if (unit->flat.state == FLAT_SHARDED && buffer->data != NULL) {
+        need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
+        need_cuda(cudaFreeAsync(buffer->data, s->ctx.all_gather_stream));
+        buffer->data = NULL;
+    }
+    need(fsdp_reshard_all(s->model));
+    return status;
 }
 
+// Of two models one fails, and the other sees nothing of it.
 static void failing_body(Sharded *s, const Rank *r, void *arg)
 {
-    int seen = 0;
+    static const Status FAILURES[] = {ERR_NCCL, ERR_MEMORY, ERR_IO};
+    OneUnit other;
+    one_unit_create(&other, &s->ctx.mesh, r);
     for (int i = 0; i < 3; i++) { // two units, and the root
         FsdpUnit *unit = fsdp_unit(i < 2 ? s->model->children[i] : s->model);
-        unit->all_gather = refuse;
+        Status status = OK;
         refused = 0;
-        Status status = fsdp_full_state(s->model, count_params, &seen);
+        failure = FAILURES[i];
+        need_unchanged(other.model, NULL, status = state_without(s, unit));
         // There are other ways to have a state than to unshard a unit.
-        check(refused > 0 ? status == ERR_MEMORY : status == OK,
-              "the all-gather of unit %s failed with ERR_MEMORY: fsdp_full_state must return that, "
+        check(refused > 0 ? status == failure : status == OK,
+              "the all-gather of unit %s failed with status %d: fsdp_full_state must return that, "
               "and gave status %d",
-              unit->flat.name, (int)status);
-        unit->all_gather = fsdp_all_gather;
-        if (unit->flat.state == FLAT_SHARDED && unit->flat.unsharded_param.data != NULL) {
-            need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
-            need_cuda(cudaFreeAsync(unit->flat.unsharded_param.data, s->ctx.all_gather_stream));
-            unit->flat.unsharded_param.data = NULL;
-        }
-        need(fsdp_reshard_all(s->model));
+              unit->flat.name, (int)failure, (int)status);
     }
+    one_unit_destroy(&other);
 }
 
 // Three meshes of the same four ranks, one after the other: the full state is shown on the rank
@@ -319,13 +392,14 @@ RANK_RULE(full_state_is_shown_to_one, 4)
     need_nccl(ncclCommDestroy(reversed));
 }
 
-// A parameter of 9 MB, where the host may take 4: either there is a way, or a status.
+// Three parameters of 2 MB each. Where the host may take 1, there is a way, or a status; where it
+// may take 3, the model as a whole has no room, and a parameter has.
 static void large_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    Spec spec = spec_mlp(5);
     Sharded s;
-    int before = 0, seen = 0;
-    spec.dim = 1500;
+    int before = 0, seen = 0, all = 0;
+    spec.dim = 700;
     spec.init_std = 0.0f;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     Spec small = spec_mlp(2);
@@ -333,17 +407,93 @@ static void large_body(const Rank *r, void *arg)
     sharded_create(&first, &small, &TEST_OPTIONS, NULL, r);
     need(fsdp_full_state(first.model, count_params, &before));
     sharded_destroy(&first);
-    host_limit((size_t)4 << 20);
+    host_limit((size_t)1 << 20);
     Status status = fsdp_full_state(s.model, count_params, &seen);
     host_limit(0);
-    check((status == OK && seen == 6) || (status == ERR_MEMORY && seen < 6),
-          "fsdp_full_state of a parameter of 9 MB, where the host may take 4 MB, gives status %d "
-          "after %d of 6 parameters: it must be ERR_MEMORY, or work all the same",
+    check((status == OK && seen == 10) || (status == ERR_MEMORY && seen < 10),
+          "fsdp_full_state of a parameter of 2 MB, where the host may take 1 MB, gives status %d "
+          "after %d of 10 parameters: it must be ERR_MEMORY, or work all the same",
           (int)status, seen);
-    for (int i = 0; i < 3; i++)
-        check(fsdp_unit(i < 2 ? s.model->children[i] : s.model)->flat.state == FLAT_SHARDED,
+    for (int i = 0; i < 5; i++)
+        check(s.root->units[i]->flat.state == FLAT_SHARDED,
               "fsdp_full_state ran out of host memory and left unit %d unsharded", i);
+    host_limit((size_t)3 << 20);
+    status = fsdp_full_state(s.model, count_params, &all);
+    host_limit(0);
+    check(status == OK && all == 10,
+          "fsdp_full_state of a model of 6 MB, none of whose parameters is larger than 2 MB, gives "
+          "status %d after %d of 10 parameters where the host may take 3 MB: does it keep what the "
+          "visitor has had?",
+          (int)status, all);
     sharded_destroy(&s);
+}
+
+// A visitor that fails, or a copy: nothing stays of either, however often.
+static Status visit_failing(const Param *param, const float *values, void *arg)
+{
+    if (oracle_numel(param) < 1000) return OK; // what of it is left would not be seen
+    return fail(failure, "%s: the test's visitor fails, as it is meant to", param->name);
+}
+
+static void visitor_body(const Rank *r, void *arg)
+{
+    static const Status FAILURES[] = {ERR_CUDA, ERR_MEMORY, ERR_NCCL, ERR_IO, ERR_ARGUMENT};
+    enum { TIMES = 15, WARM = 5 };
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    size_t host = 0;
+    spec.dim = 80; // parameters of 25,600 bytes
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int i = 0; i < TIMES; i++) {
+        failure = FAILURES[i % 5];
+        if (i == WARM) host = host_bytes();
+        need_unchanged(s.model, NULL,
+                       need_failure(fsdp_full_state(s.model, visit_failing, NULL), failure,
+                                    "as it is meant to"));
+    }
+    check(host_bytes() <= host + 20000,
+          "%d calls of fsdp_full_state whose visitor failed leave %zu bytes of host memory: what "
+          "frees the values then?",
+          TIMES - WARM, host_bytes() - host);
+    // A parameter that says that it is larger than it is: the copy to the host runs past the end.
+    Param *param = unit_of(&s, 1)->flat.layout.params[0];
+    const int64_t shape = param->shape[0];
+    int seen = 0;
+    param->shape[0] *= 40;
+    for (int i = 0; i < TIMES && backend_counts_host_memory(); i++) {
+        if (i == WARM) host = host_bytes();
+        backend_ignore_reports();
+        check_set_silent(true);
+        Status status = fsdp_full_state(s.model, count_params, &seen);
+        check_set_silent(false);
+        backend_listen();
+        check(status == ERR_CUDA || status == OK,
+              "a copy to the host failed: fsdp_full_state gives status %d, want ERR_CUDA",
+              (int)status);
+    }
+    check(host_bytes() <= host + 400000,
+          "%d calls of fsdp_full_state in which a copy of 1 MB failed leave %zu bytes of host "
+          "memory: what frees the values then?",
+          TIMES - WARM, host_bytes() - host);
+    param->shape[0] = shape;
+    need(fsdp_reshard_all(s.model));
+    sharded_destroy(&s);
+}
+
+// A parameter of 2³⁴ bytes, for which the host has no room: the visitor is not given fewer of them.
+static void huge_body(OneUnit *u, const Rank *r)
+{
+    int seen = 0;
+    host_limit((size_t)64 << 20);
+    check_set_silent(true);
+    Status status = host_is_short() ? fsdp_full_state(u->model, count_params, &seen) : ERR_MEMORY;
+    check_set_silent(false);
+    host_limit(0);
+    check(status == ERR_MEMORY && seen == 0,
+          "fsdp_full_state of a parameter of %lld elements, for which the host has no room, gives "
+          "status %d, and the visitor has had %d parameters: it must be ERR_MEMORY" LIKELY
+          "elements are counted in int64_t, bytes in size_t",
+          (long long)u->unit->flat.layout.params[0]->shape[0], (int)status, seen);
 }
 
 // A module above all units has no root, and gathers what is below.
@@ -370,4 +520,6 @@ void rule_full_state_says_what_failed(void)
 {
     run_sharded(spec_mlp(3), failing_body, 2, 3);
     run_ranks(1, large_body, NULL);
+    run_ranks(1, visitor_body, NULL);
+    run_huge(huge_body, 1);
 }

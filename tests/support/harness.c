@@ -447,34 +447,48 @@ void run_worlds_at(const char *file, int line, RankBody body, void *arg, const i
     for (; *worlds > 0; worlds++) run_ranks_at(file, line, *worlds, RANKS_LIMIT, body, arg);
 }
 
-// Runs the body on devices of so much memory.
-static void run_with_memory(const char *memory, const char *file, int line, int world,
-                            RankBody body, void *arg)
-{
-    const char *variable = backend_memory_variable(), *set = getenv(variable);
-    char *before = set != NULL ? strdup(set) : NULL;
+typedef struct Variable {
+    const char *name, *value;
+    char *before; // NULL: it was not set
+} Variable;
 
-    setenv(variable, memory, 1);
-    Message message = run_world(file, line, world, RANKS_LIMIT, body, arg);
-    if (before != NULL)
-        setenv(variable, before, 1);
+static void set_variable(Variable *v)
+{
+    const char *set = getenv(v->name);
+    v->before = set != NULL ? strdup(set) : NULL;
+    setenv(v->name, v->value, 1);
+}
+
+static void put_back(Variable *v)
+{
+    if (v->before != NULL)
+        setenv(v->name, v->before, 1);
     else
-        unsetenv(variable);
-    free(before);
-    unsetenv("SIMGPU_DRY");
+        unsetenv(v->name);
+    free(v->before);
+}
+
+// Whatever comes of it, the next run has the variables that this one had before.
+static void run_with(Variable *v, int n, const char *file, int line, int world, RankBody body,
+                     void *arg)
+{
+    for (int i = 0; i < n; i++) set_variable(&v[i]);
+    Message message = run_world(file, line, world, RANKS_LIMIT, body, arg);
+    for (int i = 0; i < n; i++) put_back(&v[i]);
     tell_failure(message, file, line);
 }
 
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg)
 {
     // What a test fills is poisoned, which costs its pages: twice what the largest of them needs.
-    run_with_memory("8M", file, line, world, body, arg);
+    Variable memory = {backend_memory_variable(), "8M", NULL};
+    run_with(&memory, 1, file, line, world, body, arg);
 }
 
 void run_ranks_dry_at(const char *file, int line, int world, RankBody body, void *arg)
 {
 #ifndef BACKEND_CUDA // whose kernels ask nobody whether to run
-    setenv("SIMGPU_DRY", "1", 1);
-    run_with_memory("1T", file, line, world, body, arg);
+    Variable dry[] = {{"SIMGPU_DRY", "1", NULL}, {backend_memory_variable(), "1T", NULL}};
+    run_with(dry, 2, file, line, world, body, arg);
 #endif
 }

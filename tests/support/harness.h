@@ -78,8 +78,8 @@ void run_worlds_at(const char *file, int line, RankBody body, void *arg, const i
 void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg);
 #define run_ranks_small(world, body, arg) run_ranks_small_at(__FILE__, __LINE__, world, body, arg)
 
-// As run_ranks, in a dry run (simgpu/pages/dry.md): for sizes that no machine here holds. Real GPUs
-// have none, and nothing runs.
+// As run_ranks, in a dry run (simgpu/pages/dry.md) on devices of 1 TiB: for sizes that no machine
+// here holds. Real GPUs have none, and nothing runs.
 void run_ranks_dry_at(const char *file, int line, int world, RankBody body, void *arg);
 #define run_ranks_dry(world, body, arg) run_ranks_dry_at(__FILE__, __LINE__, world, body, arg)
 

@@ -6,9 +6,9 @@
 static void enlarge(FlatParam *flat)
 {
     FlatLayout *layout = &flat->layout;
-    const int64_t shard_numel = (INT64_C(1) << 32) + 8;
     Param *first = layout->params[0];
     int64_t small = layout->numel - layout->offset[1];
+    const int64_t shard_numel = (INT64_C(1) << 32) + small + 8; // the first parameter is over, too
     layout->shard_numel = layout->grad_numel = shard_numel;
     layout->padded = shard_numel * layout->world;
     layout->numel = layout->padded - HUGE_PADDING;

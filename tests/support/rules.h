@@ -88,6 +88,10 @@ void rule_zero_grad_reaches_every_unit(void);
 void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);
 void rule_failed_norm_keeps_nothing(void);
+void rule_norm_refuses_what_is_no_root(void);
+void rule_clip_refuses_what_is_no_root(void);
+void rule_moments_beyond_32_bits(void);
+void rule_counts_beyond_32_bits(Apart part);
 
 // ---- Task 6 ----
 void rule_options_are_the_units_own(void);

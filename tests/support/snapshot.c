@@ -53,6 +53,7 @@ static void note_buffer(Snapshot *s, const char *of, const char *what, const Buf
     char name[64];
     snprintf(name, sizeof name, "%s.data", what);
     note(s, of, name, &buffer->data, sizeof buffer->data);
+    if (buffer->data == NULL && !elements) return; // of a view of nothing that is all
     snprintf(name, sizeof name, "%s.dtype", what);
     note(s, of, name, &buffer->dtype, sizeof buffer->dtype);
     snprintf(name, sizeof name, "%s.numel", what);
@@ -124,6 +125,10 @@ static void note_module(Snapshot *s, const Module *m)
         note_buffer(s, param->name, "param->data", &param->data, false);
         note_buffer(s, param->name, "param->grad", &param->grad, false);
     }
+    int n_hooks = 0;
+    for (int point = 0; point < HOOK_POINTS; point++)
+        for (const Hook *hook = m->hooks[point]; hook != NULL; hook = hook->next) n_hooks++;
+    note(s, m->name, "the number of hooks", &n_hooks, sizeof n_hooks);
     for (int point = 0; point < HOOK_POINTS; point++)
         for (const Hook *hook = m->hooks[point]; hook != NULL; hook = hook->next) {
             NOTE(m->name, hook);
@@ -193,7 +198,7 @@ void snapshot_check_at(const char *file, int line, Snapshot *before, const Modul
         bool gone = i >= after->n || i >= before->n || strcmp(a->name, b->name) != 0;
         if (gone)
             rank_fails(file, line,
-                       "%s must leave everything that can be seen as it was: a hook, or a buffer, "
+                       "%s must leave everything that can be seen as it was: a unit, or a buffer, "
                        "is there that was not, or is there no more, at %s",
                        call, i < before->n ? a->name : b->name);
         if (a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0) continue;

@@ -21,16 +21,16 @@ void snapshot_check_at(const char *file, int line, Snapshot *before, const Modul
 // A call that must not change anything, whatever its status.
 #define need_unchanged(model, opt, call)                                                           \
     do {                                                                                           \
-        Snapshot *before_ = snapshot_take(model, opt);                                             \
+        Snapshot *snapshot_ = snapshot_take(model, opt);                                           \
         call;                                                                                      \
-        snapshot_check_at(__FILE__, __LINE__, before_, model, opt, #call);                         \
+        snapshot_check_at(__FILE__, __LINE__, snapshot_, model, opt, #call);                       \
     } while (0)
 // need_refused, and nothing has changed.
 #define need_refused_whole(model, opt, call, words)                                                \
     do {                                                                                           \
-        Snapshot *before_ = snapshot_take(model, opt);                                             \
+        Snapshot *snapshot_ = snapshot_take(model, opt);                                           \
         need_refused(call, words);                                                                 \
-        snapshot_check_at(__FILE__, __LINE__, before_, model, opt, #call);                         \
+        snapshot_check_at(__FILE__, __LINE__, snapshot_, model, opt, #call);                       \
     } while (0)
 
 #endif

@@ -194,6 +194,20 @@ void one_unit_destroy(OneUnit *u)
     module_destroy(u->model);
 }
 
+Mesh mesh_of_pairs(const Rank *r)
+{
+    Mesh mesh = {.shard = {NULL, r->rank % 2, 2}, .replicate = {NULL, r->rank / 2, 2}};
+    need_nccl(ncclCommSplit(r->comm, r->rank / 2, r->rank, &mesh.shard.comm, NULL));
+    need_nccl(ncclCommSplit(r->comm, r->rank % 2, r->rank, &mesh.replicate.comm, NULL));
+    return mesh;
+}
+
+void mesh_of_pairs_destroy(Mesh *mesh)
+{
+    need_nccl(ncclCommDestroy(mesh->shard.comm));
+    need_nccl(ncclCommDestroy(mesh->replicate.comm));
+}
+
 // Walks the modules; *n counts the flat parameters met so far.
 static void collect_flat(const Module *m, FlatParam **out, int max, int *n)
 {

@@ -76,6 +76,9 @@ void one_unit_create(OneUnit *u, const Mesh *mesh, const Rank *r);
 void one_unit_destroy(OneUnit *u);
 // One rank shards, and all ranks hold replicas (DDP). A group of one rank has no communicator.
 Mesh mesh_of_replicas(const Rank *r);
+// Of four ranks two shard, and two of these pairs hold replicas.
+Mesh mesh_of_pairs(const Rank *r);
+void mesh_of_pairs_destroy(Mesh *mesh);
 // The flat parameters of the module and below, as a walk that takes a module before its children
 // meets them; counts all and writes at most max. The modules are asked, not the code under test.
 int flat_params(const Module *root, FlatParam **out, int max);
