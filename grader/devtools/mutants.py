@@ -169,6 +169,10 @@ def run_all(kit, solution, folder):
     for name, kind, sources, own, tests in suites:
         if not tests:
             continue
+        # A machine makes many, and what such a test says is not shown beside a task's own tests.
+        if solution.texts and any(verdict.status != "passed" for verdict in verdicts.values()):
+            verdicts.update((test.name, runner.Verdict("failed", "not run")) for test in tests)
+            continue
         program = os.path.join(folder, "suite-" + name)
         problem = kit.link(kind, sources, own, program)
         if problem:

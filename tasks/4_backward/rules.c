@@ -52,6 +52,7 @@ static void micro_body(const Rank *r, void *arg)
         for (int b = 0; b < micro->batches; b++) {
             Batch batch = batch_create(&micro->spec, (uint64_t)(b * r->world + r->rank));
             train_batch(&micro->spec, &s.run, s.model, &batch);
+            check_backward_over(s.root);
             batch_destroy(&batch);
         }
         float *got = sharded_grads(&s);

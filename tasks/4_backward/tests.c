@@ -224,6 +224,7 @@ static void one_step(Sharded *s, const Batch *batch)
 {
     train_batch(&s->spec, &s->run, s->model, batch);
     check_all_sharded(s);
+    check_backward_over(s->root);
     need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
     need(fsdp_zero_grad(s->model, &s->ctx));
 }
@@ -267,7 +268,6 @@ static void order_body(Sharded *s, const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     one_step(s, &batch);
-    check_no_race(log);
     check_no_host_wait(log, "in a step");
     check_reduce_overlaps(log);
     GpuLogEntry entry;
@@ -282,8 +282,10 @@ static void order_body(Sharded *s, const Rank *r, void *arg)
         check(!gpulog_get(i, &entry) ||
                   (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_REDUCE) ||
                   log_ordered(i, (uint64_t)sgd),
-              "the optimizer may start before the reduce-scatter of log entry %lld is done",
-              (long long)i);
+              "the optimizer may start before a reduce-scatter is done: the compute stream must "
+              "have waited for it in fsdp_free_reduce_scatter, at the end of the backward the last "
+              "time");
+    check_no_race(log);
     check_freed_on_compute(s);
     batch_destroy(&batch);
 }

@@ -180,6 +180,10 @@ static void reduce_round(FsdpUnit *unit, int round)
     write_gradients(unit, round);
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(unit->root));
+    check(unit->root->reduce_scatter_state.buffer == NULL,
+          "after fsdp_finish_backward root->reduce_scatter_state still holds the gradient that was "
+          "reduced last: nothing frees it, and the compute stream does not wait for the last "
+          "reduce-scatter");
 }
 
 #endif

@@ -293,11 +293,11 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_grad_norm(s->model, &s->ctx, &norm));
     check_figures();
-    check_no_race(log);
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
     check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
           (double)want, norm_cause(s, norm));
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory allocated");
+    check_no_race(log);
 }
 
 TEST(norm_is_over_all_ranks)
