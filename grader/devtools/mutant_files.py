@@ -12,6 +12,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
+import gaps
 import manifest
 from mutation_operators import mutants_of
 
@@ -111,12 +112,24 @@ def load_mutants(tasks):
     return found
 
 
+def written(text):
+    """The lines of a reference that a student writes."""
+    lines, inside = set(), False
+    for number, line in enumerate(text.splitlines(), 1):
+        inside = (inside or bool(gaps.begins(line))) and not line.strip().startswith("//[end")
+        if inside:
+            lines.add(number)
+    return lines
+
+
 def machine_made(tasks):
-    """Every change that a machine makes to the six files (mutation_operators.py)."""
+    """Every change that a machine makes to what students write of the six files
+    (mutation_operators.py)."""
     return [Solution(mutant.id, task, mutant.change(), texts={task.file: mutant.text},
                      function=mutant.function)
-            for task in tasks if task.kind is manifest.TASK
-            for mutant in mutants_of(task.file, reference_of(task))]
+            for task in tasks if task.kind is manifest.TASK for text in [reference_of(task)]
+            for mutant in mutants_of(task.file, text)
+            if mutant.line in (written(text) or {mutant.line})]
 
 
 def edit_text(text, edits):
