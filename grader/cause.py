@@ -50,6 +50,7 @@ CRASHED_ELSEWHERE = re.compile(
     r"crashed \([^\n]*?\) at (?:reference|lib|nn|fsdp|kernels|launch|support|tasks)/")
 # How a message with a place begins where a rank ended, or hung; what it says must be done.
 ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting")
+NOWHERE = re.compile(r"\bnull pointer\b")
 REMEDY = re.compile(r"\?|\bmust\b")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
@@ -201,8 +202,8 @@ def of_report(report, text, task, source, likely):
         return only(of_allocations(report, task, source, called_by))
     if kind in TWO:
         return only(of_calls(calls, task, source)) or ""
-    if kind in NO_PLACE:
-        return ""
+    if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
+        return "" # nobody allocated it: the call is right
     parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
     parts.discard(None)
     return only(parts) or only(parts & set(likely))
@@ -243,7 +244,7 @@ def chosen(row, test, pointer, task, failed):
     if pointer.part:
         return task.parts.get(pointer.part, []), "part " + pointer.part
     kind = first_report(row).get("class")
-    if says_nothing(row["message"]) and not pointer.part:
+    if not pointer.part and (says_nothing(row["message"]) or ENDED.search(row["message"])):
         return [], "" # given code found something wrong, and the test is not about that
     if not split(row["message"])[2]:
         return test.hints(), test.name

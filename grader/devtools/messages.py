@@ -143,12 +143,14 @@ class Screen:
         self.first = next((row for row in rows if row["status"] != "passed"), None)
         self.names = bool(self.first) and names_cause(screen(rows, right.task), rows, right)
         self.look = self.first["look"] if self.first else ""
-        function = (self.look.split(", ") + ["", ""])[1]
-        self.looks = "" if not self.look else RIGHT if function in right.functions else WRONG
+        part, function = (self.look.split(", ") + ["", ""])[:2]
+        self.looks = "" if not self.look else RIGHT if (
+            function in right.functions or part[len("part "):] in right.parts) else WRONG
 
     def misleads(self):
         """Whether it names a wrong function: in Look:, a hint, or a likely cause."""
-        return self.looks == WRONG or bool(self.first and wrong(self.first, self.right))
+        return self.looks == WRONG or bool(self.first and wrong(dict(self.first, more=[]),
+                                                                self.right))
 
     def line(self):
         """A line of the table."""

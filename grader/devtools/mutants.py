@@ -231,7 +231,7 @@ def try_one(kit, solution, folder):
     misled = ""
     with tempfile.TemporaryDirectory(dir=folder) as above:
         # Messages show a file's folder: let it be the solution's name.
-        own = os.path.join(above, solution.name)
+        own = os.path.join(above, re.sub(r"[^\w.+-]", "_", solution.name))
         os.mkdir(own)
         try:
             outcome.verdicts, outcome.trouble = run_all(kit, solution, own)

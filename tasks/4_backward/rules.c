@@ -34,6 +34,7 @@ static void micro_body(const Rank *r, void *arg)
         n = (size_t)sharded_numel(&s);
         Batch batch = batch_create(&micro->spec, (uint64_t)(b * r->world + r->rank));
         train_batch(&micro->spec, &s.run, s.model, &batch);
+        check_backward_over(s.root);
         float *grad = sharded_grads(&s);
         for (size_t i = 0; i < n && b > 0; i++) sum[i] += grad[i];
         if (b > 0)

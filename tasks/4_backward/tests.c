@@ -56,8 +56,7 @@ static void one_body(Sharded *s, const Rank *r, void *arg)
     check(unit->flat.unsharded_grad.data == unit->flat.sharded_grad.data,
           "with one rank fsdp_begin_grad must make the gradient shard the unsharded gradient");
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_begin_grad allocated memory");
-    need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(s->root));
+    reduce(unit);
     check(gpulog_count(GPU_REDUCE_SCATTER, log) == 0 && gpulog_count(GPU_KERNEL, log) == 0,
           "with one rank fsdp_reduce_grad has nothing to reduce and nothing to divide");
     reduce_round(unit, 0);
@@ -67,8 +66,7 @@ static void one_body(Sharded *s, const Rank *r, void *arg)
                   "fsdp_begin_grad with one rank must leave what an earlier micro-batch "
                   "has added: does it zero the gradient shard?");
     write_gradients(unit, 1);
-    need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(unit->root));
+    reduce(unit);
     check_average(unit, 2, NULL);
 }
 
@@ -132,8 +130,7 @@ static void padding_body(const Rank *r, void *arg)
         // A kernel that wrote past the last parameter.
         Buffer unsharded = buffer_range(&flat->unsharded_grad, flat->layout.numel, padding);
         if (flat->layout.world != 1) send_to(unsharded.data, dirt, (size_t)padding);
-        need(fsdp_reduce_grad(unit));
-        need(fsdp_finish_backward(s.root));
+        reduce(unit);
         check_average(unit, round + 1, NULL); // wants zero in the padding
     }
     free(dirt);

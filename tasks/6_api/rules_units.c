@@ -33,12 +33,11 @@ static void ties_body(const Rank *r, void *arg)
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
         size_t live = gpulog_live_bytes(r->device);
         *place = tied;
-        check(
-            fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT &&
-                strstr(last_error(), tied->name) != NULL,
-            "attempt %d: %s is in an inner unit and used in %s outside of it: fully_shard must be "
-            "ERR_ARGUMENT, with a line that names it",
-            round + 1, tied->name, round < 2 ? "a module two levels down" : "the last child");
+        check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT &&
+                  strstr(last_error(), tied->name) != NULL,
+              "attempt %d: %s is in an inner unit and used in %s outside of it: "
+              "collect_unowned_params must give ERR_ARGUMENT, with a line that names it",
+              round + 1, tied->name, round < 2 ? "a module two levels down" : "the last child");
         check(fsdp_unit(model) == NULL && !module_has_hooks(model) &&
                   gpulog_live_bytes(r->device) == live,
               "attempt %d: a refused fully_shard must leave the model as it was", round + 1);

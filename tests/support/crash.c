@@ -68,15 +68,15 @@ static Interest interest(const GpuLogLine *line)
 }
 
 // The most interesting frame, innermost first; the interrupted instruction is `pc` (NULL: the
-// caller's own stack is asked about). Where that is in given code, also the line of the student's
-// file that called it, as far as one did.
+// caller's own stack is asked about), and the next line of the student's file that led there: the
+// mistake may be in what was handed on.
 static void find_place(const void *pc, char *place, size_t size)
 {
     void *frames[MAX_FRAMES];
     GpuLogLine line;
     int n = backtrace(frames, MAX_FRAMES);
     Interest best = NONE;
-    bool own = false; // the student's nearest line was met
+    bool called = false; // who called is in the text
 
     // The interrupted frame is no call: one byte on, it resolves to its own line. Where the
     // unwinder did not come past the signal, the instruction is still known.
@@ -85,12 +85,13 @@ static void find_place(const void *pc, char *place, size_t size)
     for (int i = -1; i < n; i++) {
         const void *site = i < 0 ? (pc ? (const char *)pc + 1 : NULL) : frames[i];
         if (!site || !is_ours(site) || !gpulog_line(site, &line)) continue;
-        bool nearest = !own && gpulog_line_is_own(&line);
-        own |= nearest;
         if (interest(&line) > best) {
             best = interest(&line);
+            called = false;
             snprintf(place, size, "%s", line.text);
-        } else if (nearest && best > NONE) {
+        } else if (!called && best > NONE && strcmp(place, line.text) != 0 &&
+                   gpulog_line_is_own(&line)) {
+            called = true;
             size_t used = strlen(place);
             snprintf(place + used, size - used, ", called from %s", line.text);
         }

@@ -55,5 +55,6 @@ void check_backward_over(const FsdpRoot *root)
     check(root->reduce_scatter_state.buffer == NULL,
           "after a backward root->reduce_scatter_state still holds the gradient that was reduced "
           "last, and nothing waits for its reduce-scatter: does fsdp_post_backward finish the "
-          "backward after it has reduced the gradient?");
+          "backward, after it has reduced the gradient, where its unit is "
+          "root->iter_backward_root? Who has set that?");
 }

@@ -224,6 +224,13 @@ FsdpUnit *unit_of(const Sharded *s, int child)
     return fsdp_unit(s->model->children[child]);
 }
 
+static void make_unit(Module *module, FsdpContext *ctx, const FsdpOptions *options)
+{
+    need(fully_shard(module, ctx, options));
+    check(fsdp_unit(module) != NULL, "fully_shard gave OK for %s, but module->unit is NULL",
+          module->name);
+}
+
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
                     const AdamWConfig *adamw, const Rank *r)
 {
@@ -235,8 +242,8 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
     need(nn_run_create(&s->run, r->stream));
     make_context(&s->ctx, r);
     for (int i = 0; i < s->model->n_children; i++)
-        if (is_block(spec, s->model, i)) need(fully_shard(s->model->children[i], &s->ctx, options));
-    need(fully_shard(s->model, &s->ctx, options));
+        if (is_block(spec, s->model, i)) make_unit(s->model->children[i], &s->ctx, options);
+    make_unit(s->model, &s->ctx, options);
     unit_names_of(s);
     s->root = fsdp_unit(s->model)->root;
     figures_take(s->model, r->rank, r->world, options->align_shards);
