@@ -36,7 +36,7 @@ point(row, task, source) -> Pointer; told(message); split(message).
 import re
 from dataclasses import dataclass
 
-from alike import NOT_YET
+from alike import NOT_YET, RULE
 
 LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
@@ -167,9 +167,11 @@ def is_students(path, task):
 def called_by(function, task, source):
     """The parts whose functions a function calls, and its own."""
     body = bodies(source).get(function, "")
+    pointers = set(re.findall(r"->(\w+)\s*\(", body)) # unit->all_gather(unit): fsdp_all_gather
     return parts_of(function, task, source) | {
         part for part, names in task.functions.items()
-        if any(re.search(r"\b%s\s*\(" % re.escape(name), body) for name in names)}
+        if any(re.search(r"\b%s\s*\(" % re.escape(name), body) or
+               name.partition("_")[2] in pointers for name in names)}
 
 
 def of_calls(calls, task, source):
@@ -204,9 +206,9 @@ def of_report(report, text, task, source, likely):
         return only(of_calls(calls, task, source)) or ""
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right
-    parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
-    parts.discard(None)
-    return only(parts) or only(parts & set(likely))
+    called = of_calls(calls[:1], task, source) - {None}
+    parts = called | of_allocations(report, task, source, parts_of)
+    return only(parts) or only(parts & set(likely) & called)
 
 
 def first_report(row):
@@ -316,7 +318,9 @@ def fill(rows, task, files):
                 and not says_nothing(row["message"]):
             pointer = Pointer(test.parts[0])
         levels, origin = chosen(row, test, pointer, task, failed)
-        asks = told(row["message"], task.functions.get(pointer.part, []))
+        # A test's own hints are about its body, and what a rule of it asks is something else.
+        asks = told(row["message"], task.functions.get(pointer.part, [])) or (
+            not found and bool(RULE.match(row["message"])))
         row.update(part=pointer.part, hints_of=origin, look=found,
                    ask=ask(row["message"], first_report(row)) if asks else "",
                    hint="" if asks or not levels else levels[0],

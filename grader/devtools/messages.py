@@ -149,8 +149,11 @@ class Screen:
 
     def misleads(self):
         """Whether it names a wrong function: in Look:, a hint, or a likely cause."""
-        return self.looks == WRONG or bool(self.first and wrong(dict(self.first, more=[]),
-                                                                self.right))
+        if not self.first:
+            return False
+        shown = self.first["part"] if self.first["look"] or self.first["hint"] else ""
+        return self.looks == WRONG or bool(wrong(dict(self.first, more=[], part=shown),
+                                                 self.right))
 
     def line(self):
         """A line of the table."""

@@ -238,7 +238,7 @@ static void check_reduce_overlaps(uint64_t first)
             entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
             "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
             "overlap. fsdp_reduce_grad must leave the gradient retired until the next one is "
-            "reduced");
+            "reduced, and fsdp_post_backward of the outermost unit alone finish the backward");
     }
 }
 

@@ -47,13 +47,13 @@ class Printed(ReferenceCopy):
 class Crashed(ReferenceCopy):
     def test_the_line_that_called_given_code_is_named(self):
         """A crash in another task's file says which line of the student's led there."""
-        self.rewrite("backward.c", "    TRY(fsdp_reshard(unit));\n    TRY(fsdp_reduce_grad(unit));",
-                     "    TRY(fsdp_reshard(NULL));\n    TRY(fsdp_reduce_grad(unit));")
+        self.rewrite("backward.c", "TRY(fsdp_unshard(unit));\n    TRY(fsdp_wait",
+                     "TRY(fsdp_unshard(NULL));\n    TRY(fsdp_wait")
         tests, _, _ = self.grade("--task", "4")
         row = next(row for row in tests.values() if "crashed" in row["message"])
-        self.assertRegex(row["message"], r"at (reference/forward|fsdp/\w+)\.c:\d+ \(\w+\), called "
-                         r"from \S*/backward\.c:\d+ \(fsdp_post_backward\)")
-        self.assertRegex(row["look"], r"^part 4\.7, fsdp_post_backward, \S+/backward\.c:\d+$")
+        self.assertRegex(row["message"], r"at reference/forward\.c:\d+ \(fsdp_unshard\), called "
+                         r"from \S*/backward\.c:\d+ \(fsdp_pre_backward\)")
+        self.assertRegex(row["look"], r"^part 4\.6, fsdp_pre_backward, \S+/backward\.c:\d+$")
 
 
 class Traced(ReferenceCopy):
@@ -97,9 +97,9 @@ class Traced(ReferenceCopy):
 
     @unittest.skipUnless(shutil.which("gdb"), "there is no gdb here")
     def test_gdb_has_the_rank(self):
-        done = subprocess.run(program("debug.py", "--impl", os.path.join(ROOT, "reference"), "--build",
-                                      os.path.relpath(build_folder(), ROOT), "--test", TEST,
-                                      "--world", "3", "--rank", "2"),
+        done = subprocess.run(program("debug.py", "--impl", os.path.join(ROOT, "reference"),
+                                      "--build", os.path.relpath(build_folder(), ROOT), "--test",
+                                      TEST, "--world", "3", "--rank", "2"),
                               input="print rank_number\ninfo locals\nkill\n", cwd=ROOT, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=580,
                               check=False)

@@ -76,6 +76,7 @@ static void find_place(const void *pc, char *place, size_t size)
     GpuLogLine line;
     int n = backtrace(frames, MAX_FRAMES);
     Interest best = NONE;
+    char function[sizeof line.function] = "";
     bool called = false; // who called is in the text
 
     // The interrupted frame is no call: one byte on, it resolves to its own line. Where the
@@ -88,8 +89,9 @@ static void find_place(const void *pc, char *place, size_t size)
         if (interest(&line) > best) {
             best = interest(&line);
             called = false;
+            snprintf(function, sizeof function, "%s", line.function);
             snprintf(place, size, "%s", line.text);
-        } else if (!called && best > NONE && strcmp(place, line.text) != 0 &&
+        } else if (!called && best > NONE && strcmp(function, line.function) != 0 &&
                    gpulog_line_is_own(&line)) {
             called = true;
             size_t used = strlen(place);
