@@ -9,7 +9,8 @@ when the time is over, or where they say the same apart from ranks, addresses an
 line.
 
 Interface: cause(result, own) -> something to compare, None where there is no cause to tell;
-NOT_YET, RUNNING, short_message(message), is_todo(result), left_out(result), not_judged(message).
+NOT_YET, RUNNING, short_message(message), is_todo(result), left_out(result), not_judged(message),
+foremost(rows).
 """
 
 import re
@@ -54,6 +55,13 @@ def left_out(result):
     """Why no world of the test fits on this machine's GPUs (tests/support/suite.c); or ""."""
     found = result["status"] == "skipped" and LEFT_OUT.match(result["message"])
     return found.group(1) if found else ""
+
+
+def foremost(rows):
+    """Of rows that did not pass the one to look at first (cause.py); None where there is none."""
+    rows = [row for row in rows if not left_out(row)]
+    return next((row for row in rows if row["task"] == rows[0]["task"] and row.get("foremost")),
+                rows[0] if rows else None)
 
 
 def not_judged(message):

@@ -15,21 +15,28 @@ order:
 
 Where none of these says anything, the test's own hints are given; beside a report those of a test
 that is meant for reports of its class (the manifest's "reports"). Where the message has a likely
-cause, or a report's question, the first hint is left out: one thing to think about at a time. `make
-hint` gives the others.
+cause, or a report's question, or says itself what a function of the part must do, the first hint is
+left out: one thing to think about at a time. `make hint` gives the others.
+
+By 5 a part has hints, and no line `Look:`: that the test is meant for it is no evidence. `Look:`
+names the line where a rank crashed or was still running, else the function that the message names,
+else the part's own.
+
+One row of a task is the foremost, which the first screen shows: the first failure, unless what it
+says was found in given code and a later test of the task names the function itself.
 
 A function of the student's own belongs to the parts whose functions call it.
 
 Interface: fill(rows, task, files) fills in the fields of a task's rows, in order: hint, more,
 section, part, look (where the part is), ask (what the message asks, for a page that shows it apart
-from the message), hints_of (a part or a test);
+from the message), hints_of (a part or a test), foremost;
 point(row, task, source) -> Pointer; told(message); split(message).
 """
 
 import re
 from dataclasses import dataclass
 
-from report import NOT_YET
+from alike import NOT_YET, RULE
 
 LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
@@ -41,6 +48,10 @@ CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
 # A crash in a file that is not the student's: whose mistake led there, the place does not say.
 CRASHED_ELSEWHERE = re.compile(
     r"crashed \([^\n]*?\) at (?:reference|lib|nn|fsdp|kernels|launch|support|tasks)/")
+# How a message with a place begins where a rank ended, or hung; what it says must be done.
+ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting")
+NOWHERE = re.compile(r"\bnull pointer\b")
+REMEDY = re.compile(r"\?|\bmust\b")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
 # Reports about two operations: neither of their places is where the mistake is.
@@ -126,10 +137,13 @@ def split(message):
     return (words[:at], cause, words[at:]) if at >= 0 else (words, cause, "")
 
 
-def told(message):
-    """Whether the message itself asks what to think about: a likely cause, a report's question."""
+def told(message, names=()):
+    """Whether the message itself asks what to think about: a likely cause, a report's question, or
+    what one of these functions must do."""
     words, cause, report = split(message)
-    return bool(cause or report)
+    words = CALL_FAILED.sub("", words)
+    return bool(cause or report) or bool(REMEDY.search(words) and any(
+        re.search(r"\b%s\b" % re.escape(name), words) for name in names))
 
 
 def named(text, task, source):
@@ -153,9 +167,11 @@ def is_students(path, task):
 def called_by(function, task, source):
     """The parts whose functions a function calls, and its own."""
     body = bodies(source).get(function, "")
+    pointers = set(re.findall(r"->(\w+)\s*\(", body)) # unit->all_gather(unit): fsdp_all_gather
     return parts_of(function, task, source) | {
         part for part, names in task.functions.items()
-        if any(re.search(r"\b%s\s*\(" % re.escape(name), body) for name in names)}
+        if any(re.search(r"\b%s\s*\(" % re.escape(name), body) or
+               name.partition("_")[2] in pointers for name in names)}
 
 
 def of_calls(calls, task, source):
@@ -188,11 +204,11 @@ def of_report(report, text, task, source, likely):
         return only(of_allocations(report, task, source, called_by))
     if kind in TWO:
         return only(of_calls(calls, task, source)) or ""
-    if kind in NO_PLACE:
-        return ""
-    parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
-    parts.discard(None)
-    return only(parts) or only(parts & set(likely))
+    if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
+        return "" # nobody allocated it: the call is right
+    called = of_calls(calls[:1], task, source) - {None}
+    parts = called | of_allocations(report, task, source, parts_of)
+    return only(parts) or only(parts & set(likely) & called)
 
 
 def first_report(row):
@@ -230,7 +246,7 @@ def chosen(row, test, pointer, task, failed):
     if pointer.part:
         return task.parts.get(pointer.part, []), "part " + pointer.part
     kind = first_report(row).get("class")
-    if says_nothing(row["message"]) and not pointer.part:
+    if not pointer.part and (says_nothing(row["message"]) or ENDED.search(row["message"])):
         return [], "" # given code found something wrong, and the test is not about that
     if not split(row["message"])[2]:
         return test.hints(), test.name
@@ -240,9 +256,25 @@ def chosen(row, test, pointer, task, failed):
     return [], ""
 
 
-def look(part, task, files):
-    """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126"."""
-    name = task.functions.get(part, [""])[0]
+def weight(row, pointer):
+    """How much a row tells of a mistake: nothing where given code found it."""
+    if says_nothing(row["message"]) and not pointer.part:
+        return 0
+    return 2 if pointer.sure == 2 and not NOT_YET.search(row["message"]) else 1
+
+
+def look(part, task, files, words=""):
+    """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126". words: the test's,
+    which may name a place in it, or one of its functions."""
+    ended = ENDED.search(words) and [
+        place for place in PLACE.finditer(words) if is_students(place.group("file"), task)
+        and part in parts_of(place.group("function"), task, "".join(text for _, text in files))]
+    if ended:
+        return "part %s, %s, %s:%s" % ((part,) + ended[0].group("function", "file", "line"))
+    names = task.functions.get(part, [""])
+    name = next((name for name in names if re.search(r"\b%s\b" % re.escape(name), words)
+                 and any(function == name for _, source in files
+                         for function, _, _ in places_of(source))), names[0])
     for path, source in files:
         for function, begin, _ in places_of(source):
             if function == name:
@@ -253,12 +285,12 @@ def look(part, task, files):
 
 def ask(message, report):
     """What the message itself asks, in a sentence or two, or ""."""
-    _, likely, text = split(message)
+    words, likely, text = split(message)
     if likely:
         return "Likely cause: " + likely.partition("\n")[0].strip()
     if text and report.get("title") and report.get("question"):
         return "simgpu: %s. %s" % (report["title"], report["question"])
-    return ""
+    return "" if text else " ".join(words.split())
 
 
 def fill(rows, task, files):
@@ -268,28 +300,37 @@ def fill(rows, task, files):
     source = "".join(text for _, text in files)
     tests = {test.name: test for test in task.tests}
     failed = {row["name"] for row in rows if row["status"] != "passed"}
-    before = Pointer()
+    before, evidence = Pointer(), {}
     for row in rows:
         test = tests[row["name"]]
-        row.update(part="", look="", ask="", hints_of=test.name)
+        row.update(part="", look="", ask="", hints_of=test.name, foremost=False)
         if row["status"] == "passed":
             continue
         if row["status"] in NO_HINT or row.get("shared"):
             row.update(hint="", more=[], hints_of="")
             continue
         pointer = point(row, task, source, test.parts)
+        evidence[row["name"]] = weight(row, pointer)
         if pointer.sure < 2 and before.sure >= max(1, pointer.sure) and not test.together:
             pointer = before
+        found = look(pointer.part, task, files, split(row["message"])[0]) if pointer.part else ""
         if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
                 and not says_nothing(row["message"]):
             pointer = Pointer(test.parts[0])
         levels, origin = chosen(row, test, pointer, task, failed)
-        asks = told(row["message"])
-        row.update(part=pointer.part, hints_of=origin, ask=ask(row["message"], first_report(row)),
-                   look=look(pointer.part, task, files) if pointer.part else "",
+        # A test's own hints are about its body, and what a rule of it asks is something else.
+        asks = told(row["message"], task.functions.get(pointer.part, [])) or (
+            not found and bool(RULE.match(row["message"])))
+        row.update(part=pointer.part, hints_of=origin, look=found,
+                   ask=ask(row["message"], first_report(row)) if asks else "",
                    hint="" if asks or not levels else levels[0],
                    more=levels if asks else levels[1:])
         if pointer.part and pointer.part not in test.parts:
             row["section"] = task.sections.get(pointer.part) or row["section"]
         if pointer.sure and not before.sure:
             before = pointer
+    first = next(iter(evidence), "")
+    name = first if evidence.get(first) else max(evidence, key=evidence.get, default="")
+    for row in rows:
+        if row["name"] == name:
+            row["foremost"] = True

@@ -4,6 +4,7 @@
 There is no right answer and no points. The student's files run dry in the planner (plan.py) with
 the settings of plan.txt in their folder, which this makes where it is not there. What counts is
 tokens per second and GPU, where the step fits into memory; a course may show it on a leaderboard.
+The planner says what limits the step, and the file of results keeps the folder's best plan so far.
 
 Interface: challenge.py --impl DIR [--build DIR] [--run-as NAME] [--out FILE]; `make challenge`;
 entry(document) -> the leaderboard's number, or None. Exit status: 0 where a plan was made, fit or
@@ -36,6 +37,7 @@ FREE = ("STRATEGY", "REPLICAS", "RESHARD_RANKS", "ACCUMULATE", "REDUCE", "DTYPE"
         "ATTENTION", "RECOMPUTE", "PREFETCH", "LAYOUT", "GATHER", "STAGES", "SCHEDULE")
 # Not OFFLOAD: its optimizer is the host's work, which a plan's time does not have.
 LIMIT = 60.0 # seconds of a plan, times SHARDLAB_TIME_FACTOR
+ADVICE = re.compile(r"^ *What would help most: (.+(?:\n {4}.+)*)", re.MULTILINE)
 LINE = re.compile(r"([A-Z_]+)\s*=\s*([\w.-]{1,40})")
 TEMPLATE = """\
 # The challenge: the fastest step of a model of 7 billion parameters on 64 GPUs of 80 GiB.
@@ -101,6 +103,7 @@ def planned(program, settings, who):
         figures = figures_of(read_regular_file(out))
         if figures is None:
             raise BadSettings("the plan left no figures")
+        figures["limit"] = limit_of(done.stdout.decode("utf-8", "replace"))
         return figures
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -122,6 +125,25 @@ def figures_of(data):
     if not 0 < mfu <= 1 or tokens <= 0 or memory != 80 << 30 or peak <= 0:
         return None
     return {"tokens": tokens, "mfu": mfu, "peak": peak, "memory": memory, "fits": peak <= memory}
+
+
+def limit_of(text):
+    """What the planner says would help most, on one line; "" where it says nothing."""
+    found = ADVICE.search(text)
+    return layout.safe(" ".join(found.group(1).split()))[:300] if found else ""
+
+
+def best_of(path, impl):
+    """The best plan of this folder that an earlier file of results has; or None."""
+    try:
+        best = json.loads(read_regular_file(path))["best"]
+        numbers = [best[name] for name in ("tokens", "mfu", "peak", "memory")]
+        good = (best["impl"] == impl and all(type(number) in (int, float) and number > 0
+                                             for number in numbers)
+                and all(LINE.fullmatch(word) for word in best["settings"]))
+        return best if good and best["peak"] <= best["memory"] else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def entry(document):
@@ -163,9 +185,19 @@ def run(options):
     print("  %s" % " ".join(settings))
     if not own:
         print("  No entry for a leaderboard: not all %s files are yours." % manifest.how_many())
+    if figures["limit"]:
+        print("  What would help most: %s" % figures["limit"])
+    impl = os.path.realpath(options.impl)
+    best = best_of(options.out, impl) if options.out else None
+    if best and (not figures["fits"] or best["tokens"] > figures["tokens"]):
+        print("  Best so far: %s, by %s" % (words(dict(best, fits=True)),
+                                            " ".join(best["settings"])))
+    elif figures["fits"]:
+        free = [word for word in settings if word.partition("=")[0] in FREE]
+        best = dict(figures, impl=impl, settings=free)
     print("Challenge: %s" % words(figures))
     return {"status": "graded", "message": "", "settings": settings, "own": own,
-            "figures": figures}
+            "figures": figures, "best": best}
 
 
 def parse(arguments):
@@ -190,6 +222,8 @@ def main(arguments=None):
     if status:
         layout.tell("challenge: %s" % document["message"])
     if options.out:
+        if status: # a mistake loses no plan
+            document["best"] = best_of(options.out, os.path.realpath(options.impl))
         write_atomically(options.out, json.dumps(document, indent=1) + "\n")
     return status
 

@@ -29,23 +29,20 @@ import os
 import re
 import shlex
 import sys
-import textwrap
 from dataclasses import dataclass
 
-import cause
 import grade
 import layout
 import manifest
 import page
 import runner
 import seeds
+from essence import essence
 from files import read_regular_file, write_atomically
 from gaps import first_gap
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
-from report import NOT_YET, Report, left_out, short_message, to_read
+from report import NOT_YET, Report, foremost, left_out, to_read
 
-WORDS_LINES = 8         # lines of a test's own words that are shown
-COLUMNS = 69            # of a message, which stands 11 columns in: together 80
 MOST_LEVELS = 1000      # what a state file may say
 
 
@@ -82,48 +79,6 @@ def gap_problem(task, options, piece, gap):
     return Problem(task, part, task.parts.get(part, []), section, show, [path])
 
 
-def diagnosis(report, lines):
-    """Of a report's lines those that say what is wrong: they follow what a GPU would do, up to what
-    is to be read."""
-    def part_of(line, field):
-        return line.strip() and (" ".join(line.split())
-                                 in " ".join((report.get(field) or "").split()))
-    hardware = [at for at, line in enumerate(lines) if part_of(line, "hardware")]
-    asked = [at for at, line in enumerate(lines) if any(
-        part_of(sentence, "question") for sentence in re.split(r"(?<=[.?]) ", line))]
-    end = next((at for at, line in enumerate(lines) if line.strip().startswith("Read:")),
-               len(lines))
-    if not asked:
-        return []
-    begin = hardware[-1] + 1 if hardware and hardware[-1] < asked[0] else asked[0]
-    return lines[begin:max(end, asked[-1] + 1)]
-
-
-def essence(row, task):
-    """What matters of a message: its first lines; of a report also the first call in the student's
-    file and what is wrong there; and the likely cause."""
-    words, likely, text = cause.split(short_message(row["message"]))
-    lines = words.strip().splitlines()
-    cut = len(lines) > WORDS_LINES
-    shown = lines[:WORDS_LINES]
-    if text:
-        told = [line for line in text.splitlines() if not line.startswith("(drawn: ")]
-        calls = [line for line in told[1:] if cause.PLACE.search(line) and cause.is_students(
-            cause.PLACE.search(line).group("file"), task)] or told[1:2]
-        calls.sort(key=lambda line: " called at " not in line) # a call before an allocation
-        # A report comes after the head "rank 0 of 2: ", on its line.
-        shown = shown[:-1] + [" ".join((shown[-1:] or [""]) + told[:1])]
-        shown += calls[:1] + diagnosis(cause.first_report(row), told)
-        cut = True
-    if likely:
-        shown.append("Likely cause: " + likely.partition("\n")[0].strip())
-    if cut:
-        shown.append("… (make grade %s shows all of it)" % task.option())
-    return "\n".join(part for line in shown for part in textwrap.wrap(
-        line, COLUMNS, break_long_words=False, break_on_hyphens=False,
-        subsequent_indent=line[:len(line) - len(line.lstrip())]))
-
-
 def test_problem(task, options, row):
     """A test that does not pass."""
     test = next(test for test in task.tests if test.name == row["name"])
@@ -133,7 +88,7 @@ def test_problem(task, options, row):
 
     def show(report):
         report.say("%s  %s" % (task.heading(), task.title))
-        report.test(dict(row, message=essence(row, task)))
+        report.test(dict(row, message=essence(row, task, command("grade", options, task.number))))
         if row.get("look"):
             report.say("  Look:  %s" % row["look"])
     return Problem(task, test.name, row["hints"], row["section"], show,
@@ -177,11 +132,12 @@ def look_at(task, options, report):
             and options.test in ("", row["name"])]
     if not rows:
         return None
-    if rows[0]["status"] == "infrastructure":
-        raise Infrastructure(rows[0]["message"])
-    problem = test_problem(task, options, rows[0])
-    if rows[0]["status"] == "skipped" or (problem.key in [test.name for test in task.together()]
-                                          and NOT_YET.search(rows[0]["message"])):
+    row = foremost(rows)
+    if row["status"] == "infrastructure":
+        raise Infrastructure(row["message"])
+    problem = test_problem(task, options, row)
+    if row["status"] == "skipped" or (problem.key in [test.name for test in task.together()]
+                                      and NOT_YET.search(row["message"])):
         problem.show(report) # another file is the reason, and has hints of its own
         report.say("  Next:  %s" % command("hint", options))
         return False

@@ -31,7 +31,7 @@ import trace
 from emit import common
 from files import write_atomically
 from page_style import STYLE
-from report import NOT_YET, all_but, left_out, short_message
+from report import NOT_YET, all_but, foremost, left_out, short_message
 
 WORDS = {"passed": "✓ passed", "failed": "✗ failed", "error": "✗ error",
          "timeout": "✗ time-out", "skipped": "– skipped",
@@ -77,6 +77,7 @@ def tidy(value):
         test["hints"] = (words_of(entry.get("hint")) + words_of(entry.get("more")))[:MOST_HINTS]
         for name in ("section", "ask", "look"):
             test[name] = common.clean(entry.get(name), 200 if name == "section" else 500)
+        test["foremost"] = entry.get("foremost") is True
         reports = entry.get("reports") if isinstance(entry.get("reports"), list) else []
         test["reports"] = [runner.clean_fields(report, runner.REPORT_FIELDS)
                            for report in reports[:runner.REPORT_LIMIT] if isinstance(report, dict)]
@@ -129,7 +130,7 @@ def header(document, now):
 def next_steps(document):
     """The first test that did not pass, and what to do about it."""
     wrong = [test for test in document["tests"] if test["status"] != "passed"]
-    first = next((test for test in wrong if not left_out(test)), None)
+    first = foremost(wrong)
     if first is None or document["status"] != "graded":
         said = tag("p", text(all_but(wrong)) if wrong else "All tests pass.") \
             if document["tests"] and not first else ""

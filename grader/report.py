@@ -19,7 +19,8 @@ import os
 import re
 
 import layout
-from alike import NOT_YET, cause, is_todo, left_out, not_judged, short_message
+from alike import NOT_YET, cause, foremost, is_todo, left_out, not_judged, short_message
+from essence import essence
 
 TABLE = 68   # where the column of points ends
 NAMES = 60   # columns of names in a row for many tests
@@ -31,6 +32,7 @@ MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "todo": ("todo", "36"
 # How a report of simgpu's begins in a test's message, which names the rank already.
 SIMGPU = re.compile(r"^((?:in rule \w+: )?rank \d+ of \d+: )simgpu: rank \d+(?:, device \d+)?: ")
 LONG = 9     # a message of more lines on a terminal stands without the test's title
+ROOM = 14    # and one of more lines stands there in short: a screen has 24
 
 
 def points(value):
@@ -101,8 +103,7 @@ class Report:
         self.encoding = getattr(stream, "encoding", None)
         self.table = min(TABLE, self.width)
         self.causes = {}             # cause: the first test that showed it
-        self.in_table = False
-        self.below = None            # the test whose message stands below the table
+        self.below = None            # the test whose message next_steps shows, below the table
 
     # -- lines --
 
@@ -137,7 +138,8 @@ class Report:
     def task(self, task, results):
         """A task's heading and tests. `results` are dicts as in the results file, in order."""
         heading = "%s  %s" % (task.heading(), task.title)
-        self.in_table = True
+        if self.brief and self.below is None: # on a terminal it waits until the table is done
+            self.below = foremost([row for row in results if row["status"] != "passed"])
         if self.brief and self.one_line(heading, results):
             return
         self.say(heading.ljust(self.table - 8) + sum_of(results).rjust(8))
@@ -147,7 +149,6 @@ class Report:
                 alike = self.alike(result, results)
                 done.update(other["name"] for other in alike)
                 (self.several if len(alike) > 1 else self.test_or_mark)(alike)
-        self.in_table = False
         if not self.brief:
             self.say()
 
@@ -158,8 +159,6 @@ class Report:
         if mark not in ("passed", "todo"):
             return False
         text = to_write(results) if mark == "todo" else counted(results)
-        if mark == "todo":
-            self.waits(results[0])
         earned = sum_of(results)
         self.put("%s%s  %s" % (layout.safe(heading.ljust(24), self.encoding), self.marked(mark),
                                text.ljust(self.table - 24 - 7 - 8) + earned.rjust(8)))
@@ -184,14 +183,11 @@ class Report:
         """One row for several tests."""
         first, mark = alike[0], mark_of(alike[0])
         if self.brief and mark in ("passed", "todo"):
-            if mark == "todo":
-                self.waits(first)
             self.row(mark, to_write(alike) if mark == "todo" else counted(alike), sum_of(alike))
             return
         self.row(mark, counted(alike), sum_of(alike))
         self.paragraph(some_names(alike) if self.brief else
                        ", ".join(result["name"] for result in alike), 9)
-        self.waits(first)
         self.message(first, 9 if self.brief else 11)
 
     def test_or_mark(self, alike):
@@ -207,7 +203,6 @@ class Report:
         self.row(mark_of(result), result["name"], sum_of([result]))
         if result["status"] == "passed":
             return
-        self.waits(result)
         known = self.brief and self.cause(result) in self.causes
         if not is_todo(result) and not known and self.below is not result:
             self.paragraph(result["title"], 9)
@@ -231,12 +226,6 @@ class Report:
     def lines(self, lines):
         for line in lines:
             self.say(line)
-
-    def waits(self, result):
-        """On a terminal the first test of the table that did not pass waits until the table is
-        done: next_steps() shows its message."""
-        if self.brief and self.in_table and self.below is None:
-            self.below = result
 
     def message(self, result, indent):
         """Why a test did not pass: in full the first time, after that the first test's name."""
@@ -270,7 +259,7 @@ class Report:
         if self.brief:
             self.say()
         wrong = [result for result in results if result["status"] != "passed"]
-        first = next((result for result in wrong if not left_out(result)), None)
+        first = foremost(wrong)
         if first is None and wrong:
             self.paragraph(all_but(wrong), 0)
             return
@@ -291,19 +280,31 @@ class Report:
             missing = NOT_YET.search(first["message"]) and gap(task)
             waits = self.below and self.below["name"] == first["name"] and not missing
             message = self.laid_out(first, 2) if waits else []
+            if len(message) > ROOM:
+                message = self.laid_out(dict(first, message=essence(first, task,
+                                                                    again(task.number))), 2)
             if len(message) <= LONG:
                 self.paragraph(first["title"], 2)
             self.lines(message)
-            # A message that asks something itself has no hint beside it (cause.py), and is shown.
-            hint = "Hint: " + first["hint"] if first["hint"] else ""
-            if missing or hint:
-                self.paragraph(missing or hint, 2)
-            if first.get("look") and not missing:
-                self.paragraph("Look:  %s" % first["look"], 2)
-        # Where no test ran, the section of the first of them has nothing to do with it.
-        self.paragraph("Read:  %s" % to_read(first["handout"],
-                                             "" if first["shared"] else first.get("section")), 2)
+            if missing:
+                self.paragraph(missing, 2)
+            else:
+                self.advice(first)
+        self.where_to_read(first)
         self.say("  Then:  %s" % again(task.number))
+
+    def advice(self, result):
+        """The hint and the place that belong to a test's message. One that asks something itself
+        has no hint beside it (cause.py)."""
+        if result["hint"]:
+            self.paragraph("Hint: " + result["hint"], 2)
+        if result.get("look"):
+            self.paragraph("Look:  %s" % result["look"], 2)
+
+    def where_to_read(self, result):
+        """Where no test ran, the section of the first of them has nothing to do with it."""
+        self.paragraph("Read:  %s" % to_read(result["handout"],
+                                             "" if result["shared"] else result.get("section")), 2)
 
     def score(self, earned, full, alone=None, page=""):
         """The last line, and in front of it the path of the page, where there is one."""

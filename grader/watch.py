@@ -31,7 +31,7 @@ import layout
 import manifest
 import seeds
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
-from report import Report, points
+from report import NOT_YET, Report, foremost, points
 
 LOOK = 0.2    # seconds between two looks at the files
 QUIET = 0.1   # how long a file must stay as it is to be called saved
@@ -281,11 +281,15 @@ class Watch:
                                                else ", ".join(names)), 4)
         failing = [row for row in score.rows if row["status"] != "passed"]
         if failing:
+            first = foremost(failing) or failing[0]
+            failing.remove(first)
             self.report.forget()
-            self.report.test(failing[0])
-        if len(failing) > 1:
-            self.report.paragraph("also not ok: %s"
-                                  % ", ".join(row["name"] for row in failing[1:]), 4)
+            self.report.test(first)
+            if not NOT_YET.search(first["message"]): # a hint is for who has written something
+                self.report.advice(first)
+            self.report.where_to_read(first)
+        if failing:
+            self.report.paragraph("also not ok: %s" % ", ".join(row["name"] for row in failing), 4)
 
     def total(self):
         """The score of everything that is watched."""

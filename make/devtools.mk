@@ -54,12 +54,13 @@ test-all: deps
 ## make mutants       grade 560 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
 ##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
-##                    the word)
+##                    the word); SCREENS=1 also prints the table of first screens,
+##                    SCREENS=machine of mistakes made by machine
 SOLUTIONS = $(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' \
             $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)') \
             $(if $(SAMPLE),--sample '$(SAMPLE)')
 mutants: deps
-	@$(SOLUTIONS)
+	@$(SOLUTIONS) $(if $(SCREENS),--messages) $(if $(filter machine,$(SCREENS)),--machine)
 
 ## make mutation      change every line of the reference by machine and run the
 ##                    tests on each (an hour; TASK=2; SAMPLE=50 for so many, drawn

@@ -1,6 +1,6 @@
 # What a student runs all day. What is asked for: a task, or a lab.
 ASKED = $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)')
-.PHONY: grade hint watch quiz challenge
+.PHONY: grade hint watch gdb quiz challenge
 
 ## make grade         score skeleton/, or the six files of IMPL=DIR; TASK=2 or
 ##                    TASK=flat_param for one task, LAB=1 or LAB=strategies for
@@ -30,6 +30,14 @@ watch: deps
 	@$(PYTHON) grader/watch.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) \
 	    $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND)
+
+## make gdb           gdb on one rank of a test, TEST=name, compiled by -O0; RANK=1
+##                    for another rank than 0, WORLD=2 for a world of so many
+##                    ranks, BREAK=function for where it stops first
+gdb: deps
+	@$(PYTHON) grader/debug.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
+	    --test '$(TEST)' $(if $(WORLD),--world '$(WORLD)') $(if $(RANK),--rank '$(RANK)') \
+	    $(if $(BREAK),--break '$(BREAK)')
 
 ## make quiz          questions with numbers of your own: what a step keeps, sends
 ##                    and takes. They come to skeleton/answers.txt, where your

@@ -64,7 +64,9 @@ bool gpulog_line(const void *address, GpuLogLine *line);
 
 // ---- where.c ----
 
-// Whether the call came from the program's own code (gpulog_own_code), however indirectly.
+// Whether a line is in one of the program's own source files (gpulog_own_code).
+bool gpulog_line_is_own(const GpuLogLine *line);
+// Whether the call came from the program's own code, however indirectly.
 bool gpulog_is_own(const void *site);
 // How the call that gpulog_where names went on to the operation, and who called its function where
 // that is the program's own too: "in flat_zero_padding (reference/flat_param.c:127)", "called by

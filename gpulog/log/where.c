@@ -46,12 +46,12 @@ void gpulog_own_code(const void *function)
     pthread_mutex_unlock(&lock);
 }
 
-static bool is_own_unit(uint64_t unit)
+bool gpulog_line_is_own(const GpuLogLine *of)
 {
     GpuLogLine line;
     int n = atomic_load(&n_own);
-    for (int i = 0; i < n && unit; i++)
-        if (gpulog_line((const char *)own[i] + 1, &line) && line.unit == unit) return true;
+    for (int i = 0; i < n && of->unit; i++)
+        if (gpulog_line((const char *)own[i] + 1, &line) && line.unit == of->unit) return true;
     return false;
 }
 
@@ -98,7 +98,7 @@ static void look_up(const void *site, Frames *f)
         if (f->n > 0 && (!line->function[0] || !follows_call(frame[f->n]))) break;
         if (f->is_own) {
             done = true; // who called the named one is known, too
-        } else if (is_own_unit(line->unit)) {
+        } else if (gpulog_line_is_own(line)) {
             f->named = f->n;
             f->is_own = true;
         } else if (!has_line && line->path[0]) {
@@ -159,7 +159,7 @@ bool gpulog_call_path(const void *site, char *text, size_t size)
                                  shown > PATH_SHOWN ? "…, " : "", one);
     }
     int caller = f.named + 1;
-    if (f.is_own && caller < f.n && is_own_unit(f.line[caller].unit) && used < size) {
+    if (f.is_own && caller < f.n && gpulog_line_is_own(&f.line[caller]) && used < size) {
         say_frame(&f.line[caller], one, sizeof one);
         used += (size_t)snprintf(text + used, size - used, "%scalled by %s", used ? "; " : "", one);
     }

@@ -165,10 +165,9 @@ CHECKS = (
           want="unshard_gathers_the_whole"),
     Check(r"build/impl/skeleton/suite/forward --only unshard_gathers_the_whole", PROOF,
           test("grader/test_debugging.py", "Printed.test_standard_output_is_shown")),
-    Check(r"gdb -q -ex 'set follow-fork-mode child' .*", LONG,
-          run=NO_GDB + SUITE + "gdb -q -batch -ex 'set follow-fork-mode child' "
-          "-ex 'break fsdp_unshard' -ex run -ex 'bt 2' -ex kill --args "
-          "build/impl/reference/suite/forward --only unshard_gathers_the_whole",
+    Check(r"make gdb TEST=(unshard_gathers_the_whole WORLD=2 RANK=1 BREAK=fsdp_unshard|name)",
+          LONG, run=NO_GDB + "echo bt | make IMPL=reference gdb TEST=unshard_gathers_the_whole "
+          "WORLD=2 RANK=1 BREAK=fsdp_unshard",
           want=r"no gdb here|#1 .* gather_body"),
     Check(r"build/bin/launch -n 2 sh -c '\[ \$RANK = 1 \] && exec gdb .*", LONG,
           run=NO_GDB + "make -s start >/dev/null 2>&1 && build/bin/launch -n 2 sh -c "

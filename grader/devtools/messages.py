@@ -13,8 +13,8 @@ over. It names the cause where it has the name of a right function, or where the
 shows has a likely cause or simgpu's report that says the reason for which the mutant must be
 caught; and where no hint on it is a wrong part's.
 
-Interface: Right(solution, reference); rows_of(task, verdicts, source, path); wrong(row, right) ->
-"" or what is wrong; named(rows, right) -> {"screen", "message": whether it names the cause}.
+Interface: Right(solution, reference); rows_of(task, verdicts, files); wrong(row, right) -> "" or
+what is wrong; Screen(rows, right): .names, .looks, .misleads(), .line(); RIGHT, WRONG.
 """
 
 import io
@@ -25,6 +25,7 @@ import grade
 from report import Report
 
 COLUMNS, LINES = 80, 24
+RIGHT, WRONG = "right", "wrong"
 # How a report begins, which a terminal shows without these words (report.py).
 HEAD = re.compile(r"^simgpu: rank \d+(?:, device \d+)?: ")
 
@@ -36,12 +37,13 @@ class Right:
         self.solution = solution
         self.task = solution.task
         bounds = cause.places_of(reference)
-        self.functions = set()
+        self.functions = {solution.function} - {""}
         for old, _ in solution.edits:
             pattern = r"\s+".join(re.escape(word) for word in old.split())
             for found in re.finditer(pattern, reference):
                 self.functions |= {name for name, begin, end in bounds
                                    if begin < found.end() and found.start() < end}
+        self.at = set(self.functions) # where the mistake is
         self.parts = set(solution.also)
         for function in self.functions:
             self.parts |= cause.parts_of(function, self.task, reference)
@@ -54,7 +56,7 @@ class Right:
         return any(re.search(reason, text) for reason in self.solution.caught_by.values())
 
 
-def rows_of(task, verdicts, source, path):
+def rows_of(task, verdicts, files):
     """The rows of `make grade TASK=n`, with the hints that a student would get."""
     rows = []
     broken = any(verdicts[test.name].status != "passed" for test in task.own())
@@ -65,7 +67,7 @@ def rows_of(task, verdicts, source, path):
             row["status"] = "skipped"
             row["message"], row["shared"] = grade.unjudged(verdict.message, [str(task.number)])
         rows.append(row)
-    cause.fill(rows, task, [(path, source)])
+    cause.fill(rows, task, files)
     return rows
 
 
@@ -133,9 +135,29 @@ def names_cause(text, rows, right):
     return False
 
 
-def named(rows, right):
-    """Whether the last screen, and the message of the first test that failed, name the cause."""
-    first = [row for row in rows if row["status"] != "passed"][:1]
-    text = "\n".join(row["message"] + "\n" + row["hint"] for row in first)
-    return {"screen": names_cause(screen(rows, right.task), rows, right),
-            "message": names_cause(text, first, right)}
+class Screen:
+    """What the first screen of a mutant says."""
+
+    def __init__(self, rows, right):
+        self.right = right
+        self.first = next((row for row in rows if row["status"] != "passed"), None)
+        self.names = bool(self.first) and names_cause(screen(rows, right.task), rows, right)
+        self.look = self.first["look"] if self.first else ""
+        part, function = (self.look.split(", ") + ["", ""])[:2]
+        self.looks = "" if not self.look else RIGHT if (
+            function in right.functions or part[len("part "):] in right.parts) else WRONG
+
+    def misleads(self):
+        """Whether it names a wrong function: in Look:, a hint, or a likely cause."""
+        if not self.first:
+            return False
+        shown = self.first["part"] if self.first["look"] or self.first["hint"] else ""
+        return self.looks == WRONG or bool(wrong(dict(self.first, more=[], part=shown),
+                                                 self.right))
+
+    def line(self):
+        """A line of the table."""
+        told = "wrong" if self.misleads() else "names it" if self.names else "no"
+        return "%-30s %-8s %s" % (", ".join(sorted(self.right.at)), told, "%s %s (%s)" % (
+            self.looks, self.look, self.first["name"]) if self.look else "- (%s)"
+            % self.first["name"])

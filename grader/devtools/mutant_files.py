@@ -1,8 +1,8 @@
 """The wrong and the right solutions on which the tests are tried, as they are written down: mutants
 (mutants.json of a task or lab) and alternatives (alternatives/*.c); see mutants.py.
 
-Interface: load_mutants(tasks) and load_alternatives(tasks) -> [Solution]; edit_text(text, edits),
-edited(task, edits) and put_in(text, part) change the reference; write_sources(solution, tasks,
+Interface: load_mutants(tasks), load_alternatives(tasks) and machine_made(tasks) -> [Solution];
+edit_text(text, edits), edited(task, edits) and put_in(text, part) change the reference; write_sources(solution, tasks,
 folder); read(path), functions(text), reference_of(task), pieces(tasks); BadFile, DoesNotApply.
 """
 
@@ -11,6 +11,10 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
+
+import gaps
+import manifest
+from mutation_operators import mutants_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -33,6 +37,8 @@ class Solution:
     caught_by: dict = field(default_factory=dict)  # test: regular expression
     also: dict = field(default_factory=dict)       # part that is right, too: the reason
     parts: dict = field(default_factory=dict)      # file: text of functions, for an alternative
+    texts: dict = field(default_factory=dict)      # file: its text, for a mutant made by machine
+    function: str = ""                             # and where that one has its mistake
 
 
 # ---- Mutants: a place in the reference, and what stands there instead ----
@@ -104,6 +110,26 @@ def load_mutants(tasks):
             seen.add(mutant.name)
             found.append(mutant)
     return found
+
+
+def written(text):
+    """The lines of a reference that a student writes."""
+    lines, inside = set(), False
+    for number, line in enumerate(text.splitlines(), 1):
+        inside = (inside or bool(gaps.begins(line))) and not line.strip().startswith("//[end")
+        if inside:
+            lines.add(number)
+    return lines
+
+
+def machine_made(tasks):
+    """Every change that a machine makes to what students write of the six files
+    (mutation_operators.py)."""
+    return [Solution(mutant.id, task, mutant.change(), texts={task.file: mutant.text},
+                     function=mutant.function)
+            for task in tasks if task.kind is manifest.TASK for text in [reference_of(task)]
+            for mutant in mutants_of(task.file, text)
+            if mutant.line in (written(text) or {mutant.line})]
 
 
 def edit_text(text, edits):
@@ -223,7 +249,7 @@ def edited(task, edits):
 def write_sources(solution, tasks, folder):
     """Writes the changed files; {task name: path}."""
     written = {}
-    texts = edited(solution.task, solution.edits) if solution.task else {}
+    texts = solution.texts or (edited(solution.task, solution.edits) if solution.task else {})
     for task in pieces([solution.task] if solution.task else tasks):
         if task.file not in texts and task.file not in solution.parts:
             continue

@@ -20,8 +20,8 @@ The messages of a mutant are held to it as well, those of its side tests include
 at must not be a wrong cause (messages.py). Which functions are right is known from where the edits
 lie; "also" in a mutant gives further parts of the task, each with the reason why it is right, too.
 
-Interface: mutants.py [--only NAME] [--task N | --lab N] [--sample N:WORD] [--alternatives]
-[--messages] [--build DIR]; exit status 0 when all went as it should, 1 where a mutant survives, is
+Interface: mutants.py [--only NAME] [--task N | --lab N] [--sample N:WORD] [--alternatives |
+--machine] [--messages] [--build DIR]; exit status 0 when all went as it should, 1 where a mutant survives, is
 caught for another reason, names a wrong cause, does not apply or does not compile, or where an
 alternative loses points; 2 for a question that makes no sense; 3 where the kit or the machine is at
 fault.
@@ -69,7 +69,7 @@ class Outcome:
     lost: list = field(default_factory=list)       # the manifest's Tests that did not pass
     verdicts: dict = field(default_factory=dict)
     rows: list = field(default_factory=list)       # of a mutant's task, as it would be graded
-    named: dict = field(default_factory=dict)      # "screen", "message": it names the cause
+    named: object = None   # messages.Screen
     seconds: float = 0.0
     full: float = 0.0      # of an alternative: points of all tasks, or of its labs
 
@@ -169,6 +169,10 @@ def run_all(kit, solution, folder):
     for name, kind, sources, own, tests in suites:
         if not tests:
             continue
+        # A machine makes many, and what such a test says is not shown beside a task's own tests.
+        if solution.texts and any(verdict.status != "passed" for verdict in verdicts.values()):
+            verdicts.update((test.name, runner.Verdict("failed", "not run")) for test in tests)
+            continue
         program = os.path.join(folder, "suite-" + name)
         problem = kit.link(kind, sources, own, program)
         if problem:
@@ -184,13 +188,15 @@ def said(verdict, row):
     return " ".join((verdict.message + "\n" + row["hint"]).split())
 
 
-def look_at_messages(outcome, task, sources):
-    """What a student would read of a mutant; "" or the test that names a wrong cause."""
-    original, source = sources
-    right = messages.Right(outcome.solution, original)
-    outcome.rows = messages.rows_of(task, outcome.verdicts, source,
-                                    "%s/%s" % (outcome.solution.name, task.file))
-    outcome.named = messages.named(outcome.rows, right)
+def look_at_messages(outcome, task, own):
+    """What a student would read of a mutant; "" or the test that names a wrong cause. own: the
+    folder of its files."""
+    right = messages.Right(outcome.solution,
+                           "".join(map(mutant_files.reference_of, task.pieces())))
+    outcome.rows = messages.rows_of(task, outcome.verdicts, [
+        ("%s/%s" % (os.path.basename(own), piece.file),
+         mutant_files.read(os.path.join(own, piece.file))) for piece in task.pieces()])
+    outcome.named = messages.Screen(outcome.rows, right)
     found = ["%s %s" % (row["name"], messages.wrong(row, right)) for row in outcome.rows
              if messages.wrong(row, right)]
     return "a wrong cause: %s, and the mistake is in %s" % (
@@ -225,15 +231,12 @@ def try_one(kit, solution, folder):
     misled = ""
     with tempfile.TemporaryDirectory(dir=folder) as above:
         # Messages show a file's folder: let it be the solution's name.
-        own = os.path.join(above, solution.name)
+        own = os.path.join(above, re.sub(r"[^\w.+-]", "_", solution.name))
         os.mkdir(own)
         try:
             outcome.verdicts, outcome.trouble = run_all(kit, solution, own)
             if solution.task and not outcome.trouble:
-                misled = look_at_messages(outcome, solution.task, [
-                    "".join(map(mutant_files.reference_of, solution.task.pieces())),
-                    "".join(mutant_files.read(os.path.join(own, piece.file))
-                            for piece in solution.task.pieces())])
+                misled = look_at_messages(outcome, solution.task, own)
         except mutant_files.DoesNotApply as problem:
             outcome.trouble = "does not apply: %s" % problem
     touched = [task for task in kit.tasks
@@ -246,6 +249,8 @@ def try_one(kit, solution, folder):
     if not outcome.trouble:
         outcome.trouble = (judge_mutant(outcome) or misled if solution.task
                            else judge_alternative(outcome))
+    if solution.texts: # whether one made by machine may live or does not compile is mutation.py's
+        outcome.trouble = ""
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -326,18 +331,19 @@ def choose(options, solutions, tasks):
 
 
 def show_messages(outcomes):
-    """How many mutants' messages name their cause (messages.py), and which do not."""
-    for what, sentence in (("screen", "last screen"), ("message", "first failed test's message")):
-        names = [outcome.solution.name for outcome in outcomes if outcome.named[what]]
-        print("of %d mutants' messages, the %s names the right function or rule: %d, %.1f %%"
-              % (len(outcomes), sentence, len(names), 100.0 * len(names) / max(1, len(outcomes))))
-        for outcome in outcomes:
-            if not outcome.named[what]:
-                first = next((row for row in outcome.rows if row["status"] != "passed"),
-                             {"name": "it survives", "message": ""})
-                print("     no  %d  %-32s %s: %s" % (
-                    outcome.solution.task.number, outcome.solution.name, first["name"],
-                    " ".join(first["message"].split())[:200]))
+    """The table of first screens (messages.py), and how many are wrong."""
+    print("task, mutant, where the mistake is, whether the first screen names it, its line Look:")
+    for outcome in outcomes:
+        print("%-3s %-34s %s" % (outcome.solution.task.label(), outcome.solution.name,
+                                 outcome.named.line()))
+    count = max(1, len(outcomes))
+    for sentence, test in (
+            ("the first screen names the right function or rule", lambda screen: screen.names),
+            ("Look: has the right function", lambda screen: screen.looks == messages.RIGHT),
+            ("the first screen or Look: is wrong", lambda screen: screen.misleads())):
+        names = [outcome.solution.name for outcome in outcomes if test(outcome.named)]
+        print("of %d mutants, %s: %d, %.1f %%" % (len(outcomes), sentence, len(names),
+                                                  100.0 * len(names) / count))
 
 
 def summary(options, outcomes, seconds):
@@ -351,7 +357,7 @@ def summary(options, outcomes, seconds):
     if bad:
         print("not as it should be: %s" % ", ".join(bad))
     if options.messages:
-        show_messages([outcome for outcome in outcomes if outcome.rows])
+        show_messages([outcome for outcome in outcomes if outcome.rows and outcome.lost])
     return 1 if bad else 0
 
 
@@ -360,6 +366,8 @@ def parse(arguments):
                                      "and with some that are right in another way.")
     parser.add_argument("--alternatives", action="store_true",
                         help="the right ones instead of the wrong ones")
+    parser.add_argument("--machine", action="store_true",
+                        help="those made by machine instead (mutation.py), for --messages")
     parser.add_argument("--only", action="append", metavar="NAME",
                         help="this one (may be repeated)")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
@@ -367,7 +375,7 @@ def parse(arguments):
     parser.add_argument("--sample", default="", metavar="N[:WORD]",
                         help="so many, drawn by the word")
     parser.add_argument("--messages", action="store_true",
-                        help="say whose messages name the cause of the mistake, and whose do not")
+                        help="the table of first screens: which name the mistake's function")
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
     parser.add_argument("-v", "--verbose", action="store_true",
@@ -381,7 +389,8 @@ def main(arguments=None):
     began = time.monotonic()
     try:
         tasks = manifest.load_all(ROOT)
-        load = mutant_files.load_alternatives if options.alternatives else mutant_files.load_mutants
+        load = (mutant_files.load_alternatives if options.alternatives else
+                mutant_files.machine_made if options.machine else mutant_files.load_mutants)
         solutions = choose(options, load(tasks), tasks)
         if not options.alternatives and not os.environ.get("SEED"):
             os.environ["SEED"] = MUTANTS_SEED

@@ -29,9 +29,10 @@ static void philox_body(const Rank *r, void *arg)
         for (int j = 0; j < 4; j++)
             check(got[j] == want[j],
                   "philox4x32_10 of counter %08x %08x %08x %08x, key %08x %08x, word %d: got %08x, "
-                  "want %08x",
+                  "want %08x%s",
                   words[i].counter[0], words[i].counter[1], words[i].counter[2],
-                  words[i].counter[3], words[i].key[0], words[i].key[1], j, got[j], want[j]);
+                  words[i].counter[3], words[i].key[0], words[i].key[1], j, got[j], want[j],
+                  philox_cause(words[i].counter, words[i].key, got));
         check(memcmp(&mine, &words[i], sizeof mine) == 0,
               "philox4x32_10 changed the counter or the key, which it only reads");
     }

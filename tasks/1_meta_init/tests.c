@@ -167,8 +167,8 @@ static void philox_body(const Rank *r, void *arg)
         philox4x32_10(table[i].counter, table[i].key, out);
         for (int j = 0; j < 4; j++)
             check(out[j] == table[i].want[j],
-                  "philox4x32_10, known answer %zu, word %d: got %08x, want %08x", i, j, out[j],
-                  table[i].want[j]);
+                  "philox4x32_10, known answer %zu, word %d: got %08x, want %08x%s", i, j, out[j],
+                  table[i].want[j], philox_cause(table[i].counter, table[i].key, out));
     }
 }
 

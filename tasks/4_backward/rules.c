@@ -34,6 +34,7 @@ static void micro_body(const Rank *r, void *arg)
         n = (size_t)sharded_numel(&s);
         Batch batch = batch_create(&micro->spec, (uint64_t)(b * r->world + r->rank));
         train_batch(&micro->spec, &s.run, s.model, &batch);
+        check_backward_over(s.root);
         float *grad = sharded_grads(&s);
         for (size_t i = 0; i < n && b > 0; i++) sum[i] += grad[i];
         if (b > 0)
@@ -56,6 +57,7 @@ static void micro_body(const Rank *r, void *arg)
                     (k + b) % 2 == 0 ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
             Batch batch = batch_create(&micro->spec, (uint64_t)(b * r->world + r->rank));
             train_batch(&micro->spec, &s.run, s.model, &batch);
+            check_backward_over(s.root);
             batch_destroy(&batch);
         }
         float *got = sharded_grads(&s);

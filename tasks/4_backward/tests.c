@@ -57,8 +57,7 @@ static void one_body(Sharded *s, const Rank *r, void *arg)
     check(unit->flat.unsharded_grad.data == unit->flat.sharded_grad.data,
           "with one rank fsdp_begin_grad must make the gradient shard the unsharded gradient");
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_begin_grad allocated memory");
-    need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(s->root));
+    reduce(unit);
     check(gpulog_count(GPU_REDUCE_SCATTER, log) == 0 && gpulog_count(GPU_KERNEL, log) == 0,
           "with one rank fsdp_reduce_grad has nothing to reduce and nothing to divide");
     reduce_round(unit, 0);
@@ -68,8 +67,7 @@ static void one_body(Sharded *s, const Rank *r, void *arg)
                   "fsdp_begin_grad with one rank must leave what an earlier micro-batch "
                   "has added: does it zero the gradient shard?");
     write_gradients(unit, 1);
-    need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(unit->root));
+    reduce(unit);
     check_average(unit, 2, NULL);
 }
 
@@ -133,8 +131,7 @@ static void padding_body(const Rank *r, void *arg)
         // A kernel that wrote past the last parameter.
         Buffer unsharded = buffer_range(&flat->unsharded_grad, flat->layout.numel, padding);
         if (flat->layout.world != 1) send_to(unsharded.data, dirt, (size_t)padding);
-        need(fsdp_reduce_grad(unit));
-        need(fsdp_finish_backward(s.root));
+        reduce(unit);
         check_average(unit, round + 1, NULL); // wants zero in the padding
     }
     free(dirt);
@@ -222,6 +219,7 @@ static void one_step(Sharded *s, const Batch *batch)
 {
     train_batch(&s->spec, &s->run, s->model, batch);
     check_all_sharded(s);
+    check_backward_over(s->root);
     need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
     need(fsdp_zero_grad(s->model, &s->ctx));
 }
@@ -238,7 +236,7 @@ static void check_reduce_overlaps(uint64_t first)
             entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
             "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
             "overlap. fsdp_reduce_grad must leave the gradient retired until the next one is "
-            "reduced");
+            "reduced, and fsdp_post_backward of the outermost unit alone finish the backward");
     }
 }
 
@@ -265,7 +263,6 @@ static void order_body(Sharded *s, const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     one_step(s, &batch);
-    check_no_race(log);
     check_no_host_wait(log, "in a step");
     check_reduce_overlaps(log);
     GpuLogEntry entry;
@@ -280,8 +277,10 @@ static void order_body(Sharded *s, const Rank *r, void *arg)
         check(!gpulog_get(i, &entry) ||
                   (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_REDUCE) ||
                   log_ordered(i, (uint64_t)sgd),
-              "the optimizer may start before the reduce-scatter of log entry %lld is done",
-              (long long)i);
+              "the optimizer may start before a reduce-scatter is done: the compute stream must "
+              "have waited for it in fsdp_free_reduce_scatter, at the end of the backward the last "
+              "time");
+    check_no_race(log);
     check_freed_on_compute(s);
     batch_destroy(&batch);
 }

@@ -174,12 +174,24 @@ static void check_average(const FsdpUnit *unit, int rounds, const char *known)
     free(want);
 }
 
+// Reduces what is written, and ends the backward; exact about what each leaves.
+static void reduce(FsdpUnit *unit)
+{
+    need(fsdp_reduce_grad(unit));
+    check(unit->flat.unsharded_grad.data == NULL,
+          "after fsdp_reduce_grad the unit still has an unsharded gradient");
+    need(fsdp_finish_backward(unit->root));
+    check(unit->root->reduce_scatter_state.buffer == NULL,
+          "after fsdp_finish_backward root->reduce_scatter_state still holds the gradient that was "
+          "reduced last: nothing frees it, and the compute stream does not wait for the last "
+          "reduce-scatter");
+}
+
 static void reduce_round(FsdpUnit *unit, int round)
 {
     need(fsdp_begin_grad(unit));
     write_gradients(unit, round);
-    need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(unit->root));
+    reduce(unit);
 }
 
 #endif

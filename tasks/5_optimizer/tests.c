@@ -295,7 +295,6 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_grad_norm(s->model, &s->ctx, &norm));
     check_figures();
-    check_no_race(log);
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
     check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
           (double)want, norm_cause(s, norm));
@@ -304,6 +303,7 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
           "after fsdp_grad_norm *ctx->host_scalar is %.9g, want the sum of the squares, %.9g: that "
           "is where the number arrives, pinned memory that the context has for it",
           *s->ctx.host_scalar, given_squares(s));
+    check_no_race(log);
 }
 
 TEST(norm_is_over_all_ranks)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tempfile
 import unittest
 
 from helpers import ROOT, TempFolder, build_folder, program, run
@@ -59,6 +60,27 @@ class Figures(unittest.TestCase):
         for data in (b"", b"[", b"[]", b"[" * 100000, b"\xff"):
             self.assertIsNone(challenge.figures_of(data))
 
+    def test_what_limits_a_plan(self):
+        self.assertEqual(challenge.limit_of("x\n  What would help most: a: 3 %\n    more.\nb"),
+                         "a: 3 % more.")
+        self.assertEqual(challenge.limit_of("nothing of it"), "")
+
+    def test_a_best_plan_that_is_none(self):
+        good = dict(self.figures(), impl="/mine", settings=["STRATEGY=fsdp"])
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "challenge.json")
+            for more, wanted in (({}, good), ({"impl": "/other"}, None), ({"tokens": "9"}, None),
+                                 ({"settings": ["\x1b[2J"]}, None), ({"settings": 3}, None),
+                                 ({"peak": 81 * GIB}, None)):
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump({"best": dict(good, **more)}, file)
+                self.assertEqual(challenge.best_of(path, "/mine"), wanted, more)
+            for text in ("", "[", "[]", "{}", '{"best": null}'):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.assertIsNone(challenge.best_of(path, "/mine"))
+        self.assertIsNone(challenge.best_of(path, "/mine"))
+
     def test_what_a_leaderboard_gets(self):
         document = {"status": "graded", "own": True, "figures": self.figures()}
         self.assertEqual(challenge.entry(document), 9000.5)
@@ -95,13 +117,19 @@ class Command(TempFolder):
         _, said, again = self.plan("STRATEGY=zero3", "DTYPE=bf16", "ACCUMULATE=8",
                                    "RECOMPUTE=blocks")
         self.assertLess(challenge.entry(again), challenge.entry(results), said)
+        best = "Best so far: %.0f tokens/s per GPU" % challenge.entry(results)
+        self.assertRegex(said, r"\n  What would help most: \w")
+        self.assertRegex(said, r"\n  %s, .* by STRATEGY=zero3 DTYPE=bf16 ACCUMULATE=8\n" % best)
         status, said, results = self.plan("STRATEGY=ddp")
         self.assertEqual((status, challenge.entry(results)), (0, None))
         self.assertRegex(said.splitlines()[-1], r"^Challenge: does not fit: \d")
+        self.assertIn(best, said)
         status, said, results = self.plan("STRATEGY=zero9")
         self.assertEqual((status, results["status"]), (2, "error"), said)
         self.assertIn("STRATEGY=zero9", results["message"])
         self.assertIn("challenge: " + results["message"], said)
+        self.assertEqual(results["best"]["settings"],
+                         ["STRATEGY=zero3", "DTYPE=bf16", "ACCUMULATE=8"])
 
     def test_the_skeleton_has_no_entry(self):
         shutil.copytree(os.path.join(ROOT, "skeleton"), self.path("mine"))

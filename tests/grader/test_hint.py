@@ -8,6 +8,7 @@ import sys
 import unittest
 
 from helpers import FakeKit, ROOT, processes_with, wait_for
+import essence
 import hint
 import manifest
 import release
@@ -130,7 +131,7 @@ class Levels(Hints):
         self.assertNotIn("\x1b", out)
         self.assertIn("line 6\n", out)
         self.assertNotIn("line 7\n", out)
-        self.assertIn("make grade TASK=1 shows all of it", out)
+        self.assertIn("(all of it: make grade TASK=1 IMPL=mine | cat)", out)
 
 
 RACE = """rank 1 of 2: simgpu: rank 1, device 1: two operations on the same memory, and neither \
@@ -166,7 +167,8 @@ class Essence(unittest.TestCase):
 
     def essence(self, message, *reports):
         task = manifest.Task(1, "one", "One", 1, ["one.c"], "handouts/1_one.md")
-        text = hint.essence({"message": message, "reports": list(reports)}, task)
+        text = essence.essence({"message": message, "reports": list(reports)}, task,
+                               "make grade TASK=1")
         for line in text.splitlines():
             self.assertLessEqual(len(line), 69, line)
         return text
@@ -181,12 +183,12 @@ class Essence(unittest.TestCase):
             "   (fsdp_unshard)),",
             "   and stream A did not wait for it.",
             "   Is there a cudaStreamWaitEvent missing?",
-            "… (make grade TASK=1 shows all of it)"])
+            "… (all of it: make grade TASK=1 | cat)"])
 
     def test_a_report_without_its_fields(self):
         text = self.essence(RACE)
         self.assertIn("two operations on the same", text)
-        self.assertIn("shows all of it", text)
+        self.assertIn("(all of it: ", text)
 
     def test_a_likely_cause_is_shown_behind_many_lines(self):
         text = self.essence("\n".join("line %d" % i for i in range(50))
@@ -195,7 +197,7 @@ class Essence(unittest.TestCase):
         self.assertTrue(text.startswith("line 0\n"))
         self.assertNotIn("line 8\n", text)
         self.assertIn("\nLikely cause: is it divided twice,", text)
-        self.assertIn("or not at all?\n… (make grade TASK=1 shows all of it)", text)
+        self.assertIn("or not at all?\n… (all of it: make grade TASK=1 | cat)", text)
 
     def test_a_short_message_is_shown_as_it_is(self):
         self.assertEqual(self.essence("w[3] is 2, want 3"), "w[3] is 2, want 3")

@@ -5,6 +5,7 @@ different; and that it leaves nothing behind."""
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -145,14 +146,23 @@ class Messages(Miniature):
     def test_the_part_of_the_edit(self):
         self.mutants(self.mutant(old="i < 2", new="i < 3", reason="one is 9"))
         out = self.run_it("--messages")
-        self.assertIn("of 1 mutants' messages, the last screen names the right function or rule: "
-                      "1, 100.0 %", out)
+        self.assertRegex(out, r"\n1 +wrong_half +one +names it right part 1\.1, one, ")
+        self.assertIn("of 1 mutants, Look: has the right function: 1, 100.0 %", out)
+        self.assertIn("of 1 mutants, the first screen or Look: is wrong: 0, 0.0 %", out)
 
-    def test_the_share_and_who_is_missing(self):
+    def test_the_share_and_who_is_wrong(self):
         self.mutants(self.mutant())
         out = self.run_it("--messages", status=1)
-        self.assertIn("first failed test's message names the right function or rule: 0, 0.0 %", out)
-        self.assertRegex(out, r"no +1 +wrong_half +is_six: one is 8")
+        self.assertRegex(out, r"\n1 +wrong_half +half +wrong +wrong part 1\.1, one, .*\(is_six\)")
+        self.assertIn("of 1 mutants, the first screen or Look: is wrong: 1, 100.0 %", out)
+
+    def test_those_made_by_machine(self):
+        """Each has one function; one that lives is mutation.py's business, and no row."""
+        out = self.run_it("--machine", "--messages", "--sample", "3")
+        rows = re.findall(r"(?m)^1 +one\.c:(\w+):\S+ +(\w+) +(?:wrong|names it|no) ", out)
+        self.assertTrue(rows, out)
+        for function, at in rows:
+            self.assertEqual(function, at)
 
     def test_reasons_that_are_none(self):
         for also, words in ((["1.1"], "must give a reason"), ({"1.1": " "}, "must give a reason"),

@@ -68,13 +68,16 @@ static Interest interest(const GpuLogLine *line)
 }
 
 // The most interesting frame, innermost first; the interrupted instruction is `pc` (NULL: the
-// caller's own stack is asked about).
+// caller's own stack is asked about), and the next line of the student's file that led there: the
+// mistake may be in what was handed on.
 static void find_place(const void *pc, char *place, size_t size)
 {
     void *frames[MAX_FRAMES];
     GpuLogLine line;
     int n = backtrace(frames, MAX_FRAMES);
     Interest best = NONE;
+    char function[sizeof line.function] = "";
+    bool called = false; // who called is in the text
 
     // The interrupted frame is no call: one byte on, it resolves to its own line. Where the
     // unwinder did not come past the signal, the instruction is still known.
@@ -82,10 +85,18 @@ static void find_place(const void *pc, char *place, size_t size)
         if (frames[i] == pc) frames[i] = (char *)frames[i] + 1;
     for (int i = -1; i < n; i++) {
         const void *site = i < 0 ? (pc ? (const char *)pc + 1 : NULL) : frames[i];
-        if (!site || !is_ours(site) || !gpulog_line(site, &line) || interest(&line) <= best)
-            continue;
-        best = interest(&line);
-        snprintf(place, size, "%s", line.text);
+        if (!site || !is_ours(site) || !gpulog_line(site, &line)) continue;
+        if (interest(&line) > best) {
+            best = interest(&line);
+            called = false;
+            snprintf(function, sizeof function, "%s", line.function);
+            snprintf(place, size, "%s", line.text);
+        } else if (!called && best > NONE && strcmp(function, line.function) != 0 &&
+                   gpulog_line_is_own(&line)) {
+            called = true;
+            size_t used = strlen(place);
+            snprintf(place + used, size - used, ", called from %s", line.text);
+        }
     }
 }
 

@@ -118,6 +118,7 @@ static int rank_main(const World *world, void *arg)
     // Not blocking: nothing may be in order by the grace of the default stream.
     MUST(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking), CUDA_WORDS);
     exit_watch();
+    if (suite_debug_rank() == rank_number) debug_wait(rank_number, world->size);
 
     rank_run->body(&rank, rank_run->arg);
 
@@ -395,7 +396,7 @@ static Message run_world(const char *file, int line, int world, double limit, Ra
             line);
         return message;
     }
-    if (!ranks_fit(world)) return message;
+    if (!ranks_fit(world) || !suite_wants_world(world)) return message;
     suite_ran();
     Run *run = shared_alloc(run_bytes(world));
     run->world = world;

@@ -1,7 +1,10 @@
 /* oracle.c: initial values by the tests' own arithmetic. See oracle.h. */
 #include "oracle.h"
 
+#include "pattern.h"
+
 #include <math.h>
+#include <string.h>
 
 int64_t oracle_numel(const Param *p)
 {
@@ -10,20 +13,75 @@ int64_t oracle_numel(const Param *p)
     return numel;
 }
 
+// Mistakes that somebody makes in it, in one place each.
+enum {
+    NARROW,      // the products have 32 bits
+    KEPT_KEY,    // each round works with the first key
+    EARLY_KEY,   // the key has grown before the first round
+    NINE,        // rounds
+    ELEVEN,      // rounds
+    MULTIPLIERS, // each word has the other's multiplier
+    KEY_STEPS,   // each word of the key grows by the other's step
+    NO_CROSSING, // each product's halves stay on its own side
+    SLIPS
+};
+
 // Round r of ten works with the key plus r times its step: nothing grows from round to round.
-void oracle_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+static void philox_by(int slip, const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     static const uint64_t MULTIPLIER[2] = {0xD2511F53u, 0xCD9E8D57u};
+    static const uint32_t STEP[2] = {0x9E3779B9u, 0xBB67AE85u};
+    const uint64_t keeps = slip == NARROW ? 0xFFFFFFFFu : UINT64_MAX;
     uint32_t x[4] = {counter[0], counter[1], counter[2], counter[3]};
-    for (uint32_t r = 0; r < 10; r++) {
-        uint64_t low = MULTIPLIER[0] * x[0], high = MULTIPLIER[1] * x[2];
-        uint32_t next[4] = {(uint32_t)(high >> 32) ^ x[1] ^ (key[0] + r * 0x9E3779B9u),
-                            (uint32_t)(high & 0xFFFFFFFFu),
-                            (uint32_t)(low >> 32) ^ x[3] ^ (key[1] + r * 0xBB67AE85u),
-                            (uint32_t)(low & 0xFFFFFFFFu)};
+    const uint32_t rounds = slip == NINE ? 9 : slip == ELEVEN ? 11 : 10;
+    for (uint32_t r = 0; r < rounds; r++) {
+        uint32_t grown = slip == KEPT_KEY ? 0 : slip == EARLY_KEY ? r + 1 : r;
+        uint64_t low = MULTIPLIER[slip == MULTIPLIERS] * x[0] & keeps;
+        uint64_t high = MULTIPLIER[slip != MULTIPLIERS] * x[2] & keeps;
+        if (slip == NO_CROSSING) {
+            uint64_t other = low;
+            low = high;
+            high = other;
+        }
+        uint32_t next[4] = {
+            (uint32_t)(high >> 32) ^ x[1] ^ (key[0] + grown * STEP[slip == KEY_STEPS]),
+            (uint32_t)(high & 0xFFFFFFFFu),
+            (uint32_t)(low >> 32) ^ x[3] ^ (key[1] + grown * STEP[slip != KEY_STEPS]),
+            (uint32_t)(low & 0xFFFFFFFFu)};
         for (int i = 0; i < 4; i++) x[i] = next[i];
     }
     for (int i = 0; i < 4; i++) out[i] = x[i];
+}
+
+void oracle_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    philox_by(SLIPS, counter, key, out);
+}
+
+const char *philox_cause(const uint32_t counter[4], const uint32_t key[2], const uint32_t got[4])
+{
+    static const char *const cause[SLIPS] = {
+        [NARROW] = LIKELY "these are the words of products of 32 bits: is a factor a uint64_t "
+                          "before it is multiplied?",
+        [KEPT_KEY] = LIKELY "these are the words of a key that stays as it is: what is added to "
+                            "it after each round?",
+        [EARLY_KEY] = LIKELY "these are the words of a key that has grown before the first round: "
+                             "with which key does that one work?",
+        [NINE] = LIKELY "these are the words after nine rounds: how often does the loop run?",
+        [ELEVEN] = LIKELY "these are the words after eleven rounds: how often does the loop run?",
+        [MULTIPLIERS] = LIKELY "these are the words where each multiplier has the other's place: "
+                               "which one belongs to word 0?",
+        [KEY_STEPS] = LIKELY "these are the words where each word of the key grows by what the "
+                             "other one should: which step belongs to key[0]?",
+        [NO_CROSSING] = LIKELY "these are the words where each product stays on its own side: to "
+                               "which words does the product of word 0 go?",
+    };
+    for (int slip = 0; slip < SLIPS; slip++) {
+        uint32_t words[4];
+        philox_by(slip, counter, key, words);
+        if (memcmp(words, got, sizeof words) == 0) return cause[slip];
+    }
+    return "";
 }
 
 void oracle_init(const Param *p, uint64_t seed, int64_t begin, int64_t n, float *want)

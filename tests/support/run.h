@@ -2,6 +2,7 @@
  *
  *   harness.c  run_ranks: starts the ranks, and chooses which of their troubles the test tells
  *   trouble.c  how a rank says what went wrong: rank_fails, and the hooks of backend and NOT_YET
+ *   debug.c    a rank that waits for a debugger
  *   crash.c    what a rank says when a signal or exit() ends it, and the place where that was
  *   compare.c  check_equal, check_near, fetch, send_to
  *   layout.c   which element of an array is which of which parameter; unit_names.c: for reports
@@ -83,12 +84,20 @@ const char *suite_rule(void);
 // It has run a world, or left one out that is too large for this machine. A test that left all of
 // them out is skipped, and not passed.
 void suite_ran(void);
+// What the command line asks for: whether a world of so many ranks is to run; the rank that waits
+// for a debugger, -1: none.
+bool suite_wants_world(int world);
+int suite_debug_rank(void);
 void suite_left_out(int world, const char *why);
 // Ends the test as skipped, because it needs what was left out.
 void suite_skip(void);
 // Seconds that the running test may take in all, from SHARDLAB_LIMIT, and those that are left of
 // them. False: nobody has set a limit for tests.
 bool suite_limit(double *whole, double *left);
+
+// ---- debug.c ----
+// Says the process id of this rank, and returns when a debugger has it.
+void debug_wait(int rank, int world);
 
 // ---- sanitize.c ----
 void sanitize_linked(void);

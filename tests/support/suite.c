@@ -62,6 +62,10 @@ static struct Results {
     Case *pending; // has failed, and cmocka has yet to print why
 } results = {.fd = -1, .captured = -1, .real_stderr = -1, .reports = -1};
 
+// What --world and --rank ask for: worlds of so many ranks alone, 0: of any number; and the rank
+// that waits for a debugger, -1: none.
+static int only_world, debug_rank = -1;
+
 static Case *current;
 static const char *rule; // of it, that runs
 
@@ -360,6 +364,8 @@ static int end_case(void **state)
 
     c->seconds = seconds_now() - c->began;
     if (c->needs_them) c->passed = true; // as far as that goes
+    if (c->ran == 0 && (only_world > 0 || debug_rank >= 0))
+        print_message("| %s: it has no such world, or no such rank\n", c->test->name);
     if (c->passed && c->left_out) print_message("| %s: %s\n", c->test->name, c->left_out);
     if (c->passed && c->left_out && (c->ran == 0 || c->needs_them)) {
         c->passed = false;
@@ -400,6 +406,30 @@ static void own_code(const char *suite)
     report_own_code(files, strcmp(suite, "together") == 0 ? NULL : suite);
 }
 
+bool suite_wants_world(int world)
+{
+    return (only_world == 0 || world == only_world) && world > debug_rank;
+}
+
+int suite_debug_rank(void)
+{
+    return debug_rank;
+}
+
+// --world N, --rank N: false where `option` is another, or the number is none.
+static bool take_number(const char *option, const char *text)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    bool world = strcmp(option, "--world") == 0;
+
+    if ((!world && strcmp(option, "--rank") != 0) || end == text || *end || number < world ||
+        number > 255)
+        return false;
+    *(world ? &only_world : &debug_rank) = (int)number;
+    return true;
+}
+
 static int list_tests(const struct CMUnitTest *tests, size_t n)
 {
     for (size_t i = 0; i < n; i++) printf("%s\n", tests[i].name);
@@ -412,12 +442,16 @@ static int choose_tests(int argc, char **argv, const struct CMUnitTest *tests, s
                         size_t *chosen)
 {
     int count = 0;
+    bool named_one = false;
 
-    for (size_t i = 0; i < n && argc == 1; i++) chosen[count++] = i;
     for (int a = 1; a < argc; a += 2) {
         bool found = false;
-        if (strcmp(argv[a], "--only") != 0 || a + 1 >= argc) {
-            fprintf(stderr, "usage: %s [--list] [--only TEST]...\n", argv[0]);
+        if (a + 1 < argc && take_number(argv[a], argv[a + 1])) continue;
+        if (a + 1 >= argc || strcmp(argv[a], "--only") != 0) {
+            fprintf(stderr,
+                    "usage: %s [--list] [--only TEST]... [--world RANKS] [--rank RANK]\n"
+                    "  --world  worlds of so many ranks alone; --rank  this one waits for gdb\n",
+                    argv[0]);
             return -1;
         }
         for (size_t i = 0; i < n; i++) {
@@ -425,13 +459,14 @@ static int choose_tests(int argc, char **argv, const struct CMUnitTest *tests, s
             if (strcmp(argv[a + 1], tests[i].name) != 0) continue;
             for (int k = 0; k < count; k++) again |= chosen[k] == i;
             if (!again) chosen[count++] = i;
-            found = true;
+            found = named_one = true;
         }
         if (!found) {
             fprintf(stderr, "%s: no test is called %s; --list shows them\n", argv[0], argv[a + 1]);
             return -1;
         }
     }
+    for (size_t i = 0; i < n && !named_one; i++) chosen[count++] = i;
     return count;
 }
 

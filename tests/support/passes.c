@@ -1,0 +1,60 @@
+/* passes.c: what must hold of units before a pass of a model runs, and once it is over.
+ *
+ * A mistake in one of these otherwise shows far from where it was made: a hook that gets the module
+ * for its unit crashes in given code, and a buffer that nobody frees is a race in the next step.
+ */
+#include "training.h"
+
+static const char *const POINT[HOOK_POINTS] = {"HOOK_PRE_FORWARD", "HOOK_POST_FORWARD",
+                                               "HOOK_PRE_BACKWARD", "HOOK_POST_BACKWARD"};
+
+// A hook that is a function of a student's own is judged by what it does; one of the four known
+// ones must be at its own point.
+static void check_hook(const Module *m, const FsdpUnit *unit, HookPoint at)
+{
+    static const HookFn known[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward,
+                                              fsdp_pre_backward, fsdp_post_backward};
+    check(m->hooks[at] != NULL, "%s: install_hooks leaves out the hook at %s", m->name, POINT[at]);
+    for (const Hook *hook = m->hooks[at]; hook != NULL; hook = hook->next)
+        for (int k = 0; k < HOOK_POINTS; k++) {
+            if (hook->fn != known[k]) continue;
+            check(k == (int)at, "%s: install_hooks puts the function for %s at %s", m->name,
+                  POINT[k], POINT[at]);
+            check(hook->arg == unit,
+                  "%s: install_hooks gives the hook at %s something else than its unit", m->name,
+                  POINT[at]);
+        }
+}
+
+void check_hooks(const Module *model)
+{
+    const FsdpUnit *unit = fsdp_unit(model);
+    // What a lab puts on may have hooks of its own.
+    for (int at = 0; at < HOOK_POINTS; at++)
+        if (unit != NULL && unit->root != NULL && unit->root->extensions == NULL)
+            check_hook(model, unit, at);
+    for (int i = 0; i < model->n_children; i++) check_hooks(model->children[i]);
+}
+
+void check_forward_over(const FsdpRoot *root)
+{
+    check(root->iter_forward_root == NULL,
+          "after a forward the outermost forward is not over: does fsdp_post_forward set "
+          "root->iter_forward_root to NULL where it is its unit, whichever unit that is?");
+    check(root->all_gather_state.buffer == NULL,
+          "after a forward root->all_gather_state still holds the buffer that was resharded last: "
+          "does fsdp_post_forward free it (fsdp_free_all_gather) where the outermost forward "
+          "ends?");
+}
+
+void check_backward_over(const FsdpRoot *root)
+{
+    check(root->iter_backward_root == NULL,
+          "after a backward root->iter_backward_root is still set: does fsdp_post_backward call "
+          "fsdp_finish_backward where its unit is the outermost, whichever unit that is?");
+    check(root->reduce_scatter_state.buffer == NULL,
+          "after a backward root->reduce_scatter_state still holds the gradient that was reduced "
+          "last, and nothing waits for its reduce-scatter: does fsdp_post_backward finish the "
+          "backward, after it has reduced the gradient, where its unit is "
+          "root->iter_backward_root, and does fsdp_pre_backward set that?");
+}
