@@ -9,8 +9,8 @@
     by hand       a folder, or an archive, for each student
 
 The forms are those of Gradescope's Export Submissions, autolab/Autolab (submission.rb),
-PrairieLearn (instructorAssessmentDownloads), instructure/canvas-lms (content_zipper.rb) and Moodle's
-"Download all submissions". Of several submissions of a student the last one counts.
+PrairieLearn (instructorAssessmentDownloads), instructure/canvas-lms (content_zipper.rb) and
+Moodle's "Download all submissions". Of several submissions of a student the last one counts.
 
 Interface: read(folder) -> [Student]; BadExport.
 """

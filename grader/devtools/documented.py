@@ -278,6 +278,8 @@ CHECKS = (
     Check(r"make skeleton", PROOF, test("grader/test_skeleton.py",
                                         "Program.test_write_then_check",
                                         "Program.test_a_students_work_is_kept")),
+    Check(r"make regrade(?: EXPORT=submissions\.zip)?", PROOF, test(
+        "grader/test_grade_export.py", "Again.test_an_archive_twice")),
     Check(r"make release", LONG, run="make release OUT=$TMP/release && ls $TMP/release",
           want="student.tar.gz"),
     Check(r"make release GAPS=2", PROOF, test(
