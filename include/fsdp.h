@@ -315,6 +315,10 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root);
 // The unit's forward is the outermost: root->iter_forward_root. Forgets forwards that have no
 // backward any more (module_discard), such as an evaluation's.
 void fsdp_begin_forward(FsdpUnit *unit);
+// No pass is running, every unit is idle and no forward is recorded. Where one failed, its unsharded
+// gradients are freed, and the compute stream has waited for what was reduced; so are buffers of
+// all-gathers that failed.
+Status fsdp_end_iteration(FsdpRoot *root);
 // The unit's place in its root's registry.
 int fsdp_unit_index(const FsdpUnit *unit);
 // Appends the unit to the order in which forwards ended, and pushes its index there.
@@ -340,7 +344,8 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// World size 1: the unsharded parameter is the shard, nothing is allocated or moved.
+// World size 1: the unsharded parameter is the shard, nothing is allocated or moved. After
+// an all-gather that failed fsdp_reshard_all frees the buffer.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
@@ -356,8 +361,9 @@ Status fsdp_reshard_default(FsdpUnit *unit);
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
 // for. Needed before an optimizer step where a forward without a backward (an evaluation) has left
-// units unsharded, and after a forward or backward that failed: it ends that iteration, and the
-// next forward begins a new one. Not to be called during a forward or backward.
+// units unsharded, and after a forward, backward or fsdp_full_state that failed: it ends that
+// iteration, whose unsharded gradients are freed, and the next forward begins a new one; what is in
+// the gradient shards is for fsdp_zero_grad. Not to be called during a forward or backward.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.

@@ -184,18 +184,6 @@ static Status refuse(FsdpUnit *unit)
     return fail(ERR_MEMORY, "%s: the test's collective fails, as it is meant to", unit->flat.name);
 }
 
-// Frees what a call that failed may have left: the contract does not say who does.
-static void drop_buffers(FsdpUnit *unit)
-{
-    Buffer *grad = &unit->flat.unsharded_grad, *param = &unit->flat.unsharded_param;
-    need_cuda(cudaDeviceSynchronize()); // on whichever stream they were made
-    if (grad->data != NULL) need_cuda(cudaFreeAsync(grad->data, unit->ctx->compute_stream));
-    grad->data = NULL;
-    if (unit->flat.state != FLAT_SHARDED || param->data == NULL) return;
-    need_cuda(cudaFreeAsync(param->data, unit->ctx->all_gather_stream));
-    param->data = NULL;
-}
-
 static void failing_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = unit_of(s, 1), *before = unit_of(s, 0);
@@ -206,13 +194,13 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
     need(fsdp_begin_grad(unit));
     check(fsdp_reduce_grad(unit) == ERR_MEMORY,
           "unit->reduce_scatter failed with ERR_MEMORY: fsdp_reduce_grad must return that");
-    drop_buffers(unit);
+    unit->phase = FSDP_POST_BACKWARD; // as its hook sets it
+    need(fsdp_reshard_all(s->model));
     unit->reduce_scatter = fsdp_reduce_scatter;
 
     unit->all_gather = refuse;
     check(fsdp_pre_backward(m, unit) == ERR_MEMORY,
           "the unit's own all-gather failed with ERR_MEMORY: fsdp_pre_backward must return that");
-    drop_buffers(unit);
     need(fsdp_reshard_all(s->model));
     unit->all_gather = fsdp_all_gather;
 
@@ -223,8 +211,6 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
     check(fsdp_pre_backward(m, unit) == ERR_MEMORY,
           "the all-gather of the next unit failed with ERR_MEMORY: fsdp_pre_backward must return "
           "that");
-    drop_buffers(unit);
-    drop_buffers(before);
     before->all_gather = fsdp_all_gather;
     need(fsdp_reshard_all(s->model));
 
@@ -240,8 +226,7 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
     need(fsdp_begin_grad(unit));
     check(fsdp_post_backward(m, unit) == ERR_ARGUMENT,
           "fsdp_post_backward of a unit that cannot be resharded must be ERR_ARGUMENT");
-    drop_buffers(unit);
-    need(fsdp_finish_backward(s->root));
+    need(fsdp_reshard_all(s->model));
 }
 
 static void pointer_body(Sharded *s, const Rank *r, void *arg)
