@@ -45,37 +45,33 @@ static void destroy(FsdpRoot *root)
     free(root);
 }
 
-// Frees a buffer on the stream that owns it, after the work of another that may use it.
-static Status free_after(FsdpContext *ctx, void *buffer, cudaStream_t user, cudaStream_t owner)
+// Frees what a call that failed has left, whichever streams may still use it.
+static Status free_leftover(void *buffer, cudaStream_t stream)
 {
-    CUDA_TRY(cudaEventRecord(ctx->compute_done, user));
-    CUDA_TRY(cudaStreamWaitEvent(owner, ctx->compute_done, 0));
-    CUDA_TRY(cudaFreeAsync(buffer, owner));
+    CUDA_TRY(cudaDeviceSynchronize());
+    CUDA_TRY(cudaFreeAsync(buffer, stream));
     return OK;
 }
 
-// Frees what is left of an all-gather or a reshard that failed.
+// Of an all-gather or a reshard that failed.
 static Status free_unsharded_param(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
-    FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED || flat->unsharded_param.data == NULL) return OK;
     if (!flat_param_is_shard(flat))
-        TRY(free_after(ctx, flat->unsharded_param.data, ctx->compute_stream,
-                       ctx->all_gather_stream));
+        TRY(free_leftover(flat->unsharded_param.data, unit->ctx->all_gather_stream));
     flat->unsharded_param.data = NULL;
     flat_set_views(flat);
     return OK;
 }
 
+// Of a backward that failed.
 static Status free_unsharded_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
-    FsdpContext *ctx = unit->ctx;
     if (flat->unsharded_grad.data == NULL) return OK;
-    if (mesh_size(&ctx->mesh) > 1) // else it is the shard
-        TRY(free_after(ctx, flat->unsharded_grad.data, ctx->reduce_scatter_stream,
-                       ctx->compute_stream));
+    if (mesh_size(&unit->ctx->mesh) > 1) // else it is the shard
+        TRY(free_leftover(flat->unsharded_grad.data, unit->ctx->compute_stream));
     flat->unsharded_grad.data = NULL;
     flat_set_grad_views(flat);
     return OK;
