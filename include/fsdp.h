@@ -36,6 +36,8 @@
 #include "nn.h"
 #include "not_yet.h" // NOT_YET, for the skeleton
 
+#define Status CHECKED_STATUS // as check.h says
+
 // ---------------------------------------------------------------- Task 1: meta_init.c
 
 // Elements of a parameter: the product of its shape.
@@ -469,5 +471,7 @@ Status fsdp_full_state_default(Module *root, StateVisitor visit, void *arg);
 // Makes the module and all below it plain modules again: no hooks, flat parameters or memory of
 // FSDP's. Units above it stay.
 void fsdp_unwrap(Module *root);
+
+#undef Status
 
 #endif

@@ -277,10 +277,10 @@ void fsdp_unwrap(Module *root)
         //  the unit was unsharded or unsharding. Errors have no way out of here; go on.
         //? Each step needs what the next takes away. In which order?
         if (unit->flat.state != FLAT_SHARDED) {
-            fsdp_wait_for_unshard(unit);
-            fsdp_reshard(unit);
+            IGNORE_STATUS(fsdp_wait_for_unshard(unit));
+            IGNORE_STATUS(fsdp_reshard(unit));
         }
-        fsdp_free_all_gather(unit->root);
+        IGNORE_STATUS(fsdp_free_all_gather(unit->root));
         root->unit = NULL;
         destroy_unit(unit);
         //[end 6.7]

@@ -81,8 +81,8 @@ void fsdp_root_remove(FsdpUnit *unit)
 {
     FsdpRoot *root = unit->root;
     int n = 0;
-    (void)free_unsharded_param(unit); // what fails stays
-    (void)free_unsharded_grad(unit);
+    IGNORE_STATUS(free_unsharded_param(unit)); // what fails stays
+    IGNORE_STATUS(free_unsharded_grad(unit));
     fsdp_clear_post_forward(root);
     for (int i = 0; i < root->n_units; i++)
         if (root->units[i] != unit) root->units[n++] = root->units[i];
