@@ -129,9 +129,10 @@ def split(message):
 
 
 def told(message):
-    """Whether the message itself asks what to think about: a likely cause, a report's question."""
+    """Whether the message itself asks what to think about: a likely cause, a report's question, a
+    result that is dropped."""
     words, cause, report = split(message)
-    return bool(cause or report)
+    return bool(cause or report or DROPS.search(words))
 
 
 def named(text, task, source):
