@@ -102,8 +102,8 @@ def begins_statement(text, at):
                 break
             i -= 1
         return re.search(r"\b(?:if|for|while|switch)\s*$", before[:max(i, 0)]) is not None
-    return bool(re.search(r"[;{}]$|\b(?:else|do)$|(?:\bcase\b[^;{}?:]*|\bdefault\s*|[;{}]\s*\w+\s*):$",
-                          before))
+    return re.search(r"[;{}]$|\b(?:else|do)$|"
+                     r"(?:\bcase\b[^;{}?:]*|\bdefault\s*|[;{}]\s*\w+\s*):$", before) is not None
 
 
 def calls(body, known, checks_libraries):
@@ -138,7 +138,8 @@ def stored(body, known):
             if end < 0 or not re.match(r"\s*;", body[end:]): # more than a call
                 continue
             if reads == 0:
-                found.append((take.start(), called, "stored in `%s`, which nobody reads" % variable))
+                found.append((take.start(), called,
+                              "stored in `%s`, which nobody reads" % variable))
             elif is_overwritten(body, body.index(";", end) + 1, variable):
                 found.append((take.start(), called, "stored in `%s`, which is overwritten before "
                               "anybody reads it" % variable))

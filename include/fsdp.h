@@ -317,9 +317,9 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root);
 // The unit's forward is the outermost: root->iter_forward_root. Forgets forwards that have no
 // backward any more (module_discard), such as an evaluation's.
 void fsdp_begin_forward(FsdpUnit *unit);
-// No pass is running, every unit is idle and no forward is recorded. Where one failed, its unsharded
-// gradients are freed, and the compute stream has waited for what was reduced; so are buffers of
-// all-gathers that failed.
+// No pass is running, every unit is idle and no forward is recorded. Where a pass failed, its
+// unsharded gradients are freed, and the compute stream has waited for what was reduced. Buffers of
+// all-gathers that failed are freed, too.
 Status fsdp_end_iteration(FsdpRoot *root);
 // The unit's place in its root's registry.
 int fsdp_unit_index(const FsdpUnit *unit);

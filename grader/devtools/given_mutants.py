@@ -133,7 +133,8 @@ def why_not(kit, part, mutant, suites, folder):
         wraps = ["-Wl,--wrap=" + name[len("__wrap_"):] for path in own
                  for name in submission.Elf(os.path.join(ROOT, path)).defined()
                  if name.startswith("__wrap_")] # as make/programs.mk links it
-        problem = kit.command(kit.linker + wraps + objects + kit.libraries + kit.late + ["-o", program])
+        problem = kit.command(kit.linker + wraps + objects + kit.libraries + kit.late
+                              + ["-o", program])
         if problem:
             return "cannot be linked: %s" % problem
         verdict = runner.run_tests([program], [name],

@@ -1,6 +1,6 @@
 /* A call of CUDA's or NCCL's or a hook that fails, whichever of an iteration it is: then
- * fsdp_reshard_all has ended that iteration, the next one has the numbers of a run in which nothing failed, and
- * fsdp_unwrap leaves nothing.
+ * fsdp_reshard_all has ended that iteration, the next one has the numbers of a run in which nothing
+ * failed, and fsdp_unwrap leaves nothing.
  *
  * The program is linked with functions of its own in front of those calls (--wrap, in
  * make/programs.mk). Every rank fails in the same call: shards of this model have no padding, so

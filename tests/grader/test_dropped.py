@@ -1,5 +1,5 @@
-"""grader/dropped.py: results that nobody looks at in small files, none in the kit's own, and what the
-compilers here say of the macros that mark and drop them."""
+"""grader/dropped.py: results that nobody looks at in small files, none in the kit's own, and what
+the compilers here say of the macros that mark and drop them."""
 
 import glob
 import os
@@ -23,17 +23,20 @@ END = "    return OK;\n}\n"
 
 
 def found(text):
-    return [(lost.call, lost.how.split(" ")[0]) for lost in dropped.find(BEGIN + text + END, HEADERS)]
+    return [(lost.call, lost.how.split(" ")[0])
+            for lost in dropped.find(BEGIN + text + END, HEADERS)]
 
 
 class Texts(unittest.TestCase):
     def test_statements_that_drop(self):
         for text, call in (
-                ("fsdp_unshard(unit);", "fsdp_unshard"), ("(void)fsdp_unshard(unit);", "fsdp_unshard"),
+                ("fsdp_unshard(unit);", "fsdp_unshard"),
+                ("(void)fsdp_unshard(unit);", "fsdp_unshard"),
                 ("own(1);", "own"), ("if (unit) own(1);", "own"), ("if (0) ; else own(1);", "own"),
                 ("for (;;) own(1);", "own"), ("unit->all_gather(unit);", "all_gather"),
                 ("hook(unit->module, unit);", "hook"), ("unit->hooks[0]->fn(0, unit);", "fn"),
-                ("own(1), own(2);", "own"), ("cudaMemsetAsync(0, 0, 0, stream);", "cudaMemsetAsync"),
+                ("own(1), own(2);", "own"),
+                ("cudaMemsetAsync(0, 0, 0, stream);", "cudaMemsetAsync"),
                 ("kernel_scale(0, 1, 0, stream);", "kernel_scale"),
                 ("ncclGroupStart();", "ncclGroupStart")):
             self.assertEqual(found(text), [(call, "")], text)
@@ -59,8 +62,8 @@ class Texts(unittest.TestCase):
 
     def test_the_sentence_names_place_and_remedy(self):
         lost = dropped.find(BEGIN + "    own(1);\n" + END, HEADERS)[0]
-        self.assertEqual(lost.sentence("mine/forward.c"), "mine/forward.c:6 (task): the Status of own "
-                         "is dropped: write TRY(own(…)), or IGNORE_STATUS(…) where that is meant.")
+        self.assertEqual(lost.sentence("mine/forward.c"), "mine/forward.c:6 (task): the Status of "
+                         "own is dropped: write TRY(own(…)), or IGNORE_STATUS(…) where that is meant.")
 
     def test_the_kit_drops_none(self):
         for pattern in ("reference/*.c", "skeleton/*.c", "labs/*/*.c", "tasks/*/alternatives/*.c",
@@ -76,13 +79,14 @@ class Compilers(unittest.TestCase):
     def test_a_dropped_status_is_a_warning(self):
         for compiler in filter(shutil.which, ("gcc", "clang")):
             with tempfile.TemporaryDirectory() as folder:
-                for text, wrong in (("fsdp_unshard(unit);", True), ("unit->all_gather(unit);", True),
+                for text, wrong in (("fsdp_unshard(unit);", True),
+                                    ("unit->all_gather(unit);", True),
                                     ("IGNORE_STATUS(fsdp_unshard(unit));", False),
                                     ("TRY(fsdp_unshard(unit));", False)):
                     path = os.path.join(folder, "small.c")
                     with open(path, "w", encoding="utf-8") as file:
-                        file.write('#include "fsdp.h"\nStatus task(FsdpUnit *unit)\n{\n%s\nreturn OK;'
-                                   '\n}\n' % text)
+                        file.write('#include "fsdp.h"\nStatus task(FsdpUnit *unit)\n{\n%s\n'
+                                   'return OK;\n}\n' % text)
                     done = subprocess.run(
                         [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-c", path, "-o",
                          path + ".o"] + ["-I" + os.path.join(ROOT, name) for name in (
