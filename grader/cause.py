@@ -45,6 +45,8 @@ PLACE = re.compile(r"(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.c):(?P<line>\d+) \((?P<fun
 RECORDED = re.compile(r"an event that was recorded at\s+\S+ \(\w+\)")
 # What given code says of a call that did not work: the call is the test's, and no cause.
 CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
+# Whose result a function drops (dropped.py): no part of that one is at fault.
+DROPS = re.compile(r"the (?:Status|error) of \w+ is (?=dropped|stored)[^\n]*")
 # A crash in a file that is not the student's: whose mistake led there, the place does not say.
 CRASHED_ELSEWHERE = re.compile(
     r"crashed \([^\n]*?\) at (?:reference|lib|nn|fsdp|kernels|launch|support|tasks)/")
@@ -138,18 +140,18 @@ def split(message):
 
 
 def told(message, names=()):
-    """Whether the message itself asks what to think about: a likely cause, a report's question, or
-    what one of these functions must do."""
+    """Whether the message itself asks what to think about: a likely cause, a report's question, a
+    result that is dropped, or what one of these functions must do."""
     words, cause, report = split(message)
     words = CALL_FAILED.sub("", words)
-    return bool(cause or report) or bool(REMEDY.search(words) and any(
+    return bool(cause or report or DROPS.search(words)) or bool(REMEDY.search(words) and any(
         re.search(r"\b%s\b" % re.escape(name), words) for name in names))
 
 
 def named(text, task, source):
     """The parts whose functions a text names, those at a place in the student's file included."""
     known = {name: part for part, names in task.functions.items() for name in names}
-    text = CALL_FAILED.sub("", text)
+    text = DROPS.sub("", CALL_FAILED.sub("", text))
     # `list`, `take` and `hook` are words, too: they count where they are called or asked about.
     parts = {known[word] for word in re.findall(r"\b\w+_\w+\b|\b\w+(?=\(\))|(?<= to )take\b", text)
              if word in known}

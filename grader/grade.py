@@ -31,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import account
 import cause
+import dropped
 import layout
 import manifest
 import pace
@@ -298,6 +299,20 @@ class Grading:
             self.give_all(tests, failing)
         else:
             self.run_suite(task.name, tests)
+            self.charge_dropped(task, tests)
+
+    def charge_dropped(self, task, tests):
+        """A result that nobody looks at costs the tests of the part whose function drops it."""
+        for shown, source in self.sources(task):
+            for lost in dropped.find(source, dropped.headers_of(ROOT)):
+                parts = cause.parts_of(lost.function, task, source)
+                of_it = [test for test in tests if parts & set(test.parts)]
+                for test in [test for test in of_it if set(test.parts) <= parts] or of_it:
+                    if self.verdicts[test.name].status == "passed":
+                        self.verdicts[test.name] = runner.Verdict("failed", lost.sentence(shown))
+                if not of_it:
+                    with self.progress.cleared():
+                        complain(lost.sentence(shown))
 
     def together_suite(self, builder, task, failing):
         """Runs the tests that need all six files."""

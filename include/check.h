@@ -32,6 +32,11 @@ typedef enum Status {
     ERR_IO,       // a file or a pipe
 } Status;
 
+// What a function returns whose Status must be looked at: where nobody does, the compiler warns. A
+// header says so of all its functions, and of pointers to functions, by `#define Status
+// CHECKED_STATUS` in front of them and `#undef Status` behind.
+#define CHECKED_STATUS __attribute__((warn_unused_result)) Status
+
 // One line on stderr, "[rank R] file:line: what the format says", and `status` back: for
 // `return fail(ERR_ARGUMENT, "W is %d, must be at least 1", W);`
 #define fail(status, ...) check_fail((status), __FILE__, __LINE__, __VA_ARGS__)
@@ -40,6 +45,13 @@ typedef enum Status {
     do {                                                                                           \
         Status try_status_ = (call);                                                               \
         if (try_status_ != OK) return check_trace(try_status_, #call, __FILE__, __LINE__);         \
+    } while (0)
+// A Status that is dropped on purpose: where there is no way out for an error, and what failed has
+// printed its line.
+#define IGNORE_STATUS(call)                                                                        \
+    do {                                                                                           \
+        Status ignored_ = (call);                                                                  \
+        (void)ignored_;                                                                            \
     } while (0)
 #define CUDA_TRY(call)                                                                             \
     do {                                                                                           \

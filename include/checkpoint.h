@@ -30,6 +30,8 @@
 #include "fsdp.h"
 #include "safetensors.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 enum { CHECKPOINT_BUFFER = 1 << 20 };
 
 // Where the training is, so that it goes on with the data that come next.
@@ -143,17 +145,6 @@ Status folder_rename(const char *from, const char *to);
 // else stays, and is ERR_IO: it may be somebody's.
 Status folder_remove(const char *dir);
 
-// Every rank says how it went, and all learn whether it went well everywhere: OK, or `mine`, or
-// ERR_IO where another rank failed (which has said so). No rank is through before all have come: a
-// barrier, too.
-Status checkpoint_agree(const FsdpContext *ctx, Status mine);
-
-// For what all ranks find alike, such as a file that is missing. Between begin and agree rank 0
-// alone prints; what another rank found and rank 0 did not, that rank prints then. Else as
-// checkpoint_agree.
-void checkpoint_alike_begin(const FsdpContext *ctx);
-Status checkpoint_alike_agree(const FsdpContext *ctx, Status mine);
-
 // ---------------------------------------------------------------- Hugging Face's models
 
 // The unsharded model in one safetensors file with the names and the layout of Hugging Face's
@@ -172,5 +163,20 @@ Status gpt2_import(const char *path, Module *root);
 // and is left aside where it is there.
 Status llama_export(const char *path, Module *root);
 Status llama_import(const char *path, Module *root);
+
+#undef Status
+
+// ---------------------------------------------------------------- Together
+
+// Every rank says how it went, and all learn whether it went well everywhere: OK, or `mine`, or
+// ERR_IO where another rank failed (which has said so). No rank is through before all have come: a
+// barrier, too.
+CHECKED_STATUS checkpoint_agree(const FsdpContext *ctx, Status mine);
+
+// For what all ranks find alike, such as a file that is missing. Between begin and agree rank 0
+// alone prints; what another rank found and rank 0 did not, that rank prints then. Else as
+// checkpoint_agree.
+void checkpoint_alike_begin(const FsdpContext *ctx);
+CHECKED_STATUS checkpoint_alike_agree(const FsdpContext *ctx, Status mine);
 
 #endif

@@ -15,6 +15,8 @@
 
 #include "fsdp.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef enum ExtensionKind {
     EXTENSION_STRATEGY,  // strategy.h
     EXTENSION_OFFLOAD,   // offload.h
@@ -77,5 +79,7 @@ const UnitFunctions *extension_before(const FsdpUnit *unit, ExtensionKind kind);
 
 // ERR_ARGUMENT where a unit of the root is not sharded; a step then refuses, as task 5's do.
 Status extension_check_sharded(const FsdpRoot *root);
+
+#undef Status
 
 #endif

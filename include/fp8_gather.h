@@ -37,6 +37,8 @@
 #include "e4m3.h"
 #include "per_parameter.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef struct Fp8Options {
     // Which parameters are quantised; NULL: those of more than one dimension.
     bool (*chosen)(const Param *param);
@@ -97,5 +99,7 @@ Status fp8_full_state(Module *root, StateVisitor visit, void *arg);
 Fp8Unit *fp8_of(const FsdpUnit *unit);
 Status fp8_create(FsdpRoot *root, const Fp8Options *options);
 void fp8_destroy(FsdpRoot *root);
+
+#undef Status
 
 #endif

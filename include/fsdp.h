@@ -37,6 +37,8 @@
 #include "nn.h"
 #include "not_yet.h" // NOT_YET, for the skeleton
 
+#define Status CHECKED_STATUS // as check.h says
+
 // ---------------------------------------------------------------- Task 1: meta_init.c
 
 // Elements of a parameter: the product of its shape.
@@ -320,6 +322,10 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root);
 // The unit's forward is the outermost: root->iter_forward_root. Forgets forwards that have no
 // backward any more (module_discard), such as an evaluation's.
 void fsdp_begin_forward(FsdpUnit *unit);
+// No pass is running, every unit is idle and no forward is recorded. Where a pass failed, its
+// unsharded gradients are freed, and the compute stream has waited for what was reduced. Buffers of
+// all-gathers that failed are freed, too.
+Status fsdp_end_iteration(FsdpRoot *root);
 // The unit's place in its root's registry.
 int fsdp_unit_index(const FsdpUnit *unit);
 // Appends the unit to the order in which forwards ended, and pushes its index there.
@@ -345,7 +351,8 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// World size 1: the unsharded parameter is the shard, nothing is allocated or moved.
+// World size 1: the unsharded parameter is the shard, nothing is allocated or moved. After
+// an all-gather that failed fsdp_reshard_all frees the buffer.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
@@ -361,8 +368,9 @@ Status fsdp_reshard_default(FsdpUnit *unit);
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
 // for. Needed before an optimizer step where a forward without a backward (an evaluation) has left
-// units unsharded, and after a forward or backward that failed: it ends that iteration, and the
-// next forward begins a new one. Not to be called during a forward or backward.
+// units unsharded, and after a forward, backward or fsdp_full_state that failed: it ends that
+// iteration, whose unsharded gradients are freed, and the next forward begins a new one; what is in
+// the gradient shards is for fsdp_zero_grad. Not to be called during a forward or backward.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.
@@ -469,5 +477,7 @@ Status fsdp_full_state_default(Module *root, StateVisitor visit, void *arg);
 // Makes the module and all below it plain modules again: no hooks, flat parameters or memory of
 // FSDP's. Units above it stay.
 void fsdp_unwrap(Module *root);
+
+#undef Status
 
 #endif

@@ -15,6 +15,8 @@
 
 #include "check.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef struct World {
     int rank;         // 0 … size-1
     int size;         // W
@@ -78,5 +80,7 @@ typedef struct RankEnd {
 // when every rank returned 0; ERR_IO where a fork failed.
 typedef int (*RankFn)(const World *world, void *arg);
 Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends);
+
+#undef Status
 
 #endif

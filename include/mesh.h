@@ -11,6 +11,8 @@
 
 #include "check.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 // Ranks that take part in one collective.
 typedef struct ProcessGroup {
     ncclComm_t comm; // NULL where size is 1 and nobody made one
@@ -48,5 +50,7 @@ Status mesh_destroy(Mesh *mesh, ncclComm_t world);
 Status group_split(ProcessGroup *part, const ProcessGroup *group, int ranks);
 // Destroys the communicator that group_split made. A zeroed group is fine.
 Status group_destroy(ProcessGroup *part);
+
+#undef Status
 
 #endif

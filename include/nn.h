@@ -26,6 +26,8 @@
 #include "buffer.h"
 #include "check.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 // INIT_NONE: storage without values, which a checkpoint will bring; meta_init_device writes
 // nothing.
 typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_NONE } InitKind;
@@ -295,5 +297,7 @@ Status plain_adamw_step(PlainAdamW *opt);
 void plain_adamw_set_lr(PlainAdamW *opt, float lr); // for the steps from here on
 Status plain_adamw_zero_grad(PlainAdamW *opt);
 void plain_adamw_destroy(PlainAdamW *opt);
+
+#undef Status
 
 #endif

@@ -27,6 +27,8 @@
 
 #include "strategy.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 // What offload has changed in a unit.
 typedef struct OffloadUnit {
     float *param, *grad; // (shard_numel), (grad_numel) pinned host memory; all frozen: no grad
@@ -104,5 +106,7 @@ Status offload_adamw_step(FsdpAdamW *opt);
 // *squares = Σ of the squares of the gradient, of all ranks that shard; sum: a double on the
 // device.
 Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares);
+
+#undef Status
 
 #endif

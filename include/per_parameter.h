@@ -36,6 +36,8 @@
 
 #include "extensions.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 // Elements of the first chunk of the parameter on `world` ranks, the size of all of them.
 int64_t per_parameter_chunk(const Param *param, int world);
 
@@ -74,5 +76,7 @@ typedef struct ParamGroups {
 void param_groups_apply(FsdpAdamW *opt, const ParamGroups *groups);
 // The optimizer's groups, or NULL.
 const ParamGroups *param_groups_of(const FsdpAdamW *opt);
+
+#undef Status
 
 #endif

@@ -43,6 +43,8 @@
 
 #include "strategy.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef enum PipelineKind { PIPELINE_GPIPE, PIPELINE_1F1B } PipelineKind;
 
 // One forward or backward of a micro-batch.
@@ -230,5 +232,7 @@ Status pipeline_host_squares(const Pipeline *pipeline,
 // The flags of the backward of micro-batch k (strategy_micro_batch). Parameters that a strategy
 // keeps from forward to backward are kept to the step's end: another forward may need them.
 Status pipeline_micro_batch(Pipeline *pipeline, int k);
+
+#undef Status
 
 #endif

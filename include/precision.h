@@ -34,6 +34,8 @@
 
 #include "strategy.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef struct MixedPrecisionPolicy {
     DType param_dtype;        // in which parameters are gathered and modules compute
     DType reduce_dtype;       // in which gradients accumulate unsharded and are reduced
@@ -151,5 +153,7 @@ Status loss_scaler_step(LossScaler *scaler, FsdpAdamW *opt);
 // growth_factor, unless that is infinite. The next step may begin. ERR_ARGUMENT where nothing was
 // unscaled.
 Status loss_scaler_update(LossScaler *scaler);
+
+#undef Status
 
 #endif

@@ -32,6 +32,8 @@
 
 #include "strategy.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef struct PrefetchOptions {
     // Forwards ahead, or backwards. 0 and 1 are what happens without a prefetch: in the forward the
     // host runs ahead of the GPU and queues a unit's all-gather while the one before it computes;
@@ -94,5 +96,7 @@ Status prefetch_find(const Module *root, PrefetchState **state);
 Status prefetch_create(FsdpRoot *root, const PrefetchOptions *options);
 void prefetch_destroy(PrefetchState *state);
 Status prefetch_append(PrefetchState *state, FsdpUnit *unit);
+
+#undef Status
 
 #endif

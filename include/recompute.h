@@ -22,6 +22,8 @@
 
 #include "extensions.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef enum RecomputeKind {
     RECOMPUTE_NONE,
     RECOMPUTE_BLOCKS,    // each block keeps its input and output
@@ -71,5 +73,7 @@ Status recompute_block_backward(Module *self, NnRun *run, const void *dout, void
 // The same of an attention's weights: no forward runs again, only the part that was freed is made.
 Status recompute_attention_forward(Module *self, NnRun *run, const void *in, void *out);
 Status recompute_attention_backward(Module *self, NnRun *run, const void *dout, void *din);
+
+#undef Status
 
 #endif

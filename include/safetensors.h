@@ -22,6 +22,8 @@
 
 #include "check.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 #define SAFETENSORS_MAX_HEADER (8 << 20) // bytes: some 60,000 tensors
 #define SAFETENSORS_MAX_DIMS 8
 
@@ -120,5 +122,7 @@ Status safetensors_set_open(SafetensorsSet *set, const char *path);
 const SafetensorsEntry *safetensors_set_find(const SafetensorsSet *set, const char *name,
                                              const Safetensors **file);
 void safetensors_set_close(SafetensorsSet *set);
+
+#undef Status
 
 #endif

@@ -24,6 +24,8 @@
 
 #include "extensions.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef enum Strategy {
     STRATEGY_DDP,   // everything on every rank; gradients are all-reduced, in buckets
     STRATEGY_ZERO1, // optimizer state in shards; the rest until the last micro-batch
@@ -169,5 +171,7 @@ Status ddp_reduce(FsdpUnit *unit);
 // the all-gather stream alone. The parameters are bitwise those of ZeRO-3, and so is all else.
 Status strategy_all_gather(FsdpUnit *unit);
 Status strategy_post_forward(Module *module, void *unit);
+
+#undef Status
 
 #endif

@@ -12,6 +12,8 @@
 
 #include "check.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 typedef struct Text {
     unsigned char *bytes;
     size_t length; // all bytes
@@ -34,5 +36,7 @@ void text_held_out(const Text *text, uint64_t seed, int step, int first, int B, 
 // Mean cross entropy on the held-out bytes, in nats, of a model that knows how often each byte
 // occurs in the training part (plus one, so that none is impossible) and nothing else.
 double text_frequency_loss(const Text *text);
+
+#undef Status
 
 #endif

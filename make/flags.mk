@@ -16,8 +16,9 @@ COLD      := $(if $(filter file,$(origin CFLAGS)),-O1)
 # to run them takes as long. Other backends, which .ci/run builds too, and sanitizers keep -O1: some
 # warnings only an optimising compiler gives.
 TESTS_OPT := $(if $(COLD),$(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),$(COLD),-O0))
-# In a half-written task file much is unused, and that is no mistake yet.
-HALF_DONE := -Wno-unused
+# In a half-written task file much is unused, and that is no mistake yet. Results that are dropped
+# the grader names (grader/dropped.py).
+HALF_DONE := -Wno-unused -Wno-unused-result
 # Warnings that are mistakes in a task file, whatever else is one: such a program may run, and be
 # right, by luck.
 MISTAKES  := $(addprefix -Werror=,return-type implicit-function-declaration implicit-int \

@@ -26,6 +26,12 @@ $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/checkpoint/*.c tests/fsdp
 # And these of the labs.
 $(patsubst %,$(BUILD)/tests/checkpoint/%,worlds kills strategies precision layouts) \
     $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/labs/*.c)): $(LAB_OBJ)
+# This one is linked with functions of its own in front of these.
+FAILING := cudaMalloc cudaMallocAsync cudaMallocHost cudaMemcpyAsync cudaMemsetAsync \
+    cudaEventCreateWithFlags cudaEventRecord cudaStreamWaitEvent cudaStreamCreateWithPriority \
+    cudaStreamSynchronize kernel_add_divided kernel_scale kernel_sum_squares ncclAllGather \
+    ncclReduceScatter ncclAllReduce
+$(BUILD)/tests/fsdp/failing_calls: LDFLAGS += $(FAILING:%=-Xlinker --wrap=%)
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/cpu_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o

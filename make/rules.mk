@@ -14,8 +14,12 @@ COLD_OBJ     := $(filter-out $(VECTOR_OBJ),$(SIMGPU_OBJ) $(GPULOG_OBJ) \
                 $(call objects,lib/nn/*.c lib/checkpoint/*.c lib/check/*.c lib/launch/*.c \
                 lib/launch/*/*.c))
 
-$(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
-$(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
+# What these take from malloc is counted (simgpu/src/core/own_memory.c).
+COUNTED      := $(if $(filter simgpu,$(BACKEND)),$(foreach name,malloc calloc realloc free, \
+                    -D$(name)=sim_own_$(name)))
+$(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/log/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_OF) $(COUNTED)
+$(BLAS_OBJ): BLAS_OF = $(BLAS_DEFS)
+$(BUILD)/obj/gpulog/tests/%.o $(BUILD)/obj/gpulog/interpose/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
 OWN_TESTS    := $(addprefix $(BUILD)/obj/,tests/%.o simgpu/tests/%.o gpulog/tests/%.o)
 $(COLD_OBJ) $(OWN_TESTS) $(BUILD)/obj/labs/%.o: OPT = $(COLD)

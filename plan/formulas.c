@@ -280,7 +280,8 @@ PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number
     PlanFormulas f = {.parameters = (uint64_t)meta_count(stage)};
     bool ddp = o->strategic && o->strategy == STRATEGY_DDP;
     int first = 0, last = o->model.layers;
-    if (o->stages > 1) pipeline_blocks(o->model.layers, o->stages, number, &first, &last);
+    if (o->stages > 1)
+        IGNORE_STATUS(pipeline_blocks(o->model.layers, o->stages, number, &first, &last));
     Stage s = {.o = o,
                .parts = plan_parts(o, stage),
                .shards = ddp ? 1 : plan_places(o) / o->replicas,

@@ -43,10 +43,10 @@ static void split_as(ncclComm_t comm, void *arg)
     if (ranks > 1 && mesh_2d(&mesh, group, ddp ? ranks : o->replicas) == OK) {
         if (o->reshard_ranks > 0 && mesh.shard.size > 1 &&
             group_split(&part, &mesh.shard, o->reshard_ranks) == OK)
-            group_destroy(&part);
-        mesh_destroy(&mesh, group);
+            IGNORE_STATUS(group_destroy(&part));
+        IGNORE_STATUS(mesh_destroy(&mesh, group));
     }
-    if (staged) pipeline_mesh_destroy(&stages);
+    if (staged) IGNORE_STATUS(pipeline_mesh_destroy(&stages));
 }
 
 static TrainerOptions trainer_options(const PlanOptions *o)

@@ -20,12 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t compute_stream)
+static Status create_streams(FsdpContext *ctx)
 {
     int least, greatest;
-    memset(ctx, 0, sizeof *ctx);
-    ctx->mesh = *mesh;
-    ctx->compute_stream = compute_stream;
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     CUDA_TRY(
         cudaStreamCreateWithPriority(&ctx->all_gather_stream, cudaStreamNonBlocking, greatest));
@@ -36,17 +33,31 @@ Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t comp
     return OK;
 }
 
+// What create_streams has made, as far as it came.
+static Status destroy_streams(FsdpContext *ctx)
+{
+    if (ctx->compute_done != NULL) CUDA_TRY(cudaEventDestroy(ctx->compute_done));
+    if (ctx->all_gather_stream != NULL) CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));
+    if (ctx->reduce_scatter_stream != NULL) CUDA_TRY(cudaStreamDestroy(ctx->reduce_scatter_stream));
+    CUDA_TRY(cudaFreeHost(ctx->host_scalar));
+    memset(ctx, 0, sizeof *ctx);
+    return OK;
+}
+
+Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t compute_stream)
+{
+    *ctx = (FsdpContext){.mesh = *mesh, .compute_stream = compute_stream};
+    Status status = create_streams(ctx);
+    if (status != OK) TRY(destroy_streams(ctx));
+    return status;
+}
+
 Status fsdp_context_destroy(FsdpContext *ctx)
 {
     CUDA_TRY(cudaStreamSynchronize(ctx->all_gather_stream));
     CUDA_TRY(cudaStreamSynchronize(ctx->reduce_scatter_stream));
     CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));
-    CUDA_TRY(cudaEventDestroy(ctx->compute_done));
-    CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));
-    CUDA_TRY(cudaStreamDestroy(ctx->reduce_scatter_stream));
-    CUDA_TRY(cudaFreeHost(ctx->host_scalar));
-    memset(ctx, 0, sizeof *ctx);
-    return OK;
+    return destroy_streams(ctx);
 }
 
 // Whether the module, or one below it that is outside of any unit, has the parameter.
@@ -266,10 +277,10 @@ void fsdp_unwrap(Module *root)
         //  the unit was unsharded or unsharding. Errors have no way out of here; go on.
         //? Each step needs what the next takes away. In which order?
         if (unit->flat.state != FLAT_SHARDED) {
-            fsdp_wait_for_unshard(unit);
-            fsdp_reshard(unit);
+            IGNORE_STATUS(fsdp_wait_for_unshard(unit));
+            IGNORE_STATUS(fsdp_reshard(unit));
         }
-        fsdp_free_all_gather(unit->root);
+        IGNORE_STATUS(fsdp_free_all_gather(unit->root));
         root->unit = NULL;
         destroy_unit(unit);
         //[end 6.7]

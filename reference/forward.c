@@ -75,8 +75,9 @@ Status fsdp_unshard(FsdpUnit *unit)
     if (flat_param_is_shard(flat)) {
         flat->unsharded_param.data = flat->sharded_param.data;
     } else {
-        CUDA_TRY(cudaMallocAsync(&flat->unsharded_param.data, buffer_bytes(&flat->unsharded_param),
-                                 ctx->all_gather_stream));
+        if (flat->unsharded_param.data == NULL) // else there is that of an all-gather that failed
+            CUDA_TRY(cudaMallocAsync(&flat->unsharded_param.data,
+                                     buffer_bytes(&flat->unsharded_param), ctx->all_gather_stream));
         TRY(unit->all_gather(unit));
         CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
@@ -129,35 +130,32 @@ Status fsdp_reshard_default(FsdpUnit *unit)
     //  is freed. Where the transition is not legal, nothing has changed. With one rank the shard is
     //  as it was.
     //? There is room for one buffer. What does it hold when two units reshard back to back?
-    void *buffer = flat->unsharded_param.data;
     TRY(flat_set_state(flat, FLAT_SHARDED));
+    if (!flat_param_is_shard(flat)) {
+        TRY(fsdp_free_all_gather(unit->root));
+        CUDA_TRY(cudaEventRecord(state->event, ctx->compute_stream));
+        state->buffer = flat->unsharded_param.data;
+    }
     flat->unsharded_param.data = NULL;
     flat_set_views(flat);
-    if (flat_param_is_shard(flat)) return OK;
-    TRY(fsdp_free_all_gather(unit->root));
-    CUDA_TRY(cudaEventRecord(state->event, ctx->compute_stream));
-    state->buffer = buffer;
     return OK;
     //[end 3.5]
 }
 
 Status fsdp_reshard_all(Module *module)
 {
-    //[[3.5a] Every unit of the root is sharded and idle, also one whose all-gather nobody has
-    //  waited for; no buffer is left to free, no forward is recorded and no pass is running.
+    //[[3.5a] Every unit of the root is sharded, also one whose all-gather nobody has waited for; no
+    //  buffer is left to free, and the iteration has ended (fsdp_end_iteration).
     //? What is reshard's answer for a unit that is FLAT_UNSHARDING?
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
+    TRY(fsdp_end_iteration(root));
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
         if (unit->flat.state == FLAT_UNSHARDING) TRY(fsdp_wait_for_unshard(unit));
         TRY(fsdp_reshard(unit));
-        unit->phase = FSDP_IDLE;
     }
-    TRY(fsdp_free_all_gather(root));
-    fsdp_clear_post_forward(root);
-    root->iter_forward_root = root->iter_backward_root = NULL;
-    return OK;
+    return fsdp_free_all_gather(root);
     //[end 3.5a]
 }
 

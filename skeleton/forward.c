@@ -114,16 +114,13 @@ Status fsdp_reshard_all(Module *module)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
+    TRY(fsdp_end_iteration(root));
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
         if (unit->flat.state == FLAT_UNSHARDING) TRY(fsdp_wait_for_unshard(unit));
         TRY(fsdp_reshard(unit));
-        unit->phase = FSDP_IDLE;
     }
-    TRY(fsdp_free_all_gather(root));
-    fsdp_clear_post_forward(root);
-    root->iter_forward_root = root->iter_backward_root = NULL;
-    return OK;
+    return fsdp_free_all_gather(root);
 }
 
 Status fsdp_pre_forward(Module *module, void *arg)

@@ -36,6 +36,7 @@ import manifest
 import mutant_files
 import mutants
 import runner
+import submission
 from builder import Builder, Infrastructure
 
 FOLDER = os.path.join(ROOT, "tests", "mutants", "given")
@@ -129,7 +130,11 @@ def why_not(kit, part, mutant, suites, folder):
             kit.reference(task) for task in kit.tasks if task.in_kit("reference") != compiled]
         if not objects_of(suite)[0].startswith(("tests/fsdp", "tasks/")):
             objects += lab_objects(kit, compiled)
-        problem = kit.command(kit.linker + objects + kit.libraries + kit.late + ["-o", program])
+        wraps = ["-Wl,--wrap=" + name[len("__wrap_"):] for path in own
+                 for name in submission.Elf(os.path.join(ROOT, path)).defined()
+                 if name.startswith("__wrap_")] # as make/programs.mk links it
+        problem = kit.command(kit.linker + wraps + objects + kit.libraries + kit.late
+                              + ["-o", program])
         if problem:
             return "cannot be linked: %s" % problem
         verdict = runner.run_tests([program], [name],

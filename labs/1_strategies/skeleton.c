@@ -208,7 +208,7 @@ Status strategy_apply(Module *module, const StrategyOptions *options)
     status = create_state(state);
     for (int i = 0; i < root->n_units; i++) take_over(root->units[i], o);
     set_reshard_after_forward(state);
-    if (status != OK) strategy_remove(module);
+    if (status != OK) IGNORE_STATUS(strategy_remove(module));
     return status;
 }
 

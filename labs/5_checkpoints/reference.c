@@ -185,9 +185,10 @@ static Status commit(const char *dir, const char *tmp, const char *old)
     TRY(folder_sync(tmp));
     if (folder_is_there(dir)) TRY(folder_rename(dir, old));
     status = folder_rename(tmp, dir);
-    if (status != OK && folder_is_there(old)) folder_rename(old, dir);
+    if (status != OK && folder_is_there(old)) IGNORE_STATUS(folder_rename(old, dir));
     if (status == OK) status = folder_sync_parent(dir);
-    if (status == OK) folder_remove(old); // where it cannot be, the next save says so
+    if (status == OK)
+        IGNORE_STATUS(folder_remove(old)); // where it cannot be, the next save says so
     //[end L5.5]
     return status;
 }
@@ -206,7 +207,7 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
     if (status != OK) return status;
     status = checkpoint_agree(ctx, write_part(tmp, root, opt, position));
     if (status == OK && first) status = commit(dir, tmp, old);
-    if (status != OK && first) folder_remove(tmp);
+    if (status != OK && first) IGNORE_STATUS(folder_remove(tmp));
     return checkpoint_agree(ctx, status);
     //[end L5.6]
 }

@@ -242,7 +242,7 @@ Status pipeline_create(Pipeline **out, Module *stage, const PipelineMesh *mesh,
     root->extensions->pipeline = p;
     status = create_parts(p, ties);
     if (status != OK)
-        pipeline_destroy(p);
+        IGNORE_STATUS(pipeline_destroy(p));
     else
         *out = p;
     return status;
@@ -254,7 +254,7 @@ static void empty_slot(Pipeline *p, int i)
     PipelineSlot *slot = &p->slots[i];
     NnRun none = {.stream = p->root->ctx->compute_stream};
     if (slot->held != NULL && slot->held->pass != NULL && pipeline_swap(p, i) == OK)
-        module_discard(p->module, &none);
+        IGNORE_STATUS(module_discard(p->module, &none));
     Buffer *const buffers[] = {&slot->in, &slot->out_grad, &slot->in_grad};
     for (int b = 0; b < 3; b++) cudaFree(buffers[b]->data);
     destroy_held(p, slot->held);

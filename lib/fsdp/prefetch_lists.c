@@ -24,7 +24,7 @@ Status prefetch_append(PrefetchState *state, FsdpUnit *unit)
 {
     PrefetchList *begun = &state->begun;
     if (begun->n == state->max_begun) {
-        int longer = 2 * state->max_begun;
+        int longer = state->max_begun > 0 ? 2 * state->max_begun : 16;
         FsdpUnit **units = realloc(begun->units, (size_t)longer * sizeof *units);
         if (units == NULL)
             return fail(ERR_MEMORY, "no host memory for the order of %d forwards", longer);

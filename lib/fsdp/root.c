@@ -53,10 +53,44 @@ static void destroy(FsdpRoot *root)
     free(root);
 }
 
+// Frees what a call that failed has left, whichever streams may still use it.
+static Status free_leftover(void *buffer, cudaStream_t stream)
+{
+    CUDA_TRY(cudaDeviceSynchronize());
+    CUDA_TRY(cudaFreeAsync(buffer, stream));
+    return OK;
+}
+
+// Of an all-gather or a reshard that failed.
+static Status free_unsharded_param(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    if (flat->state != FLAT_SHARDED || flat->unsharded_param.data == NULL) return OK;
+    if (!flat_param_is_shard(flat))
+        TRY(free_leftover(flat->unsharded_param.data, unit->ctx->all_gather_stream));
+    flat->unsharded_param.data = NULL;
+    flat_set_views(flat);
+    return OK;
+}
+
+// Of a backward that failed.
+static Status free_unsharded_grad(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    if (flat->unsharded_grad.data == NULL) return OK;
+    if (mesh_size(&unit->ctx->mesh) > 1) // else it is the shard
+        TRY(free_leftover(flat->unsharded_grad.data, unit->ctx->compute_stream));
+    flat->unsharded_grad.data = NULL;
+    flat_set_grad_views(flat);
+    return OK;
+}
+
 void fsdp_root_remove(FsdpUnit *unit)
 {
     FsdpRoot *root = unit->root;
     int n = 0;
+    IGNORE_STATUS(free_unsharded_param(unit)); // what fails stays
+    IGNORE_STATUS(free_unsharded_grad(unit));
     fsdp_clear_post_forward(root);
     for (int i = 0; i < root->n_units; i++)
         if (root->units[i] != unit) root->units[n++] = root->units[i];
@@ -143,6 +177,35 @@ void fsdp_begin_forward(FsdpUnit *unit)
     // What is recorded is of forwards that were discarded: an evaluation's.
     if (!pending) fsdp_clear_post_forward(root);
     root->iter_forward_root = unit;
+}
+
+// Whether a forward or backward of the root has failed. A backward that is being finished has not:
+// its outermost unit has handed its gradient over.
+static bool pass_failed(const FsdpRoot *root)
+{
+    const FsdpUnit *last = root->iter_backward_root;
+    if (last != NULL && last->phase == FSDP_POST_BACKWARD && last->flat.unsharded_grad.data == NULL)
+        return false;
+    for (int i = 0; i < root->n_units; i++)
+        if (root->units[i]->phase != FSDP_IDLE) return true;
+    return false;
+}
+
+Status fsdp_end_iteration(FsdpRoot *root)
+{
+    const FsdpUnit *finishes = NULL; // its hook is running, and sets its phase
+    for (int i = 0; i < root->n_units; i++) TRY(free_unsharded_param(root->units[i]));
+    if (pass_failed(root)) {
+        for (int i = 0; i < root->n_units; i++) TRY(free_unsharded_grad(root->units[i]));
+        TRY(fsdp_free_reduce_scatter(root));
+    } else {
+        finishes = root->iter_backward_root;
+    }
+    for (int i = 0; i < root->n_units; i++)
+        if (root->units[i] != finishes) root->units[i]->phase = FSDP_IDLE;
+    fsdp_clear_post_forward(root);
+    root->iter_forward_root = root->iter_backward_root = NULL;
+    return OK;
 }
 
 // The array of *max elements, n of which are used, with room for one more; NULL without memory.

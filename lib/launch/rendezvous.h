@@ -6,6 +6,8 @@
 
 #include "launch.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 #define RENDEZVOUS_IDS 64 // communicators that the ranks of one launch_ranks can make
 
 typedef struct Rendezvous {
@@ -25,5 +27,7 @@ Status rendezvous_publish(Rendezvous *rendezvous, int which, const ncclUniqueId 
 Status rendezvous_wait(Rendezvous *rendezvous, int which, ncclUniqueId *id);
 // The parent: rank 0 has ended, nothing more will be published.
 void rendezvous_abandon(Rendezvous *rendezvous);
+
+#undef Status
 
 #endif

@@ -6,6 +6,8 @@
 
 #include "launch.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 #define MAX_RANKS 512
 
 typedef struct Watch {
@@ -30,5 +32,7 @@ void watch_abandon(const RankEnd *ends, int n);
 
 // Seconds on a clock that never jumps.
 double watch_now(void);
+
+#undef Status
 
 #endif

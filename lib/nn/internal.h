@@ -18,6 +18,8 @@
 #include "kernels.h"
 #include "nn.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 // ---- run.c ----
 
 // n floats on the run's stream; and back, leaving NULL (which is fine to free).
@@ -112,5 +114,7 @@ Module *block_of(const char *name, int dim, Module *norm_1, Module *attn, Module
 // GPT-2's.
 Module *block_create(const char *name, int dim, int heads, AttentionKind attention, float init_std,
                      float proj_std);
+
+#undef Status
 
 #endif

@@ -112,8 +112,8 @@ void plain_adamw_destroy(PlainAdamW *opt)
 {
     if (opt == NULL) return;
     for (int i = 0; i < opt->n; i++) {
-        run_free(opt->run, &opt->m[i]);
-        run_free(opt->run, &opt->v[i]);
+        IGNORE_STATUS(run_free(opt->run, &opt->m[i]));
+        IGNORE_STATUS(run_free(opt->run, &opt->v[i]));
     }
     free(opt->param);
     free(opt->m);

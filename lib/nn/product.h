@@ -8,6 +8,8 @@
 
 #include "internal.h"
 
+#define Status CHECKED_STATUS // as check.h says
+
 // C = A·B + beta·C, as cublasSgemm and cublasSgemmStridedBatched, of matrices of `type` with sums
 // in float; strides are in elements.
 typedef struct Factor {
@@ -22,5 +24,7 @@ Status multiply_batch(NnRun *run, DType type, int m, int n, int k, Factor A, Fac
                       int ldc, long long stride, int count);
 // Element number `at` of an array.
 void *element_at(const void *array, DType type, size_t at);
+
+#undef Status
 
 #endif

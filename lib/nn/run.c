@@ -36,7 +36,7 @@ Status nn_run_create(NnRun *run, cudaStream_t stream)
     CUBLAS_TRY(cublasCreate(&run->blas));
     run->stream = stream;
     Status done = set_up_blas(run->blas, stream, mode);
-    if (done != OK) nn_run_destroy(run);
+    if (done != OK) IGNORE_STATUS(nn_run_destroy(run));
     TRY(done);
     return OK;
 }

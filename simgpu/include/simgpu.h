@@ -38,6 +38,7 @@
 #include "cuda_runtime_api.h"
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "gpulog.h"
 
@@ -163,6 +164,10 @@ void simgpu_tree_sum(float *out, const float *const *inputs, int n, size_t count
 // Bytes of pinned host memory that this process has now, as they were asked for: cudaMallocHost's,
 // cudaHostAlloc's, and what cudaHostRegister pinned.
 size_t simgpu_pinned_bytes(void);
+
+// Bytes of the main thread's heap that simgpu has now for its own records, with what malloc adds to
+// them: what is left of a program's host memory is the program's. 0 where nobody counts them.
+int64_t simgpu_host_bytes(void);
 
 // Exit status of a process that a fatal report ended.
 #define SIMGPU_FATAL_EXIT 86

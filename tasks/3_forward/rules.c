@@ -386,16 +386,6 @@ static Status refuse_to_gather(FsdpUnit *unit)
     return fail(ERR_MEMORY, "%s: the test's all-gather fails, as it is meant to", unit->flat.name);
 }
 
-// Frees what a failed fsdp_unshard may have left: the contract does not say who does.
-static void drop_buffer(FsdpUnit *unit)
-{
-    Buffer *param = &unit->flat.unsharded_param;
-    if (unit->flat.state != FLAT_SHARDED || param->data == NULL) return;
-    need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
-    need_cuda(cudaFreeAsync(param->data, unit->ctx->all_gather_stream));
-    param->data = NULL;
-}
-
 // What the pre-forward hooks of the root and two units say: whoever gathers ahead finds out
 // earlier.
 static Status begin_three(Sharded *s)
@@ -416,11 +406,9 @@ static void broken_body(Sharded *s, const Rank *r, void *arg)
         unit->all_gather = refuse_to_gather;
         check(fsdp_unshard(unit) == ERR_MEMORY,
               "unit->all_gather failed with ERR_MEMORY: fsdp_unshard must return that");
-        drop_buffer(unit);
         need(fsdp_reshard_all(s->model));
         check(begin_three(s) == ERR_MEMORY,
               "unit->all_gather failed with ERR_MEMORY: fsdp_pre_forward must return that");
-        drop_buffer(unit);
         unit->all_gather = fsdp_all_gather;
         need(fsdp_reshard_all(s->model));
         check_rests(s, 3, ", called where a forward broke off,");
@@ -431,9 +419,10 @@ static void broken_body(Sharded *s, const Rank *r, void *arg)
               "fsdp_post_forward call fsdp_record_post_forward for each?",
               s->root->n_post_forward);
         need(fsdp_pre_backward(s->model, root));
-        need(fsdp_reduce_grad(root));
-        need(fsdp_free_reduce_scatter(s->root));
         need(fsdp_reshard_all(s->model));
+        check(root->flat.unsharded_grad.data == NULL,
+              "fsdp_reshard_all, called where a backward broke off, left its unsharded gradient: "
+              "does it call fsdp_end_iteration?");
         check_rests(s, 3, ", called where a backward broke off,");
     }
     // Nobody has waited for its all-gather: no forward of it can have ended.

@@ -191,18 +191,6 @@ static void check_failure(Status status, const char *what, const char *function)
           (int)failure, function, (int)status);
 }
 
-// Frees what a call that failed may have left: the contract does not say who does.
-static void drop_buffers(FsdpUnit *unit)
-{
-    Buffer *grad = &unit->flat.unsharded_grad, *param = &unit->flat.unsharded_param;
-    need_cuda(cudaDeviceSynchronize()); // on whichever stream they were made
-    if (grad->data != NULL) need_cuda(cudaFreeAsync(grad->data, unit->ctx->compute_stream));
-    grad->data = NULL;
-    if (unit->flat.state != FLAT_SHARDED || param->data == NULL) return;
-    need_cuda(cudaFreeAsync(param->data, unit->ctx->all_gather_stream));
-    param->data = NULL;
-}
-
 static void check_failures(Sharded *s)
 {
     FsdpUnit *unit = unit_of(s, 1), *before = unit_of(s, 0);
@@ -210,12 +198,12 @@ static void check_failures(Sharded *s)
     unit->reduce_scatter = refuse;
     need(fsdp_begin_grad(unit));
     check_failure(fsdp_reduce_grad(unit), "unit->reduce_scatter", "fsdp_reduce_grad");
-    drop_buffers(unit);
+    unit->phase = FSDP_POST_BACKWARD; // as its hook sets it
+    need(fsdp_reshard_all(s->model));
     unit->reduce_scatter = fsdp_reduce_scatter;
 
     unit->all_gather = refuse;
     check_failure(fsdp_pre_backward(m, unit), "the unit's own all-gather", "fsdp_pre_backward");
-    drop_buffers(unit);
     need(fsdp_reshard_all(s->model));
     unit->all_gather = fsdp_all_gather;
 
@@ -225,8 +213,6 @@ static void check_failures(Sharded *s)
     before->all_gather = refuse;
     check_failure(fsdp_pre_backward(m, unit), "the all-gather of the next unit",
                   "fsdp_pre_backward");
-    drop_buffers(unit);
-    drop_buffers(before);
     before->all_gather = fsdp_all_gather;
     need(fsdp_reshard_all(s->model));
 }
@@ -253,8 +239,7 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
     need(fsdp_begin_grad(unit));
     check(fsdp_post_backward(m, unit) == ERR_ARGUMENT,
           "fsdp_post_backward of a unit that cannot be resharded must be ERR_ARGUMENT");
-    drop_buffers(unit);
-    need(fsdp_finish_backward(s->root));
+    need(fsdp_reshard_all(s->model));
 }
 
 // Each of the two backwards of a unit is gathered ahead.

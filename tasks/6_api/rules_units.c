@@ -193,8 +193,8 @@ static void crowd_body(const Rank *r, void *arg)
             if (attempt == 2) host = host_bytes();
             need_refused(fully_shard(&root, &ctx[kind == 2], &TEST_OPTIONS), "");
         }
-        // A list of them takes 2,400 bytes; simgpu keeps some hundreds of each call.
-        check(host_bytes() <= host + (TIMES - 2) * 1200,
+        // A list of them takes 2,400 bytes.
+        check(host_bytes() <= host + (TIMES - 2) * 100,
               "%s: %d calls of fully_shard that were refused leave %zu bytes of host memory: what "
               "frees the lists of %d parameters and of %d units that each of them makes?",
               kind < 2 ? "make_flat" : "clear_descendant_roots", TIMES - 2, host_bytes() - host,

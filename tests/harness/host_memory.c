@@ -56,6 +56,33 @@ TEST(another_threads_memory_is_not_counted)
     pthread_barrier_destroy(&other.barrier);
 }
 
+// What simgpu keeps of streams and memory is its own, while they are there and after.
+RANK_TEST(simgpus_records_are_not_counted, 1)
+{
+    enum { N = 300 };
+    void *memory[N];
+    cudaEvent_t event[N];
+    for (int round = 0; round < 2; round++) { // the first one fills what libc keeps at hand
+        size_t before = host_bytes();
+        for (int i = 0; i < N; i++) {
+            need_cuda(cudaMallocAsync(&memory[i], 4096, r->stream));
+            need_cuda(cudaMemsetAsync(memory[i], 0, 4096, r->stream));
+            need_cuda(cudaEventCreate(&event[i]));
+            need_cuda(cudaEventRecord(event[i], r->stream));
+        }
+        size_t during = host_bytes();
+        for (int i = 0; i < N; i++) {
+            need_cuda(cudaFreeAsync(memory[i], r->stream));
+            need_cuda(cudaEventDestroy(event[i]));
+        }
+        need_cuda(cudaDeviceSynchronize());
+        check(during < before + N && (round == 0 || host_bytes() < before + N),
+              "%d allocations and events: host_bytes was %zu before them, is %zu while they are "
+              "there and %zu after",
+              N, before, during, host_bytes());
+    }
+}
+
 int main(int argc, char **argv)
 {
     return suite_main(argc, argv, "harness/host_memory");

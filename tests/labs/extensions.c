@@ -235,4 +235,22 @@ RANK_TEST(copied_out_goes_with_the_forward, 2)
     sharded_destroy(&s);
 }
 
+// Also to a list that has no room yet: a lab's file may leave one.
+RANK_TEST(forwards_are_appended_to_any_list, 1)
+{
+    FsdpUnit units[40];
+    for (int room = 0; room <= 3; room++) {
+        PrefetchState state = {.begun.units = calloc(4, sizeof(FsdpUnit *)), .max_begun = room};
+        for (int i = 0; i < 40; i++) {
+            need(prefetch_append(&state, &units[i]));
+            check(state.begun.n == i + 1 && state.max_begun > i,
+                  "with room for %d units, %d are appended: n is %d and max_begun is %d", room,
+                  i + 1, state.begun.n, state.max_begun);
+        }
+        for (int i = 0; i < 40; i++)
+            check(state.begun.units[i] == &units[i], "unit %d is not where it was appended", i);
+        free(state.begun.units);
+    }
+}
+
 SUITE_MAIN("extensions")

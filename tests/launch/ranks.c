@@ -242,7 +242,7 @@ static int be_a_parent(const World *world, void *arg)
 {
     RankEnd ends[2];
 
-    launch_ranks(2, 500, leave_a_child, arg, ends);
+    IGNORE_STATUS(launch_ranks(2, 500, leave_a_child, arg, ends));
     return 1;
 }
 
@@ -253,7 +253,7 @@ TEST(test_ranks_die_with_the_parent)
     int status;
 
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    launch_ranks(1, 1, be_a_parent, pids, ends);
+    IGNORE_STATUS(launch_ranks(1, 1, be_a_parent, pids, ends));
     while (waitpid(-1, &status, 0) > 0 || errno == EINTR)
         continue; // ends, or the suite's limit does
     prctl(PR_SET_CHILD_SUBREAPER, 0);
@@ -327,7 +327,7 @@ TEST(test_fifty_times)
 
     for (int i = 0; i < 50; i++) {
         RankEnd ends[4];
-        launch_ranks(4, 20, i % 2 ? fail_at_once : return_nothing, NULL, ends);
+        IGNORE_STATUS(launch_ranks(4, 20, i % 2 ? fail_at_once : return_nothing, NULL, ends));
         expect_no_child();
     }
     assert_int_equal(open_descriptors(), before);

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 // Sets, in the parent, what the ranks are to find in their environment.
 void backend_prepare(void);
@@ -30,8 +31,9 @@ const char *backend_world_limit(void);
 // tell.
 bool backend_pinned_bytes(size_t *bytes);
 
-// Whether the memory of the host that a process has is its own: a library may take what it likes.
-bool backend_counts_host_memory(void);
+// Whether the memory of the host that a process has is its own, apart from *library bytes: a library
+// may take what it likes.
+bool backend_counts_host_memory(int64_t *library);
 
 // The environment variable that says how many bytes a device of a rank holds, for tests that fill
 // one.

@@ -360,7 +360,7 @@ static void run_them(Message *message, Run *run)
     gpulog_where((const char *)(uintptr_t)run_ranks_at + 1, warm, sizeof warm);
     backend_prepare();
     fflush(NULL);
-    launch_ranks(world, run->limit, rank_main, run, ends);
+    IGNORE_STATUS(launch_ranks(world, run->limit, rank_main, run, ends));
     for (int i = 0; i < world; i++) {
         close(write_end[i]);
         outputs[i] = take_output(read_end[i]);

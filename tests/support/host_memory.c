@@ -47,9 +47,10 @@ static size_t main_heap_bytes(void)
 
 size_t host_bytes(void)
 {
-    if (!backend_counts_host_memory()) return 0;
+    int64_t library;
+    if (!backend_counts_host_memory(&library)) return 0;
     size_t heap = main_heap_bytes();
-    return heap == SIZE_MAX ? 0 : heap + mallinfo2().hblkhd;
+    return heap == SIZE_MAX ? 0 : heap + mallinfo2().hblkhd - (size_t)library;
 }
 #else
 size_t host_bytes(void)
@@ -71,6 +72,12 @@ static size_t data_bytes(void)
     return (size_t)kib * 1024;
 }
 
+static bool counts(void)
+{
+    int64_t library;
+    return OWN_MALLOC && backend_counts_host_memory(&library);
+}
+
 static volatile sig_atomic_t is_short;
 
 bool host_is_short(void)
@@ -86,7 +93,7 @@ void host_limit(size_t more)
     size_t now = data_bytes();
 
     if (!known) known = getrlimit(RLIMIT_DATA, &usual) == 0;
-    if (!OWN_MALLOC || !backend_counts_host_memory() || !known || now == 0) return;
+    if (!counts() || !known || now == 0) return;
     limit = usual;
     if (more > 0 && (usual.rlim_cur == RLIM_INFINITY || now + more < usual.rlim_cur))
         limit.rlim_cur = now + more;
@@ -110,7 +117,7 @@ void host_exhaust(size_t block)
         }
         return;
     }
-    if (!OWN_MALLOC || !backend_counts_host_memory()) return;
+    if (!counts()) return;
     host_limit(1);
     if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
     for (struct Block *more; (more = malloc(block)) != NULL; taken = more) more->next = taken;

@@ -28,6 +28,6 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
     if (rank == 0 && status == OK) status = folder_sync(tmp);
     if (rank == 0 && status == OK) status = commit(dir, tmp, old);
     status = checkpoint_agree(ctx, status);
-    if (rank == 0 && status != OK) folder_remove(tmp);
+    if (rank == 0 && status != OK) IGNORE_STATUS(folder_remove(tmp));
     return checkpoint_agree(ctx, status);
 }

@@ -124,8 +124,9 @@ const char *backend_memory_variable(void)
     return "GPULOG_MEMORY";
 }
 
-bool backend_counts_host_memory(void)
+bool backend_counts_host_memory(int64_t *library)
 {
+    *library = 0;
     return false;
 }
 
