@@ -109,7 +109,7 @@ typedef enum FlatState {
 typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
-    FlatState state;        // changed by flat_set_state alone
+    FlatState state;        // flat_set_state changes it where that is legal
     bool gathers_alone;     // one rank gathers, too: what is unsharded is a copy. Usually false
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
@@ -343,7 +343,8 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// World size 1: the unsharded parameter is the shard, nothing is allocated or moved.
+// World size 1: the unsharded parameter is the shard, and nothing is queued, neither here nor in the
+// next two.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
@@ -355,12 +356,13 @@ Status fsdp_wait_for_unshard_default(FsdpUnit *unit);
 Status fsdp_reshard(FsdpUnit *unit);
 Status fsdp_reshard_default(FsdpUnit *unit);
 // Frees, on the all-gather stream, the buffer that was resharded last, once the compute stream has
-// passed it.
+// passed its last use; for what is queued there later, the all-gather stream does not wait.
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
 // for. Needed before an optimizer step where a forward without a backward (an evaluation) has left
 // units unsharded, and after a forward or backward that failed: it ends that iteration, and the
-// next forward begins a new one. Not to be called during a forward or backward.
+// next forward begins a new one. Not to be called during a forward or backward. The host does not
+// wait. ERR_ARGUMENT for a module that is not the root.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.

@@ -142,6 +142,7 @@ static void alias_body(Sharded *s, const Rank *r, void *arg)
     check(count_gathers(log) == 0, "with one rank fsdp_unshard has nothing to gather");
     check(gpulog_count(GPU_COPY, log) == 0, "with one rank fsdp_unshard has nothing to copy");
     check(gpulog_count(GPU_FREE, log) == 0, "fsdp_reshard freed a buffer that is the shard itself");
+    check(gpulog_length() == log, "with one rank unshard, wait and reshard queue nothing");
     check(unit->flat.sharded_param.data != NULL && unit->flat.unsharded_param.data == NULL,
           "fsdp_reshard must set full to NULL, and leave shard");
 }
