@@ -111,7 +111,7 @@ typedef enum FlatState {
 typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
-    FlatState state;        // changed by flat_set_state alone
+    FlatState state;        // flat_set_state changes it where that is legal
     bool gathers_alone;     // one rank gathers, too: what is unsharded is a copy. Usually false
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
@@ -351,8 +351,8 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// World size 1: the unsharded parameter is the shard, nothing is allocated or moved. After
-// an all-gather that failed fsdp_reshard_all frees the buffer.
+// World size 1: the unsharded parameter is the shard, and nothing is queued, neither here nor in
+// the next two. After an all-gather that failed fsdp_reshard_all frees the buffer.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
@@ -364,13 +364,14 @@ Status fsdp_wait_for_unshard_default(FsdpUnit *unit);
 Status fsdp_reshard(FsdpUnit *unit);
 Status fsdp_reshard_default(FsdpUnit *unit);
 // Frees, on the all-gather stream, the buffer that was resharded last, once the compute stream has
-// passed it.
+// passed its last use; for what is queued there later, the all-gather stream does not wait.
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
 // for. Needed before an optimizer step where a forward without a backward (an evaluation) has left
 // units unsharded, and after a forward, backward or fsdp_full_state that failed: it ends that
 // iteration, whose unsharded gradients are freed, and the next forward begins a new one; what is in
-// the gradient shards is for fsdp_zero_grad. Not to be called during a forward or backward.
+// the gradient shards is for fsdp_zero_grad. The host waits only after a pass that failed. Not to
+// be called during a forward or backward. ERR_ARGUMENT for a module that is not the root.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.
@@ -381,7 +382,8 @@ Status fsdp_post_forward_default(Module *module, void *unit);
 // ---------------------------------------------------------------- Task 4: backward.c
 
 // Allocates the unit's unsharded gradient, of its type, on the compute stream, zero with its
-// padding, and sets the views. World size 1: the gradient shard itself. ERR_ARGUMENT where there is one already.
+// padding, and sets the views. World size 1: the gradient shard itself. ERR_ARGUMENT where there is
+// one already.
 Status fsdp_begin_grad(FsdpUnit *unit);
 // The collective of a reduction: queues, on the reduce-scatter stream, the reduce-scatter (sum) of
 // unsharded_grad and sharded_grad += sum / W. Nothing is allocated: the sum is in unsharded_grad.

@@ -70,6 +70,12 @@ void rule_refuses_before_it_queues(void);
 void rule_each_unit_has_its_own_option(void);
 void rule_order_is_of_this_iteration(void);
 void rule_reshard_all_reaches_every_unit(void);
+void rule_failed_unshard_keeps_its_status(void);
+void rule_failed_calls_are_told(void);
+void rule_each_buffer_is_freed_after_its_use(void);
+void rule_options_change_between_forwards(void);
+void rule_a_failed_model_fails_alone(void);
+void rule_gathers_any_size_and_type(void);
 
 // ---- Task 4 ----
 void rule_micro_batches_with_kept_parameters(void);
