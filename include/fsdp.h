@@ -71,7 +71,8 @@ Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_
 
 // What one GPU without FSDP does: allocates data and grad of all parameters (a frozen one can do
 // without grad), unsharded, initialises the data and zeroes the gradient. On failure nothing stays
-// allocated.
+// allocated. ERR_ARGUMENT, with a line that names the parameter, where one has storage or an owner,
+// or is not DTYPE_F32.
 Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream);
 // Frees what meta_materialize made.
 void meta_release(Module *module);
@@ -127,9 +128,9 @@ static inline bool flat_param_is_shard(const FlatParam *flat)
 }
 
 // Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
-// NCCL and vector loads want. `name` is for messages. ERR_ARGUMENT for no parameters, W < 1, a rank
-// outside, or a parameter that is not DTYPE_F32, that another flat parameter owns or that is
-// frozen.
+// NCCL and vector loads want. `name` is for messages. ERR_ARGUMENT, with a line that names the unit
+// (or the parameter), for no parameters, W < 1, a rank outside, or a parameter that is not
+// DTYPE_F32, that another flat parameter owns or that is frozen; what *layout is then says nothing.
 Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align);
 Status flat_layout_default(FlatLayout *layout, const char *name, Param **params, int n, int rank,
@@ -153,7 +154,8 @@ void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank
 // From a layout, which it takes over: makes and initialises this rank's shard (each parameter's
 // slice by meta_init_slice, the padding 0) and a gradient shard of zeros, and becomes the owner of
 // the parameters. Uses no more host memory than a small buffer and no device memory but the two
-// shards. On failure nothing stays allocated, the layout's tables included.
+// shards. ERR_ARGUMENT, with a line that names it, for a parameter that has storage. On failure
+// nothing stays allocated, the layout's tables included, and no parameter has an owner.
 Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, uint64_t seed,
                    cudaStream_t stream);
 
@@ -167,7 +169,7 @@ void flat_set_views(FlatParam *flat);
 void flat_set_grad_views(FlatParam *flat);
 
 // Zeroes the padding at the end of a buffer of this rank that is laid out as its shard, of any
-// type.
+// type. Queued: the host does not wait.
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 

@@ -50,11 +50,12 @@ void rule_philox_of_any_words(void)
 
 // ---- Counting ----
 
-// A module with a child: parameters of more than 2³¹ elements, and some of two bytes.
+// A module with a child: parameters of more than 2³¹ elements, some of two bytes, one frozen.
 RANK_RULE(counts_large_and_small_types, 1)
 {
     Param huge = {.name = "huge", .ndim = 3, .shape = {4096, 4096, 1000}};
     Param half = {.name = "half", .dtype = DTYPE_BF16, .ndim = 2, .shape = {65536, 65537}};
+    half.frozen = true;
     Param third = {.name = "third", .dtype = DTYPE_F16, .ndim = 1, .shape = {3}};
     Param *own[] = {&huge, &half}, *below[] = {&third, &huge};
     Module child = {.name = "child", .n_params = 2, .params = below}, *children[] = {&child};
@@ -306,14 +307,15 @@ static void release_another(const Rank *r)
     module_destroy(model);
 }
 
-// What meta_release leaves, and what a refusal says.
+// What meta_release leaves.
 RANK_RULE(release_frees_what_is_its_own, 1)
 {
     Spec spec = spec_mlp(3);
     check_leaks();
     Module *model = spec_create(&spec);
     Param *params[16];
-    int n = meta_params(model, params, 16), made = 0;
+    int made = 0;
+    meta_params(model, params, 16);
     size_t host = 0, live = gpulog_live_bytes(r->device);
     for (int round = 0; round < 3; round++) {
         need(meta_materialize(model, 7, r->stream));
@@ -335,39 +337,6 @@ RANK_RULE(release_frees_what_is_its_own, 1)
           "bytes of host memory",
           made, host_bytes() - host);
     release_another(r);
-    // Each refusal, and not the first one's alone; whichever parameter it is.
-    for (int why = 0; why < 3; why++)
-        for (int i = n - 1; i >= 0; i--) {
-            params[i]->owner = why == 0 ? model : NULL;
-            params[i]->data.data = why == 1 ? &n : NULL;
-            params[i]->dtype = why == 2 ? DTYPE_BF16 : DTYPE_F32;
-            check(meta_materialize(model, 7, r->stream) == ERR_ARGUMENT &&
-                      strstr(last_error(), params[i]->name) != NULL,
-                  "meta_materialize must refuse %s, which %s, with a line that names it: %s",
-                  params[i]->name,
-                  why == 0   ? "has an owner"
-                  : why == 1 ? "has storage"
-                             : "is not float",
-                  last_error());
-            check(gpulog_live_bytes(r->device) == live && params[i == 0]->data.data == NULL,
-                  "meta_materialize refused a parameter and left storage");
-            params[i]->owner = NULL;
-            params[i]->data.data = NULL;
-            params[i]->dtype = DTYPE_F32;
-        }
-    // A refusal, and a release where there is nothing: simgpu keeps nothing of them.
-    params[0]->dtype = DTYPE_BF16;
-    for (int i = 0; i < 102; i++) {
-        if (i == 2) host = host_bytes();
-        check(meta_materialize(model, 7, r->stream) == ERR_ARGUMENT,
-              "meta_materialize took a parameter that is not float");
-        meta_release(model);
-    }
-    check(host_bytes() <= host + 2048,
-          "100 calls of meta_materialize that were refused and as many of meta_release left %zu "
-          "bytes of host memory: which list is not freed?",
-          host_bytes() - host);
-    params[0]->dtype = DTYPE_F32;
     module_destroy(model);
 }
 

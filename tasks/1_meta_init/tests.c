@@ -39,6 +39,7 @@ static void count_body(const Rank *r, void *arg)
         {4, {2, 3, 5, 7}, 210},
         {2, {50257, 1024}, 51463168},
         {3, {4096, 4096, 1000}, 16777216000}, // does not fit in 32 bits
+        {3, {4, 0, 7}, 0},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         Param p = make_param(table[i].ndim, table[i].shape, INIT_ZERO, 0.0f, 0);
@@ -451,6 +452,11 @@ TEST(materialize_allocates_and_fills)
     run_ranks(1, materialize_body, &made);
     RULE(host_buffer_has_fixed_size);
     RULE(release_frees_what_is_its_own);
+    RULE(failed_copy_keeps_its_status);
+    RULE(refused_model_is_as_it_was);
+    RULE(frozen_and_empty_parameters);
+    RULE(materializes_any_number);
+    RULE(materializes_beyond_32_bits);
     RULE(device_slice_of_any_length);
     made = (Made){draw_mlp(6), draw_word()};
     drawn_model(&made.spec, 1);
@@ -498,6 +504,7 @@ TEST(materialize_frees_on_failure)
 {
     run_ranks_small(1, failure_body, NULL);
     RULE(failed_materialize_keeps_nothing);
+    RULE(failed_model_keeps_its_status);
 }
 
 SUITE_MAIN("meta_init")

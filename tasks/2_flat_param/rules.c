@@ -7,6 +7,7 @@
 #include "fsdp.h"
 #include "harness.h"
 #include "host_memory.h"
+#include "huge.h"
 #include "oracle.h"
 #include "pattern.h"
 #include "training.h"
@@ -110,11 +111,11 @@ void rule_layout_beyond_32_bits(void)
     run_ranks(1, large_body, &large);
 }
 
-// A shard of 2³¹ + 5 elements and 3 of padding, of which nothing but the last 8 has memory.
+// A shard of 2³² + 5 elements and 3 of padding, of which nothing but the last 8 has memory.
 static void far_padding_body(const Rank *r, void *arg)
 {
     enum { LAST = 8, PADDING = 3 };
-    const int64_t numel = ((int64_t)1 << 31) + 5;
+    const int64_t numel = ((int64_t)1 << 32) + 5;
     float sevens[LAST], *last = NULL, *got = NULL;
     Param p = make_param("large", 0, numel, INIT_ZERO), *list[] = {&p};
     FlatParam flat = {.name = "large"};
@@ -138,31 +139,35 @@ static void far_padding_body(const Rank *r, void *arg)
     flat_layout_destroy(&flat.layout);
 }
 
-// A buffer says of which type its elements are: two bytes each. Five of them, aligned to eight.
+// A buffer says of which type its elements are. Five of them, aligned to eight.
 static void narrow_padding_body(const Rank *r, void *arg)
 {
     enum { N = 5, SHARD = 8, BEHIND = 12 };
+    static const DType TYPE[] = {DTYPE_BF16, DTYPE_BYTE};
     Param p = make_param("narrow", 0, N, INIT_ZERO), *list[] = {&p};
     FlatParam flat = {.name = "narrow"};
-    float sixes[(SHARD + BEHIND) / 2], *buffer = NULL; // two elements in each
+    float sixes[(SHARD + BEHIND) / 2], *buffer = NULL;
     need(flat_layout(&flat.layout, "narrow", list, 1, 0, 1, true));
     memset(sixes, 6, sizeof sixes);
     need_cuda(cudaMalloc((void **)&buffer, sizeof sixes));
-    send_to(buffer, sixes, sizeof sixes / sizeof *sixes);
-    Buffer sharded = {buffer, DTYPE_BF16, SHARD};
-    need(flat_zero_padding(&flat, &sharded, r->stream));
-    need_cuda(cudaStreamSynchronize(r->stream));
-    float *got = fetch(buffer, sizeof sixes / sizeof *sixes);
-    const unsigned char *byte = (const unsigned char *)got;
-    for (int i = 0; i < 2 * (SHARD + BEHIND); i++) {
-        bool padding = i >= 2 * N && i < 2 * SHARD;
-        check(byte[i] == (padding ? 0 : 6),
-              "flat_zero_padding of a bf16 buffer of 8 elements, 5 of them valid: byte %d, a six "
-              "before, is %d" LIKELY "the padding is counted in floats, and not in elements of the "
-              "buffer's type",
-              i, byte[i]);
+    for (int k = 0; k < 2; k++) {
+        const int bytes = (int)dtype_bytes(TYPE[k]);
+        send_to(buffer, sixes, sizeof sixes / sizeof *sixes);
+        Buffer sharded = {buffer, TYPE[k], SHARD};
+        need(flat_zero_padding(&flat, &sharded, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        float *got = fetch(buffer, sizeof sixes / sizeof *sixes);
+        const unsigned char *byte = (const unsigned char *)got;
+        for (int i = 0; i < (int)sizeof sixes; i++) {
+            bool padding = i >= bytes * N && i < bytes * SHARD;
+            check(byte[i] == (padding ? 0 : 6),
+                  "flat_zero_padding of a buffer of 8 elements of %d bytes, 5 of them valid: byte "
+                  "%d, a six before, is %d" LIKELY "the padding is counted in floats, and not in "
+                  "elements of the buffer's type",
+                  bytes, i, byte[i]);
+        }
+        free(got);
     }
-    free(got);
     need_cuda(cudaFree(buffer));
     flat_layout_destroy(&flat.layout);
 }
@@ -203,6 +208,117 @@ RANK_RULE(views_have_their_buffers_type, 1)
     flat.unsharded_grad = (Buffer){NULL, DTYPE_F32, made.padded};
     flat_destroy(&flat);
     need_cuda(cudaFree(buffer));
+}
+
+// Elements whose numbers have more than 32 bits: of a shard, and of the whole. Its first parameter
+// is storage alone, which takes no time to fill; the others begin beyond 2³².
+static void large_create_body(const Rank *r, void *arg)
+{
+    enum { WORLD = 2, OF_RANK = 1 };
+    const int64_t most = ((int64_t)3 << 32) + 2, shard = ((int64_t)3 << 31) + 8;
+    Param p[] = {make_param("most", 0, most, INIT_NONE), make_param("some", 1, 3, INIT_ONE),
+                 make_param("last", 2, 4, INIT_ONE)};
+    Param *list[] = {&p[0], &p[1], &p[2]};
+    FlatLayout made;
+    FlatParam flat;
+    size_t live = gpulog_live_bytes(r->device);
+    need(flat_layout(&made, "large", list, 3, OF_RANK, WORLD, true));
+    check(made.shard_numel == shard, "flat_layout (numel %lld, W = 2): shards of %lld, want %lld",
+          (long long)(most + 7), (long long)made.shard_numel, (long long)shard);
+    uint64_t log = gpulog_length();
+    need(flat_create(&flat, "large", &made, 42, r->stream));
+    check(gpulog_live_bytes(r->device) - live == 8 * (size_t)shard,
+          "a shard of %lld elements and its gradient take %zu bytes, want %zu" LIKELY
+          "a number of elements or of bytes is kept in 32 bits",
+          (long long)shard, gpulog_live_bytes(r->device) - live, 8 * (size_t)shard);
+    check_covers(log, &flat.sharded_grad, GPU_WRITE, "the gradient shard, which is zeroed,");
+    const Buffer rest = buffer_range(&flat.sharded_param, most - shard, 2 * shard - most);
+    check_covers(log, &rest, GPU_WRITE,
+                 "the end of a shard beyond 2^32 elements, two small parameters and padding");
+    char *base = (char *)((uintptr_t)1 << 40); // nobody reads it
+    flat.unsharded_param.data = base;
+    flat.unsharded_grad.data = base + 1;
+    flat_set_views(&flat);
+    flat_set_grad_views(&flat);
+    for (int i = 0; i < 3; i++) {
+        int64_t begins = i == 0 ? 0 : i == 1 ? most : most + 3;
+        check(p[i].data.data == base + 4 * begins && p[i].grad.data == base + 1 + 4 * begins,
+              "flat_set_views: the views of parameter %d, which begins at element %lld, are %lld "
+              "and %lld bytes behind the buffer's beginning" LIKELY
+              "an offset, or its bytes, are kept in 32 bits",
+              i, (long long)begins, (long long)((char *)p[i].data.data - base),
+              (long long)((char *)p[i].grad.data - base - 1));
+    }
+    flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
+    flat_destroy(&flat);
+    check(gpulog_live_bytes(r->device) == live, "flat_destroy of %lld elements left %zu bytes",
+          (long long)shard, gpulog_live_bytes(r->device) - live);
+}
+
+// ---- Any number of parameters, and any number of elements ----
+
+// A flat parameter of `n` parameters of `numel` ones each, as rank `rank` of two has it: layout,
+// values, views, and the end.
+static void check_ones(const Rank *r, Param *p, Param **list, int n, int64_t numel, int rank)
+{
+    FlatLayout made;
+    FlatParam flat;
+    for (int i = 0; i < n; i++) {
+        list[i] = &p[i];
+        p[i] = make_param("one", (uint32_t)i, numel, INIT_ONE);
+    }
+    const int64_t all = n * numel, shard = (all + 1) / 2;
+    int64_t valid = smaller(shard, all - rank * shard);
+    need(flat_layout(&made, "many", list, n, rank, 2, false));
+    check(made.n == n && made.numel == all && made.shard_numel == shard && made.padded == 2 * shard,
+          "flat_layout of %d parameters of %lld elements: n %d, numel %lld, shards of %lld", n,
+          (long long)numel, made.n, (long long)made.numel, (long long)made.shard_numel);
+    for (int i = 0; i < n; i++)
+        check(made.params[i] == &p[i] && made.offset[i] == i * numel,
+              "flat_layout of %d parameters: parameter %d begins at %lld, want %lld", n, i,
+              (long long)made.offset[i], (long long)(i * numel));
+    check(flat_valid_numel(&made, rank) == valid,
+          "flat_valid_numel (numel %lld, W = 2): rank %d holds %lld, want %lld", (long long)all,
+          rank, (long long)flat_valid_numel(&made, rank), (long long)valid);
+    need(flat_create(&flat, "many", &made, 42, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    float *got = shard == 0 ? NULL : fetch(flat.sharded_param.data, (size_t)shard);
+    for (int64_t i = 0; i < shard; i++)
+        check(got[i] == (i < valid ? 1.0f : 0.0f),
+              "flat_create of %d parameters of ones: element %lld of the shard of rank %d is %g", n,
+              (long long)i, rank, (double)got[i]);
+    free(got);
+    flat.unsharded_param.data = flat.unsharded_grad.data = &flat; // nobody reads it
+    flat_set_views(&flat);
+    flat_set_grad_views(&flat);
+    for (int i = 0; i < n; i++) {
+        check(p[i].owner == &flat, "flat_create of %d parameters: number %d has no owner", n, i);
+        check(numel == 0 || (p[i].data.data == (float *)&flat + i * numel &&
+                             p[i].grad.data == p[i].data.data),
+              "flat_set_views: of %d parameters number %d is no view of its place", n, i);
+    }
+    flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
+    flat_destroy(&flat);
+    for (int i = 0; i < n; i++)
+        check(p[i].owner == NULL && p[i].data.data == NULL && p[i].grad.data == NULL,
+              "flat_destroy of %d parameters leaves number %d owned, or a view", n, i);
+}
+
+RANK_RULE(any_number_of_parameters, 1)
+{
+    enum { N = 1031 };
+    static Param p[N];
+    static Param *list[N];
+    check_leaks();
+    for (int rank = 0; rank < 2; rank++) {
+        check_ones(r, p, list, N, 1, rank);
+        check_ones(r, p, list, 2, 0, rank); // none of which has an element
+    }
+}
+
+void rule_flat_beyond_32_bits(void)
+{
+    run_ranks_dry(1, large_create_body, NULL);
 }
 
 // ---- Names, tables, host memory ----
@@ -324,209 +440,4 @@ void rule_flat_keeps_within_its_places(void)
     run_ranks(2, name_body, NULL);
     run_ranks(2, two_body, NULL);
     run_ranks(2, host_body, NULL);
-}
-
-// ---- Refusals ----
-
-// What is before a list of parameters and after it is nobody's to read. Twice: a refusal is not the
-// first one's alone.
-RANK_RULE(layout_reads_its_own_list, 1)
-{
-    Param *const wild = (Param *)16;
-    Param a = make_param("first", 0, 3, INIT_ONE), b = make_param("second", 1, 4, INIT_ONE);
-    Param *list[] = {wild, &a, &b, wild}, *none[] = {wild};
-    FlatLayout made;
-    for (int round = 0; round < 2; round++) {
-        check(flat_layout(&made, "unit", none, 0, 0, 2, false) == ERR_ARGUMENT,
-              "flat_layout of no parameters must be ERR_ARGUMENT");
-        check(flat_layout(&made, "unit", list + 1, 2, 0, 0, false) == ERR_ARGUMENT &&
-                  flat_layout(&made, "unit", list + 1, 2, 2, 2, false) == ERR_ARGUMENT &&
-                  flat_layout(&made, "unit", list + 1, 2, -1, 2, false) == ERR_ARGUMENT,
-              "flat_layout of a world of 0, of rank 2 of 2 or of rank -1 must be ERR_ARGUMENT");
-        for (int i = 0; i < 2; i++) {
-            Param *bad = list[1 + i];
-            bad->dtype = DTYPE_BF16;
-            check(flat_layout(&made, "unit", list + 1, 2, 0, 2, false) == ERR_ARGUMENT,
-                  "flat_layout of a parameter that is not float must be ERR_ARGUMENT");
-            bad->dtype = DTYPE_F32;
-            bad->owner = &list;
-            check(flat_layout(&made, "unit", list + 1, 2, 0, 2, false) == ERR_ARGUMENT,
-                  "flat_layout of a parameter that is another's must be ERR_ARGUMENT");
-            bad->owner = NULL;
-        }
-    }
-    need(flat_layout(&made, "unit", list + 1, 2, 0, 2, false));
-    flat_layout_destroy(&made);
-}
-
-// ---- Failure ----
-
-// Tables of 8 MiB each where the host may take less than one, and less than both.
-static void tables_body(const Rank *r, void *arg)
-{
-    enum { N = 1 << 20 };
-    Param p = make_param("one", 0, 1, INIT_ONE);
-    Param **list = malloc(N * sizeof(Param *));
-    FlatLayout made;
-    check(list != NULL, "no memory");
-    for (int i = 0; i < N; i++) list[i] = &p;
-    size_t host = host_bytes();
-    for (int mib = 4; mib <= 12; mib += 8) {
-        host_limit((size_t)mib << 20);
-        Status status = flat_layout(&made, "unit", list, N, 0, 2, false);
-        host_limit(0);
-        if (status == OK) { // there are other ways to keep tables
-            check(made.n == N && made.params != NULL && made.params[N - 1] == &p &&
-                      made.offset != NULL && made.offset[N - 1] == N - 1,
-                  "flat_layout with little host memory is OK, and the layout is not filled in");
-            flat_layout_destroy(&made);
-        } else {
-            check(status == ERR_MEMORY && made.params == NULL && made.offset == NULL,
-                  "flat_layout ran out of host memory: it must be ERR_MEMORY, and leave no tables");
-            check(host_bytes() <= host + 4096,
-                  "flat_layout ran out of host memory and left %zu bytes of it",
-                  host_bytes() - host);
-        }
-    }
-    free(list);
-}
-
-// Too little host memory for a buffer: the values are right all the same, or nothing is left.
-static void buffer_body(const Rank *r, void *arg)
-{
-    enum { N = 1 << 19 };
-    Param p = make_param("ones", 0, N, INIT_ONE), *list[] = {&p};
-    FlatLayout made;
-    FlatParam flat;
-    check_leaks();
-    need(flat_layout(&made, "unit", list, 1, r->rank, r->world, false));
-    need(flat_create(&flat, "unit", &made, 42, r->stream)); // the libraries take what they need
-    flat_destroy(&flat);
-    size_t live = gpulog_live_bytes(r->device);
-    need(flat_layout(&made, "unit", list, 1, r->rank, r->world, false));
-    host_limit((size_t)256 << 10);
-    Status status = flat_create(&flat, "unit", &made, 42, r->stream);
-    host_limit(0);
-    if (status == OK) {
-        need_cuda(cudaDeviceSynchronize());
-        float *got = fetch(flat.sharded_param.data, (size_t)made.shard_numel);
-        for (int64_t i = 0; i < made.shard_numel; i++)
-            check(got[i] == 1.0f,
-                  "flat_create with little host memory is OK, and element %lld is %g, want 1",
-                  (long long)i, (double)got[i]);
-        free(got);
-        flat_destroy(&flat);
-    }
-    check((status == OK || status == ERR_MEMORY) && p.owner == NULL &&
-              gpulog_live_bytes(r->device) == live,
-          "flat_create ran out of host memory: status %d, and %zu bytes on the device or an owner "
-          "are left",
-          (int)status, gpulog_live_bytes(r->device) - live);
-}
-
-// A device with room for one shard of the two.
-static void failure_body(const Rank *r, void *arg)
-{
-    enum { N = 1 << 18 };
-    Param param[2] = {make_param("first", 0, N, INIT_ONE), make_param("second", 1, 3, INIT_ONE)};
-    Param *list[] = {&param[0], &param[1]};
-    FlatLayout made;
-    FlatParam flat;
-    check_leaks();
-    for (int shards = 1; shards >= 0; shards--) { // as many have room
-        void *ballast = fill_all_but((size_t)N * (2 + 4 * (size_t)shards));
-        size_t live = gpulog_live_bytes(r->device);
-        need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
-        check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_MEMORY,
-              "flat_create on a device with room for %d of its two shards must be ERR_MEMORY",
-              shards);
-        check(gpulog_live_bytes(r->device) == live,
-              "flat_create ran out of memory and left %zu bytes allocated%s",
-              gpulog_live_bytes(r->device) - live,
-              LIKELY "this test fills the device, so running out of memory is right: is what was "
-                     "allocated before that freed on the way out?");
-        check(param[0].owner == NULL && param[1].owner == NULL,
-              "flat_create failed, and the parameters have an owner all the same");
-        need_cuda(cudaFree(ballast));
-    }
-}
-
-// A parameter that has storage, and one that is another's by now.
-static void storage_body(const Rank *r, void *arg)
-{
-    enum { N = 1 << 18 };
-    Param param[2] = {make_param("first", 0, N, INIT_ONE), make_param("second", 1, 3, INIT_ONE)};
-    Param *list[] = {&param[0], &param[1]};
-    FlatLayout made;
-    FlatParam flat;
-    check_leaks();
-    size_t live = gpulog_live_bytes(r->device);
-    for (int i = 1; i >= 0; i--) {
-        param[i].data.data = &flat;
-        need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
-        check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_ARGUMENT &&
-                  strstr(last_error(), param[i].name) != NULL,
-              "flat_create of a parameter that has storage of its own must be ERR_ARGUMENT, and "
-              "name it: %s",
-              param[i].name);
-        check(gpulog_live_bytes(r->device) == live && param[0].owner == NULL &&
-                  param[1].owner == NULL,
-              "flat_create refused, and left %zu bytes or an owner behind",
-              gpulog_live_bytes(r->device) - live);
-        check(param[i].data.data == &flat,
-              "flat_create refused %s, and took away the storage that it has of its own: whose "
-              "data does flat_destroy clear?",
-              param[i].name);
-        param[i].data.data = NULL;
-    }
-    need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
-    need(flat_create(&flat, "unit", &made, 42, r->stream));
-    check(param[0].owner == &flat && param[1].owner == &flat,
-          "flat_create did not become the owner of every parameter");
-    Param *other = &param[1];
-    other->owner = &other; // another's by now
-    other->data.data = &flat;
-    flat_destroy(&flat);
-    check(param[0].owner == NULL && other->owner == &other && other->data.data == &flat,
-          "flat_destroy takes its own parameters back, and no other's");
-    check(gpulog_live_bytes(r->device) == live, "flat_destroy left %zu bytes",
-          gpulog_live_bytes(r->device) - live);
-}
-
-void rule_failed_create_keeps_nothing(void)
-{
-    run_ranks_small(1, failure_body, NULL);
-    run_ranks(1, storage_body, NULL);
-    run_ranks(1, tables_body, NULL);
-    run_ranks(1, buffer_body, NULL);
-}
-
-// ---- States, and views of padding ----
-
-RANK_RULE(states_follow_each_other, 1)
-{
-    static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
-    static const FlatState AFTER[] = {[FLAT_SHARDED] = FLAT_UNSHARDING,
-                                      [FLAT_UNSHARDING] = FLAT_UNSHARDED,
-                                      [FLAT_UNSHARDED] = FLAT_SHARDED};
-    FlatParam flat = {.name = "h.7"};
-    for (FlatState from = FLAT_SHARDED; from <= FLAT_UNSHARDED; from++)
-        for (FlatState to = FLAT_SHARDED; to <= FLAT_UNSHARDED; to++) {
-            flat.state = from;
-            Status status = flat_set_state(&flat, to);
-            if (to == AFTER[from]) {
-                check(status == OK && flat.state == to,
-                      "flat_set_state from %s to %s is legal and must be made", NAME[from],
-                      NAME[to]);
-                continue;
-            }
-            check(status == ERR_ARGUMENT && flat.state == from,
-                  "flat_set_state from %s to %s must be ERR_ARGUMENT, and leave the state",
-                  NAME[from], NAME[to]);
-            check(strstr(last_error(), "h.7") != NULL && strstr(last_error(), NAME[from]) != NULL &&
-                      strstr(last_error(), NAME[to]) != NULL,
-                  "flat_set_state from %s to %s: the line must name the unit, its state and the "
-                  "wish: %s",
-                  NAME[from], NAME[to], last_error());
-        }
 }

@@ -101,38 +101,8 @@ RANK_TEST(layout_worked_example, 1)
     flat_layout_destroy(&flat);
 }
 
-static void refuse_body(const Rank *r, void *arg)
-{
-    Set set;
-    FlatLayout flat;
-    int64_t sizes[] = {3, 4};
-    make_set(&set, 2, sizes);
-    const struct {
-        const char *what;
-        int n, rank, world;
-    } bad[] = {
-        {"no parameters", 0, 0, 2}, {"a world of 0", 2, 0, 0}, {"a world of -1", 2, 0, -1},
-        {"rank 2 of 2", 2, 2, 2},   {"rank -1", 2, -1, 2},
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        check(flat_layout(&flat, "unit", set.pointer, bad[i].n, bad[i].rank, bad[i].world, false) ==
-                  ERR_ARGUMENT,
-              "%s is not refused with ERR_ARGUMENT", bad[i].what);
-    set.param[1].dtype = DTYPE_BF16;
-    check(flat_layout(&flat, "unit", set.pointer, 2, 0, 2, false) == ERR_ARGUMENT,
-          "a parameter that is not float is not refused");
-    set.param[1].dtype = DTYPE_F32;
-    set.param[0].owner = &set;
-    check(flat_layout(&flat, "unit", set.pointer, 2, 0, 2, false) == ERR_ARGUMENT,
-          "a parameter that another unit owns is not refused");
-    set.param[0].owner = NULL;
-    need(flat_layout(&flat, "unit", set.pointer, 2, 1, 2, false));
-    flat_layout_destroy(&flat);
-}
-
 TEST(layout_refuses_bad_input)
 {
-    run_ranks(1, refuse_body, NULL);
     RULE(layout_reads_its_own_list);
     RULE(flat_layout_refuses_a_frozen_parameter);
 }
@@ -288,7 +258,9 @@ static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank
     need_cuda(cudaMalloc((void **)&buffer, n * sizeof *host));
     send_to(buffer, host, n);
     Buffer sharded = {buffer, DTYPE_F32, flat->layout.shard_numel};
+    uint64_t log = gpulog_length();
     need(flat_zero_padding(flat, &sharded, r->stream));
+    check_no_host_wait(log, "in flat_zero_padding");
     need_cuda(cudaStreamSynchronize(r->stream));
     float *got = fetch(buffer, n);
     for (size_t i = 0; i < n; i++)
@@ -395,6 +367,8 @@ TEST(memory_is_two_shards)
     Table table = {.set = {{3, {700001, 3, 300000}}}};
     run_worlds(memory_body, &table, 1, 4);
     RULE(failed_create_keeps_nothing);
+    RULE(any_number_of_parameters);
+    RULE(flat_beyond_32_bits);
     RULE(flat_keeps_within_its_places);
     int world = draw(2, 8);
     table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},

@@ -45,15 +45,15 @@ typedef struct Lengths {
 // Sets, in worlds from `low` to `high` where no ranks are needed.
 typedef struct Table {
     int n;
-    Lengths set[8];
+    Lengths set[10];
     int low, high;
     bool align;
     uint64_t seed;
 } Table;
 
-// Sizes that have bitten somebody: one element, fewer elements than ranks, primes, powers of two.
+// Sizes that have bitten somebody: none, one element, fewer elements than ranks, primes, powers of two.
 static const Table KNOWN = {
-    .n = 8,
+    .n = 10,
     .set = {{1, {1}},
             {1, {3}},
             {2, {1, 1}},
@@ -61,7 +61,9 @@ static const Table KNOWN = {
             {1, {8}},
             {4, {5, 1, 13, 2}},
             {3, {16, 1, 15}},
-            {2, {7, 31}}},
+            {2, {7, 31}},
+            {3, {4, 0, 3}},
+            {4, {0, 5, 1, 0}}},
     .low = 1,
     .high = 8,
     .seed = 42,

@@ -117,6 +117,8 @@ TEST(unshard_gathers_the_whole)
     for (int world = 1; world <= 8; world++) run_sharded(spec_mlp(3), gather_body, world);
     RULE(gathers_by_the_units_own_function);
     RULE(gathers_in_the_shards_own_type);
+    RULE(gathers_any_size_and_type);
+    RULE(failed_unshard_keeps_its_status);
     for (int i = 0; i < 2; i++) {
         run_drawn(5, gather_body);
     }
@@ -128,7 +130,9 @@ static void alias_body(Sharded *s, const Rank *r, void *arg)
     size_t live = gpulog_live_bytes(r->device);
     uint64_t log = gpulog_length();
     need(fsdp_unshard(unit));
+    uint64_t wait = gpulog_length();
     need(fsdp_wait_for_unshard(unit));
+    check(gpulog_length() == wait, "with one rank fsdp_wait_for_unshard has nothing to wait for");
     check(unit->flat.unsharded_param.data == unit->flat.sharded_param.data,
           "with one rank fsdp_unshard must make the shard the unsharded parameter");
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_unshard allocated %zu bytes",
@@ -197,7 +201,7 @@ TEST(wait_orders_compute_behind_gather)
     run_drawn(4, order_body);
 }
 
-RANK_TEST(reshard_frees_behind_compute, 2, 3)
+static void free_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
     Sharded s;
@@ -257,6 +261,12 @@ RANK_TEST(reshard_frees_behind_compute, 2, 3)
     sharded_destroy(&s);
 }
 
+TEST(reshard_frees_behind_compute)
+{
+    run_worlds(free_body, NULL, 2, 3);
+    RULE(each_buffer_is_freed_after_its_use);
+}
+
 static void states_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = first_unit(s);
@@ -295,6 +305,7 @@ TEST(states_move_in_order)
     run_sharded(spec_mlp(3), states_body, 1, 3);
     RULE(reshard_all_reaches_every_unit);
     RULE(refuses_before_it_queues);
+    RULE(failed_calls_are_told);
 }
 
 static void keep_body(const Rank *r, void *arg)
@@ -341,6 +352,7 @@ TEST(keeps_when_told_to)
     Shape shape = {spec_mlp(4), TEST_OPTIONS};
     run_ranks(2, keep_body, &shape);
     RULE(each_unit_has_its_own_option);
+    RULE(options_change_between_forwards);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 2, 8), keep_body, &shape);
 }
@@ -400,6 +412,7 @@ TEST(hooks_gather_in_order)
     RULE(forward_is_hidden);
     run_sharded(spec_mlp(3), part_body, 2);
     RULE(order_is_of_this_iteration);
+    RULE(a_failed_model_fails_alone);
     RULE(contexts_are_apart, APART_FORWARD);
     RULE(nothing_grows, APART_FORWARD);
     run_drawn(7, hooks_body);

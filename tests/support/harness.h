@@ -127,12 +127,13 @@ void check_leaks(void);
     } while (0)
 // A call that must be refused: by ERR_ARGUMENT and one line, which has these words.
 #define need_refused(call, words) need_failure(call, ERR_ARGUMENT, words)
-// A call that must fail: by this status and one line, which has these words, and those of callers.
+// A call that must fail: by this status and a line that has these words. Who passes on another
+// status than ERR_ARGUMENT may say more.
 #define need_failure(call, want, words)                                                            \
     do {                                                                                           \
-        unsigned before_ = failure_begins();                                                       \
+        unsigned begun_ = failure_begins();                                                        \
         Status need_ = (call);                                                                     \
-        failed_at(__FILE__, __LINE__, #call, before_, need_, want, words);                         \
+        failed_at(__FILE__, __LINE__, #call, begun_, need_, want, words);                          \
     } while (0)
 unsigned failure_begins(void); // silence; how many errors there were
 void failed_at(const char *file, int line, const char *call, unsigned before, Status status,

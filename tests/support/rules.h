@@ -43,6 +43,12 @@ void rule_device_slice_of_any_length(void);
 void rule_host_buffer_has_fixed_size(void);
 void rule_release_frees_what_is_its_own(void);
 void rule_failed_materialize_keeps_nothing(void);
+void rule_refused_model_is_as_it_was(void);
+void rule_failed_copy_keeps_its_status(void);
+void rule_failed_model_keeps_its_status(void);
+void rule_frozen_and_empty_parameters(void);
+void rule_materializes_any_number(void);
+void rule_materializes_beyond_32_bits(void);
 
 // ---- Task 2 ----
 void rule_layout_beyond_32_bits(void);
@@ -52,6 +58,8 @@ void rule_layout_reads_its_own_list(void);
 void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
 void rule_states_follow_each_other(void);
+void rule_any_number_of_parameters(void);
+void rule_flat_beyond_32_bits(void);
 
 // ---- Task 3 ----
 void rule_unshard_is_one_gather_ahead(void);
@@ -62,6 +70,12 @@ void rule_refuses_before_it_queues(void);
 void rule_each_unit_has_its_own_option(void);
 void rule_order_is_of_this_iteration(void);
 void rule_reshard_all_reaches_every_unit(void);
+void rule_failed_unshard_keeps_its_status(void);
+void rule_failed_calls_are_told(void);
+void rule_each_buffer_is_freed_after_its_use(void);
+void rule_options_change_between_forwards(void);
+void rule_a_failed_model_fails_alone(void);
+void rule_gathers_any_size_and_type(void);
 
 // ---- Task 4 ----
 void rule_micro_batches_with_kept_parameters(void);

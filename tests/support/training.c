@@ -536,6 +536,16 @@ size_t activation_bytes(const Spec *spec, const Rank *r, bool backward)
     return bytes;
 }
 
+#ifndef BACKEND_CUDA
+cudaStream_t dead_stream(void)
+{
+    cudaStream_t stream;
+    need_cuda(cudaStreamCreate(&stream));
+    need_cuda(cudaStreamDestroy(stream));
+    return stream;
+}
+#endif
+
 void *fill_all_but(size_t room)
 {
     size_t free_bytes = 0, total = 0;

@@ -127,6 +127,11 @@ void check_on_stream(uint64_t first, cudaStream_t stream, const char *what, cons
 size_t activation_bytes(const Spec *spec, const Rank *r, bool backward);
 // Takes the device's free memory but so many bytes (run_ranks_small); cudaFree gives it back.
 void *fill_all_but(size_t room);
+#ifndef BACKEND_CUDA // of a GPU's driver nobody knows what it does with one
+// A stream on which nothing can be queued: between backend_ignore_reports and backend_listen every
+// call that is given it fails.
+cudaStream_t dead_stream(void);
+#endif
 // Bytes of the unit's whole flat parameter.
 size_t whole_bytes(const FsdpUnit *unit);
 // Forward alone, and what it left behind is dropped.

@@ -1,5 +1,5 @@
-/* state_first.c: An unshard changes the state before it queues anything, and a forward is recorded
- * before its unit is resharded.
+/* state_first.c: An unshard changes the state, by hand, before it queues anything, and a forward is
+ * recorded before its unit is resharded.
  */
 // ==== forward.c
 Status fsdp_unshard(FsdpUnit *unit)
@@ -7,9 +7,10 @@ Status fsdp_unshard(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->all_gather_stream;
     if (flat->state != FLAT_SHARDED) return OK;
-    TRY(flat_set_state(flat, FLAT_UNSHARDING));
-    flat->unsharded_param.data = flat->sharded_param.data;
-    if (flat->layout.world > 1)
+    flat->state = FLAT_UNSHARDING;
+    if (flat->layout.world == 1)
+        flat->unsharded_param.data = flat->sharded_param.data;
+    else
         CUDA_TRY(cudaMallocAsync(&flat->unsharded_param.data, buffer_bytes(&flat->unsharded_param),
                                  stream));
     flat_set_views(flat);
