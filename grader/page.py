@@ -141,10 +141,10 @@ def next_steps(document):
     if gap:
         parts.append(tag("p", "Write part %s, at <code>%s</code>." % (text(gap.group("part")),
                                                                     text(gap.group("place")))))
-    elif first["ask"]: # the message asks itself: no hint beside it
-        parts.append(tag("p", text(first["ask"])))
-    elif first["hints"]:
-        parts.append(tag("p", "Ask yourself: %s" % text(first["hints"][0])))
+    else: # a message that asks itself has no hint beside it
+        parts.append(message(first))
+        if first["hints"] and not first["ask"]:
+            parts.append(tag("p", "Ask yourself: %s" % text(first["hints"][0])))
     if first["look"] and not gap:
         parts.append(tag("p", "Look at %s." % text(first["look"])))
     again = "make grade %s=%d" % (document["word"].upper(), first["task"])
