@@ -314,7 +314,7 @@ def fill(rows, task, files):
             pointer = before
         found = look(pointer.part, task, files, split(row["message"])[0]) if pointer.part else ""
         if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
-                and not says_nothing(row["message"]):
+                and not says_nothing(row["message"]) and not ENDED.search(row["message"]):
             pointer = Pointer(test.parts[0])
         levels, origin = chosen(row, test, pointer, task, failed)
         # A test's own hints are about its body, and what a rule of it asks is something else.
