@@ -97,7 +97,7 @@ void batch_destroy(Batch *batch)
 float train_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch)
 {
     float *logits = NULL, *dlogits = NULL, *din = NULL, loss = 0.0f;
-    check_hooks(model);
+    check_hooks(model, HOOK_POST_BACKWARD);
     run->B = spec->B;
     run->T = spec->T;
     need(module_forward(model, run, batch->in, &logits));
@@ -507,7 +507,7 @@ void check_on_stream(uint64_t first, cudaStream_t stream, const char *what, cons
 void forward_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch)
 {
     float *logits = NULL;
-    check_hooks(model);
+    check_hooks(model, HOOK_POST_FORWARD);
     run->B = spec->B;
     run->T = spec->T;
     need(module_forward(model, run, batch->in, &logits));
