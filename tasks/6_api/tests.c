@@ -88,6 +88,9 @@ static void count_body(const Rank *r, void *arg)
           fsdp_units(model, NULL, 0));
     for (int i = 1; i <= 3; i++) {
         need(fully_shard(model->children[i], &ctx, &TEST_OPTIONS));
+        const FsdpUnit *unit = fsdp_unit(model->children[i]);
+        check(unit != NULL, "fully_shard gave OK, but module->unit is NULL");
+        check(unit->root != NULL, "fully_shard gave OK, but the unit has no root, not even itself");
         check(fsdp_units(model, NULL, 0) == i, "fsdp_units counts %d units below a model, want %d",
               fsdp_units(model, NULL, 0), i);
     }
