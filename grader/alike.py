@@ -9,7 +9,8 @@ when the time is over, or where they say the same apart from ranks, addresses an
 line.
 
 Interface: cause(result, own) -> something to compare, None where there is no cause to tell;
-NOT_YET, RUNNING, short_message(message), is_todo(result), left_out(result), not_judged(message),
+NOT_YET, RUNNING, short_message(message), is_todo(result), looks_right(results),
+left_out(result), not_judged(message),
 foremost(rows).
 """
 
@@ -18,6 +19,9 @@ import re
 # What check_not_yet says: path:line: part 3.2 of function is not written yet (NOT_YET).
 NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>L?\d+\.\d+[a-z]?) of "
                      r"(?P<function>\w+) is not written yet")
+
+# What a test adds that has found an earlier part right (tests/support/trouble.c).
+HOLDS = re.compile(r"(?<=; )L?\d+\.\d+[a-z]?(?= looks right)")
 
 # How a test says that this machine has too few GPUs for it.
 LEFT_OUT = re.compile(r"left out from W = \d+ on: (.*)")
@@ -49,6 +53,17 @@ def short_message(message):
 def is_todo(result):
     """Whether the test fails because a part is not written yet."""
     return result["status"] == "failed" and bool(NOT_YET.search(result["message"]))
+
+
+def looks_right(results):
+    """The parts that tests have found right before they met one that is not written: a sentence, or
+    ""."""
+    parts = sorted({part for result in results if is_todo(result)
+                    for part in HOLDS.findall(result["message"])})
+    if not parts:
+        return ""
+    return "%s look%s right." % (" and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])),
+                                 "s" if len(parts) == 1 else "")
 
 
 def left_out(result):

@@ -195,9 +195,9 @@ def of_allocations(report, task, source, whose):
     return parts
 
 
-def of_report(report, text, task, source, likely):
-    """The part that simgpu's report points at, or "". likely: the parts that the test is meant
-    for."""
+def of_report(report, text, task, source):
+    """The part that simgpu's report points at, or "" (where a call and an allocation differ, one of
+    the two)."""
     kind, calls = report.get("class"), report.get("calls") or []
     recorded = RECORDED.search(text) # an event that covers the wrong work
     if recorded:
@@ -208,9 +208,8 @@ def of_report(report, text, task, source, likely):
         return only(of_calls(calls, task, source)) or ""
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right
-    called = of_calls(calls[:1], task, source) - {None}
-    parts = called | of_allocations(report, task, source, parts_of)
-    return only(parts) or only(parts & set(likely) & called)
+    parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
+    return only(parts - {None})
 
 
 def first_report(row):
@@ -218,7 +217,7 @@ def first_report(row):
     return next((entry for entry in row.get("reports") or [] if not entry.get("follows")), {})
 
 
-def point(row, task, source, likely=()):
+def point(row, task, source):
     """What a row's message points at, by itself."""
     gap = NOT_YET.search(row["message"])
     if gap:
@@ -232,7 +231,7 @@ def point(row, task, source, likely=()):
     if part or not text:
         return Pointer(part, 2 if part else 0)
     report = first_report(row)
-    part = of_report(report, text, task, source, likely)
+    part = of_report(report, text, task, source)
     return Pointer(part, 1 if part and report.get("class") != UNWRITTEN else 0)
 
 
@@ -311,13 +310,13 @@ def fill(rows, task, files):
         if row["status"] in NO_HINT or row.get("shared"):
             row.update(hint="", more=[], hints_of="")
             continue
-        pointer = point(row, task, source, test.parts)
+        pointer = point(row, task, source)
         evidence[row["name"]] = weight(row, pointer)
         if pointer.sure < 2 and before.sure >= max(1, pointer.sure) and not test.together:
             pointer = before
         found = look(pointer.part, task, files, split(row["message"])[0]) if pointer.part else ""
         if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
-                and not says_nothing(row["message"]):
+                and not says_nothing(row["message"]) and not ENDED.search(row["message"]):
             pointer = Pointer(test.parts[0])
         levels, origin = chosen(row, test, pointer, task, failed)
         # A test's own hints are about its body, and what a rule of it asks is something else.

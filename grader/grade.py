@@ -39,7 +39,7 @@ import runner
 import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
 from files import read_regular_file, write_atomically
-from gaps import first_gap
+from gaps import first_gap, looks_written
 from progress import Progress
 from report import NOT_YET, Report
 from show import Show
@@ -115,7 +115,12 @@ class Grading:
         for piece in task.pieces():
             found = first_gap(piece.source(self.impl))
             if found:
-                return "Write part %s, at %s:%d." % (found[0], piece.shown(self.impl), found[1])
+                place = "%s:%d" % (piece.shown(self.impl), found[1])
+                lines = read_regular_file(piece.source(self.impl)).decode("utf-8", "replace")
+                if looks_written(lines.splitlines(), found[1]):
+                    return "Part %s looks written: if it is, delete its NOT_YET line, %s." % (
+                        found[0], place)
+                return "Write part %s, at %s." % (found[0], place)
         return None
 
     def write(self, status, message=""):

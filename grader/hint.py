@@ -39,7 +39,7 @@ import runner
 import seeds
 from essence import essence
 from files import read_regular_file, write_atomically
-from gaps import first_gap
+from gaps import first_gap, looks_written
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import NOT_YET, Report, foremost, left_out, to_read
 
@@ -73,7 +73,10 @@ def gap_problem(task, options, piece, gap):
 
     def show(report):
         report.say("%s  %s: part %s is not written yet" % (task.heading(), task.title, part))
-        report.paragraph("%s: the comment above says what belongs there." % shown, 2)
+        lines = read_regular_file(path).decode("utf-8", "replace").splitlines()
+        report.paragraph("%s: %s" % (
+            shown, "there is code beside it: if that is the part, delete this line."
+            if looks_written(lines, line) else "the comment above says what belongs there."), 2)
     section = manifest.section_of_part(
         manifest.sections_of_parts(manifest.text_of(ROOT, task.handout)), part)
     return Problem(task, part, task.parts.get(part, []), section, show, [path])

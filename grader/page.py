@@ -31,7 +31,7 @@ import trace
 from emit import common
 from files import write_atomically
 from page_style import STYLE
-from report import NOT_YET, all_but, foremost, left_out, short_message
+from report import NOT_YET, all_but, foremost, left_out, looks_right, short_message
 
 WORDS = {"passed": "✓ passed", "failed": "✗ failed", "error": "✗ error",
          "timeout": "✗ time-out", "skipped": "– skipped",
@@ -139,12 +139,13 @@ def next_steps(document):
     parts = [tag("p", "%s %d, <code>%s</code>: %s" % (
         document["word"], first["task"], text(first["name"]), text(first["title"])))]
     if gap:
-        parts.append(tag("p", "Write part %s, at <code>%s</code>." % (text(gap.group("part")),
-                                                                    text(gap.group("place")))))
-    elif first["ask"]: # the message asks itself: no hint beside it
-        parts.append(tag("p", text(first["ask"])))
-    elif first["hints"]:
-        parts.append(tag("p", "Ask yourself: %s" % text(first["hints"][0])))
+        own = looks_right([test for test in wrong if test["task"] == first["task"]])
+        parts.append(tag("p", "%sWrite part %s, at <code>%s</code>." % (
+            text(own + " ") if own else "", text(gap.group("part")), text(gap.group("place")))))
+    else: # a message that asks itself has no hint beside it
+        parts.append(message(first))
+        if first["hints"] and not first["ask"]:
+            parts.append(tag("p", "Ask yourself: %s" % text(first["hints"][0])))
     if first["look"] and not gap:
         parts.append(tag("p", "Look at %s." % text(first["look"])))
     again = "make grade %s=%d" % (document["word"].upper(), first["task"])

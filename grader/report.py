@@ -19,7 +19,8 @@ import os
 import re
 
 import layout
-from alike import NOT_YET, cause, foremost, is_todo, left_out, not_judged, short_message
+from alike import NOT_YET, cause, foremost, is_todo, left_out, looks_right, not_judged, \
+    short_message
 from essence import essence
 
 TABLE = 68   # where the column of points ends
@@ -287,7 +288,8 @@ class Report:
                 self.paragraph(first["title"], 2)
             self.lines(message)
             if missing:
-                self.paragraph(missing, 2)
+                own = [result for result in wrong if result["task"] == first["task"]]
+                self.paragraph(" ".join(filter(None, [looks_right(own), missing])), 2)
             else:
                 self.advice(first)
         self.where_to_read(first)
@@ -304,7 +306,7 @@ class Report:
     def where_to_read(self, result):
         """Where no test ran, the section of the first of them has nothing to do with it."""
         self.paragraph("Read:  %s" % to_read(result["handout"],
-                                             "" if result["shared"] else result.get("section")), 2)
+                                             "" if result.get("shared") else result.get("section")), 2)
 
     def score(self, earned, full, alone=None, page=""):
         """The last line, and in front of it the path of the page, where there is one."""

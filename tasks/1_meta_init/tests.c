@@ -47,6 +47,7 @@ static void count_body(const Rank *r, void *arg)
               "meta_numel of shape number %zu gives %lld, want %lld", i, (long long)meta_numel(&p),
               (long long)table[i].want);
     }
+    part_holds("1.1");
 
     // The models of the GPT-2 paper, as released: the weights tied, position embeddings of 1024.
     const struct {

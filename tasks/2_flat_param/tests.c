@@ -84,11 +84,13 @@ RANK_TEST(layout_worked_example, 1)
           "flat_layout: parameters of 3, 4 and 3 elements begin at %lld, %lld and %lld; want 0, 3 "
           "and 7",
           (long long)flat.offset[0], (long long)flat.offset[1], (long long)flat.offset[2]);
+    part_holds("2.1");
     check(flat_valid_numel(&flat, 0) == 4 && flat_valid_numel(&flat, 1) == 4 &&
               flat_valid_numel(&flat, 2) == 2,
           "flat_valid_numel by rank: %lld, %lld, %lld; want 4, 4, 2",
           (long long)flat_valid_numel(&flat, 0), (long long)flat_valid_numel(&flat, 1),
           (long long)flat_valid_numel(&flat, 2));
+    part_holds("2.2");
     int64_t begin, end, at;
     flat_param_range_in_shard(&flat, 1, 0, &begin, &end,
                               &at); // parameter 1 is [3, 7): rank 0 has its first element

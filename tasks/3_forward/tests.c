@@ -108,6 +108,8 @@ static void gather_body(Sharded *s, const Rank *r, void *arg)
         for (int j = 0; j < unit->flat.layout.n; j++)
             check(unit->flat.layout.params[j]->data.data == whole + unit->flat.layout.offset[j],
                   "%s does not point into the gathered buffer", unit->flat.layout.params[j]->name);
+        if (r->world > 1) part_holds("3.1");
+        part_holds("3.2");
         need(fsdp_reshard(unit));
     }
 }

@@ -173,6 +173,7 @@ static void begin_body(Sharded *s, const Rank *r, void *arg)
                 flat->layout.params[j]->grad.data == whole + flat->layout.offset[j],
                 "%s: after fsdp_begin_grad its gradient does not point into the unsharded gradient",
                 flat->layout.params[j]->name);
+        part_holds("4.1");
         need(fsdp_reduce_grad(unit));
         check(flat->unsharded_grad.data == NULL && flat->layout.params[0]->grad.data == NULL,
               "after fsdp_reduce_grad the parameters still point into the unsharded gradient");

@@ -78,8 +78,31 @@ static void nested_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
+// Of what fsdp_units counts, fully_shard of the model makes an array.
+static void count_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(3);
+    FsdpContext ctx;
+    Module *model = spec_create(&spec);
+    make_context(&ctx, r);
+    check(fsdp_units(model, NULL, 0) == 0, "fsdp_units of a model without units counts %d",
+          fsdp_units(model, NULL, 0));
+    for (int i = 1; i <= 3; i++) {
+        need(fully_shard(model->children[i], &ctx, &TEST_OPTIONS));
+        const FsdpUnit *unit = fsdp_unit(model->children[i]);
+        check(unit != NULL, "fully_shard gave OK, but module->unit is NULL");
+        check(unit->root != NULL, "fully_shard gave OK, but the unit has no root, not even itself");
+        check(fsdp_units(model, NULL, 0) == i, "fsdp_units counts %d units below a model, want %d",
+              fsdp_units(model, NULL, 0), i);
+    }
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
 TEST(takes_what_no_inner_unit_took)
 {
+    run_ranks(1, count_body, NULL);
     run_worlds(nested_body, NULL, 1, 3);
     for (int i = 0; i < 3; i++) claim_drawn_units(1, 8);
 }

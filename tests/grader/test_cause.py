@@ -122,8 +122,8 @@ class Pointing(unittest.TestCase):
 
     def test_a_pointer_allocated_elsewhere_may_be_either(self):
         two = report("wrong-pointer", ("mine/one.c", "begin"), where="mine/one.c:7 (take_it)")
-        self.assertEqual(self.part(REPORT, two), "1.1") # the test is meant for one of the two
-        self.assertEqual(self.part(REPORT, two, name="order"), "1.3")
+        self.assertEqual(self.part(REPORT, two), "")
+        self.assertEqual(self.part(REPORT, two, name="order"), "")
 
     def test_two_operations_point_at_a_part_only_where_both_are_in_it(self):
         race = "race-between-streams"
@@ -144,6 +144,23 @@ class Pointing(unittest.TestCase):
         whole = SOURCE + "int take_it(void)\n{\n    return end_all(3);\n}\n"
         self.assertEqual(self.part(REPORT, read, source=whole), "") # or whom that left it to
 
+    def test_who_allocated_it_may_have_it_filled_by_a_pointer(self):
+        read = report("uninitialised-read", ("m/one.c", "begin"), where="m/one.c:3 (take_it)")
+        whole = SOURCE + "int take_it(void)\n{\n    return unit->all(unit);\n}\n"
+        self.assertEqual(self.part(REPORT, read, source=whole), "") # end_all is what unit->all is
+        self.assertEqual(self.part(REPORT, read, source=whole.replace("->all(", "->no(")), "1.3")
+
+    def test_nobody_allocated_a_null_pointer(self):
+        null = dict(report("wrong-pointer", ("mine/one.c", "both")), title="a null pointer")
+        self.assertEqual(self.part(REPORT, null), "")
+
+    def test_a_crash_in_a_line_that_another_part_called(self):
+        said = "rank 0 of 1: crashed (x, address 0x8) at mine/one.c:9 (begin)"
+        self.assertEqual(self.part(said), "1.1")
+        self.assertEqual(self.part(said + ", called from mine/one.c:14 (end_all)"), "")
+        self.assertEqual(self.part("crashed (x) at reference/b.c:9 (f), called from mine/one.c:14 "
+                                   "(end_all) (tasks/1_one/tests.c:3)"), "1.2")
+
     def test_out_of_memory_has_no_place(self):
         self.assertEqual(self.part(REPORT, report("out-of-memory", ("m/one.c", "begin"))), "")
 
@@ -160,6 +177,48 @@ class Hints(unittest.TestCase):
         other = "int before(void)\n{\n    return 0;\n}\n" * 5
         cause.fill([one], task_of(), [("mine/zero.c", other), ("mine/one.c", SOURCE)])
         self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:12")
+
+    def test_the_place_of_a_crash_or_of_a_hang(self):
+        for said in ("crashed (x) at reference/b.c:9 (f), called from mine/one.c:16 (end_all)",
+                     "was still running at mine/one.c:16 (end_all); it is idle"):
+            one, = filled(row("both", "rank 0 of 1: " + said))
+            self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:16")
+
+    def test_the_function_of_the_part_that_is_named(self):
+        source = SOURCE + "int begin_one(int x)\n{\n    return x;\n}\n"
+        one, = filled(row("both", "begin() gives 3"), source=source)
+        self.assertEqual(one["look"], "part 1.1, begin, mine/one.c:7")
+
+    def test_the_part_that_a_test_is_meant_for_is_no_place(self):
+        one, = filled(row("first", "x is 3"))
+        self.assertEqual((one["part"], one["look"], one["hint"]), ("1.1", "", "P1?"))
+
+    def test_no_hint_where_the_message_says_what_must_be_done(self):
+        for said in ("end_all must free it", "it is left: does end_all free it?"):
+            one, = filled(row("both", said + " (tests.c:3)"))
+            self.assertEqual((one["hint"], one["more"], one["ask"]),
+                             ("", ["P2?", "p2"], said + " (tests.c:3)"))
+            self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:12")
+        one, = filled(row("both", "it must be 3")) # no function of the part does what?
+        self.assertEqual(one["hint"], "Both?")
+
+    def test_a_rule_has_no_hint_of_its_tests_body(self):
+        one, = filled(row("first", "in rule any_size: x is 3"))
+        self.assertEqual((one["hint"], one["more"]), ("", ["P1?", "p1"]))
+        one, = filled(row("first", "in rule any_size: end_all gives 3"))
+        self.assertEqual(one["hint"], "P2?")
+
+    def test_the_row_to_show_first(self):
+        def first(*rows):
+            return [row["name"] for row in filled(*rows) if row.get("foremost")]
+        crash = "rank 0 of 1: crashed (x) at reference/b.c:9 (f) (tests.c:3)"
+        self.assertEqual(first(row("first", crash), row("both", "x is 3"),
+                               row("order", "end_all gives 3")), ["order"])
+        self.assertEqual(first(row("first", crash), row("both", crash)), ["first"])
+        self.assertEqual(first(row("first", "x is 3"), row("both", "end_all gives 3")), ["first"])
+        self.assertEqual(first(row("first", "", "passed"), row("both", crash),
+                               row("order", "y is 3")), ["order"])
+        self.assertEqual(first(row("first", "", "passed")), [])
 
     def test_the_section_of_another_part(self):
         one, = filled(row("first", "end_all gives 3"))

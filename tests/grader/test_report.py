@@ -126,6 +126,22 @@ class Terminal(FakeKit):
         self.assertNotIn("Hint:", text) # the report asks already
         self.assertEqual(last[-2:], ["", "Score: 30/100"])
 
+    def test_a_report_of_many_lines_is_told_in_short(self):
+        """The end is on one screen; all of the report is in the output that is no terminal's."""
+        more = "".join("   by somebody, and line %d of it.\\n" % i for i in range(30))
+        said = asking("a").replace("   by somebody.", more + "   by somebody.")
+        self.assertIn("line 7 of it", said)
+        self.suite("one", "abc", said + "; rest('a')")
+        lines = self.screen()
+        last = self.last(lines)
+        self.assertLessEqual(len(last), 23)
+        text = " ".join(" ".join(last).split())
+        for words in ("two operations race", "kernel_add, called at mine/one.c:7 (add_all),",
+                      "Is there a wait missing?", "(all of it: make grade TASK=1 IMPL=mine | cat)",
+                      "Read: handouts/1_one.md", "Score: 90/100"):
+            self.assertIn(words, text)
+        self.assertIn("and line 7 of it", " ".join(self.grade()[1].split()))
+
     def test_what_a_message_asks_is_told_once(self):
         """A likely cause, or a report's question, stands in the message and nowhere else."""
         self.suite("one", "abc", "say('a', 'failed', 'x is 3\\nLikely cause: a sum?'); rest('a')")

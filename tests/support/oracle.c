@@ -16,6 +16,8 @@ int64_t oracle_numel(const Param *p)
 // Mistakes that somebody makes in it, in one place each.
 enum {
     NARROW,      // the products have 32 bits
+    NARROW_LOW,  // that of word 0 alone
+    NARROW_HIGH, // that of word 2 alone
     KEPT_KEY,    // each round works with the first key
     EARLY_KEY,   // the key has grown before the first round
     NINE,        // rounds
@@ -31,13 +33,15 @@ static void philox_by(int slip, const uint32_t counter[4], const uint32_t key[2]
 {
     static const uint64_t MULTIPLIER[2] = {0xD2511F53u, 0xCD9E8D57u};
     static const uint32_t STEP[2] = {0x9E3779B9u, 0xBB67AE85u};
-    const uint64_t keeps = slip == NARROW ? 0xFFFFFFFFu : UINT64_MAX;
+    const uint64_t all = UINT64_MAX, narrow = UINT32_MAX;
+    const uint64_t low_keeps = slip == NARROW || slip == NARROW_LOW ? narrow : all;
+    const uint64_t high_keeps = slip == NARROW || slip == NARROW_HIGH ? narrow : all;
     uint32_t x[4] = {counter[0], counter[1], counter[2], counter[3]};
     const uint32_t rounds = slip == NINE ? 9 : slip == ELEVEN ? 11 : 10;
     for (uint32_t r = 0; r < rounds; r++) {
         uint32_t grown = slip == KEPT_KEY ? 0 : slip == EARLY_KEY ? r + 1 : r;
-        uint64_t low = MULTIPLIER[slip == MULTIPLIERS] * x[0] & keeps;
-        uint64_t high = MULTIPLIER[slip != MULTIPLIERS] * x[2] & keeps;
+        uint64_t low = MULTIPLIER[slip == MULTIPLIERS] * x[0] & low_keeps;
+        uint64_t high = MULTIPLIER[slip != MULTIPLIERS] * x[2] & high_keeps;
         if (slip == NO_CROSSING) {
             uint64_t other = low;
             low = high;
@@ -63,6 +67,10 @@ const char *philox_cause(const uint32_t counter[4], const uint32_t key[2], const
     static const char *const cause[SLIPS] = {
         [NARROW] = LIKELY "these are the words of products of 32 bits: is a factor a uint64_t "
                           "before it is multiplied?",
+        [NARROW_LOW] = LIKELY "these are the words where the product of word 0 has 32 bits: is a "
+                              "factor a uint64_t before it is multiplied?",
+        [NARROW_HIGH] = LIKELY "these are the words where the product of word 2 has 32 bits: is a "
+                               "factor a uint64_t before it is multiplied?",
         [KEPT_KEY] = LIKELY "these are the words of a key that stays as it is: what is added to "
                             "it after each round?",
         [EARLY_KEY] = LIKELY "these are the words of a key that has grown before the first round: "

@@ -3,6 +3,7 @@
  * A mistake in one of these otherwise shows far from where it was made: a hook that gets the module
  * for its unit crashes in given code, and a buffer that nobody frees is a race in the next step.
  */
+#include "extensions.h"
 #include "training.h"
 
 static const char *const POINT[HOOK_POINTS] = {"HOOK_PRE_FORWARD", "HOOK_POST_FORWARD",
@@ -26,14 +27,14 @@ static void check_hook(const Module *m, const FsdpUnit *unit, HookPoint at)
         }
 }
 
-void check_hooks(const Module *model)
+void check_hooks(const Module *model, HookPoint last)
 {
     const FsdpUnit *unit = fsdp_unit(model);
     // What a lab puts on may have hooks of its own.
-    for (int at = 0; at < HOOK_POINTS; at++)
-        if (unit != NULL && unit->root != NULL && unit->root->extensions == NULL)
+    for (int at = 0; at <= (int)last; at++)
+        if (unit != NULL && unit->root != NULL && unit->root->extensions->top == NULL)
             check_hook(model, unit, at);
-    for (int i = 0; i < model->n_children; i++) check_hooks(model->children[i]);
+    for (int i = 0; i < model->n_children; i++) check_hooks(model->children[i], last);
 }
 
 void check_forward_over(const FsdpRoot *root)

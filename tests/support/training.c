@@ -97,7 +97,7 @@ void batch_destroy(Batch *batch)
 float train_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch)
 {
     float *logits = NULL, *dlogits = NULL, *din = NULL, loss = 0.0f;
-    check_hooks(model);
+    check_hooks(model, HOOK_POST_BACKWARD);
     run->B = spec->B;
     run->T = spec->T;
     need(module_forward(model, run, batch->in, &logits));
@@ -245,15 +245,6 @@ static void make_unit(Module *module, FsdpContext *ctx, const FsdpOptions *optio
           module->name);
 }
 
-// fully_shard of the model makes an array of what fsdp_units lists below it.
-static void check_units(const Module *model)
-{
-    int units = 0;
-    for (int i = 0; i < model->n_children; i++) units += fsdp_unit(model->children[i]) != NULL;
-    check(fsdp_units(model, NULL, 0) == units, "fsdp_units counts %d units below %s, want %d",
-          fsdp_units(model, NULL, 0), model->name, units);
-}
-
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
                     const AdamWConfig *adamw, const Rank *r)
 {
@@ -266,7 +257,6 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
     make_context(&s->ctx, r);
     for (int i = 0; i < s->model->n_children; i++)
         if (is_block(spec, s->model, i)) make_unit(s->model->children[i], &s->ctx, options);
-    check_units(s->model);
     make_unit(s->model, &s->ctx, options);
     unit_names_of(s);
     s->root = fsdp_unit(s->model)->root;
@@ -531,7 +521,7 @@ void check_on_stream(uint64_t first, cudaStream_t stream, const char *what, cons
 void forward_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch)
 {
     float *logits = NULL;
-    check_hooks(model);
+    check_hooks(model, HOOK_POST_FORWARD);
     run->B = spec->B;
     run->T = spec->T;
     need(module_forward(model, run, batch->in, &logits));

@@ -115,9 +115,10 @@ void check_padding(const Sharded *s, const char *when);
 // The unit's unsharded parameter, once its streams are done, is the initial values of this seed.
 void check_initial_values(const FsdpUnit *unit, uint64_t seed);
 
-// Fail the rank (passes.c): where a unit's hooks are not those of its four points, which the two
-// functions that run a batch ask first; where a forward, a backward has left something.
-void check_hooks(const Module *model);
+// Fail the rank (passes.c): where a unit's hooks are not those of their points, up to the last one
+// that runs, which the two functions that run a batch ask first; where a forward or a backward has
+// left something.
+void check_hooks(const Module *model, HookPoint last);
 void check_forward_over(const FsdpRoot *root);
 void check_backward_over(const FsdpRoot *root);
 

@@ -107,9 +107,20 @@ const char *last_error(void)
     return line[0] ? line : "it printed no line that says why";
 }
 
+static char holding[80]; // "; 1.1 looks right", of each part of which it was said
+
+void part_holds(const char *part)
+{
+    size_t used = strlen(holding);
+    char said[24];
+
+    snprintf(said, sizeof said, "; %s looks right", part);
+    if (strstr(holding, said) == NULL) snprintf(holding + used, sizeof holding - used, "%s", said);
+}
+
 static void hear_not_yet(const char *text)
 {
-    trouble_tell(TROUBLE_NOT_YET, "%s", text);
+    trouble_tell(TROUBLE_NOT_YET, "%s%s", text, holding);
 }
 
 void check_leaks(void)
