@@ -51,7 +51,8 @@ typedef struct Table {
     uint64_t seed;
 } Table;
 
-// Sizes that have bitten somebody: none, one element, fewer elements than ranks, primes, powers of two.
+// Sizes that have bitten somebody: none, one element, fewer elements than ranks, primes, powers of
+// two.
 static const Table KNOWN = {
     .n = 10,
     .set = {{1, {1}},

@@ -31,8 +31,8 @@ const char *backend_world_limit(void);
 // tell.
 bool backend_pinned_bytes(size_t *bytes);
 
-// Whether the memory of the host that a process has is its own, apart from *library bytes: a library
-// may take what it likes.
+// Whether the memory of the host that a process has is its own, apart from *library bytes: a
+// library may take what it likes.
 bool backend_counts_host_memory(int64_t *library);
 
 // The environment variable that says how many bytes a device of a rank holds, for tests that fill

@@ -1,6 +1,6 @@
-/* own_memory.c: what simgpu itself takes from malloc, so that whoever counts a program's host memory
- * can leave it out. The build gives all files of simgpu's and gpulog's these functions for malloc,
- * calloc, realloc and free (make/rules.mk); a copy that is built without counts nothing.
+/* own_memory.c: what simgpu itself takes from malloc, so that whoever counts a program's host
+ * memory can leave it out. The build gives all files of simgpu's and gpulog's these functions for
+ * malloc, calloc, realloc and free (make/rules.mk); a copy that is built without counts nothing.
  *
  * Interface: simgpu_host_bytes.
  */

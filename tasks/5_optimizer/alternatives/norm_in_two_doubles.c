@@ -1,5 +1,5 @@
-/* norm_in_two_doubles.c: What the ranks' squares add up to has memory of its own, which is allocated
- * in stream order, and so are the squares of this rank.
+/* norm_in_two_doubles.c: What the ranks' squares add up to has memory of its own, which is
+ * allocated in stream order, and so are the squares of this rank.
  */
 // ==== optimizer.c
 static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squares)
