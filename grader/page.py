@@ -31,7 +31,7 @@ import trace
 from emit import common
 from files import write_atomically
 from page_style import STYLE
-from report import NOT_YET, all_but, foremost, left_out, looks_right, short_message
+from report import NOT_YET, all_but, foremost, looks_right, short_message
 
 WORDS = {"passed": "✓ passed", "failed": "✗ failed", "error": "✗ error",
          "timeout": "✗ time-out", "skipped": "– skipped",
