@@ -306,7 +306,8 @@ class Report:
     def where_to_read(self, result):
         """Where no test ran, the section of the first of them has nothing to do with it."""
         self.paragraph("Read:  %s" % to_read(result["handout"],
-                                             "" if result.get("shared") else result.get("section")), 2)
+                                             "" if result.get("shared")
+                                             else result.get("section")), 2)
 
     def score(self, earned, full, alone=None, page=""):
         """The last line, and in front of it the path of the page, where there is one."""

@@ -2,8 +2,9 @@
 (mutants.json of a task or lab) and alternatives (alternatives/*.c); see mutants.py.
 
 Interface: load_mutants(tasks), load_alternatives(tasks) and machine_made(tasks) -> [Solution];
-edit_text(text, edits), edited(task, edits) and put_in(text, part) change the reference; write_sources(solution, tasks,
-folder); read(path), functions(text), reference_of(task), pieces(tasks); BadFile, DoesNotApply.
+edit_text(text, edits), edited(task, edits) and put_in(text, part) change the reference;
+write_sources(solution, tasks, folder); read(path), functions(text), reference_of(task),
+pieces(tasks); BadFile, DoesNotApply.
 """
 
 import glob

@@ -21,8 +21,8 @@ at must not be a wrong cause (messages.py). Which functions are right is known f
 lie; "also" in a mutant gives further parts of the task, each with the reason why it is right, too.
 
 Interface: mutants.py [--only NAME] [--task N | --lab N] [--sample N:WORD] [--alternatives |
---machine] [--messages] [--build DIR]; exit status 0 when all went as it should, 1 where a mutant survives, is
-caught for another reason, names a wrong cause, does not apply or does not compile, or where an
+--machine] [--messages] [--build DIR]; exit status 0 when all went as it should, 1 where a mutant
+survives, is caught for another reason, names a wrong cause, does not apply or does not compile, or where an
 alternative loses points; 2 for a question that makes no sense; 3 where the kit or the machine is at
 fault.
 """

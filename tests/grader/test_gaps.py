@@ -1,4 +1,4 @@
-"""grader/gaps.py: a NOT_YET that stands beside finished code; and what tests say of earlier parts."""
+"""grader/gaps.py: a NOT_YET that stands beside finished code; what tests say of earlier parts."""
 
 import glob
 import os

@@ -1,7 +1,7 @@
 /* debug.c: a rank that waits for a debugger before it runs a test's body.
  *
- * A test forks its ranks, so that gdb follows none but the first of its own accord. The one that was
- * asked for says its process id and looks, until it is traced; then it goes on, under gdb.
+ * A test forks its ranks, so that gdb follows none but the first of its own accord. The one that
+ * was asked for says its process id and looks, until it is traced; then it goes on, under gdb.
  */
 #include <stdio.h>
 #include <string.h>
