@@ -51,7 +51,8 @@ void fsdp_extensions_destroy(FsdpRoot *root)
     FsdpExtensions *extensions = root->extensions;
     if (extensions == NULL) return;
     AllGatherState *copied_out = &extensions->copied_out;
-    stream_free_after(&copied_out->buffer, copied_out->event, root->ctx->all_gather_stream);
+    IGNORE_STATUS(
+        stream_free_after(&copied_out->buffer, copied_out->event, root->ctx->all_gather_stream));
     if (copied_out->event != NULL) cudaEventDestroy(copied_out->event);
     while (extensions->top != NULL) free_top(extensions);
     free(extensions);

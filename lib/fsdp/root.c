@@ -40,11 +40,11 @@ Status stream_free_after(void **buffer, cudaEvent_t event, cudaStream_t stream)
 static void destroy(FsdpRoot *root)
 {
     categories_remove(root);
-    stream_free_after(&root->all_gather_state.buffer, root->all_gather_state.event,
-                      root->ctx->all_gather_stream);
+    IGNORE_STATUS(stream_free_after(&root->all_gather_state.buffer, root->all_gather_state.event,
+                                    root->ctx->all_gather_stream));
     fsdp_extensions_destroy(root);
-    stream_free_after(&root->reduce_scatter_state.buffer, root->reduce_scatter_state.event,
-                      root->ctx->compute_stream);
+    IGNORE_STATUS(stream_free_after(&root->reduce_scatter_state.buffer,
+                                    root->reduce_scatter_state.event, root->ctx->compute_stream));
     if (root->all_gather_state.event != NULL) cudaEventDestroy(root->all_gather_state.event);
     if (root->reduce_scatter_state.event != NULL)
         cudaEventDestroy(root->reduce_scatter_state.event);

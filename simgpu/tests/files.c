@@ -90,7 +90,7 @@ static bool run_with(int lean, int files, bool by_text)
     *shared = (Shared){.lean = lean, .files = files, .by_text = by_text};
     snprintf(text, sizeof text, "files-%d:1", getpid());
     if (by_text) setenv("NCCL_COMM_ID", text, 1);
-    launch_ranks(WORLD, LIMIT * time_factor(), be_rank, shared, ends);
+    IGNORE_STATUS(launch_ranks(WORLD, LIMIT * time_factor(), be_rank, shared, ends));
     unsetenv("NCCL_COMM_ID");
     snprintf(name, sizeof name, "ulimit -n is %d", atomic_load(&shared->limit));
     snprintf(what, sizeof what, "rank %d with %d descriptors, id by %s", lean, files,
@@ -149,7 +149,7 @@ TEST(test_who_waits_names_the_limit)
     char text[64], want[128];
     snprintf(text, sizeof text, "files-%d:2", getpid());
     setenv("NCCL_COMM_ID", text, 1);
-    launch_ranks(WORLD, LIMIT * time_factor(), be_rank_of_part, shared, ends);
+    IGNORE_STATUS(launch_ranks(WORLD, LIMIT * time_factor(), be_rank_of_part, shared, ends));
     unsetenv("NCCL_COMM_ID");
     snprintf(want, sizeof want,
              "rank 0 ended: see its report (no file descriptor was left, ulimit -n is %d)",
@@ -206,7 +206,7 @@ TEST(test_nobody_is_taken_for_dead)
     char text[64];
     snprintf(text, sizeof text, "files-%d:3", getpid());
     setenv("NCCL_COMM_ID", text, 1);
-    launch_ranks(WORLD, LIMIT * time_factor(), be_rank_without, shared, ends);
+    IGNORE_STATUS(launch_ranks(WORLD, LIMIT * time_factor(), be_rank_without, shared, ends));
     unsetenv("NCCL_COMM_ID");
     for (int r = 0; r < WORLD; r++)
         if (ends[r].how != RANK_RETURNED || ends[r].code != 0)

@@ -188,7 +188,7 @@ _Noreturn static void work(Outcome *o)
 {
     running = o;
     prctl(PR_SET_CHILD_SUBREAPER, 1); // whatever a rank leaves becomes a child of this process
-    launch_ranks(o->program->ranks, LIMIT * time_factor(), run_rank, NULL, o->ends);
+    IGNORE_STATUS(launch_ranks(o->program->ranks, LIMIT * time_factor(), run_rank, NULL, o->ends));
     o->stray = waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD;
     for (int r = 0; r < o->program->ranks && o->stray; r++) // each rank leads a group of its own
         if (o->ends[r].pid > 1) kill(-o->ends[r].pid, SIGKILL);

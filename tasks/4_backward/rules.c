@@ -286,7 +286,6 @@ static void two_body(Sharded *s, const Rank *r, void *arg)
     free(after);
     free(alone);
     unit->all_gather = fsdp_all_gather;
-    drop_buffers(unit);
     need(fsdp_reshard_all(s->model));
     batch_destroy(&batch);
     sharded_destroy(&other);

@@ -280,7 +280,7 @@ static Status compare_with_init(const Param *param, const float *values, void *a
 static void check_state(const Sharded *s, const Rank *r)
 {
     Seen seen = {0, 0.0};
-    need(fsdp_full_state(s->model, look, &seen));
+    need(fsdp_full_state(s->model, compare_with_init, &seen));
     check(seen.n == (r->rank == 0 ? 10 : 0) && seen.off < 5e-6,
           "fsdp_full_state with some units unsharded: %d parameters, and values that differ by %g "
           "from the initial ones",

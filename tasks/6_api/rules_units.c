@@ -459,8 +459,9 @@ static void visitor_body(const Rank *r, void *arg)
     Param *param = unit_of(&s, 1)->flat.layout.params[0];
     const int64_t shape = param->shape[0];
     int seen = 0;
+    int64_t library;
     param->shape[0] *= 40;
-    for (int i = 0; i < TIMES && backend_counts_host_memory(); i++) {
+    for (int i = 0; i < TIMES && backend_counts_host_memory(&library); i++) {
         if (i == WARM) host = host_bytes();
         backend_ignore_reports();
         check_set_silent(true);
