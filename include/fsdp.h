@@ -373,7 +373,8 @@ Status fsdp_post_forward_default(Module *module, void *unit);
 // ---------------------------------------------------------------- Task 4: backward.c
 
 // Allocates the unit's unsharded gradient, of its type, on the compute stream, zero with its
-// padding, and sets the views. World size 1: the gradient shard itself. ERR_ARGUMENT where there is one already.
+// padding, and sets the views. World size 1: the gradient shard itself. ERR_ARGUMENT where there
+// is one already.
 Status fsdp_begin_grad(FsdpUnit *unit);
 // The collective of a reduction: queues, on the reduce-scatter stream, the reduce-scatter (sum) of
 // unsharded_grad and sharded_grad += sum / W. Nothing is allocated: the sum is in unsharded_grad.

@@ -271,8 +271,8 @@ static void twice_body(Sharded *s, const Rank *r, void *arg)
           unit->flat.name);
     need(fsdp_post_backward(unit->module, unit));
     check(root->flat.state == FLAT_SHARDED && unit->flat.state == FLAT_SHARDED,
-          "the backward of unit %s was the outermost, and leaves the root unsharded, which it had "
-          "gathered ahead",
+          "the backward of unit %s was the outermost, so that its fsdp_post_backward finishes it: "
+          "the root, which was gathered ahead, is still unsharded",
           unit->flat.name);
 }
 

@@ -68,9 +68,9 @@ static void full_body(const Rank *r, void *arg)
     size_t live = gpulog_live_bytes(r->device);
     need(fsdp_begin_grad(unit));
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(s.root));
+    need(fsdp_free_reduce_scatter(s.root));
     check(gpulog_live_bytes(r->device) == live,
-          "after calls of fsdp_begin_grad that found no memory, a backward leaves %zu bytes",
+          "after calls of fsdp_begin_grad that found no memory, a gradient leaves %zu bytes",
           gpulog_live_bytes(r->device) - live);
     sharded_destroy(&s);
 }

@@ -463,6 +463,10 @@ static void refused_body(const Rank *r, void *arg)
         refuse_with(&s, fsdp_unit(i == 2 ? s.model : s.model->children[i]), function);
     check_failures(&s, function);
     need(call(&s, function));
+    check(function != NORM || (float)sqrt(*s.ctx.host_scalar) == norm_of_test,
+          "after fsdp_grad_norm *ctx->host_scalar is %.9g, want the square of the norm %.9g: that "
+          "is where the number arrives, pinned memory that the context has for it",
+          *s.ctx.host_scalar, (double)norm_of_test);
     sharded_destroy(&s);
 }
 

@@ -300,10 +300,6 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
     check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
           (double)want, norm_cause(s, norm));
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory allocated");
-    check(*s->ctx.host_scalar == given_squares(s),
-          "after fsdp_grad_norm *ctx->host_scalar is %.9g, want the sum of the squares, %.9g: that "
-          "is where the number arrives, pinned memory that the context has for it",
-          *s->ctx.host_scalar, given_squares(s));
 }
 
 TEST(norm_is_over_all_ranks)

@@ -480,18 +480,24 @@ static void visitor_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+static Status count_huge(const Param *param, const float *values, void *arg)
+{
+    *(int *)arg += oracle_numel(param) > UINT32_MAX;
+    return OK;
+}
+
 // A parameter of 2³⁴ bytes, for which the host has no room: the visitor is not given fewer of them.
 static void huge_body(OneUnit *u, const Rank *r)
 {
     int seen = 0;
     host_limit((size_t)64 << 20);
     check_set_silent(true);
-    Status status = host_is_short() ? fsdp_full_state(u->model, count_params, &seen) : ERR_MEMORY;
+    Status status = host_is_short() ? fsdp_full_state(u->model, count_huge, &seen) : ERR_MEMORY;
     check_set_silent(false);
     host_limit(0);
     check(status == ERR_MEMORY && seen == 0,
           "fsdp_full_state of a parameter of %lld elements, for which the host has no room, gives "
-          "status %d, and the visitor has had %d parameters: it must be ERR_MEMORY" LIKELY
+          "status %d, and the visitor has had %d such: it must be ERR_MEMORY" LIKELY
           "elements are counted in int64_t, bytes in size_t",
           (long long)u->unit->flat.layout.params[0]->shape[0], (int)status, seen);
 }
