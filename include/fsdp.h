@@ -343,8 +343,8 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// World size 1: the unsharded parameter is the shard, and nothing is queued, neither here nor in the
-// next two.
+// World size 1: the unsharded parameter is the shard, and nothing is queued, neither here nor in
+// the next two.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.

@@ -145,8 +145,8 @@ static void check_all(const Param *p, const char *what, const void *device, floa
     free(got);
 }
 
-// A frozen parameter has values and goes as any other does; its gradient it may do without. One that
-// is empty needs no memory, and stops nobody.
+// A frozen parameter has values and goes as any other does; its gradient it may do without. One
+// that is empty needs no memory, and stops nobody.
 RANK_RULE(frozen_and_empty_parameters, 1)
 {
     Param p[] = {{.name = "first", .ndim = 1, .shape = {5}, .frozen = true},
