@@ -182,6 +182,14 @@ static void storage_body(const Rank *r, void *arg)
           gpulog_live_bytes(r->device) - live);
 }
 
+void rule_failed_create_keeps_nothing(void)
+{
+    run_ranks_small(1, failure_body, NULL);
+    run_ranks(1, storage_body, NULL);
+    run_ranks(1, tables_body, NULL);
+    run_ranks(1, buffer_body, NULL);
+}
+
 #ifndef BACKEND_CUDA
 // Work that cannot be queued: no lack of memory, and no table, shard or event is left.
 static void dead_body(const Rank *r, void *arg)
@@ -220,15 +228,11 @@ static void dead_body(const Rank *r, void *arg)
 }
 #endif
 
-void rule_failed_create_keeps_nothing(void)
+void rule_failed_calls_of_create_are_told(void)
 {
 #ifndef BACKEND_CUDA
     run_ranks(1, dead_body, NULL);
 #endif
-    run_ranks_small(1, failure_body, NULL);
-    run_ranks(1, storage_body, NULL);
-    run_ranks(1, tables_body, NULL);
-    run_ranks(1, buffer_body, NULL);
 }
 
 // ---- States, and views of padding ----

@@ -372,9 +372,10 @@ TEST(memory_is_two_shards)
     Table table = {.set = {{3, {700001, 3, 300000}}}};
     run_worlds(memory_body, &table, 1, 4);
     RULE(failed_create_keeps_nothing);
+    RULE(flat_keeps_within_its_places);
+    RULE(failed_calls_of_create_are_told);
     RULE(any_number_of_parameters);
     RULE(flat_beyond_32_bits);
-    RULE(flat_keeps_within_its_places);
     int world = draw(2, 8);
     table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},
                     .align = draw_chance(50)};

@@ -258,6 +258,9 @@ static void orders_body(Sharded *s, const Rank *r, void *arg)
               unit_of(s, 1)->post_forward_indices[1] == 2,
           "a unit that ran twice must be recorded twice by fsdp_post_forward");
     need(fsdp_reshard_all(s->model));
+    forward_by_hooks(s, (int[]){2, 0, 1, 0}, 4);
+    check_order(s, (int[]){2, 0, 1, 0}, 4, "an iteration that ends with a unit's second run");
+    need(fsdp_reshard_all(s->model));
 }
 
 // Two models on one context, the second running inside the first one's forward.

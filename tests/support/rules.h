@@ -57,6 +57,7 @@ void rule_views_have_their_buffers_type(void);
 void rule_layout_reads_its_own_list(void);
 void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
+void rule_failed_calls_of_create_are_told(void);
 void rule_states_follow_each_other(void);
 void rule_any_number_of_parameters(void);
 void rule_flat_beyond_32_bits(void);

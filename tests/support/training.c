@@ -548,10 +548,9 @@ size_t activation_bytes(const Spec *spec, const Rank *r, bool backward)
 #ifndef BACKEND_CUDA
 cudaStream_t dead_stream(void)
 {
-    cudaStream_t stream;
-    need_cuda(cudaStreamCreate(&stream));
-    need_cuda(cudaStreamDestroy(stream));
-    return stream;
+    // One that was destroyed would be somebody's again.
+    static long nobodys[512];
+    return (cudaStream_t)nobodys;
 }
 #endif
 
