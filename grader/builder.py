@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import manifest
 import runner
 import submission
-from expand import Expansion, compiler_environment
+from expand import Expansion, compiler_environment, confined
 from files import write_atomically
 from layout import cut
 from names import names_in
@@ -96,7 +96,7 @@ class Builder:
         self.shown = os.path.basename(self.impl)
         self.folder = self.given
         self.jobs = jobs_asked_for()
-        self.key = self.devices = None
+        self.key = self.devices = self.confine = None
         self.progress = Progress()
         self.turns = Turns()          # links by this grading, or the reference's suites alone
         self.libraries = []           # what programs are linked with
@@ -196,23 +196,24 @@ class Builder:
 
     def find_key(self):
         """What the Makefile calls things: this folder's name in the build tree, its path, the tree,
-        the program that names the devices, the libraries. Also sees whether what the machine had
-        when the tree was built is still so: `deps`, which installs nothing while it is graded."""
+        the programs that name the devices and confine others, the libraries. Also sees whether what
+        the machine had when the tree was built is still so: `deps`, which installs nothing while it is graded."""
         rule = ("grader-print-key: deps; $(info $(IMPL_KEY) $(IMPL_DIR) $(BUILD) $(DEVICES) "
-                "$(words $(TASKS_LIB)) $(TASKS_LIB) $(HARNESS_LIB) $(LIBS))$(info $(MADE_WITH))"
+                "$(CONFINE) $(words $(TASKS_LIB)) $(TASKS_LIB) $(HARNESS_LIB) $(LIBS))"
+                "$(info $(MADE_WITH))"
                 "$(info $(CC) $(BASE) $(HALF_DONE) $(IMPL_NAMES) $(CFLAGS) $(INCLUDES))@:")
         status, output = self.make(["grader-print-key"], extra=["NO_INSTALL=1", "--eval=" + rule])
         words, made_with, compiler = "", "", ""
         if status == 0 and output.count("\n") >= 3:
             words, made_with, compiler = output.splitlines()[-3:]
         words = words.split()
-        if len(words) < 6:
+        if len(words) < 7:
             text = re.sub(r"^\S+:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
             text = re.sub(r"\n?^make: \*\*\* .*$", "", text, flags=re.MULTILINE)
             raise Infrastructure(text or "the Makefile does not say where it builds")
-        self.key, self.folder, self.build, self.devices = words[:4]
-        few = 5 + int(words[4])
-        self.tasks_library, self.libraries = words[5:few], words[few:]
+        self.key, self.folder, self.build, self.devices, self.confine = words[:5]
+        few = 6 + int(words[5])
+        self.tasks_library, self.libraries = words[6:few], words[few:]
         self.made_with = [os.path.join(made_with.strip(), name) for name in ("c", "task")
                           if made_with.strip()]
         self.compiler = shlex.split(compiler)
@@ -271,7 +272,7 @@ class Builder:
         """Everything that is not the student's: libraries, the reference, the tests (sources of
         suites, without the ending), and more targets."""
         targets = self.tasks_library if self.lean else self.libraries
-        targets = targets + [self.devices] + self.made_with + list(more)
+        targets = targets + [self.devices, self.confine] + self.made_with + list(more)
         targets += ["%s/obj/%s.o" % (self.build, source) for source in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
@@ -351,7 +352,7 @@ class Builder:
         path = task.source(self.impl)
         inside = path.startswith(ROOT + "/labs/") # else the folder is as make calls it
         named = os.path.relpath(path, ROOT) if inside else os.path.join(self.folder, task.file)
-        text = Expansion(self.compiler, named, os.path.dirname(path),
+        text = Expansion(self.compiler, named, os.path.dirname(path), self.confine,
                          lambda words: self.call(words, compiler_environment(), True))
         if text.failed:
             self.look_at_machine(text.output)
@@ -405,8 +406,9 @@ class Builder:
             probe = os.path.join(folder, "probe.c")
             with open(probe, "w", encoding="ascii") as file:
                 file.write(PROBE if os.path.exists(os.path.join(ROOT, "include", "fsdp.h")) else "")
-            status, said = self.call(self.compiler + ["-c", probe, "-o", probe + ".o"],
-                                     compiler_environment(), True)
+            words = confined(self.confine, self.compiler + ["-c", probe, "-o", probe + ".o"], [],
+                             os.path.realpath(folder))
+            status, said = self.call(words, dict(compiler_environment(), TMPDIR=folder), True)
         if status != 0:
             raise Infrastructure("the compiler does not work on this machine just now, or within "
                                  "this account's limits (ulimit -a): %s"

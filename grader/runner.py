@@ -67,6 +67,7 @@ class Caps:
     processes: int = 256     # the largest test has 64 ranks
     cpu: int = 0             # seconds of the processor that each may use; 0: as many as it likes
     account: object = None   # whose they are (account.py); None: the grader's own
+    confinement: object = None # what they may read and write (confinement.py); None: whatever
 
 
 @dataclass
@@ -418,9 +419,9 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
     nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
     arguments = [word for name in names for word in ("--only", name)]
     account = caps.account if caps else None
-    # The file of reports has a folder of its own: the program may do with it whatever it likes.
+    # A folder for the reports and all else that it writes: it may do with it whatever it likes.
     try:
-        folder = tempfile.mkdtemp(prefix="shardlab-reports-")
+        folder = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-scratch-"))
         reports = os.path.join(folder, "reports.jsonl")
         with open(reports, "wb"):
             pass
@@ -428,11 +429,15 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
             account.give(reports)
             account.give(folder)
     except OSError as problem:
-        raise CannotRun("no folder for reports: %s" % problem)
+        raise CannotRun("no folder for what a test writes: %s" % problem)
+    program = command[0]
+    if caps and caps.confinement:
+        command = caps.confinement.words(folder, program) + command
     results, results_in = os.pipe()
     environment = dict(clean_environment(), **(environment or {}))
     environment.update(SHARDLAB_RESULTS_FD=str(results_in), SHARDLAB_NONCE=nonce,
-                       SHARDLAB_RUN=mark.partition("=")[2], SIMGPU_REPORT=reports)
+                       SHARDLAB_RUN=mark.partition("=")[2], SIMGPU_REPORT=reports,
+                       TMPDIR=folder)
     try:
         # Under the lock, so that stop() sees every process that was started before it.
         with running_lock:
@@ -450,8 +455,8 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
         shutil.rmtree(folder, True)
         if account and isinstance(problem, PermissionError):
             raise CannotRun("the account %s may not run %s: the folders above it must be open to "
-                            "others (chmod o+x)" % (account.name, command[0]))
-        raise CannotRun("%s cannot be started: %s" % (command[0], problem))
+                            "others (chmod o+x)" % (account.name, program))
+        raise CannotRun("%s cannot be started: %s" % (program, problem))
     finally:
         os.close(results_in)
 

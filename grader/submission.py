@@ -118,6 +118,11 @@ def attributes(text):
         yield text[begin:place]
 
 
+def foreign_header(name):
+    return ("includes %s: a task includes headers of the kit, of the system, and of its own folder"
+            % name)
+
+
 def look_at_source(folder, expanded, files, headers, root):
     """`expanded`: the preprocessed file, without comments; `files`: every file that went
     into it; `folder`: where the student's are; `headers`: the folders that hold headers for
@@ -130,8 +135,7 @@ def look_at_source(folder, expanded, files, headers, root):
         if os.path.dirname(path) == folder and path.endswith((".c", ".h")):
             own.append(path)
         elif not path.startswith(tuple(headers)):
-            return ("includes %s: a task includes headers of the kit, of the system, and of its "
-                    "own folder" % name)
+            return foreign_header(name)
     for path in own:
         with open(path, encoding="utf-8", errors="replace") as file:
             wrong = hides(file.read())
