@@ -408,7 +408,7 @@ class Builder:
                 file.write(PROBE if os.path.exists(os.path.join(ROOT, "include", "fsdp.h")) else "")
             words = confined(self.confine, self.compiler + ["-c", probe, "-o", probe + ".o"], [],
                              os.path.realpath(folder))
-            status, said = self.call(words, dict(compiler_environment(), TMPDIR=folder), True)
+            status, said = self.call(words, compiler_environment(), True)
         if status != 0:
             raise Infrastructure("the compiler does not work on this machine just now, or within "
                                  "this account's limits (ulimit -a): %s"

@@ -255,6 +255,7 @@ class Listener:
         self.lines = 0       # verdicts heard
         self.end = None      # the end marker's count
         self.forged = ""
+        self.cannot_run = "" # why the program was not started, where it was not
         self.rest = bytearray()
 
     def add(self, data):
@@ -274,6 +275,9 @@ class Listener:
         except (ValueError, RecursionError):
             return
         if not isinstance(entry, dict) or entry.get("nonce") != self.nonce:
+            return
+        if "cannot_run" in entry:
+            self.cannot_run = str(entry["cannot_run"])
             return
         if "end" in entry:
             self.end = entry["end"] if self.end is None else -1
@@ -436,8 +440,7 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
     results, results_in = os.pipe()
     environment = dict(clean_environment(), **(environment or {}))
     environment.update(SHARDLAB_RESULTS_FD=str(results_in), SHARDLAB_NONCE=nonce,
-                       SHARDLAB_RUN=mark.partition("=")[2], SIMGPU_REPORT=reports,
-                       TMPDIR=folder)
+                       SHARDLAB_RUN=mark.partition("=")[2], SIMGPU_REPORT=reports)
     try:
         # Under the lock, so that stop() sees every process that was started before it.
         with running_lock:
@@ -474,6 +477,8 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
         os.close(results)
         process.stdout.close()
         shutil.rmtree(folder, True)
+    if listener.cannot_run:
+        raise CannotRun("%s cannot be started: %s" % (program, listener.cannot_run))
     if listener.end is not None and listener.end != listener.lines and not listener.forged:
         listener.forged = "%d verdicts came, but the program says that it sent %s" % (
             listener.lines, listener.end)

@@ -59,7 +59,6 @@ $(foreach folder,tests simgpu/tests gpulog/tests,$(eval $(call own_suite,$(folde
 # In no sanitizer: it only starts what is sanitized.
 $(CONFINE): grader/confine.c grader/confine_calls.h $(MADE_WITH)/c
 	$(FOLDER)
-	$(call say,LD,$@)
 	$(Q)$(CC) -std=gnu11 -O1 $(WARN) $< -o $@.new && mv -f $@.new $@
 
 $(LAUNCH): $(LIBS)

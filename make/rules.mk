@@ -95,7 +95,7 @@ $(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task $(CONFINE)
 	    $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
 $(BUILD)/impl/$(1)/%.o: $(BUILD)/impl/$(1)/%.i $(MADE_WITH)/c $(MADE_WITH)/task
 	$$(call say,CC,$(subst $(comma),$$(comma),$(2))/$$*.c)
-	$$(Q)TMPDIR=$$(@D) CCACHE_DISABLE=1 $(CONFINE) --tool --without . \
+	$$(Q)CCACHE_DISABLE=1 $(CONFINE) --tool --without . \
 	    --read $$(if $$(OWN_SOURCE),$$(OWN_SOURCE),$(2)) --write $$(@D) -- \
 	    $$(CC) $$(filter-out -D%,$$(BASE) $$(MISTAKES) $(3) $$(CFLAGS)) \
 	    -c $$< -o $$@
