@@ -356,7 +356,8 @@ class Builder:
                          lambda words: self.call(words, compiler_environment(), True))
         if text.failed:
             self.look_at_machine(text.output)
-        wrong = text.wrong or text.failed and over_limit(text.output)
+        wrong = text.wrong or text.failed and over_limit(text.output) \
+            or submission.of_another(text.needs, task)
         if wrong:
             return "", Failing("error", "%s %s." % (task.file, wrong)), ""
         if text.failed:
@@ -496,8 +497,8 @@ class Builder:
                     return Failing("error", "%s defines %s, which a library of the program has "
                                    "too: make it static, or give it another name."
                                    % (task.file, taken[0]))
-            wrong = submission.look_at_calls(own, self.allowed,
-                                               task.source(self.impl))
+            wrong = submission.look_at_calls(own, submission.declared(ROOT, task),
+                                             task.source(self.impl))
             if wrong:
                 return Failing("error", "%s %s." % (task.file, wrong))
         return None

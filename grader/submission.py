@@ -307,16 +307,25 @@ COMPILERS = re.compile(r"__(asan|ubsan|tsan|lsan|sanitizer|gcov|aarch64|atomic|s
 GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
 # These return functions of the driver, which no log has.
 PAST_THE_LOG = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
-HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h",
-           "strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
-           "checkpoint.h", "safetensors.h", "extensions.h", "per_parameter.h", "fp8_gather.h",
-           "e4m3.h", "pipeline.h")
+HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h")
+OF_LABS = ("strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
+           "extensions.h", "per_parameter.h", "fp8_gather.h", "e4m3.h", "pipeline.h")
+# What writes and renames files is one lab's alone.
+OF_ONE = {"checkpoint.h": "checkpoints", "safetensors.h": "checkpoints"}
 
 
-def declared(root):
-    """What of the kit a task may use: functions and constants of the headers for tasks."""
+def headers_for(task):
+    """The kit's headers that a task (manifest.Task) may include; None: all of them."""
+    in_lab = task is None or task.kind.word == "lab"
+    folder = task and task.folder.partition("_")[2]
+    return HEADERS + OF_LABS * in_lab + tuple(
+        name for name, lab in OF_ONE.items() if task is None or in_lab and lab == folder)
+
+
+def declared(root, task=None):
+    """What of the kit a task may use: functions and constants of its headers; None: all tasks."""
     names = set()
-    for header in HEADERS:
+    for header in headers_for(task):
         try:
             with open(os.path.join(root, "include", header), encoding="utf-8") as file:
                 text = bare(file.read())
@@ -325,6 +334,16 @@ def declared(root):
         except OSError:
             continue # a release may hold less
     return names
+
+
+def of_another(needs, task):
+    """Which of the kit's headers among the files of a text is not the task's, as a sentence; ""."""
+    allowed = headers_for(task)
+    for name in HEADERS + OF_LABS + tuple(OF_ONE):
+        if name not in allowed and "include/" + name in needs:
+            return "includes %s, which %s" % (name, "is for lab %s alone" % OF_ONE[name]
+                                              if name in OF_ONE else "is for labs")
+    return ""
 
 
 def plain(name):

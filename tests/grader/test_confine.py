@@ -14,7 +14,7 @@ import tempfile
 import types
 import unittest
 
-from helpers import ROOT, TempFolder, build_folder, run
+from helpers import ROOT, TempFolder, build_folder, read, run
 
 import expand
 import runner
@@ -169,8 +169,7 @@ class Compiled(TempFolder):
 
     def test_it_reads_no_other_file_of_the_kit(self):
         line = "Status fsdp_reshard"
-        self.assertIn(line, open(os.path.join(ROOT, "reference", "forward.c"),
-                                 encoding="utf-8").read())
+        self.assertIn(line, read(ROOT, "reference", "forward.c"))
         for path in ("../reference/forward.c", os.path.join(ROOT, "reference", "forward.c"),
                      "../tasks/4_backward/tests.c", "../tests/support/harness.h", "../README.md"):
             for head in ("", "#define TRY(call) _Pragma(\"GCC error #call\")\n",
