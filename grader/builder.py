@@ -27,6 +27,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+import intact
 import manifest
 import runner
 import submission
@@ -277,6 +278,11 @@ class Builder:
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
         late = Building(self.progress, lambda: self.make(targets, extra=["-n"]))
+        made = intact.Made(ROOT, self.build)
+        try:
+            made.look()
+        except intact.Differs as problem:
+            raise Infrastructure(str(problem))
         status, output = self.make_given(targets, late)
         if status != 0:
             raise Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
@@ -284,6 +290,7 @@ class Builder:
         try:
             with self.locked_build(False):
                 self.present = names_in(files, os.path.join(ROOT, self.build, "names.json"))
+                made.keep(files)
         except OSError as problem:
             raise Infrastructure("what is built cannot be looked at with nm, which comes with the "
                                  "compiler: %s" % problem)

@@ -32,6 +32,7 @@ from concurrent.futures import ThreadPoolExecutor
 import account
 import cause
 import confinement
+import intact
 import layout
 import manifest
 import pace
@@ -217,6 +218,7 @@ class Grading:
                           self.options.compile_limit)
         builder.progress = self.progress
         builder.lean = self.kind is manifest.TASK and not builder.NEEDS_ALL
+        intact.look(ROOT, complain)
         builder.find_key()
         with builder.locked_folder():
             self.run_locked(builder, report)
@@ -477,7 +479,7 @@ def main(arguments=None):
         return 0
     except (BadUsage, seeds.BadSeed) as problem:
         return give_up(grading, 2, str(problem))
-    except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
+    except (Infrastructure, intact.Differs, manifest.BadManifest, runner.CannotRun) as problem:
         return give_up(grading, 3, "the grading itself failed, not your code: %s" % problem)
     except (runner.Stopped, KeyboardInterrupt) as problem:
         return give_up(grading, 3, "stopped by %s before the end" % (problem or "Ctrl-C"))
