@@ -19,7 +19,6 @@ from helpers import ROOT, TempFolder, build_folder, read, run
 import expand
 import runner
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 CONFINE = os.path.join(build_folder(), "bin", "confine")
 # What an earlier ABI, without which there is no such fence, does not hold.
 FROM_6 = {"an abstract socket", "kill", "tgkill"} # with other gradings of the account
@@ -45,7 +44,7 @@ class Confined(TempFolder):
             os.chmod(self.path("outside", name), 0o666)
         self.program = self.path("confined")
         run(["cc", "-std=gnu11", "-Wall", "-Werror", "-o", self.program,
-             os.path.join(HERE, "confined.c")], status=0)
+             os.path.join(ROOT, "tests", "attacks", "kernel", "confined.c")], status=0)
         os.chmod(self.program, 0o755)
         self.own = self.path("confine") # in a folder that another account may pass
         with open(CONFINE, "rb") as file, open(self.own, "wb") as copy:
@@ -64,7 +63,8 @@ class Confined(TempFolder):
 
     def attempt(self, abi, **account):
         """{what was tried: how it ended}"""
-        process = subprocess.Popen(["sleep", "600"], cwd=self.path("outside"), stdin=subprocess.DEVNULL, **account)
+        process = subprocess.Popen(["sleep", "600"], cwd=self.path("outside"),
+                                   stdin=subprocess.DEVNULL, **account)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind("\0shardlab-confine-%d" % os.getpid())
         listener.listen()
