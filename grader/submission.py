@@ -9,8 +9,8 @@ gets an *error* that names what was found.
 
 This is a fence and no prison. C can compute any address, and the address of one function of the C
 library gives those of all: grader/runner.py keeps the channel of the results, the limits and the
-end of every process to itself for that reason, and the kernel keeps what runs from everything that is
-not its own (grader/confine.c).
+end of every process to itself for that reason, and the kernel keeps what runs from everything that
+is not its own (grader/confine.c).
 
 Interface: look_at_file(path, folder), look_at_source(...), look_at_object(...), look_at_calls(...)
 return a sentence (without the file's name) or ""; is_linked(object, program): whether the program
