@@ -27,10 +27,11 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+import intact
 import manifest
 import runner
 import submission
-from expand import Expansion, compiler_environment
+from expand import Expansion, compiler_environment, confined
 from files import write_atomically
 from layout import cut
 from names import names_in
@@ -63,7 +64,7 @@ LACKING = re.compile(r"No space left|Too many open files|Resource temporarily un
                      r"Cannot fork|Disk quota|Read-only file system|[Kk]illed|terminated|"
                      r"error while loading shared libraries|internal compiler error")
 # A text that any compiler can compile.
-PROBE = "".join('#include "%s"\n' % name for name in submission.HEADERS)
+PROBE = "".join('#include "%s"\n' % name for name in submission.headers_for(None))
 
 
 # What gcc and clang say where a function may end without a value.
@@ -97,7 +98,7 @@ class Builder:
         self.shown = os.path.basename(self.impl)
         self.folder = self.given
         self.jobs = jobs_asked_for()
-        self.key = self.devices = None
+        self.key = self.devices = self.confine = None
         self.progress = Progress()
         self.turns = Turns()          # links by this grading, or the reference's suites alone
         self.libraries = []           # what programs are linked with
@@ -197,23 +198,24 @@ class Builder:
 
     def find_key(self):
         """What the Makefile calls things: this folder's name in the build tree, its path, the tree,
-        the program that names the devices, the libraries. Also sees whether what the machine had
-        when the tree was built is still so: `deps`, which installs nothing while it is graded."""
+        the programs that name the devices and confine others, the libraries. Also sees whether what
+        the machine had when the tree was built is still so: `deps`, which installs nothing while it is graded."""
         rule = ("grader-print-key: deps; $(info $(IMPL_KEY) $(IMPL_DIR) $(BUILD) $(DEVICES) "
-                "$(words $(TASKS_LIB)) $(TASKS_LIB) $(HARNESS_LIB) $(LIBS))$(info $(MADE_WITH))"
+                "$(CONFINE) $(words $(TASKS_LIB)) $(TASKS_LIB) $(HARNESS_LIB) $(LIBS))"
+                "$(info $(MADE_WITH))"
                 "$(info $(CC) $(BASE) $(HALF_DONE) $(IMPL_NAMES) $(CFLAGS) $(INCLUDES))@:")
         status, output = self.make(["grader-print-key"], extra=["NO_INSTALL=1", "--eval=" + rule])
         words, made_with, compiler = "", "", ""
         if status == 0 and output.count("\n") >= 3:
             words, made_with, compiler = output.splitlines()[-3:]
         words = words.split()
-        if len(words) < 6:
+        if len(words) < 7:
             text = re.sub(r"^\S+:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
             text = re.sub(r"\n?^make: \*\*\* .*$", "", text, flags=re.MULTILINE)
             raise Infrastructure(text or "the Makefile does not say where it builds")
-        self.key, self.folder, self.build, self.devices = words[:4]
-        few = 5 + int(words[4])
-        self.tasks_library, self.libraries = words[5:few], words[few:]
+        self.key, self.folder, self.build, self.devices, self.confine = words[:5]
+        few = 6 + int(words[5])
+        self.tasks_library, self.libraries = words[6:few], words[few:]
         self.made_with = [os.path.join(made_with.strip(), name) for name in ("c", "task")
                           if made_with.strip()]
         self.compiler = shlex.split(compiler)
@@ -272,11 +274,16 @@ class Builder:
         """Everything that is not the student's: libraries, the reference, the tests (sources of
         suites, without the ending), and more targets."""
         targets = self.tasks_library if self.lean else self.libraries
-        targets = targets + [self.devices] + self.made_with + list(more)
+        targets = targets + [self.devices, self.confine] + self.made_with + list(more)
         targets += ["%s/obj/%s.o" % (self.build, source) for source in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
         late = Building(self.progress, lambda: self.make(targets, extra=["-n"]))
+        made = intact.Made(ROOT, self.build)
+        try:
+            made.look()
+        except intact.Differs as problem:
+            raise Infrastructure(str(problem))
         status, output = self.make_given(targets, late)
         if status != 0:
             raise Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
@@ -284,6 +291,7 @@ class Builder:
         try:
             with self.locked_build(False):
                 self.present = names_in(files, os.path.join(ROOT, self.build, "names.json"))
+                made.keep(files)
         except OSError as problem:
             raise Infrastructure("what is built cannot be looked at with nm, which comes with the "
                                  "compiler: %s" % problem)
@@ -352,11 +360,12 @@ class Builder:
         path = task.source(self.impl)
         inside = path.startswith(ROOT + "/labs/") # else the folder is as make calls it
         named = os.path.relpath(path, ROOT) if inside else os.path.join(self.folder, task.file)
-        text = Expansion(self.compiler, named, os.path.dirname(path),
+        text = Expansion(self.compiler, named, os.path.dirname(path), self.confine,
                          lambda words: self.call(words, compiler_environment(), True))
         if text.failed:
             self.look_at_machine(text.output)
-        wrong = text.wrong or text.failed and over_limit(text.output)
+        wrong = text.wrong or text.failed and over_limit(text.output) \
+            or submission.of_another(text.needs, task)
         if wrong:
             return "", Failing("error", "%s %s." % (task.file, wrong)), ""
         if text.failed:
@@ -406,8 +415,9 @@ class Builder:
             probe = os.path.join(folder, "probe.c")
             with open(probe, "w", encoding="ascii") as file:
                 file.write(PROBE if os.path.exists(os.path.join(ROOT, "include", "fsdp.h")) else "")
-            status, said = self.call(self.compiler + ["-c", probe, "-o", probe + ".o"],
-                                     compiler_environment(), True)
+            words = confined(self.confine, self.compiler + ["-c", probe, "-o", probe + ".o"], [],
+                             os.path.realpath(folder))
+            status, said = self.call(words, compiler_environment(), True)
         if status != 0:
             raise Infrastructure("the compiler does not work on this machine just now, or within "
                                  "this account's limits (ulimit -a): %s"
@@ -497,8 +507,8 @@ class Builder:
                     return Failing("error", "%s defines %s, which a library of the program has "
                                    "too: make it static, or give it another name."
                                    % (task.file, taken[0]))
-            wrong = submission.look_at_calls(own, self.allowed,
-                                               task.source(self.impl))
+            wrong = submission.look_at_calls(own, submission.declared(ROOT, task),
+                                             task.source(self.impl))
             if wrong:
                 return Failing("error", "%s %s." % (task.file, wrong))
         return None

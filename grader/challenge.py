@@ -79,18 +79,19 @@ def settings_of(text):
 
 # ---- The plan ----
 
-def planned(program, settings, who):
+def planned(program, settings, who, confinement):
     """The planner's figures; BadSettings: why it refuses. The program is partly the student's: it
-    runs as `who` (account.Account or None), and its figures are numbers within bounds or
+    runs as `who` (account.Account or None), confined, and its figures are numbers within bounds or
     nothing."""
-    folder = tempfile.mkdtemp(prefix="shardlab-challenge-")
+    folder = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-challenge-"))
     try:
         if who:
             who.give(folder)
         out = os.path.join(folder, "plan.json")
         try:
             done = subprocess.run(
-                [program, "JSON=" + out, "ADVICE=no"] + settings,
+                confinement.words(folder, program)
+                + [program, "JSON=" + out, "ADVICE=no"] + settings,
                 env=runner.clean_environment(), cwd=folder, stdin=subprocess.DEVNULL,
                 capture_output=True, check=False,
                 timeout=LIMIT * runner.time_factor(), **(who.start() if who else {}))
@@ -176,11 +177,11 @@ def run(options):
     text = TEMPLATE if reference else read_regular_file(path).decode("utf-8", "replace")
     settings = settings_of(text)
     who = account.find(options.run_as)
-    program, files = plan.build_program(types.SimpleNamespace(impl=options.impl,
-                                                              build=options.build))
+    program, files, confinement = plan.build_program(types.SimpleNamespace(
+        impl=options.impl, build=options.build))
     if files:
         files.say(sys.stdout)
-    figures = planned(program, settings, who)
+    figures = planned(program, settings, who, confinement)
     own = files is not None and len(files.own) == len(files.tasks)
     print("  %s" % " ".join(settings))
     if not own:

@@ -10,9 +10,13 @@ student's files, so messages and debug information do too.
 Only a folder's own files with plain names (letters, digits, '_', '-', '.') are copied: other names
 would mean something to make, too.
 
-Interface: Expansion(words, source, folder, call): .text, .output, .wrong, .failed, .source_sha256,
-.needs; compiler_environment(). expand.py FILE.i -- COMPILER … -c FOLDER/FILE.c -o FILE.o writes
-FILE.i and FILE.d, which make reads; make/rules.mk calls it.
+The preprocessor reads what is in that place, the kit's headers and what the system has installed,
+and nothing else of the kit (confine.c).
+
+Interface: Expansion(words, source, folder, confine, call): .text, .output, .wrong, .failed,
+.source_sha256, .needs; compiler_environment(); confined(confine, words, reads, write). expand.py
+FILE.i CONFINE -- COMPILER … -c FOLDER/FILE.c -o FILE.o writes FILE.i and FILE.d, which make reads;
+make/rules.mk calls it.
 """
 
 import hashlib
@@ -35,6 +39,9 @@ MOST_OWN = 16 << 20                           # bytes of a folder's files togeth
 # A comment by which a reader and gcc know that a case goes on in the next: only this kind of
 # comment means something to the compiler.
 FALLS_THROUGH = re.compile(rb"fall(?:s|ing)?[ \t-]*thr", re.IGNORECASE)
+NOT_OPEN = re.compile(r"error: (?:cannot open file ')?([^'\n]+)'?: Permission denied")
+# The options of a compiler that name what it reads.
+READS = re.compile(r"(?:-I|-isystem|-iquote|-idirafter|-include|-imacros|-B|--sysroot=?|@)(.*)")
 NOT_FOUND = re.compile(r"fatal error: (?:'([^'\n]+)' file not found|([^\n]+): No such file)")
 
 
@@ -66,7 +73,20 @@ def compiler_environment():
     """Messages in English, and nothing of make, of whose jobs gcc -v would speak."""
     kept = {name: value for name, value in os.environ.items()
             if name not in ("MAKEFLAGS", "MFLAGS")}
-    return dict(kept, LC_ALL="C")
+    return dict(kept, LC_ALL="C", CCACHE_DISABLE="1") # which would write elsewhere
+
+
+def confined(confine, words, reads, write):
+    """The command that runs a compiler's words so that it writes in one folder, and reads beside
+    these what its options and variables name."""
+    for i, word in enumerate(words):
+        found = READS.fullmatch(word)
+        if found:
+            reads = reads + [found.group(1) or words[min(i + 1, len(words) - 1)]]
+    for name in ("CPATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"):
+        reads = reads + os.environ.get(name, "").split(os.pathsep)
+    options = [option for path in reads if path for option in ("--read", path)]
+    return [confine, "--tool", "--without", ROOT] + options + ["--write", write, "--"] + words
 
 
 def run(words):
@@ -78,9 +98,10 @@ def run(words):
 
 class Expansion:
     """One preprocessing. `words`: the compiler and its options; `source`: the file as make calls
-    it; `folder`: where it really is; `call`: runs a command, in the limits of a compilation."""
+    it; `folder`: where it really is; `confine`: the program of confine.c; `call`: runs a command,
+    in the limits of a compilation."""
 
-    def __init__(self, words, source, folder, call=run):
+    def __init__(self, words, source, folder, confine, call=run):
         self.text = b""           # preprocessed
         self.output = ""          # what the preprocessor had to say
         self.wrong = ""           # why the text is not to be compiled, without the file's name
@@ -94,8 +115,8 @@ class Expansion:
             os.mkdir(self.place)
             self.copy()
             if not self.wrong:
-                self.preprocess(words, os.path.join(above, "out"), os.path.join(above, "files"),
-                                call)
+                self.preprocess(words, os.path.realpath(above), lambda command: call(confined(
+                    confine, command, [self.place], os.path.realpath(above))))
 
     def copy(self):
         """Copies the files of the folder that may be included."""
@@ -139,7 +160,8 @@ class Expansion:
             wrong = "cannot be read"
         return "which " + wrong if wrong else ""
 
-    def preprocess(self, words, out, files, call):
+    def preprocess(self, words, above, call):
+        out, files = os.path.join(above, "out"), os.path.join(above, "files")
         command = preprocessor(words)
         command.append("-fmacro-prefix-map=%s=%s" % (self.place, called(self.given)))
         command += ["-C"] * self.with_comments
@@ -185,7 +207,10 @@ class Expansion:
         return text.replace(self.place + "/", self.given + "/")
 
     def not_copied(self, output):
-        """What is wrong with an own header that was not found; ""."""
+        """What is wrong with a header that was not found, or that is not to be read; ""."""
+        found = NOT_OPEN.search(output)
+        if found:
+            return submission.foreign_header(found.group(1))
         found = NOT_FOUND.search(output)
         name = (found.group(1) or found.group(2)) if found else ""
         if not name or not os.path.lexists(os.path.join(self.folder, name)):
@@ -202,9 +227,9 @@ class Expansion:
 
 
 def main(arguments):
-    target, words = arguments[0], arguments[2:]
+    target, confine, words = arguments[0], arguments[1], arguments[3:]
     source = words[words.index("-c") + 1]
-    made = Expansion(words, source, os.path.join(ROOT, os.path.dirname(source)))
+    made = Expansion(words, source, os.path.join(ROOT, os.path.dirname(source)), confine)
     if made.wrong:
         tell("%s %s." % (source, made.wrong))
         return 1

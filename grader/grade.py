@@ -31,7 +31,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import account
 import cause
+import confinement
 import dropped
+import intact
 import layout
 import manifest
 import pace
@@ -81,6 +83,7 @@ class Grading:
         self.heard = set()            # tests whose verdict has come
         self.progress = Progress()
         self.account = None           # as whom tests run, where not as the grader
+        self.confinement = None       # what they may read and write
         self.seed = None              # what they drew from
         self.show = Show(self, options.html)
 
@@ -148,6 +151,8 @@ class Grading:
             "impl": self.impl, "backend": self.options.backend, "devices": self.devices,
             "seconds": round(time.monotonic() - self.started, 3), "files": self.files_graded(),
             "tests": rows}
+        if self.confinement:
+            document["confinement"] = self.confinement.told()
         if self.alone:
             document["task"] = self.alone
         if self.kind is manifest.LAB:
@@ -219,6 +224,7 @@ class Grading:
                           self.options.compile_limit)
         builder.progress = self.progress
         builder.lean = self.kind is manifest.TASK and not builder.NEEDS_ALL
+        intact.look(ROOT, complain)
         builder.find_key()
         with builder.locked_folder():
             self.run_locked(builder, report)
@@ -232,6 +238,10 @@ class Grading:
         self.pace = pace.Pace(builder, suites, self.options.limit)
         self.devices = builder.name_devices()
         report.devices(self.devices)
+        self.confinement = confinement.Confinement(builder, self.all_tasks)
+        if self.confinement.missing():
+            with self.progress.cleared():
+                complain(self.confinement.missing())
         with self.progress.during(lambda: "Compiling the files in %s …" % builder.shown):
             failing = self.compile(builder, self.all_tasks if together else self.tasks)
         with self.progress.during(self.standing):
@@ -354,8 +364,9 @@ class Grading:
         path = os.path.join(ROOT, self.builder.suite(name))
         names = [test.name for test in tests]
         memory = int(self.options.memory * (1 << 30))
-        caps = runner.Caps(memory, account=self.account)
-        suite, limit = name, self.pace.of(name, names, runner.Caps(memory))
+        caps = runner.Caps(memory, account=self.account, confinement=self.confinement)
+        suite, limit = name, self.pace.of(name, names, runner.Caps(
+            memory, confinement=self.confinement))
 
         def start(some, seconds, first_timeout):
             return runner.run_tests(
@@ -488,7 +499,7 @@ def main(arguments=None):
         return 0
     except (BadUsage, seeds.BadSeed) as problem:
         return give_up(grading, 2, str(problem))
-    except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
+    except (Infrastructure, intact.Differs, manifest.BadManifest, runner.CannotRun) as problem:
         return give_up(grading, 3, "the grading itself failed, not your code: %s" % problem)
     except (runner.Stopped, KeyboardInterrupt) as problem:
         return give_up(grading, 3, "stopped by %s before the end" % (problem or "Ctrl-C"))

@@ -20,10 +20,12 @@ import manifest
 import runner
 import sweep
 from builder import ROOT, Builder, Infrastructure
+from confinement import Confinement
 
 
 def build_program(options):
-    """The program's path, and whose files run in it (demo.Files; None: the reference's)."""
+    """The program's path, whose files run in it (demo.Files; None: the reference's), and how it is
+    to be confined."""
     builder = Builder(options.impl, options.build, "simgpu")
     builder.find_key()
     given = builder.key == "reference" # in an archive there are its objects alone
@@ -43,12 +45,12 @@ def build_program(options):
             demo.link(builder, files, [program])
         elif status != 0:
             raise Infrastructure("the planner does not build:\n%s" % output.strip()[-4000:])
-    return os.path.join(ROOT, program), files
+    return os.path.join(ROOT, program), files, Confinement(builder, manifest.load_all(ROOT))
 
 
 def prepare(options):
     """The program's path; says whose files run."""
-    program, files = build_program(options)
+    program, files, _ = build_program(options)
     if files:
         files.say(sys.stdout)
     else:

@@ -202,7 +202,8 @@ def run(options):
     unknown(given)
     key = key_of(options, given.key)
     check_known(options, key)
-    program, _ = plan.build_program(types.SimpleNamespace(impl="reference", build=options.build))
+    program = plan.build_program(types.SimpleNamespace(impl="reference",
+                                                       build=options.build))[0]
     marked = mark_all(program, tasks, given, key)
     added = not options.mark_only and answers.write(path, key, [
         (question.title, question.text(figures), asked_parts(question, figures))

@@ -67,6 +67,7 @@ class Caps:
     processes: int = 256     # the largest test has 64 ranks
     cpu: int = 0             # seconds of the processor that each may use; 0: as many as it likes
     account: object = None   # whose they are (account.py); None: the grader's own
+    confinement: object = None # what they may read and write (confinement.py); None: whatever
 
 
 @dataclass
@@ -254,6 +255,7 @@ class Listener:
         self.lines = 0       # verdicts heard
         self.end = None      # the end marker's count
         self.forged = ""
+        self.cannot_run = "" # why the program was not started, where it was not
         self.rest = bytearray()
 
     def add(self, data):
@@ -273,6 +275,9 @@ class Listener:
         except (ValueError, RecursionError):
             return
         if not isinstance(entry, dict) or entry.get("nonce") != self.nonce:
+            return
+        if "cannot_run" in entry:
+            self.cannot_run = str(entry["cannot_run"])
             return
         if "end" in entry:
             self.end = entry["end"] if self.end is None else -1
@@ -418,9 +423,9 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
     nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
     arguments = [word for name in names for word in ("--only", name)]
     account = caps.account if caps else None
-    # The file of reports has a folder of its own: the program may do with it whatever it likes.
+    # A folder for the reports and all else that it writes: it may do with it whatever it likes.
     try:
-        folder = tempfile.mkdtemp(prefix="shardlab-reports-")
+        folder = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-scratch-"))
         reports = os.path.join(folder, "reports.jsonl")
         with open(reports, "wb"):
             pass
@@ -428,7 +433,10 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
             account.give(reports)
             account.give(folder)
     except OSError as problem:
-        raise CannotRun("no folder for reports: %s" % problem)
+        raise CannotRun("no folder for what a test writes: %s" % problem)
+    program = command[0]
+    if caps and caps.confinement:
+        command = caps.confinement.words(folder, program) + command
     results, results_in = os.pipe()
     environment = dict(clean_environment(), **(environment or {}))
     environment.update(SHARDLAB_RESULTS_FD=str(results_in), SHARDLAB_NONCE=nonce,
@@ -450,8 +458,8 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
         shutil.rmtree(folder, True)
         if account and isinstance(problem, PermissionError):
             raise CannotRun("the account %s may not run %s: the folders above it must be open to "
-                            "others (chmod o+x)" % (account.name, command[0]))
-        raise CannotRun("%s cannot be started: %s" % (command[0], problem))
+                            "others (chmod o+x)" % (account.name, program))
+        raise CannotRun("%s cannot be started: %s" % (program, problem))
     finally:
         os.close(results_in)
 
@@ -469,6 +477,8 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
         os.close(results)
         process.stdout.close()
         shutil.rmtree(folder, True)
+    if listener.cannot_run:
+        raise CannotRun("%s cannot be started: %s" % (program, listener.cannot_run))
     if listener.end is not None and listener.end != listener.lines and not listener.forged:
         listener.forged = "%d verdicts came, but the program says that it sent %s" % (
             listener.lines, listener.end)

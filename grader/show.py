@@ -59,7 +59,8 @@ class Show:
     def runner(self, limit):
         """Who runs a test of a program within so many seconds: run(program, account, test)."""
         def run(program, account, test):
-            caps = runner.Caps(int(self.grading.options.memory * (1 << 30)), account=account)
+            caps = runner.Caps(int(self.grading.options.memory * (1 << 30)), account=account,
+                               confinement=self.grading.confinement)
             verdicts, output = runner.run_tests([os.path.join(ROOT, program)], [test], limit, caps)
             self.grading.keep_output(program, output)
             return verdicts[test], output

@@ -9,7 +9,8 @@ gets an *error* that names what was found.
 
 This is a fence and no prison. C can compute any address, and the address of one function of the C
 library gives those of all: grader/runner.py keeps the channel of the results, the limits and the
-end of every process to itself for that reason.
+end of every process to itself for that reason, and the kernel keeps what runs from everything that
+is not its own (grader/confine.c).
 
 Interface: look_at_file(path, folder), look_at_source(...), look_at_object(...), look_at_calls(...)
 return a sentence (without the file's name) or ""; is_linked(object, program): whether the program
@@ -120,6 +121,11 @@ def attributes(text):
         yield text[begin:place]
 
 
+def foreign_header(name):
+    return ("includes %s: a task includes headers of the kit, of the system, and of its own folder"
+            % name)
+
+
 def look_at_source(folder, expanded, files, headers, root):
     """`expanded`: the preprocessed file, without comments; `files`: every file that went
     into it; `folder`: where the student's are; `headers`: the folders that hold headers for
@@ -132,8 +138,7 @@ def look_at_source(folder, expanded, files, headers, root):
         if os.path.dirname(path) == folder and path.endswith((".c", ".h")):
             own.append(path)
         elif not path.startswith(tuple(headers)):
-            return ("includes %s: a task includes headers of the kit, of the system, and of its "
-                    "own folder" % name)
+            return foreign_header(name)
     for path in own:
         with open(path, encoding="utf-8", errors="replace") as file:
             wrong = hides(file.read())
@@ -306,15 +311,25 @@ GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
 # These return functions of the driver, which no log has.
 PAST_THE_LOG = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
 HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h",
-           "strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
-           "checkpoint.h", "safetensors.h", "extensions.h", "per_parameter.h", "fp8_gather.h",
-           "e4m3.h", "pipeline.h", "buffer.h", "dtype.h", "rounding.h")
+           "buffer.h", "dtype.h")
+OF_LABS = ("strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
+           "extensions.h", "per_parameter.h", "fp8_gather.h", "e4m3.h", "pipeline.h", "rounding.h")
+# What writes and renames files is one lab's alone.
+OF_ONE = {"checkpoint.h": "checkpoints", "safetensors.h": "checkpoints"}
 
 
-def declared(root):
-    """What of the kit a task may use: functions and constants of the headers for tasks."""
+def headers_for(task):
+    """The kit's headers that a task (manifest.Task) may include; None: all of them."""
+    in_lab = task is None or task.kind.word == "lab"
+    folder = task and task.folder.partition("_")[2]
+    return HEADERS + OF_LABS * in_lab + tuple(
+        name for name, lab in OF_ONE.items() if task is None or in_lab and lab == folder)
+
+
+def declared(root, task=None):
+    """What of the kit a task may use: functions and constants of its headers; None: all tasks."""
     names = set()
-    for header in HEADERS:
+    for header in headers_for(task):
         try:
             with open(os.path.join(root, "include", header), encoding="utf-8") as file:
                 text = bare(file.read())
@@ -323,6 +338,16 @@ def declared(root):
         except OSError:
             continue # a release may hold less
     return names
+
+
+def of_another(needs, task):
+    """Which of the kit's headers among the files of a text is not the task's, as a sentence; ""."""
+    allowed = headers_for(task)
+    for name in HEADERS + OF_LABS + tuple(OF_ONE):
+        if name not in allowed and "include/" + name in needs:
+            return "includes %s, which %s" % (name, "is for lab %s alone" % OF_ONE[name]
+                                              if name in OF_ONE else "is for labs")
+    return ""
 
 
 def plain(name):

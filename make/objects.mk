@@ -47,4 +47,6 @@ EXAMPLES_LIB:= $(BUILD)/lib/libexamples.a
 EXAMPLES_OBJ:= $(call objects,examples/*/*.c)
 LAUNCH      := $(BUILD)/bin/launch
 DEVICES     := $(BUILD)/bin/devices
+# What keeps a submission in (grader/confine.c).
+CONFINE     := $(BUILD)/bin/confine
 SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc

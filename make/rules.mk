@@ -89,14 +89,18 @@ $(BUILD)/gen/machines.c: $(MACHINES) simgpu/machines/texts.sh $(MADE_WITH)/machi
 # A task file's preprocessed text is checked, and compiled as it is (grader/expand.py, which needs
 # nothing but Python's own library: without site, -S, Python starts sooner).
 # The path in the object's debug information is what a student sees in a message: folder/file.c.
+# Both times the compiler reads what is the student's and the system's, and nothing else.
 define impl_rule
-$(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task
+$(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task $(CONFINE)
 	$$(FOLDER)
-	$$(Q)$$(PYTHON) -S grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) \
-	    $$(INCLUDES) -c $$< -o $$(@:.i=.o)
+	$$(Q)$$(PYTHON) -S grader/expand.py $$@ $(CONFINE) -- $$(CC) $$(BASE) $$(MISTAKES) $(3) \
+	    $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
 $(BUILD)/impl/$(1)/%.o: $(BUILD)/impl/$(1)/%.i $(MADE_WITH)/c $(MADE_WITH)/task
 	$$(call say,CC,$(subst $(comma),$$(comma),$(2))/$$*.c)
-	$$(Q)$$(CC) $$(filter-out -D%,$$(BASE) $$(MISTAKES) $(3) $$(CFLAGS)) -c $$< -o $$@
+	$$(Q)CCACHE_DISABLE=1 $(CONFINE) --tool --without . \
+	    --read $$(if $$(OWN_SOURCE),$$(OWN_SOURCE),$(2)) --write $$(@D) -- \
+	    $$(CC) $$(filter-out -D%,$$(BASE) $$(MISTAKES) $(3) $$(CFLAGS)) \
+	    -c $$< -o $$@
 endef
 # An archive for students has the reference as objects alone (grader/course/release.py).
 ifneq ($(wildcard reference),)

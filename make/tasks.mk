@@ -54,10 +54,11 @@ $(eval $(call suite_rule,hidden,together,tasks/*/hidden_together.c,$(TASKS),$(TA
 # $(1): what the object is called, $(2): its source, $(3): reference or skeleton, $(4): more
 # options. As in rules.mk, whose pattern makes the object of the text.
 define lab_text
-$(BUILD)/impl/$(3)/$(1).i: $(2) $(MADE_WITH)/c $(MADE_WITH)/task
+$(BUILD)/impl/$(3)/$(1).i: $(2) $(MADE_WITH)/c $(MADE_WITH)/task $(CONFINE)
 	$$(FOLDER)
-	$$(Q)$$(PYTHON) -S grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(4) $$(CFLAGS) \
-	    $$(INCLUDES) -c $$< -o $$(@:.i=.o)
+	$$(Q)$$(PYTHON) -S grader/expand.py $$@ $(CONFINE) -- $$(CC) $$(BASE) $$(MISTAKES) $(4) \
+	    $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
+$(BUILD)/impl/$(3)/$(1).o: OWN_SOURCE = $(2)
 endef
 # $(1): a lab's folder.
 define lab_texts

@@ -44,6 +44,7 @@ from dataclasses import dataclass
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
+import intact
 import manifest
 import settings
 import skeleton
@@ -272,6 +273,12 @@ def filled(path, **values):
     return Entry(text.encode("utf-8"), text.startswith("#!"))
 
 
+def with_sums(files):
+    """The files of a kit, and what says that they are these."""
+    text = intact.sums({path: file.data for path, file in files.items()})
+    return dict(files, **{intact.NAME: Entry(text.encode("utf-8"))})
+
+
 class Contents:
     """What goes into the archives: a dict of path: Entry each."""
 
@@ -308,7 +315,7 @@ class Contents:
         for path, file in files.items():
             if HIDDEN.match(path) or any(name in file.data for name in hidden):
                 raise BadRelease("%s would give a hidden test away" % path)
-        return files
+        return with_sums(files)
 
     def kit(self):
         """The part of every archive for graders."""
@@ -321,7 +328,7 @@ class Contents:
         files.update(self.given)
         files.update(self.version_file)
         self.check(files)
-        return files
+        return with_sums(files)
 
     def check(self, files):
         """No file holds a line of the solution."""

@@ -82,6 +82,14 @@ def tidy_files(entries):
             if isinstance(entry, dict)]
 
 
+def tidy_confinement(entry):
+    """What the kernel kept the tests from (confinement.py); None where none has run."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("not_enforced"), list):
+        return None
+    return {"landlock": number(entry.get("landlock")), "seccomp": entry.get("seccomp") is True,
+            "not_enforced": [clean(what, NAME_LIMIT) for what in entry["not_enforced"][:10]]}
+
+
 def tidy(value):
     """A document with every field, made of whatever is there."""
     if not isinstance(value, dict) or not isinstance(value.get("tests"), list):
@@ -98,7 +106,8 @@ def tidy(value):
             "devices": clean(value.get("devices"), NAME_LIMIT), "tests": tests,
             "notes": [clean(note, NOTE_LIMIT).replace("\n", " ") for note in notes[:MOST_NOTES]],
             "challenge": number(value.get("challenge")), "files": tidy_files(value.get("files")),
-            "version": clean(value.get("version"), NAME_LIMIT)}
+            "version": clean(value.get("version"), NAME_LIMIT),
+            "confinement": tidy_confinement(value.get("confinement"))}
 
 
 def infrastructure(message, tests=()):

@@ -45,7 +45,7 @@ def emit(document, course):
             "stdout_visibility": visibility.get("stdout", "hidden"),
             "extra_data": {"status": document["status"], "version": document["version"],
                            "devices": document["devices"], "late": document["late"],
-                           "files": document["files"]},
+                           "files": document["files"], "confinement": document["confinement"]},
             "tests": tests}
         if course.get("leaderboard"):
             result["leaderboard"] = [{"name": "Score", "value": common.earned(document)}]

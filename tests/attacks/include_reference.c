@@ -1,7 +1,7 @@
 /* include_reference: includes the solution.
  *
  * Ends: error
- * Says: includes include/\.\./reference/forward\.c
+ * Says: includes (?:include/)?\.\./reference/forward\.c
  */
 #include "../reference/forward.c"
 

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 import helpers
 import schemas
-from attack_files import TARGET_FILE, honest, in_front, names_it, reference, refused_groups
+from attack_files import (TARGET_FILE, decoy_now, honest, in_front, lay_decoy, names_it, reference,
+                          refused_groups)
 from helpers import GRADER, ROOT, build_folder, processes_with, read
 
 import manifest
@@ -171,10 +172,13 @@ class Released(unittest.TestCase):
             type(self).fair = result.score
         for attack in running:
             with self.subTest(platform=type(platform).__name__, attack=attack.name):
+                before = lay_decoy()
                 result = platform.grade(self.submission({TARGET_FILE: in_front(attack.text)}))
                 self.check(result)
                 self.assertLessEqual(result.score, self.fair + 0.01, result.text)
                 self.assertEqual(glob.glob("/tmp/shardlab-attack-*"), [])
+                self.assertEqual(decoy_now(), before)
+                self.assertNotIn("STOLEN", result.said)
 
 
 def warm(build):

@@ -5,14 +5,15 @@ fsdp_zero_grad_default calls it and zeroes nothing: without the attack that cost
 file loses. One that is refused before anything runs may stand in front of any file; six of them
 make a folder that costs one grading.
 
-Interface: ATTACKS: [Attack(name, text, ends, says, refused)]; TARGET, TARGET_FILE; in_front(text,
-file); honest() (optimizer.c without an attack); refused_groups(attacks) -> [[(attack, file)]];
-names_it(attack, file, said).
+Interface: ATTACKS: [Attack(name, text, ends, says, refused)]; DECOY, lay_decoy(), decoy_now();
+TARGET, TARGET_FILE; in_front(text, file); honest() (optimizer.c without an attack);
+refused_groups(attacks) -> [[(attack, file)]]; names_it(attack, file, said).
 """
 
 import glob
 import os
 import re
+import shutil
 from dataclasses import dataclass
 
 from helpers import ROOT, read
@@ -46,10 +47,33 @@ def load(path):
     text = read(path)
     ends, says = [re.search(r"^ \* %s: (.*)$" % name, text, re.MULTILINE).group(1)
                   for name in ("Ends", "Says")]
+    if "\n * Calls: anything\n" in text:
+        text = read(os.path.dirname(path), "past_the_list.h") + text
     return Attack(os.path.basename(path)[:-2], text, ends, says)
 
 
 ATTACKS = [load(path) for path in sorted(glob.glob(os.path.join(ROOT, "tests", "attacks", "*.c")))]
+
+
+# What no submission may change: attacks know it by its path.
+DECOY = "/tmp/shardlab-decoy"
+
+
+def lay_decoy():
+    """Makes it anew, so that everybody may write in it; what can be seen of it (decoy_now)."""
+    shutil.rmtree(DECOY, ignore_errors=True)
+    os.mkdir(DECOY)
+    os.chmod(DECOY, 0o777)
+    with open(os.path.join(DECOY, "file"), "w", encoding="ascii") as file:
+        file.write("as it was\n")
+    os.chmod(os.path.join(DECOY, "file"), 0o666)
+    return decoy_now()
+
+
+def decoy_now():
+    return sorted((name, info.st_mode, info.st_nlink, info.st_size, info.st_mtime_ns,
+                   info.st_ctime_ns) for name in os.listdir(DECOY)
+                  for info in [os.lstat(os.path.join(DECOY, name))])
 
 
 def reference(file):

@@ -21,8 +21,8 @@ import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-from attack_files import (ATTACKS, FILES, HONEST, SOON, TARGET, TARGET_FILE, in_front, reference,
-                          refused_groups)
+from attack_files import (ATTACKS, FILES, HONEST, SOON, TARGET, TARGET_FILE, decoy_now, in_front,
+                          lay_decoy, reference, refused_groups)
 from helpers import ROOT, TempFolder, build_folder, processes_with, program, run
 import builder
 import manifest
@@ -143,7 +143,7 @@ class Attacks(Graded):
         self.files = {task.number: task.file for task in manifest.load(ROOT)}
         tests, document, _ = self.grade(self.copy("honest", TARGET_FILE, in_front(HONEST)))
         self.assertEqual(tests[TARGET]["status"], "failed")
-        self.honest = document["score"]
+        self.honest, before = document["score"], lay_decoy()
         self.assertGreater(self.honest, 5)
         wrong = {}
         with ThreadPoolExecutor(2) as pool:
@@ -153,6 +153,7 @@ class Attacks(Graded):
         self.assertGreaterEqual(len(wrong), len(refused + running))
         self.assertEqual({name: text for name, text in wrong.items() if text}, {})
         self.assertEqual(glob.glob("/tmp/shardlab-attack-*"), [])
+        self.assertEqual(decoy_now(), before)
 
     def test_the_file_must_be_a_file_of_the_folder(self):
         elsewhere = self.write("elsewhere.c", reference("optimizer.c"))

@@ -20,7 +20,8 @@ import runner
 TASKS = [(task.name, task.folder) for task in manifest.load(ROOT)]
 KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
        "grader/files.py", "grader/expand.py", "grader/submission.py", "grader/layout.py",
-       "grader/plain.py", "grader/source_text.py", "simgpu/machines/texts.sh")
+       "grader/plain.py", "grader/source_text.py", "grader/confine.c", "grader/confine_calls.h",
+       "simgpu/machines/texts.sh")
 TOLD = re.compile(r"^  (CC|AR|LD|CP) +(\S+)$", re.MULTILINE)
 ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "back\\slash", "-d",
        "~", "é")

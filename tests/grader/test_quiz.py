@@ -52,7 +52,8 @@ def oracle(setting):
 class Questions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.program, _ = plan.build_program(types.SimpleNamespace(impl="reference", build=BUILD))
+        cls.program = plan.build_program(types.SimpleNamespace(impl="reference",
+                                                               build=BUILD))[0]
         cls.planned = {}
 
     def figures(self, key, number):

@@ -20,6 +20,10 @@ const char *in_folder(const char *folder, const char *name);
 
 // A file of these bytes.
 void write_bytes(const char *path, const void *bytes, size_t n);
+// The file's first bytes alone.
+void cut_file(const char *path, size_t bytes);
+// Renames it, also to another folder.
+void move_file(const char *from, const char *to);
 // A safetensors file of this header, as it is, and so many bytes of data: 0, 1, 2 …
 void write_header(const char *path, const char *header, size_t data_bytes);
 
