@@ -198,7 +198,8 @@ class Builder:
     def find_key(self):
         """What the Makefile calls things: this folder's name in the build tree, its path, the tree,
         the programs that name the devices and confine others, the libraries. Also sees whether what
-        the machine had when the tree was built is still so: `deps`, which installs nothing while it is graded."""
+        the machine had when the tree was built is still so: `deps`, which installs nothing while it
+        is graded."""
         rule = ("grader-print-key: deps; $(info $(IMPL_KEY) $(IMPL_DIR) $(BUILD) $(DEVICES) "
                 "$(CONFINE) $(words $(TASKS_LIB)) $(TASKS_LIB) $(HARNESS_LIB) $(LIBS))"
                 "$(info $(MADE_WITH))"

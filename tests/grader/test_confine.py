@@ -159,8 +159,8 @@ class Compiled(TempFolder):
     def compiled(self, text):
         self.write("mine/a.c", text)
         return expand.Expansion(
-            ["cc", "-std=gnu11", "-Iinclude", "-Isimgpu/include", "-Igpulog/include", "-c", "mine/a.c"],
-            "mine/a.c", self.path("mine"), CONFINE)
+            ["cc", "-std=gnu11", "-Iinclude", "-Isimgpu/include", "-Igpulog/include", "-c",
+             "mine/a.c"], "mine/a.c", self.path("mine"), CONFINE)
 
     def test_it_reads_headers_and_its_own_folder(self):
         self.write("mine/own.h", "int own;\n")
