@@ -44,6 +44,8 @@ from dataclasses import dataclass
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
+import answers
+import challenge
 import intact
 import manifest
 import settings
@@ -360,9 +362,14 @@ class Contents:
                                                            self.course["course"]))
         question = "questions/%s/" % self.course["name"]
         names = ",".join(file for task in self.course["tasks"] for file in task["files"])
+        extra = [name for name, wanted in ((answers.NAME, self.course["quiz"]),
+                                           (challenge.NAME, self.course["challenge"])) if wanted]
         files[question + "info.json"] = filled("prairielearn/info.json", uuid=str(number),
                                                title=self.course["title"].replace('"', "'"))
-        files[question + "question.html"] = filled("prairielearn/question.html", files=names)
+        files[question + "question.html"] = filled(
+            "prairielearn/question.html", files=names,
+            optional=' optional-file-names="%s"' % ",".join(extra) if extra else "",
+            extra=" With them you may hand in %s." % " and ".join(extra) if extra else "")
         return files
 
 

@@ -30,8 +30,8 @@
 #include <stdint.h>
 
 #define SIM_OUTBOX ((size_t)64 << 20) // bytes for messages that nobody has received (nccl/sends.c)
-// A device's arena is shared memory. `program` is the address range that programs see, without access;
-// `alias` is the same memory, readable and writable.
+// A device's arena is shared memory. `program` is the address range that programs see, without
+// access; `alias` is the same memory, readable and writable.
 typedef struct SimDevice {
     int index;
     int memory;    // its handle (shared_memory.h)

@@ -25,7 +25,7 @@ _Noreturn static void limited(const char *what, size_t bytes, size_t limit)
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
-// Attaches a segment, which happens in one piece, and keeps bytes of it, at `to` if that is not NULL.
+// Attaches a segment, which happens in one piece, and keeps bytes of it, at `to` if that is given.
 // `fresh`: it is gone when nobody has it attached any more, and so at once if it cannot be.
 static void *attach(int segment, void *to, size_t offset, size_t bytes, bool fresh)
 {

@@ -1,7 +1,7 @@
-/* shared_memory.h: memory without a name that other processes map too, by its *handle*: of a file in
- * memory (memfd) its descriptor, or, where the process may not make files so large (ulimit -f), of a
- * System V segment, which no limit on files reaches, -2 minus its number. -1 is none. Either is gone
- * with its last user, however that one ends.
+/* shared_memory.h: memory without a name that other processes map too, by its *handle*: of a file
+ * in memory (memfd) its descriptor, or, where the process may not make files so large (ulimit -f),
+ * of a System V segment, which no limit on files reaches, -2 minus its number. -1 is none. Either
+ * is gone with its last user, however that one ends.
  */
 #ifndef SIMGPU_SHARED_MEMORY_H
 #define SIMGPU_SHARED_MEMORY_H

@@ -1,9 +1,9 @@
 /* comm_id.c: how the ranks of a communicator find the memory that they share.
  *
  * It has no name in any file system, and is gone with its last user, however that one ends
- * (memory/shared_memory.h). ncclGetUniqueId makes one, and the id says where: process, handle, and a
- * random nonce that the memory holds too. The others open /proc/PID/fd/N, which Linux allows to the
- * same user.
+ * (memory/shared_memory.h). ncclGetUniqueId makes one, and the id says where: process, handle, and
+ * a random nonce that the memory holds too. The others open /proc/PID/fd/N, which Linux allows to
+ * the same user.
  *
  * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself,
  * silently, so it cannot name a process. Then rank 0 makes the shared memory and listens on a Unix

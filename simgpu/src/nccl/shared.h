@@ -1,9 +1,9 @@
 /* shared.h: the memory that the ranks of a communicator share.
  *
- * It has no name, and is gone when its last user is (memory/shared_memory.h). In it each rank has a slot (RankSlot):
- * where its device's memory is, how far it has come, and the description of its present call
- * (CallDesc). A call is posted, and then nobody is asked again: whoever comes last wakes the
- * others.
+ * It has no name, and is gone when its last user is (memory/shared_memory.h). In it each rank has a
+ * slot (RankSlot): where its device's memory is, how far it has come, and the description of its
+ * present call (CallDesc). A call is posted, and then nobody is asked again: whoever comes last
+ * wakes the others.
  */
 #ifndef SIMGPU_NCCL_SHARED_H
 #define SIMGPU_NCCL_SHARED_H
