@@ -15,7 +15,8 @@ import os
 import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-GIVEN = ("include", "lib", "simgpu", "gpulog") # whose lines a report may show
+# Whose lines a report may show, and the machine of the traces.
+GIVEN = ("include", "lib", "simgpu", "gpulog", "tests/trace")
 ALWAYS = ("that a path is there, its size and times can be seen",
           "sockets with a path, as far as their permissions go")
 # What is enforced from an ABI of Landlock on, and by nothing before it: the filter of calls does

@@ -20,29 +20,16 @@
 #include "fsdp.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static Status create_streams(FsdpContext *ctx)
 {
+    const unsigned kind = cudaStreamNonBlocking;
     int least, greatest;
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    CUDA_TRY(
-        cudaStreamCreateWithPriority(&ctx->all_gather_stream, cudaStreamNonBlocking, greatest));
-    CUDA_TRY(
-        cudaStreamCreateWithPriority(&ctx->reduce_scatter_stream, cudaStreamNonBlocking, greatest));
+    CUDA_TRY(cudaStreamCreateWithPriority(&ctx->all_gather_stream, kind, greatest));
+    CUDA_TRY(cudaStreamCreateWithPriority(&ctx->reduce_scatter_stream, kind, greatest));
     CUDA_TRY(cudaEventCreateWithFlags(&ctx->compute_done, cudaEventDisableTiming));
     CUDA_TRY(cudaMallocHost((void **)&ctx->host_scalar, sizeof *ctx->host_scalar));
-    return OK;
-}
-
-// What create_streams has made, as far as it came.
-static Status destroy_streams(FsdpContext *ctx)
-{
-    if (ctx->compute_done != NULL) CUDA_TRY(cudaEventDestroy(ctx->compute_done));
-    if (ctx->all_gather_stream != NULL) CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));
-    if (ctx->reduce_scatter_stream != NULL) CUDA_TRY(cudaStreamDestroy(ctx->reduce_scatter_stream));
-    CUDA_TRY(cudaFreeHost(ctx->host_scalar));
-    memset(ctx, 0, sizeof *ctx);
     return OK;
 }
 
@@ -50,7 +37,7 @@ Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t comp
 {
     *ctx = (FsdpContext){.mesh = *mesh, .compute_stream = compute_stream};
     Status status = create_streams(ctx);
-    if (status != OK) TRY(destroy_streams(ctx));
+    if (status != OK) TRY(fsdp_context_destroy(ctx));
     return status;
 }
 
@@ -59,7 +46,13 @@ Status fsdp_context_destroy(FsdpContext *ctx)
     CUDA_TRY(cudaStreamSynchronize(ctx->all_gather_stream));
     CUDA_TRY(cudaStreamSynchronize(ctx->reduce_scatter_stream));
     CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));
-    return destroy_streams(ctx);
+    // What fsdp_context_create has made, as far as it came.
+    if (ctx->compute_done != NULL) CUDA_TRY(cudaEventDestroy(ctx->compute_done));
+    if (ctx->all_gather_stream != NULL) CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));
+    if (ctx->reduce_scatter_stream != NULL) CUDA_TRY(cudaStreamDestroy(ctx->reduce_scatter_stream));
+    CUDA_TRY(cudaFreeHost(ctx->host_scalar));
+    *ctx = (FsdpContext){0};
+    return OK;
 }
 
 // Whether the module, or one below it that is outside of any unit, has the parameter.

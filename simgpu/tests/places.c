@@ -47,8 +47,8 @@ TEST(test_names_the_programs_own_line)
     expect_words(text, "kernel_cross_entropy, called at nn/cross_entropy.c:");
     text = stderr_of(for_a_program, NULL);
     expect_words(text, "kernel_cross_entropy, called at tests/places.c:");
-    has_both(text, "(asks_given_code),\n", "| cross_entropy(&run, x + 100, targets, 2, 3, ");
-    has_both(text, "| cross_entropy(&run", "|            in ");
+    has_both(text, "(asks_given_code),\n", "cross_entropy(&run, x + 100, targets, 2, 3, ");
+    has_both(text, "cross_entropy(&run", "|            in ");
     has_both(text, "|            in ", "(nn/cross_entropy.c:");
     expect_words(text, "; called by for_a_program (tests/places.c:");
     text = stderr_of(recorded, NULL);

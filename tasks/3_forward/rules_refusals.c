@@ -349,8 +349,9 @@ static void large_body(OneUnit *u, const Rank *r)
               (char *)flat->unsharded_param.data + 4 * flat->layout.offset[1],
           "fsdp_unshard: a parameter that begins beyond element 2^32 is no view of its place");
     need(fsdp_wait_for_unshard(unit));
+    FsdpRoot *root = unit->root;
     need(fsdp_reshard(unit));
-    need(fsdp_free_all_gather(unit->root));
+    need(fsdp_free_all_gather(root));
 }
 
 // Shards of bf16, as lab 2 has them: the buffer has two bytes per element.

@@ -181,8 +181,9 @@ static void reduce(FsdpUnit *unit)
     check(unit->flat.unsharded_grad.data == NULL,
           "after fsdp_reduce_grad the unit still has an unsharded gradient");
     need(fsdp_finish_backward(unit->root));
-    bool left = unit->root->reduce_scatter_state.buffer != NULL;
-    if (left) need(fsdp_free_reduce_scatter(unit->root));
+    FsdpRoot *root = unit->root;
+    bool left = root->reduce_scatter_state.buffer != NULL;
+    if (left) need(fsdp_free_reduce_scatter(root));
     check(unit->root->reduce_scatter_state.buffer == NULL,
           "after fsdp_free_reduce_scatter root->reduce_scatter_state still holds a gradient");
     check(!left,

@@ -4,7 +4,7 @@
  * Says: takes too long to compile|does not compile|longer than|of memory to compile|more than
  */
 #if __INCLUDE_LEVEL__ < 180
-#include __FILE__
-#include __FILE__
+#include "optimizer.c"
+#include "optimizer.c"
 #endif
 static void attack(void);

@@ -23,7 +23,7 @@ class Scores(FakeKit):
                          ("graded", 100, 100, "mine", "simgpu", "2 made-up devices"))
         self.assertTrue(out.startswith("On 2 made-up devices\n\nTask 1"), out)
         self.assertEqual(set(tests["a"]), {"name", "task", "title", "status", "score", "max_score",
-                                           "part", "look", "ask",
+                                           "part", "look", "ask", "foremost",
                                            "message", "hint", "more", "handout", "section",
                                            "seconds", "reports", "limit"})
         self.assertEqual(tests["a"]["seconds"], 0.25)

@@ -149,7 +149,7 @@ int main(void)
         self.assertEqual(printed.count("50 more reports followed"), 4)
 
     def test_every_class_has_its_section(self):
-        pages = re.findall(r'\[SIMGPU_\w+\] = \{"[^"]+", "([^"]+)"\}',
+        pages = re.findall(r'ROW\(\w+, "[^"]+",\s[^"]*"[^"]+",[\s\\]*"([^"]+)", \w+\)',
                            read(ROOT, "simgpu", "src", "report", "report.c"))
         text = read(ROOT, "simgpu", "pages", "mistakes.md")
         self.assertEqual(len(pages), 14)
