@@ -40,7 +40,7 @@ static const long OF_OTHERS[] = {__NR_ptrace, __NR_process_vm_readv, __NR_proces
                                  __NR_kcmp,   438 /* pidfd_getfd */, 440 /* process_madvise */};
 
 // What processes of an account share by number or name.
-static const long SHARED[] = {__NR_shmget, __NR_semget, __NR_msgget, __NR_mq_open, __NR_mq_unlink};
+static const long SHARED[] = {__NR_semget, __NR_msgget, __NR_mq_open, __NR_mq_unlink};
 
 // ioctl: a file's flags, by a descriptor that only reads; a terminal's input.
 static const unsigned ATTRIBUTES[] = {0x40086602, 0x40087602, 0x401c5820, 0x5412, 0x541c};

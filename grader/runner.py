@@ -3,17 +3,14 @@
 A suite is a program that knows --list (prints its tests' names) and --only NAME (any number of
 times; runs these alone). Its verdicts come over a pipe, never from stdout or an exit status: the
 descriptor's number is in SHARDLAB_RESULTS_FD, and each line is a JSON object with the nonce of
-SHARDLAB_NONCE, drawn anew for each start:
+SHARDLAB_NONCE, drawn for each start (each on one line):
     {"nonce": …, "test": name, "status": "passed|failed|timeout|error|skipped", "message": …,
      "seconds": …, "reports": text, "seed": number, "figures": [number, …]}
     {"nonce": …, "end": number of verdicts}
-(on one line). A test that has drawn something tells the seed (draw.h). The reports are lines of
-JSON that simgpu has written, or the program under test in its place: of them only what looks like
-reports is kept (clean_reports). A line that is not like this, or has another nonce, counts for
-nothing. Each start is a process group of its own; its processes are looked at several times a
-second, by descent, group and the mark in their environment. When it is over, all that were seen are
-killed, also where they left the group; and so is a start that has more processes or uses more
-memory than its Caps allow.
+A test that has drawn something tells the seed (draw.h). Reports are JSON of simgpu, or of what is
+tested: only what looks like reports is kept (clean_reports). Other lines, and other nonces, count
+for nothing. Each start is a process group of its own; its processes are known by descent, group and
+the mark in their environment. When it is over, or has more than its Caps allow, all are killed.
 
 Interface: list_tests(command) -> names; run_tests(command, names, limit, caps, environment, grace,
 heard, first_timeout) -> ({name: Verdict}, output); stop() from another thread ends what runs;
@@ -34,6 +31,7 @@ import tempfile
 from dataclasses import dataclass, field
 
 import seeds
+import segments
 
 OUTPUT_LIMIT = 1 << 20   # bytes kept of what a program prints
 LINE_LIMIT = 1 << 18     # bytes of one line of results
@@ -390,6 +388,7 @@ class Family:
         for _ in range(100):
             members = self.members()
             if not members:
+                segments.remove()
                 return
             for pid in members:
                 try:

@@ -129,4 +129,8 @@ def problems(course, root):
         elif not any(os.path.exists(os.path.join(root, path)) for path in hidden[test["suite"]]):
             found.append("hidden test %s: there is no %s" % (test["name"],
                                                              hidden[test["suite"]][-1]))
+        elif isinstance(test["points"], bool) or not isinstance(
+                test["points"], (int, float)) or not 0 < test["points"] < 1e6:
+            found.append("hidden test %s: points is %r: must be a number above 0"
+                         % (test["name"], test["points"]))
     return found

@@ -6,8 +6,9 @@
 ##                    build/release (handouts/instructors.md); OUT=DIR for another
 ##                    folder, AT=COMMIT for the tree of a commit, GAPS=2 as below
 release: deps
+	@$(if $(AT),,$(MAKE) $(JOBS) IMPL=reference suites)
 	@$(PYTHON) -B grader/course/release.py --out '$(or $(OUT),$(BUILD)/release)' \
-	    $(if $(AT),--at '$(AT)') $(if $(GAPS),--gaps '$(GAPS)')
+	    $(if $(AT),--at '$(AT)',--suites '$(BUILD)/impl/reference/suite') $(if $(GAPS),--gaps '$(GAPS)')
 
 ## make regrade       grade again EXPORT=PATH, what a platform exported
 ##                    (Gradescope, Autolab, PrairieLearn, Canvas, Moodle, or a

@@ -4,12 +4,12 @@
 SITE            ?= students
 SITE_REPOSITORY ?=
 ifneq ($(filter-out students instructors,$(SITE)),)
-$(error SITE=$(SITE): it is students (the default) or instructors, whose site has the answers too)
+$(error SITE=$(SITE): it is students (the default) or instructors, whose site has the pages for staff too)
 endif
 
 ## make site          handouts, labs, simgpu's pages and figures that move, as a
 ##                    site in build/site/html; installs Sphinx from PyPI into
-##                    build/ first. SITE=instructors adds the answers;
+##                    build/ first. SITE=instructors adds pages for staff;
 ##                    SITE_REPOSITORY=URL links files of the kit to URL/path
 site: deps
 	@$(MAKE) $(JOBS) IMPL=reference site-planner

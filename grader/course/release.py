@@ -19,6 +19,7 @@ are the same to the byte for the same tree: sorted, with one owner and one time.
 in a temporary folder within DIR and moved to its name at the end.
 
 Interface: release.py --out DIR [--at COMMIT] [--version V] [--gaps 1|2] [--given DIR …]
+[--suites DIR]
 Files: platforms/ (what is particular to each), course.json (settings.py reads it), deliver.py (what
 grades).
 """
@@ -44,6 +45,8 @@ from dataclasses import dataclass
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
+import answers
+import challenge
 import intact
 import manifest
 import settings
@@ -360,9 +363,14 @@ class Contents:
                                                            self.course["course"]))
         question = "questions/%s/" % self.course["name"]
         names = ",".join(file for task in self.course["tasks"] for file in task["files"])
+        extra = [name for name, wanted in ((answers.NAME, self.course["quiz"]),
+                                           (challenge.NAME, self.course["challenge"])) if wanted]
         files[question + "info.json"] = filled("prairielearn/info.json", uuid=str(number),
                                                title=self.course["title"].replace('"', "'"))
-        files[question + "question.html"] = filled("prairielearn/question.html", files=names)
+        files[question + "question.html"] = filled(
+            "prairielearn/question.html", files=names,
+            optional=' optional-file-names="%s"' % ",".join(extra) if extra else "",
+            extra=" With them you may hand in %s." % " and ".join(extra) if extra else "")
         return files
 
 
@@ -477,6 +485,18 @@ def export(commit, folder):
         archive.extractall(folder)
 
 
+def check_tasks(root, suites):
+    """What `make test` asks of manifests and course.json, of the tree that is released."""
+    program = os.path.join(root, "grader", "devtools", "check_tasks.py")
+    done = subprocess.run([sys.executable, "-B", program] + ["--suites", suites] * bool(suites),
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    wrong = (done.stdout + done.stderr).splitlines()
+    if done.returncode != 0:
+        more = len(wrong) - 1
+        raise BadRelease(wrong[0] + (" (%d more things: python3 grader/devtools/check_tasks.py)"
+                                     % more if more else ""))
+
+
 def release(options):
     """Makes everything; the names in options.out."""
     os.makedirs(options.out, exist_ok=True)
@@ -486,6 +506,7 @@ def release(options):
         if options.at:
             root = os.path.join(work, "tree")
             export(options.at, root)
+        check_tasks(root, options.suites)
         version = options.version
         if not version:
             version = version_of(root, commit)
@@ -514,6 +535,8 @@ def main():
                         help="2: leave out function bodies and given helpers too")
     parser.add_argument("--given", action="append", default=[], metavar="DIR",
                         help="given/ of a release made on another sort of machine, to be included")
+    parser.add_argument("--suites", default="", metavar="DIR",
+                        help="compare the manifests' tests with the suites in this folder")
     options = parser.parse_args()
 
     def stop(number, frame):

@@ -2,8 +2,7 @@
 
 Links between pages stay as they are; a link to a file of the kit that is no page becomes its
 path, or leads into REPOSITORY where that is given. Formulas become MathML (site_formulas.py).
-What is for staff is left out unless it is asked for: all that students do not get (release.py),
-but for the instructors' page.
+What is for staff, and students do not get (release.py), is left out unless it is asked for.
 
 Interface: pages(root, staff) -> [Section]; stage(root, out, staff, repository) -> the paths
 written.
@@ -31,7 +30,6 @@ SECTIONS = (
     ("simgpu", ("simgpu/README.md", "simgpu/pages/mistakes.md", "simgpu/pages/*.md")),
     ("For course staff", ("handouts/instructors.md", "handouts/interview_answers.md")),
 )
-FOR_ALL = ("handouts/instructors.md",) # of what is for staff
 OWN = "site" # where the site's own pages and files are
 # A figure that moves, beside one that does not: {picture: (page, what it says)}
 MOVING = {
@@ -52,11 +50,6 @@ class Section:
     pages: list # paths within the kit
 
 
-def hidden(staff):
-    """Pages that are not on the site."""
-    return () if staff else tuple(path for path in release.FOR_STAFF if path not in FOR_ALL)
-
-
 def source(root, path):
     """Where a page is: the site's own are in site/."""
     own = os.path.join(root, OWN, path)
@@ -71,7 +64,7 @@ def matches(root, pattern):
 
 def pages(root, staff=False):
     """What is on the site, in order."""
-    taken, sections = set(hidden(staff)), []
+    taken, sections = set(() if staff else release.FOR_STAFF), []
     named = {path for _, patterns in SECTIONS for path in patterns if "*" not in path}
     for title, patterns in SECTIONS:
         found = []

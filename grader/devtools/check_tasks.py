@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that the manifests are right: numbers, points, files, and the names of the tests; and that
-lists of tasks and of their headers that are elsewhere have all of them.
+"""Checks that the manifests and course.json are right: numbers, points, files, and the names of the
+tests; and that lists of tasks and of their headers that are elsewhere have all of them. `make test`
+runs it, and so does a release (grader/course/release.py).
 
-The names of tests are compared with what the suites themselves list, for those that are built.
+The names of tests are compared with what the suites themselves list, for those that are built;
+those of hidden tests with their source.
 
 Interface: check_tasks.py [--suites DIR]   DIR holds the suites of one implementation, for example
 build/impl/reference/suite. One line for each thing that is wrong; exit status 1 if there is any.
@@ -18,6 +20,7 @@ sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import manifest
 import runner
+import settings
 import submission
 
 
@@ -78,6 +81,19 @@ def check_headers(tasks, root, listed=submission.headers_for(None)):
         yield "grader/submission.py: HEADERS has %s, which no reference has by its includes" % name
 
 
+def check_hidden(course, root):
+    """The names of hidden tests, in their files."""
+    for test in course["hidden"]["tests"]:
+        stem = "hidden_together" if test["suite"] == "together" else "hidden"
+        text = "".join(manifest.text_of(root, path) for task in course["tasks"]
+                       for path in ["%s/%s.c" % (task["folder"], stem)]
+                       if test["suite"] in ("together", task["name"])
+                       and os.path.exists(os.path.join(root, path)))
+        if not re.search(r"(?m)^\w*TEST\w*\(\s*%s\b" % re.escape(test["name"]), text):
+            yield "grader/course/course.json: no %s.c has the hidden test %s of %s" % (
+                stem, test["name"], test["suite"])
+
+
 def main():
     parser = argparse.ArgumentParser(description="Check the tasks' manifests.")
     parser.add_argument("--suites", metavar="DIR",
@@ -85,11 +101,13 @@ def main():
     options = parser.parse_args()
     try:
         kinds = [manifest.load(ROOT, kind) for kind in (manifest.TASK, manifest.LAB)]
-    except manifest.BadManifest as problem:
+        course = settings.load(ROOT)
+    except (manifest.BadManifest, settings.BadCourse) as problem:
         print(problem)
         return 1
     found = [line for tasks in kinds for line in manifest.problems(tasks, ROOT)]
-    found += [*check_files(kinds[0], ROOT), *check_headers(sum(kinds, []), ROOT)]
+    found += [*check_files(kinds[0], ROOT), *check_headers(sum(kinds, []), ROOT),
+              *check_hidden(course, ROOT)]
     if options.suites:
         found += check_suites(sum(kinds, []), options.suites)
     for line in found:

@@ -159,6 +159,8 @@ TEST(test_samples)
         for (int w = 0; w < 5; w++) run_on(p, worlds[w], "SIMGPU_CHECK=full");
         run_on(p, 3, "SIMGPU_CHECK=fast");
         run_on(p, 3, "SIMGPU_CHECK=off");
+        // No limit on files reaches what simgpu's processes share.
+        run_on(p, 3, "sh -c 'ulimit -f 100 && exec env \"$@\"' sh");
     }
 }
 
@@ -294,13 +296,13 @@ TEST(test_wrong_lists_of_devices)
 TEST(test_limits_of_the_machine)
 {
     static const char *const rows[][3] = {
-        {"ulimit -f 1000", "one_thread",
-         "simgpu keeps a device's memory (SIMGPU_MEMORY) in one of"},
-        {"ulimit -f 1000", "first_id", "(ulimit -f), and simgpu keeps a communicator in one of"},
         {"ulimit -n 7", "one_thread", "no file descriptor is left (ulimit -n is 7)"},
+        {"ulimit -f 1000", "no_segments", "simgpu keeps a communicator in one of"},
+        {"ulimit -f 1000", "no_segments' '1",
+         "simgpu keeps a device's memory (SIMGPU_MEMORY) in one of"},
     };
     compile("cc", "one_thread", ".c");
-    compile("cc", "first_id", ".c");
+    compile("cc", "no_segments", ".c");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int status =
             run("sh -c \"unset SIMGPU_REPORT; %s; '%s/%s'\"", rows[i][0], scratch, rows[i][1]);

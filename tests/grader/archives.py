@@ -13,6 +13,7 @@ HALF_HIDDEN.
 import glob
 import json
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -32,7 +33,8 @@ import manifest
 import runner
 import settings
 import skeleton
-from quiz_questions import QUESTIONS
+from quiz_questions import QUESTIONS, Draw
+from test_quiz import oracle
 
 RELEASE = os.path.join(GRADER, "course", "release.py")
 TASKS = manifest.load(ROOT)
@@ -44,6 +46,10 @@ QUIZ = COURSE["quiz"] * sum(len(question.parts) for question in QUESTIONS.values
 DONE = ("meta_init", "flat_param", "optimizer") # of the half-done solution
 HALF = sum(test.points for task in TASKS if task.name in DONE for test in task.own())
 HALF_HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"] if test["suite"] in DONE)
+
+# The files that Tango's driver (autodriver.c) allows a grading, in KiB. Its limit on processes
+# counts all of an account's, which a test cannot know.
+TANGO = "ulimit -f 102400 && exec make"
 
 ENVIRONMENT = dict(os.environ, NO_INSTALL="1", PYTHONDONTWRITEBYTECODE="1",
                    SOURCE_DATE_EPOCH="1700000000")
@@ -59,7 +65,7 @@ def run(command, folder, **more):
 
 
 def solutions(folder):
-    """Writes the three solutions: {name: folder}."""
+    """Writes the three solutions: {name: folder}. The reference's has the quiz's answers, too."""
     texts = {}
     for task in TASKS:
         text = reference(task.file)
@@ -72,6 +78,12 @@ def solutions(folder):
         for name, (solved, empty) in texts.items():
             with open(os.path.join(folders[what], name + ".c"), "w", encoding="utf-8") as file:
                 file.write(solved if name in done else empty)
+    with open(os.path.join(folders["reference"], "answers.txt"), "w", encoding="utf-8") as file:
+        file.write("numbers for: seed 77\n")
+        for number, question in QUESTIONS.items():
+            right = oracle(question.draw(Draw("seed 77|task %d" % number)))
+            file.writelines("%s = %r\n" % (question.name(part), right[question.name(part)])
+                            for part in question.parts)
     return folders
 
 
@@ -241,7 +253,7 @@ class Autolab:
         os.rename(os.path.join(root, "autograde-Makefile"), os.path.join(root, "Makefile"))
         with tarfile.open(os.path.join(root, "handin.tar"), "w") as archive:
             archive.add(submission, "skeleton")
-        status, text = run(["make"], root, SHARDLAB_BUILD=self.case.build)
+        status, text = run(["bash", "-c", TANGO], root, SHARDLAB_BUILD=self.case.build)
         shutil.rmtree(root)
         last = json.loads(text.splitlines()[-1])
         return Result(status, schemas.autolab(text), sum(last["scores"].values()), flat(text), text,
@@ -258,10 +270,16 @@ class PrairieLearn:
         info = json.loads(read(made, "questions", "shardlab", "info.json"))
         self.options = info["externalGradingOptions"]
         self.entry = self.options["entrypoint"].replace("/grade", self.root, 1)
+        page = read(made, "questions", "shardlab", "question.html")
+        # pl-file-upload takes files of these names alone, and demands the first.
+        self.needed, self.taken = (
+            re.search(r'<pl-file-upload[^>]* %s="([^"]*)"' % name, page).group(1).split(",")
+            for name in ("file-names", "optional-file-names"))
 
     def grade(self, submission):
         shutil.rmtree(os.path.join(self.root, "student"))
-        shutil.copytree(submission, os.path.join(self.root, "student"))
+        shutil.copytree(submission, os.path.join(self.root, "student"), ignore=lambda _, names: [
+            name for name in names if name not in self.needed + self.taken])
         status, text = run([self.entry], self.root, AUTOGRADER_ROOT=self.root,
                            SHARDLAB_BUILD=self.case.build)
         result = read(self.root, "results", "results.json")

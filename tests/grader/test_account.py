@@ -38,6 +38,21 @@ class Found(TempFolder):
         account.hide(self.path("not there"))
 
 
+class Segments(FakeKit):
+    def test_memory_that_a_test_leaves_is_removed(self):
+        """Where an account may not write large files, tests may make System V memory."""
+        size = 4096 + os.getpid()
+        self.suite("one", "abc", "import ctypes\nfound = ctypes.CDLL(None).shmget(0, %d, 0o1600)\n"
+                   "say('a', 'failed', 'made' if found >= 0 else 'refused')\nrest('a')" % size)
+        for limit, how in (("unlimited", "refused"), ("102400", "made")):
+            run(["bash", "-c", 'ulimit -f %s; exec "$@"' % limit, "bash"] + self.command(),
+                self.folder, status=0)
+            tests = {test["name"]: test for test in self.document()["tests"]}
+            self.assertIn(how, tests["a"]["message"])
+            with open("/proc/sysvipc/shm", encoding="ascii") as file:
+                self.assertNotIn(str(size), [line.split()[3] for line in file])
+
+
 @ROOT_ONLY
 class Apart(FakeKit):
 

@@ -124,6 +124,15 @@ class Confined(TempFolder):
             self.assertRegex(done.stdout, r"\nkill: Operation not permitted\n")
         self.assertEqual(heard, [])
 
+    def test_segments_of_memory_only_where_files_are_limited_and_without_a_key(self):
+        code = ("import ctypes; c = ctypes.CDLL(None); n = c.shmget(%d, 4096, 0o1600); "
+                "n < 0 or c.shmctl(n, 0, None); print(n >= 0)")
+        for limit, key, want in (("unlimited", 0, "False"), ("102400", 0, "True"),
+                                 ("102400", 7, "False")):
+            done = run(["bash", "-c", 'ulimit -f %s; exec "$@"' % limit, "bash", CONFINE, "--read",
+                        sys.base_prefix, "--", sys.executable, "-c", code % key], status=0)
+            self.assertEqual(done.stdout, want + "\n", (limit, key))
+
     def test_the_network_is_open_for_real_gpus(self):
         code = "import socket; socket.socket().bind(('127.0.0.1', 0))"
         for options, status in (([], 1), (["--cuda"], 0)):

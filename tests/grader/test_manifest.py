@@ -203,6 +203,16 @@ class Wrong(TempFolder):
             for text, word in zip(found, words):
                 self.assertIn(word, text)
 
+    def test_hidden_tests_that_no_file_has(self):
+        self.write("tasks/1_one/hidden.c", "TEST(in_one)\n{\n}\nRANK_TEST(on_ranks, 2)\n")
+        course = {"tasks": [{"name": "one", "folder": "tasks/1_one"},
+                            {"name": "two", "folder": "tasks/2_two"}], "hidden": {}}
+        for suite, name, wrong in (("one", "in_one", 0), ("one", "on_ranks", 0), ("one", "in_o", 1),
+                                   ("two", "in_one", 1), ("together", "in_one", 1)):
+            course["hidden"]["tests"] = [{"suite": suite, "name": name}]
+            found = list(check_tasks.check_hidden(course, self.folder))
+            self.assertEqual(len(found), wrong, (suite, name, found))
+
     def test_names_against_suites(self):
         self.write("tasks/1_one/task.json", json.dumps(self.data))
         tasks = manifest.load(self.folder)

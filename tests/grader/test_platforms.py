@@ -44,7 +44,7 @@ OFFERED = {
     "clean": ([], r"\A"),
     "help": ([], r"^make grade"),
 }
-WANTED = (("skeleton", 0), ("half", HALF + HALF_HIDDEN), ("reference", FULL + HIDDEN))
+WANTED = (("skeleton", 0), ("half", HALF + HALF_HIDDEN), ("reference", FULL + HIDDEN + QUIZ)) # all that there is
 
 
 class Platforms(Released):

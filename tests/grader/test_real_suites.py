@@ -7,6 +7,7 @@ which tests fail, with which status and sentence, and that all the others pass.
 
 import os
 import re
+import resource
 import shutil
 import unittest
 
@@ -49,6 +50,15 @@ class RealSuites(ReferenceCopy):
         self.all_pass(tests, tests)
         self.assertEqual(document["score"], FULL)
         self.assertEqual(out.splitlines()[-1], "Score: %g/%g" % (FULL, FULL))
+
+    def test_no_limit_on_files_costs_points(self):
+        """Autolab's driver has one of 100 MiB, far below what simgpu's devices would take."""
+        usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, usual)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 20, usual[1]))
+        tests, document, _ = self.grade(impl="reference", task="3")
+        self.all_pass(tests, tests)
+        self.assertGreater(document["score"], 0)
 
     def test_a_copy_elsewhere_has_all_points(self):
         self.assertEqual(self.grade()[2].splitlines()[-1], "Score: %g/%g" % (FULL, FULL))

@@ -233,6 +233,31 @@ class Archives(Released):
 
 
 class Walk(TempFolder):
+    @unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "there is no reference")
+    def test_a_course_whose_points_or_names_are_wrong_is_not_released(self):
+        kit = self.path("kit")
+        os.mkdir(kit)
+        for name in ("grader", "handouts", "include", "labs", "reference", "tasks", "VERSION"):
+            copy = shutil.copytree if os.path.isdir(os.path.join(ROOT, name)) else shutil.copy
+            copy(os.path.join(ROOT, name), os.path.join(kit, name))
+        program = os.path.join(kit, "grader", "course", "release.py")
+        for file, old, new, words in (
+                ("tasks/3_forward/task.json", '"points": 16', '"points": 17', "the task has 17"),
+                ("grader/course/course.json", '"name": "any_slice_of', '"name": "a_slice_of',
+                 "no hidden.c has the hidden test a_slice_of"),
+                ("tasks/3_forward/task.json", '"number": 3', '"number": 4', "number 4 where 3 is")):
+            text = read(kit, file)
+            self.assertIn(old, text)
+            with open(os.path.join(kit, file), "w", encoding="utf-8") as changed:
+                changed.write(text.replace(old, new, 1))
+            status, said = run([sys.executable, program, "--out", os.path.join(kit, "out"),
+                                "--version", "7"], ROOT)
+            with open(os.path.join(kit, file), "w", encoding="utf-8") as changed:
+                changed.write(text)
+            self.assertEqual((status, len(said.splitlines())), (1, 1), said)
+            self.assertIn(words, said)
+            self.assertEqual(os.listdir(os.path.join(kit, "out")), [])
+
     def test_only_what_is_of_a_kind_is_taken(self):
         for name in ("a.c", "deep/b.h", "notes.md", "x.old", "x.c.old", "x.o", ".hidden.c",
                      "#x.c#", "x.c~", "__pycache__/x.py", ".git/x.c", "build/x.c", "x"):
@@ -271,6 +296,7 @@ class CourseFile(unittest.TestCase):
                 ("seed is '7'", {"seed": "7"}), ("seed is True", {"seed": True}),
                 ("seed is -1", {"seed": -1}),
                 ("seed is 18446744073709551616", {"seed": 1 << 64}),
+                ("points is -1", {"hidden": {"seed": 1, "tests": [dict(hidden, points=-1)]}}),
                 ("hidden: seed is None", {"hidden": {"tests": []}})):
             with self.subTest(words=words):
                 found = settings.problems(dict(COURSE, **change), ROOT)

@@ -8,9 +8,9 @@
  * Interface: allocation.h; cudaMalloc, cudaMemGetInfo, cudaPointerGetAttributes.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/config.h"
@@ -136,9 +136,7 @@ static void punch(SimDevice *device, size_t offset, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
-    if (end > begin)
-        fallocate(device->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin,
-                  (off_t)(end - begin));
+    if (end > begin) madvise(device->alias + begin, end - begin, MADV_REMOVE);
 }
 
 // Called with the lock held. The pages go first, while nobody else can be given the range.

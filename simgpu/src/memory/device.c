@@ -1,7 +1,7 @@
 /* device.c: the devices of this process. See device.h.
  *
  * All devices share one reserved range of addresses, an arena each, without any access: the
- * addresses that programs see. The memory itself is a memfd a device, mapped elsewhere, readable
+ * addresses that programs see. The memory itself (shared_memory.h) is mapped elsewhere, readable
  * and writable (the alias), when the device is first used. So a host dereference of a device
  * pointer faults (fault.c), and which device a pointer belongs to is a division.
  */
@@ -19,6 +19,7 @@
 #include "memory/device.h"
 #include "memory/fault.h"
 #include "memory/heap.h"
+#include "memory/shared_memory.h"
 #include "report/report.h"
 
 // Address space of an arena beside the device's memory, so that pieces never hinder an allocation.
@@ -89,20 +90,6 @@ void sim_no_files_left(void)
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
-bool sim_may_grow(int memfd, size_t bytes, const char *what)
-{
-    struct rlimit limit;
-    char title[256];
-    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= bytes)
-        return ftruncate(memfd, (off_t)bytes) == 0;
-    snprintf(
-        title, sizeof title,
-        "a file may have %llu bytes (ulimit -f), and simgpu keeps %s in one of %zu bytes, most "
-        "of it empty: raise the limit",
-        (unsigned long long)limit.rlim_cur, what, bytes);
-    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
-}
-
 uint32_t sim_next_stream_number(void)
 {
     static _Atomic uint32_t made;
@@ -117,15 +104,11 @@ static SimDevice *make_device(int index)
     d->stream_number = sim_next_stream_number();
     d->arena = cluster.arena;
     d->program = cluster.base + (size_t)index * cluster.arena;
-    d->memfd = memfd_create("simgpu-device", MFD_CLOEXEC);
-    if (d->memfd < 0 && errno == EMFILE) sim_no_files_left();
-    if (d->memfd < 0) no_memory_for("memfd_create");
     d->mapped = d->arena + SIM_OUTBOX;
-    if (!sim_may_grow(d->memfd, d->mapped, "a device's memory (SIMGPU_MEMORY)"))
-        no_memory_for("ftruncate");
-    void *alias =
-        mmap(NULL, d->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d->memfd, 0);
-    if (alias == MAP_FAILED) no_memory_for("mapping a device's memory");
+    void *alias;
+    d->memory = sim_shared_make("simgpu-device", d->mapped, d->mapped, &alias,
+                                "a device's memory (SIMGPU_MEMORY)");
+    if (d->memory == -1) no_memory_for("making a device's memory");
     madvise(alias, d->mapped, MADV_DONTDUMP); // a core file need not hold it
     d->alias = alias;
     d->heap = sim_heap_create(d->arena);

@@ -1,6 +1,7 @@
 /* memory/: who has which memory, what is in it, and who touches it.
  *
  *   device.c         the devices of this process: arenas mapped twice, which pointer is whose
+ *   shared_memory.c  memory that other processes map too (shared_memory.h)
  *   allocation.c     allocations of device memory: making and ending them (allocation.h)
  *   full.c           the report of a device that is full
  *   heap.c           which bytes of an arena are whose (heap.h)
@@ -29,13 +30,13 @@
 #include <stdint.h>
 
 #define SIM_OUTBOX ((size_t)64 << 20) // bytes for messages that nobody has received (nccl/sends.c)
-// A device's arena is a memfd. `program` is the address range that programs see, without access;
-// `alias` is the same memory, readable and writable.
+// A device's arena is shared memory. `program` is the address range that programs see, without
+// access; `alias` is the same memory, readable and writable.
 typedef struct SimDevice {
     int index;
-    int memfd;
+    int memory;    // its handle (shared_memory.h)
     size_t arena;  // bytes of address space, larger than the device's memory
-    size_t mapped; // bytes of the memfd and of the alias: behind the arena is the outbox
+    size_t mapped; // bytes of the memory and of the alias: behind the arena is the outbox
     char *program;
     char *alias;
     pthread_mutex_t lock; // of the allocator and the accounting
@@ -61,10 +62,6 @@ _Noreturn void sim_no_files_left(void);
 int sim_files_limit(void); // ulimit -n, where that ends the process; 0: it does not
 // The device whose program range holds ptr, and ptr's offset in it; NULL: no device pointer.
 SimDevice *sim_device_of(const void *ptr, size_t *offset);
-// Makes a memfd so large; false, and errno, where that is not possible. A limit on the size of
-// files (ulimit -f), by which the system would end the process, ends it with one line instead: what
-// it is that the file is to hold.
-bool sim_may_grow(int memfd, size_t bytes, const char *what);
 // Whether kernels on `device` may use memory of `peer`: cudaDeviceEnablePeerAccess.
 bool sim_peer_allowed(int device, int peer);
 bool sim_allow_peer(int device, int peer, bool allowed); // whether it was

@@ -22,19 +22,16 @@
 #include "core/error.h"
 #include "memory/allocation.h"
 #include "memory/heap.h"
+#include "memory/shared_memory.h"
 #include "report/report.h"
 
 #define PITCH ((size_t)512) // bytes to a multiple of which a row is rounded, as GPUs of today do
 
 static atomic_uint alive; // managed allocations: none is the usual case, and quickly seen
 
-// Maps bytes of the device's program range anew; `fd` -1: without memory and without access.
-static void map(SimDevice *device, size_t offset, size_t bytes, int fd)
+// Ends the program where bytes of the device's program range could not be mapped anew.
+static void must_be_mapped(const void *at, size_t bytes)
 {
-    int access = fd < 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
-    int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-    void *at = mmap(device->program + offset, bytes, access, flags | MAP_FIXED | MAP_NORESERVE, fd,
-                    fd < 0 ? 0 : (off_t)offset);
     if (at != MAP_FAILED) return;
     sim_fatal(SIMGPU_SYSTEM, "managed memory could not be mapped",
               "mmap of %zu bytes failed: %s.\n"
@@ -44,13 +41,16 @@ static void map(SimDevice *device, size_t offset, size_t bytes, int fd)
 
 void sim_managed_show(SimDevice *device, size_t offset, size_t bytes)
 {
-    map(device, offset, bytes, device->memfd);
+    must_be_mapped(sim_shared_map(device->memory, device->program + offset, offset, bytes), bytes);
     atomic_fetch_add(&alive, 1);
 }
 
 void sim_managed_hide(SimDevice *device, size_t offset, size_t bytes)
 {
-    map(device, offset, bytes, -1);
+    // Without memory and without access.
+    must_be_mapped(mmap(device->program + offset, bytes, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0),
+                   bytes);
     atomic_fetch_sub(&alive, 1);
 }
 

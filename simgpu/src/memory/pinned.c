@@ -215,18 +215,13 @@ static PinnedPiece *remove_piece(const char *call, void *ptr, bool ours, const v
 static bool map_twice(size_t bytes, void **first, void **second)
 {
     size_t page = sim_page_bytes();
-    int fd = memfd_create("simgpu-pinned", MFD_CLOEXEC), access = PROT_READ | PROT_WRITE;
-    if (fd < 0) return false;
-    char *front = MAP_FAILED;
-    *first = *second = MAP_FAILED;
-    if (sim_may_grow(fd, bytes, "pinned memory")) {
-        front =
-            mmap(NULL, page + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        *second = mmap(NULL, bytes, access, MAP_SHARED, fd, 0);
-    }
-    if (front != MAP_FAILED)
-        *first = mmap(front + page, bytes, access, MAP_SHARED | MAP_FIXED, fd, 0);
-    close(fd);
+    char *front =
+        mmap(NULL, page + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *first = MAP_FAILED;
+    *second = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (front != MAP_FAILED && *second != MAP_FAILED) // of 0 bytes: of shared memory, a second one
+        *first = mremap(*second, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, front + page);
     if (*first != MAP_FAILED && *second != MAP_FAILED) return true;
     if (front != MAP_FAILED) munmap(front, page + bytes);
     if (*second != MAP_FAILED) munmap(*second, bytes);

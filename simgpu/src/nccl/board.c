@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "memory/shared_memory.h"
 #include "nccl/board.h"
 #include "nccl/phantom.h"
 #include "runtime/runtime.h"
@@ -376,8 +377,7 @@ static void meet_peers(void)
 
 static Entry *add_entry(ncclComm_t comm)
 {
-    void *at = mmap(NULL, sizeof(CommShared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                    comm->map->fd, 0);
+    void *at = sim_shared_map(comm->map->fd, NULL, 0, sizeof(CommShared));
     Entry *e = at == MAP_FAILED ? NULL : calloc(1, sizeof *e);
     if (!e) return NULL;
     *e = (Entry){.next = entries, .nonce = comm->shared->nonce, .shared = at, .size = comm->size};

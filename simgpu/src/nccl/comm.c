@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "check/check.h"
+#include "memory/shared_memory.h"
 #include "nccl/board.h"
 #include "nccl/comm.h"
 #include "nccl/comm_id.h"
@@ -128,7 +129,7 @@ static void fill_slot(RankSlot *slot, const SharedMap *map, const SimDevice *dev
     slot->pid = getpid();
     slot->device = device->index;
     slot->gpu = sim_config()->physical[device->index];
-    slot->device_fd = device->memfd;
+    slot->device_fd = device->memory;
     slot->arena = device->mapped;
     slot->host = host_of_process();
     slot->shared_fd = map->fd;
@@ -152,9 +153,8 @@ static void agree_on_size(CommShared *shared, int rank, int size, const void *si
         RankSlot *slot = &shared->slot[r];
         if (atomic_load(&slot->state) != RANK_JOINED) continue;
         int fd = slot->pid == getpid() ? -1 : sim_open_fd(slot->pid, slot->wait_table_fd);
-        void *table = fd < 0 ? sim_wait_table(NULL)
-                             : mmap(NULL, sizeof(ProcessWaitTable), PROT_READ | PROT_WRITE,
-                                    MAP_SHARED, fd, 0);
+        void *table =
+            fd == -1 ? sim_wait_table(NULL) : sim_shared_map(fd, NULL, 0, sizeof(ProcessWaitTable));
         if (table != MAP_FAILED) sim_wake_listeners(table, slot);
     }
     sim_diagnose_size(shared, rank, size, site);

@@ -1,14 +1,14 @@
 /* comm_id.c: how the ranks of a communicator find the memory that they share.
  *
- * It is a memfd: it has no name in any file system, and is gone with its last user, however
- * that one ends. ncclGetUniqueId makes one, and the id says where: process, descriptor, and a
- * random nonce that the memory holds too. The others open /proc/PID/fd/N, which Linux allows to the
- * same user.
+ * It has no name in any file system, and is gone with its last user, however that one ends
+ * (memory/shared_memory.h). ncclGetUniqueId makes one, and the id says where: process, handle, and
+ * a random nonce that the memory holds too. The others open /proc/PID/fd/N, which Linux allows to
+ * the same user.
  *
  * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself,
  * silently, so it cannot name a process. Then rank 0 makes the shared memory and listens on a Unix
  * socket in the abstract namespace (again no file) whose name comes from that text and the user; a
- * thread of rank 0, the *server*, gives the memory's descriptor to every peer that connects, and
+ * thread of rank 0, the *server*, gives the memory's handle to every peer that connects, and
  * the socket closes when all came. Peers that come first try again, at growing
  * intervals, for as long as it takes: a rank may have much to do before it comes (notice.c).
  */
@@ -23,11 +23,11 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "memory/shared_memory.h"
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/diagnose.h"
@@ -41,31 +41,16 @@ struct IdServer {
     int listener, shared_fd, peers;
 };
 
-// Takes the descriptor over. The memory may be mapped already, by another thread's rank.
-static SharedMap *keep_shared(int fd, uint64_t nonce)
+// Takes over the handle and CommShared, mapped. Another thread's rank may have mapped it already.
+static SharedMap *keep_shared(int fd, CommShared *shared)
 {
-    struct stat st;
-    void *at = MAP_FAILED;
-    if (fstat(fd, &st) == 0 && (size_t)st.st_size == SIM_SHARED_BYTES)
-        at = mmap(NULL, sizeof(CommShared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-                  0);
-    if (at == MAP_FAILED) {
-        close(fd);
-        return NULL;
-    }
-    CommShared *shared = at;
-    if (nonce && shared->nonce != nonce) {
-        munmap(at, sizeof(CommShared));
-        close(fd);
-        return NULL;
-    }
     sim_lock();
     for (SharedMap *map = sim_shared_maps; map && shared->nonce; map = map->next)
         if (map->shared->nonce == shared->nonce) {
             map->refs++;
             sim_unlock();
-            munmap(at, sizeof(CommShared));
-            close(fd);
+            munmap(shared, sizeof(CommShared));
+            sim_shared_close(fd);
             return map;
         }
     SharedMap *map = calloc(1, sizeof *map);
@@ -80,6 +65,19 @@ static SharedMap *keep_shared(int fd, uint64_t nonce)
     }
     sim_unlock();
     return map;
+}
+
+// Takes the handle over; NULL: it is of no communicator, or of another than the one with the nonce.
+static SharedMap *join_shared(int fd, uint64_t nonce)
+{
+    void *at = MAP_FAILED;
+    if (sim_shared_bytes(fd) == SIM_SHARED_BYTES)
+        at = sim_shared_map(fd, NULL, 0, sizeof(CommShared));
+    if (at != MAP_FAILED && (!nonce || ((CommShared *)at)->nonce == nonce))
+        return keep_shared(fd, at);
+    if (at != MAP_FAILED) munmap(at, sizeof(CommShared));
+    sim_shared_close(fd);
+    return NULL;
 }
 
 static SharedMap *find_known(uint64_t nonce)
@@ -111,7 +109,7 @@ void sim_shared_release(SharedMap *map, bool offered)
     if (!last) return;
     sim_lent_unmap(map);
     munmap(map->shared, sizeof(CommShared));
-    close(map->fd);
+    sim_shared_close(map->fd);
     free(map);
 }
 
@@ -125,14 +123,10 @@ void sim_comm_id_withdraw(const CommId *id)
 
 static SharedMap *make_shared(void)
 {
-    int fd = memfd_create("simgpu-nccl", MFD_CLOEXEC);
-    if (fd < 0 && errno == EMFILE) sim_no_files_left();
-    if (fd < 0) return NULL;
-    if (!sim_may_grow(fd, SIM_SHARED_BYTES, "a communicator")) {
-        close(fd);
-        return NULL;
-    }
-    return keep_shared(fd, 0);
+    void *at;
+    int fd =
+        sim_shared_make("simgpu-nccl", SIM_SHARED_BYTES, sizeof(CommShared), &at, "a communicator");
+    return fd == -1 ? NULL : keep_shared(fd, at);
 }
 
 ncclResult_t sim_comm_id_offer(CommId *id)
@@ -140,8 +134,7 @@ ncclResult_t sim_comm_id_offer(CommId *id)
     SharedMap *map = make_shared();
     if (!map) {
         sim_report(SIMGPU_SYSTEM, "NCCL: no shared memory for a communicator",
-                   "memfd_create or mmap failed: %s. Are there file descriptors left (ulimit -n)?",
-                   strerror(errno));
+                   "memfd_create or mmap failed: %s.", strerror(errno));
         return ncclSystemError;
     }
     map->offered = true;
@@ -167,14 +160,13 @@ static void pause_for(double *seconds)
     *seconds = *seconds * 1.5 < 0.2 ? *seconds * 1.5 : 0.2;
 }
 
-static bool give_fd(int to, int fd)
+static bool give_handle(int to, int handle)
 {
-    char byte = 0;
     union {
         struct cmsghdr head;
         char room[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    struct iovec data = {&byte, 1};
+    struct iovec data = {&handle, sizeof handle};
     struct msghdr message = {.msg_iov = &data,
                              .msg_iovlen = 1,
                              .msg_control = control.room,
@@ -183,29 +175,30 @@ static bool give_fd(int to, int fd)
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    return sendmsg(to, &message, MSG_NOSIGNAL) == 1;
+    memcpy(CMSG_DATA(head), &handle, sizeof handle);
+    if (!sim_shared_is_file(handle)) message.msg_control = NULL, message.msg_controllen = 0;
+    return sendmsg(to, &message, MSG_NOSIGNAL) == sizeof handle;
 }
 
-static int take_fd(int from)
+static int take_handle(int from)
 {
-    char byte;
+    int handle;
     union {
         struct cmsghdr head;
         char room[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    struct iovec data = {&byte, 1};
+    struct iovec data = {&handle, sizeof handle};
     struct msghdr message = {.msg_iov = &data,
                              .msg_iovlen = 1,
                              .msg_control = control.room,
                              .msg_controllen = sizeof control.room};
-    if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+    if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != sizeof handle) return -1;
+    if (!sim_shared_is_file(handle)) return handle;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     if (!head && (message.msg_flags & MSG_CTRUNC)) sim_no_files_left(); // it came, and had no place
     if (!head || head->cmsg_type != SCM_RIGHTS) return -1;
-    int fd;
-    memcpy(&fd, CMSG_DATA(head), sizeof fd);
-    return fd;
+    memcpy(&handle, CMSG_DATA(head), sizeof handle);
+    return handle;
 }
 
 static bool same_user(int socket)
@@ -227,7 +220,7 @@ static void *serve(void *arg)
             pause_for(&interval);
             continue;
         }
-        if (same_user(peer) && give_fd(peer, server->shared_fd)) served++;
+        if (same_user(peer) && give_handle(peer, server->shared_fd)) served++;
         close(peer);
     }
     close(server->listener);
@@ -294,9 +287,9 @@ static int fetch_shared(const char *text, ncclComm_t comm)
         if (to < 0 && errno == EMFILE) sim_no_files_left();
         if (to < 0) return -1;
         int fd = -1;
-        if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to)) fd = take_fd(to);
+        if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to)) fd = take_handle(to);
         close(to);
-        if (fd >= 0) return fd;
+        if (fd != -1) return fd;
         pause_for(&interval);
         sim_diagnose_never_joined(comm, NULL);
         if (sim_notice_due(&notice)) sim_say_absent(comm, NULL, &notice);
@@ -309,7 +302,7 @@ static ncclResult_t find_by_text(const CommId *id, ncclComm_t comm)
 {
     if (comm->rank != 0) {
         int fd = fetch_shared(id->text, comm);
-        if (fd >= 0) comm->map = keep_shared(fd, 0);
+        if (fd != -1) comm->map = join_shared(fd, 0);
         return comm->map ? ncclSuccess : ncclSystemError;
     }
     comm->map = make_shared();
@@ -345,7 +338,7 @@ ncclResult_t sim_comm_id_find(const CommId *id, ncclComm_t comm)
     comm->map = find_known(id->nonce);
     if (comm->map) return ncclSuccess;
     int fd = sim_open_fd(id->pid, id->fd);
-    if (fd >= 0) comm->map = keep_shared(fd, id->nonce);
+    if (fd != -1) comm->map = join_shared(fd, id->nonce);
     if (comm->map) return ncclSuccess;
     sim_comm_await_end(comm);
     await_loss(comm);

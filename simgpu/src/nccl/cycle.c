@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "memory/shared_memory.h"
 #include "nccl/cycle.h"
 #include "nccl/diagnose.h"
 #include "nccl/kind.h"
@@ -90,19 +91,16 @@ int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
 
 // ---- Looking ----
 
-// The first `bytes` bytes of a process's file, which has `size`; NULL: it is another, or gone.
+// The first `bytes` bytes of a process's memory, which has `size`; NULL: it is another, or gone.
 static void *borrow(Search *s, int pid, int fd, size_t size, size_t bytes)
 {
     for (int i = 0; i < s->n_borrowed; i++)
         if (s->borrowed[i].pid == pid && s->borrowed[i].fd == fd) return s->borrowed[i].at;
     if (s->n_borrowed == MAX_BORROWED) return NULL;
     int own = sim_open_fd(pid, fd);
-    if (own < 0) return NULL;
-    struct stat st;
-    void *at = MAP_FAILED;
-    if (fstat(own, &st) == 0 && (size_t)st.st_size == size)
-        at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, own, 0);
-    close(own);
+    if (own == -1) return NULL;
+    void *at = sim_shared_bytes(own) == size ? sim_shared_map(own, NULL, 0, bytes) : MAP_FAILED;
+    sim_shared_close(own);
     if (at == MAP_FAILED) return NULL;
     s->borrowed[s->n_borrowed++] = (Borrowed){pid, fd, at, bytes};
     return at;

@@ -6,8 +6,8 @@
  * there. Before anybody else than a product uses the buffer, the bytes in question are copied into
  * it (memory/owed.h): a program sees what it would have seen.
  *
- * The places lie behind CommShared in the same memfd, in memory that a process maps with the first
- * that it uses. Rank 0 takes one in its call, the first that is large enough and free of users;
+ * The places lie behind CommShared in the same memory, which a process maps with the first that
+ * it uses. Rank 0 takes one in its call, the first that is large enough and free of users;
  * each rank is a user from then on, and ends that itself. A rank copies where no place is free,
  * where the host may read its buffer (managed memory), and where its call is one of several in a
  * group, the others of which may use the buffer before the group's end.
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "memory/shared_memory.h"
 #include "nccl/collective.h"
 #include "nccl/lent.h"
 #include "report/report.h"
@@ -63,8 +64,7 @@ static char *map_places(SharedMap *map)
 {
     sim_lock();
     if (!map->lent) {
-        void *at = mmap(NULL, SIM_LENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                        map->fd, (off_t)SIM_LENT_AT);
+        void *at = sim_shared_map(map->fd, NULL, SIM_LENT_AT, SIM_LENT_BYTES);
         if (at != MAP_FAILED) madvise(at, SIM_LENT_BYTES, MADV_DONTDUMP);
         if (at != MAP_FAILED) map->lent = at;
     }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "memory/shared_memory.h"
 #include "nccl/lent.h"
 #include "nccl/peer_end.h"
 #include "nccl/peers.h"
@@ -42,6 +43,7 @@ void sim_unlock(void)
 int sim_open_fd(int pid, int fd)
 {
     char path[64];
+    if (!sim_shared_is_file(fd)) return fd; // a segment has the same number everywhere
     snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
     int opened = open(path, O_RDWR | O_CLOEXEC);
     if (opened < 0 && errno == EMFILE) sim_no_files_left(); // or its rank would seem to be dead
@@ -56,9 +58,9 @@ Peer *sim_peer_use(int pid, int wait_table_fd)
             return peer;
         }
     int fd = sim_open_fd(pid, wait_table_fd);
-    if (fd < 0) return NULL;
-    void *table = mmap(NULL, sizeof(ProcessWaitTable), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
+    if (fd == -1) return NULL;
+    void *table = sim_shared_map(fd, NULL, 0, sizeof(ProcessWaitTable));
+    sim_shared_close(fd);
     Peer *peer = table == MAP_FAILED ? NULL : calloc(1, sizeof *peer);
     if (!peer) return NULL;
     *peer = (Peer){.next = sim_peers,
@@ -93,9 +95,9 @@ PeerArena *sim_arena_use(const RankSlot *slot)
             return arena;
         }
     int fd = sim_open_fd(slot->pid, slot->device_fd);
-    if (fd < 0) return NULL;
-    void *base = mmap(NULL, slot->arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    close(fd);
+    if (fd == -1) return NULL;
+    void *base = sim_shared_map(fd, NULL, 0, slot->arena);
+    sim_shared_close(fd);
     PeerArena *arena = base == MAP_FAILED ? NULL : calloc(1, sizeof *arena);
     if (!arena) return NULL;
     *arena = (PeerArena){arenas, slot->pid, slot->device, base, slot->arena, 1};
@@ -122,7 +124,7 @@ void sim_peers_forked(void)
         next = map->next;
         sim_lent_unmap(map);
         munmap(map->shared, sizeof(CommShared));
-        close(map->fd);
+        sim_shared_close(map->fd);
         free(map);
     }
     for (Peer *peer = sim_peers, *next; peer; peer = next) {

@@ -50,7 +50,8 @@ PeerArena *sim_arena_use(const RankSlot *slot);
 void sim_arena_drop(PeerArena *arena);
 void sim_peers_forked(void); // also frees the lock
 
-// A descriptor of another process; -1: it is gone or not ours to open.
+// What another process has by that handle (shared_memory.h), as a handle of this one; -1: it is
+// gone or not ours to open.
 int sim_open_fd(int pid, int fd);
 
 #endif

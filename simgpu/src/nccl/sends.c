@@ -14,10 +14,10 @@
  * them mapped too. What does not fit into it waits in its call.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "nccl/diagnose.h"
 #include "nccl/sends.h"
@@ -57,8 +57,7 @@ static void tidy(SimDevice *device)
     for (const KeptSend *s = sends; s; s = s->next)
         if (s->device == device) return;
     if (used_up_to[device->index] <= STAYS) return;
-    fallocate(device->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)device->arena,
-              (off_t)SIM_OUTBOX);
+    madvise(device->alias + device->arena, SIM_OUTBOX, MADV_REMOVE);
     used_up_to[device->index] = 0;
 }
 

@@ -1,9 +1,9 @@
 /* shared.h: the memory that the ranks of a communicator share.
  *
- * It is a memfd without a name, gone when its last user is. In it each rank has a slot (RankSlot):
- * where its device's memory is, how far it has come, and the description of its present call
- * (CallDesc). A call is posted, and then nobody is asked again: whoever comes last wakes the
- * others.
+ * It has no name, and is gone when its last user is (memory/shared_memory.h). In it each rank has a
+ * slot (RankSlot): where its device's memory is, how far it has come, and the description of its
+ * present call (CallDesc). A call is posted, and then nobody is asked again: whoever comes last
+ * wakes the others.
  */
 #ifndef SIMGPU_NCCL_SHARED_H
 #define SIMGPU_NCCL_SHARED_H
@@ -85,7 +85,7 @@ typedef struct RankSlot {
     _Atomic int32_t world_rank; // of the process, in its launcher's world; -1: not known
     uint64_t world;             // which world
     int32_t gpu;                // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
-    uint64_t arena;             // bytes of the device's memfd
+    uint64_t arena;             // bytes of the device's memory
     uint64_t host; // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
     _Atomic int32_t thread;                           // wait slot of the thread that called last
@@ -109,11 +109,11 @@ typedef struct Channel {
 } Channel;
 
 // Where what was gathered is lent (lent.c): SIM_LENT_BYTES of them, counted from SIM_LENT_AT in the
-// memfd of a communicator. Rank 0 says where a place is, while it has no users.
+// memory of a communicator. Rank 0 says where a place is, while it has no users.
 #define SIM_LENT_PLACES 64
 #define SIM_LENT_BYTES ((size_t)4 << 30)
 #define SIM_LENT_AT ((sizeof(CommShared) + 0xffff) & ~(size_t)0xffff)
-#define SIM_SHARED_BYTES (SIM_LENT_AT + SIM_LENT_BYTES) // of the file
+#define SIM_SHARED_BYTES (SIM_LENT_AT + SIM_LENT_BYTES) // of it all
 typedef struct LentPlace {
     uint64_t offset, bytes;
     _Atomic uint32_t users; // that may still read it

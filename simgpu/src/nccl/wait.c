@@ -18,11 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "memory/shared_memory.h"
 #include "nccl/cycle.h"
 #include "nccl/wait.h"
 #include "report/report.h"
@@ -56,7 +56,7 @@ void sim_wait_forked(void)
 {
     pthread_mutex_init(&table_lock, NULL);
     if (own_table) munmap(own_table, sizeof *own_table);
-    if (own_table_fd >= 0) close(own_table_fd);
+    sim_shared_close(own_table_fd);
     own_table = NULL;
     own_table_fd = -1;
     atomic_store(&slots_used, 0);
@@ -68,19 +68,15 @@ ProcessWaitTable *sim_wait_table(int *fd)
     pthread_mutex_lock(&table_lock);
     bool made = own_table != NULL;
     if (!made) {
-        own_table_fd = memfd_create("simgpu-waits", MFD_CLOEXEC);
-        void *table = MAP_FAILED;
-        if (own_table_fd >= 0 && ftruncate(own_table_fd, sizeof *own_table) == 0)
-            table =
-                mmap(NULL, sizeof *own_table, PROT_READ | PROT_WRITE, MAP_SHARED, own_table_fd, 0);
-        if (table != MAP_FAILED) own_table = table;
+        void *table;
+        own_table_fd = sim_shared_make("simgpu-waits", sizeof *own_table, sizeof *own_table, &table,
+                                       "who waits for whom");
+        if (own_table_fd != -1) own_table = table;
     }
     pthread_mutex_unlock(&table_lock);
-    if (!own_table && errno == EMFILE) sim_no_files_left();
     if (!own_table)
         sim_fatal(SIMGPU_SYSTEM, "NCCL: no shared memory",
-                  "memfd_create or mmap of %zu bytes failed: %s.\n"
-                  "Is there memory and are there file descriptors left (ulimit -n)?",
+                  "memfd_create or mmap of %zu bytes failed: %s.\nIs there memory left?",
                   sizeof *own_table, strerror(errno));
     if (fd) *fd = own_table_fd;
     return own_table;
