@@ -81,17 +81,44 @@ static Status gather_for_test(FsdpUnit *unit)
     return fsdp_all_gather(unit);
 }
 
+// Twice: one rank gathers, too, where it is told to.
 static void pointer_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = unit_of(s, 1);
-    need_cuda(cudaDeviceSynchronize());
+    FlatParam *flat = &unit->flat;
+    float *out = NULL;
+    need_cuda(cudaMalloc((void **)&out, whole_bytes(unit)));
     unit->all_gather = gather_for_test;
-    need(fsdp_unshard(unit));
-    check(gathers_of_test == (r->world > 1),
-          "with %d ranks fsdp_unshard called unit->all_gather %d times, want %d", r->world,
-          gathers_of_test, r->world > 1);
-    need(fsdp_wait_for_unshard(unit));
-    need(fsdp_reshard(unit));
+    for (int alone = 0; alone < 2; alone++) {
+        const bool gathers = r->world > 1 || alone;
+        flat->gathers_alone = alone;
+        gathers_of_test = 0;
+        need_cuda(cudaDeviceSynchronize());
+        const size_t live = gpulog_live_bytes(r->device);
+        uint64_t log = gpulog_length();
+        need(fsdp_unshard(unit));
+        check(gathers_of_test == gathers &&
+                  (flat->unsharded_param.data == flat->sharded_param.data) == !gathers,
+              "with %d ranks%s fsdp_unshard called unit->all_gather %d times, want %d, and the "
+              "unsharded parameter is%s the shard (flat_param_is_shard)",
+              r->world, alone ? " and flat.gathers_alone" : "", gathers_of_test, gathers,
+              flat->unsharded_param.data == flat->sharded_param.data ? "" : " not");
+        need(fsdp_wait_for_unshard(unit));
+        need_cuda(kernel_add_out(out, flat->unsharded_param.data, flat->unsharded_param.data,
+                                 (size_t)flat->layout.numel, s->ctx.compute_stream));
+        need(fsdp_reshard(unit));
+        check((s->root->all_gather_state.buffer != NULL) == gathers,
+              "with %d ranks%s fsdp_reshard leaves %s buffer in root->all_gather_state "
+              "(flat_param_is_shard)",
+              r->world, alone ? " and flat.gathers_alone" : "", gathers ? "no" : "a");
+        need(fsdp_free_all_gather(s->root));
+        check_no_race(log);
+        check(gpulog_live_bytes(r->device) == live, "after fsdp_reshard %zu bytes are left",
+              gpulog_live_bytes(r->device) - live);
+    }
+    flat->gathers_alone = false;
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaFree(out));
 }
 
 // Shards of bf16, as lab 2 has them: of each rank five elements of two bytes, all with its number.

@@ -17,7 +17,7 @@ Status fsdp_unshard(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
-    if (flat->layout.world == 1) {
+    if (flat_param_is_shard(flat)) {
         flat->unsharded_param.data = flat->sharded_param.data;
     } else {
         TRY(from_default_pool(&flat->unsharded_param, ctx->all_gather_stream));

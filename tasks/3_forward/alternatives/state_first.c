@@ -8,13 +8,13 @@ Status fsdp_unshard(FsdpUnit *unit)
     cudaStream_t stream = unit->ctx->all_gather_stream;
     if (flat->state != FLAT_SHARDED) return OK;
     flat->state = FLAT_UNSHARDING;
-    if (flat->layout.world == 1)
+    if (flat_param_is_shard(flat))
         flat->unsharded_param.data = flat->sharded_param.data;
     else
         CUDA_TRY(cudaMallocAsync(&flat->unsharded_param.data, buffer_bytes(&flat->unsharded_param),
                                  stream));
     flat_set_views(flat);
-    if (flat->layout.world == 1) return OK;
+    if (flat_param_is_shard(flat)) return OK;
     TRY(unit->all_gather(unit));
     CUDA_TRY(cudaEventRecord(flat->all_gather_done, stream));
     return OK;
