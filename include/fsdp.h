@@ -171,7 +171,7 @@ void flat_set_views(FlatParam *flat);
 void flat_set_grad_views(FlatParam *flat);
 
 // Zeroes the padding at the end of a buffer of this rank that is laid out as its shard, of any
-// type. Queued: the host does not wait.
+// type: what is behind its flat_valid_numel. Queued: the host does not wait.
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 
