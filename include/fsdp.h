@@ -115,9 +115,9 @@ typedef struct FlatParam {
     bool gathers_alone;     // one rank gathers, too: what is unsharded is a copy. Usually false
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
-    Buffer unsharded_param; // (padded), else no memory; world 1: the same memory as the shard
+    Buffer unsharded_param; // (padded), else no memory; the shard's own where flat_param_is_shard
     Buffer unsharded_grad;  // (world·grad_numel, which is padded) during the unit's backward;
-                            // world 1: as above
+                            // world 1: the gradient shard's own
     cudaEvent_t all_gather_done; // recorded after the all-gather
 } FlatParam;
 
@@ -171,7 +171,7 @@ void flat_set_views(FlatParam *flat);
 void flat_set_grad_views(FlatParam *flat);
 
 // Zeroes the padding at the end of a buffer of this rank that is laid out as its shard, of any
-// type. Queued: the host does not wait.
+// type: what is behind its flat_valid_numel. Queued: the host does not wait.
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 
@@ -351,8 +351,10 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// World size 1: the unsharded parameter is the shard, and nothing is queued, neither here nor in
-// the next two. After an all-gather that failed fsdp_reshard_all frees the buffer.
+// Where flat_param_is_shard (usually with one rank alone), the unsharded parameter is the shard, and
+// nothing is queued, neither here nor in the next two. On failure the unit stays FLAT_SHARDED. The
+// buffer of an all-gather that failed may stay: a second call then takes it over, and
+// fsdp_reshard_all frees it.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.

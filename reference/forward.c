@@ -69,8 +69,8 @@ Status fsdp_unshard(FsdpUnit *unit)
 
     //[3.2] The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are queued
     //  on the stream that owns the buffer, all_gather_done tells when they are done, and the
-    //  parameters are views. With one rank the unsharded parameter is the shard, and nothing was
-    //  queued.
+    //  parameters are views. Where the unsharded parameter is the shard (flat_param_is_shard),
+    //  nothing was queued.
     //? Which stream will free this memory, and whose order does its life follow?
     if (flat_param_is_shard(flat)) {
         flat->unsharded_param.data = flat->sharded_param.data;
@@ -94,7 +94,7 @@ Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
     //[3.3] The unit is FLAT_UNSHARDED: from now on the compute stream reads no parameter before the
     //  all-gather of it is done. The host has not waited. Where the transition is not legal, no
     //  stream waits either.
-    //? Which stream waits, and which one recorded? What is there to wait for with one rank?
+    //? Which stream waits, and which one recorded? What is there to wait for where it is the shard?
     TRY(flat_set_state(flat, FLAT_UNSHARDED));
     if (!flat_param_is_shard(flat))
         CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0));
@@ -127,8 +127,8 @@ Status fsdp_reshard_default(FsdpUnit *unit)
 
     //[3.5] The unit is FLAT_SHARDED and its parameters have no memory. root->all_gather_state holds
     //  the buffer, and its event is recorded after the unit's kernels; a buffer that it held before
-    //  is freed. Where the transition is not legal, nothing has changed. With one rank the shard is
-    //  as it was.
+    //  is freed. Where the transition is not legal, nothing has changed. Where it was the shard,
+    //  that is as it was.
     //? There is room for one buffer. What does it hold when two units reshard back to back?
     TRY(flat_set_state(flat, FLAT_SHARDED));
     if (!flat_param_is_shard(flat)) {

@@ -172,8 +172,11 @@ RANK_RULE(elements_depend_on_nothing_else, 1)
             check_eight(&p, seeds[k], 0,
                         "one parameter's elements [0, 8), for one seed and id after the other");
     }
-    p.init_std = 0.25f;
-    check_eight(&p, 42, 0, "the same elements for another init_std");
+    static const float stds[] = {3.0f, 0.0f, 0.25f}; // 0: all of them are zero
+    for (int i = 0; i < 3; i++) {
+        p.init_std = stds[i];
+        check_eight(&p, 42, 0, "the same elements for another init_std (3, then 0, then 0.25)");
+    }
     check_eight(
         &p, 42, ((int64_t)1 << 34) - 5,
         "elements [2^34 - 5, 2^34 + 3), whose blocks' numbers go beyond 32 bits on the way");

@@ -376,6 +376,7 @@ TEST(memory_is_two_shards)
     RULE(failed_calls_of_create_are_told);
     RULE(any_number_of_parameters);
     RULE(flat_beyond_32_bits);
+    RULE(create_asks_its_layout);
     int world = draw(2, 8);
     table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},
                     .align = draw_chance(50)};

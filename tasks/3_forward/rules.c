@@ -38,6 +38,15 @@ static void forward_by_hooks(Sharded *s, const int *order, int n)
 
 // ---- One unit ----
 
+// The last operation since log entry `from` that moves data between ranks, or -1.
+static int64_t last_collective(uint64_t from)
+{
+    GpuLogEntry entry;
+    for (uint64_t i = gpulog_length(); i-- > from;)
+        if (gpulog_get(i, &entry) && gpulog_is_collective(entry.op)) return (int64_t)i;
+    return -1;
+}
+
 // Between unshard and wait the compute stream is free: what it runs there runs beside the
 // all-gather.
 static void beside_body(Sharded *s, const Rank *r, void *arg)
@@ -50,11 +59,8 @@ static void beside_body(Sharded *s, const Rank *r, void *arg)
     gpulog_reset_traffic();
     uint64_t log = gpulog_length();
     need(fsdp_unshard(unit));
-    int64_t gather = -1; // the last operation of it that moves data
-    GpuLogEntry entry;
+    int64_t gather = last_collective(log);
     uint64_t total = 0;
-    for (uint64_t i = log; i < gpulog_length(); i++)
-        if (gpulog_get(i, &entry) && gpulog_is_collective(entry.op)) gather = (int64_t)i;
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++) total += gpulog_traffic((GpuOp)op).sent;
     check(gather >= 0, "fsdp_unshard queued no collective");
     check(
@@ -68,8 +74,22 @@ static void beside_body(Sharded *s, const Rank *r, void *arg)
           "after fsdp_unshard alone the compute stream waits for the all-gather: a unit that is "
           "gathered ahead would stop the one that computes. The wait belongs to "
           "fsdp_wait_for_unshard");
+    // Nor does the wait for one unit hold up what needs no other: unit 1 is gathered ahead.
+    FsdpUnit *ahead = unit_of(s, 1);
+    need(fsdp_unshard(ahead));
+    gather = last_collective(log);
     need(fsdp_wait_for_unshard(unit));
+    log = gpulog_length();
+    need_cuda(kernel_fill(own, 2.0f, 4, s->ctx.compute_stream));
+    kernel = gpulog_find(GPU_KERNEL, "kernel_fill", log);
+    check(kernel >= 0 && !log_ordered((uint64_t)gather, (uint64_t)kernel),
+          "after fsdp_wait_for_unshard of unit %s the compute stream waits for unit %s too, which "
+          "was gathered ahead after it: a wait is for all_gather_done of its unit, not for all "
+          "that is queued on the all-gather stream",
+          unit->flat.name, ahead->flat.name);
+    need(fsdp_wait_for_unshard(ahead));
     need(fsdp_reshard(unit));
+    need(fsdp_reshard(ahead));
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaFree(own));
 }
@@ -81,17 +101,44 @@ static Status gather_for_test(FsdpUnit *unit)
     return fsdp_all_gather(unit);
 }
 
+// Twice: one rank gathers, too, where it is told to.
 static void pointer_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = unit_of(s, 1);
-    need_cuda(cudaDeviceSynchronize());
+    FlatParam *flat = &unit->flat;
+    float *out = NULL;
+    need_cuda(cudaMalloc((void **)&out, whole_bytes(unit)));
     unit->all_gather = gather_for_test;
-    need(fsdp_unshard(unit));
-    check(gathers_of_test == (r->world > 1),
-          "with %d ranks fsdp_unshard called unit->all_gather %d times, want %d", r->world,
-          gathers_of_test, r->world > 1);
-    need(fsdp_wait_for_unshard(unit));
-    need(fsdp_reshard(unit));
+    for (int alone = 0; alone < 2; alone++) {
+        const bool gathers = r->world > 1 || alone;
+        flat->gathers_alone = alone;
+        gathers_of_test = 0;
+        need_cuda(cudaDeviceSynchronize());
+        const size_t live = gpulog_live_bytes(r->device);
+        uint64_t log = gpulog_length();
+        need(fsdp_unshard(unit));
+        check(gathers_of_test == gathers &&
+                  (flat->unsharded_param.data == flat->sharded_param.data) == !gathers,
+              "with %d ranks%s fsdp_unshard called unit->all_gather %d times, want %d, and the "
+              "unsharded parameter is%s the shard (flat_param_is_shard)",
+              r->world, alone ? " and flat.gathers_alone" : "", gathers_of_test, gathers,
+              flat->unsharded_param.data == flat->sharded_param.data ? "" : " not");
+        need(fsdp_wait_for_unshard(unit));
+        need_cuda(kernel_add_out(out, flat->unsharded_param.data, flat->unsharded_param.data,
+                                 (size_t)flat->layout.numel, s->ctx.compute_stream));
+        need(fsdp_reshard(unit));
+        check((s->root->all_gather_state.buffer != NULL) == gathers,
+              "with %d ranks%s fsdp_reshard leaves %s buffer in root->all_gather_state "
+              "(flat_param_is_shard)",
+              r->world, alone ? " and flat.gathers_alone" : "", gathers ? "no" : "a");
+        need(fsdp_free_all_gather(s->root));
+        check_no_race(log);
+        check(gpulog_live_bytes(r->device) == live, "after fsdp_reshard %zu bytes are left",
+              gpulog_live_bytes(r->device) - live);
+    }
+    flat->gathers_alone = false;
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaFree(out));
 }
 
 // Shards of bf16, as lab 2 has them: of each rank five elements of two bytes, all with its number.
@@ -246,8 +293,12 @@ void rule_each_unit_has_its_own_option(void)
 static void orders_body(Sharded *s, const Rank *r, void *arg)
 {
     check_leaks();
+    count_entries(s);
     forward_by_hooks(s, (int[]){0, 1, 2}, 3);
     check_order(s, (int[]){0, 1, 2}, 3, "first iteration");
+    check_entry_asked(ASKED_WAIT, 4, "fsdp_pre_forward");
+    check_entry_asked(ASKED_RESHARD, 4, "fsdp_post_forward");
+    check_entry_asked(ASKED_RECORD, 4, "fsdp_post_forward");
     need(fsdp_reshard_all(s->model));
     forward_by_hooks(s, (int[]){2, 0}, 2);
     check_order(s, (int[]){2, 0}, 2, "second iteration, of other units");
@@ -260,6 +311,9 @@ static void orders_body(Sharded *s, const Rank *r, void *arg)
     need(fsdp_reshard_all(s->model));
     forward_by_hooks(s, (int[]){2, 0, 1, 0}, 4);
     check_order(s, (int[]){2, 0, 1, 0}, 4, "an iteration that ends with a unit's second run");
+    need(fsdp_reshard_all(s->model));
+    forward_by_hooks(s, (int[]){0, 0, 2, 2}, 4);
+    check_order(s, (int[]){0, 0, 2, 2}, 4, "an iteration in which units run twice in a row");
     need(fsdp_reshard_all(s->model));
 }
 
@@ -424,9 +478,12 @@ static void all_body(const Rank *r, void *arg)
         for (int i = 0; i < UNITS; i += 3) need(fsdp_reshard(unit_of(&s, i)));
         for (int i = 0; i < UNITS; i += 6) need(fsdp_unshard(unit_of(&s, i))); // nobody waits
         uint64_t log = gpulog_length();
+        count_entries(&s);
         need(fsdp_reshard_all(s.model));
         check_no_host_wait(log, "in fsdp_reshard_all");
         check_all_idle(&s, UNITS, "");
+        check_entry_asked(ASKED_WAIT, 4, "fsdp_reshard_all");
+        check_entry_asked(ASKED_RESHARD, UNITS + 1 - 7 + 4, "fsdp_reshard_all");
         check(gpulog_live_bytes(r->device) == live,
               "after fsdp_reshard_all the device holds %zu bytes more than before the evaluation",
               gpulog_live_bytes(r->device) - live);

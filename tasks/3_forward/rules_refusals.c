@@ -100,15 +100,31 @@ static Status refuse_to_gather(FsdpUnit *unit)
 static void passed_on_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = unit_of(s, 1);
+    const size_t whole = whole_bytes(unit);
     need_cuda(cudaDeviceSynchronize());
-    unit->all_gather = refuse_to_gather;
     for (failure = ERR_ARGUMENT; failure <= ERR_IO; failure++) {
+        const size_t live = gpulog_live_bytes(r->device);
+        unit->all_gather = refuse_to_gather;
         need_failure(fsdp_unshard(unit), failure, "the test's all-gather");
-        drop_buffer(unit);
-        need(fsdp_reshard_all(s->model)); // it may count as unsharding
+        check(unit->flat.state == FLAT_SHARDED,
+              "the all-gather of unit %s failed: after fsdp_unshard its state is %d, want "
+              "FLAT_SHARDED",
+              unit->flat.name, (int)unit->flat.state);
         need_failure(fsdp_pre_forward(unit->module, unit), failure, "the test's all-gather");
-        drop_buffer(unit);
+        if (failure % 2 == 0) { // and with a third call, which succeeds
+            unit->all_gather = fsdp_all_gather;
+            gather(unit);
+            check_initial_values(unit, TEST_OPTIONS.seed);
+        }
+        check(gpulog_live_bytes(r->device) <= live + whole,
+              "the all-gather of unit %s, of %zu bytes, failed, and fsdp_unshard was called again: "
+              "the device holds %zu bytes more than before; a second call takes the buffer over "
+              "that the first one left",
+              unit->flat.name, whole, gpulog_live_bytes(r->device) - live);
         need(fsdp_reshard_all(s->model));
+        check(gpulog_live_bytes(r->device) == live,
+              "after fsdp_reshard_all %zu bytes are left of an all-gather that failed",
+              gpulog_live_bytes(r->device) - live);
     }
     unit->all_gather = fsdp_all_gather;
 }
@@ -153,6 +169,14 @@ static void dead_body(Sharded *s, const Rank *r, void *arg)
     ctx->compute_stream = whole.compute_stream;
     need_cuda(cudaDeviceSynchronize());
     if (unit->flat.unsharded_param.data == NULL && state->buffer == NULL) state->buffer = buffer;
+    need(fsdp_reshard_all(s->model));
+
+    gather(unit); // the end of the outermost forward frees its buffer
+    need(fsdp_reshard(unit));
+    s->root->iter_forward_root = unit;
+    ctx->all_gather_stream = dead;
+    need_failure(fsdp_post_forward(unit->module, unit), ERR_CUDA, "");
+    ctx->all_gather_stream = whole.all_gather_stream;
     need(fsdp_reshard_all(s->model));
 
     ctx->compute_stream = dead;

@@ -127,6 +127,19 @@ static void orders_body(Sharded *s, const Rank *r, void *arg)
     check_iteration(s, (int[]){0, 1, 2, 3}, 4, "first iteration");
     check_iteration(s, (int[]){2, 0, 3}, 3, "second iteration, in another order");
     check_iteration(s, (int[]){3, 1}, 2, "third iteration, in yet another order");
+
+    FsdpUnit *unit = unit_of(s, 0); // alone: its backward is the outermost
+    need(fsdp_pre_forward(unit->module, unit));
+    need(fsdp_post_forward(unit->module, unit));
+    count_entries(s);
+    need(fsdp_pre_backward(unit->module, unit));
+    check_entry_asked(ASKED_WAIT, 1, "fsdp_pre_backward");
+    need(fsdp_unshard(unit_of(s, 1))); // ahead, and nobody uses it
+    need(fsdp_post_backward(unit->module, unit));
+    check_entry_asked(ASKED_REDUCE, 1, "fsdp_post_backward");
+    check_entry_asked(ASKED_PADDING, 1, "fsdp_reduce_grad_default");
+    check_entry_asked(ASKED_WAIT, 1, "fsdp_finish_backward");
+    check_entry_asked(ASKED_RESHARD, 2, "fsdp_post_backward");
 }
 
 // A shard that the optimizer has just written is what the next iteration gathers, and twenty units.

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../simgpu/random/program.h"
-#include "../simgpu/stress/plan.h"
+#include "../../simgpu/tests/random/program.h"
+#include "../../simgpu/tests/stress/plan.h"
 #include "draw.h"
 #include "harness.h"
 #include "run.h"

@@ -34,6 +34,23 @@ void rule_contexts_are_apart(Apart part);
 // rules_growth.c
 void rule_nothing_grows(Apart part);
 
+// ---- Tasks 2 to 4: rules_tables.c ----
+void rule_create_asks_its_layout(void); // task 2
+// From now on tables of the test's are what the model's units and their root ask; they count, and
+// pass on. Then: fails the rank where one was asked fewer times since by what `caller` names; the
+// count begins again.
+typedef enum Entry {
+    ASKED_WAIT,
+    ASKED_RESHARD,
+    ASKED_REDUCE,
+    ASKED_PADDING,
+    ASKED_RECORD,
+    ASKED_ENTRIES,
+} Entry;
+struct Sharded;
+void count_entries(struct Sharded *s);
+void check_entry_asked(Entry entry, int times, const char *caller);
+
 // ---- Task 1 ----
 void rule_philox_of_any_words(void);
 void rule_counts_large_and_small_types(void);

@@ -12,18 +12,6 @@ static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStre
     return OK;
 }
 
-Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
-{
-    FlatParam *flat = &unit->flat;
-    FsdpContext *ctx = unit->ctx;
-    if (flat->state == FLAT_UNSHARDED) return OK;
-    TRY(flat_set_state(flat, FLAT_UNSHARDED));
-    // After the all-gather nothing is queued on its stream that would take long.
-    if (flat->layout.world > 1)
-        TRY(stream_wait_stream(ctx, ctx->compute_stream, ctx->all_gather_stream));
-    return OK;
-}
-
 Status fsdp_pre_forward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;

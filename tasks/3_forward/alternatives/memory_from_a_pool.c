@@ -17,10 +17,11 @@ Status fsdp_unshard(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
-    if (flat->layout.world == 1) {
+    if (flat_param_is_shard(flat)) {
         flat->unsharded_param.data = flat->sharded_param.data;
     } else {
-        TRY(from_default_pool(&flat->unsharded_param, ctx->all_gather_stream));
+        if (flat->unsharded_param.data == NULL)
+            TRY(from_default_pool(&flat->unsharded_param, ctx->all_gather_stream));
         TRY(unit->all_gather(unit));
         CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }

@@ -1,23 +1,31 @@
-/* state_first.c: An unshard changes the state, by hand, before it queues anything, and a forward is
- * recorded before its unit is resharded.
+/* state_first.c: An unshard changes the state, by hand, before it queues anything, and takes it back
+ * where that fails; a forward is recorded before its unit is resharded.
  */
 // ==== forward.c
+static Status queue_gather(FsdpUnit *unit, cudaStream_t stream)
+{
+    Buffer *param = &unit->flat.unsharded_param;
+    if (param->data == NULL) CUDA_TRY(cudaMallocAsync(&param->data, buffer_bytes(param), stream));
+    TRY(unit->all_gather(unit));
+    CUDA_TRY(cudaEventRecord(unit->flat.all_gather_done, stream));
+    return OK;
+}
+
 Status fsdp_unshard(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
-    cudaStream_t stream = unit->ctx->all_gather_stream;
+    Status status = OK;
     if (flat->state != FLAT_SHARDED) return OK;
     flat->state = FLAT_UNSHARDING;
-    if (flat->layout.world == 1)
+    if (flat_param_is_shard(flat))
         flat->unsharded_param.data = flat->sharded_param.data;
     else
-        CUDA_TRY(cudaMallocAsync(&flat->unsharded_param.data, buffer_bytes(&flat->unsharded_param),
-                                 stream));
-    flat_set_views(flat);
-    if (flat->layout.world == 1) return OK;
-    TRY(unit->all_gather(unit));
-    CUDA_TRY(cudaEventRecord(flat->all_gather_done, stream));
-    return OK;
+        status = queue_gather(unit, unit->ctx->all_gather_stream);
+    if (status == OK)
+        flat_set_views(flat);
+    else
+        flat->state = FLAT_SHARDED;
+    return status;
 }
 
 Status fsdp_post_forward_default(Module *module, void *arg)
