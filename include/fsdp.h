@@ -441,11 +441,11 @@ Status fsdp_zero_grad(Module *root, FsdpContext *ctx);
 Status fsdp_zero_grad_default(Module *root, FsdpContext *ctx);
 
 // *norm = the 2-norm of the unsharded gradient, over all parameters and all ranks: the same number
-// on every rank. Waits for the stream.
+// on every rank. Sums over the ranks once, one all-reduce of a double, and waits for the stream.
 Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm);
 Status fsdp_grad_norm_default(Module *root, FsdpContext *ctx, float *norm);
 // Scales all gradients by max_norm / *norm where *norm is larger than max_norm. *norm is as above,
-// before.
+// before, and taken once.
 Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float *norm);
 Status fsdp_clip_grad_norm_default(Module *root, FsdpContext *ctx, float max_norm, float *norm);
 
