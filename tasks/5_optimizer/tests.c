@@ -348,8 +348,7 @@ static void clip_body(Sharded *s, const Rank *r, void *arg)
         need(fsdp_clip_grad_norm(s->model, &s->ctx, limits[c], &norm));
         check_figures();
         check(collectives(log) <= 2 * sums,
-              "fsdp_clip_grad_norm makes %d collective calls, want %d: the norm is taken once, before "
-              "anything is scaled",
+              "fsdp_clip_grad_norm makes %d collective calls, want %d: the norm is taken once",
               (int)(collectives(log) - sums), (int)sums);
         check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g%s",
               (double)norm, (double)want, norm_cause(s, norm));
