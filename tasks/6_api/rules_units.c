@@ -260,6 +260,13 @@ RANK_RULE(lists_no_more_than_its_places, 1)
     }
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
     check_places(model);
+    // Two are modules again, of which one becomes a unit with a root of its own: the root of the
+    // model lists neither.
+    fsdp_unwrap(model->children[2]);
+    check_places(model);
+    need(fully_shard(model->children[2], &ctx, &TEST_OPTIONS));
+    check_places(model);
+    check_places(model->children[2]);
     fsdp_unwrap(model);
     need(fsdp_context_destroy(&ctx));
     module_destroy(model);
