@@ -469,8 +469,9 @@ Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
 // 0).
 int fsdp_units(const Module *root, FsdpUnit **out, int max);
 
-// Gathers the model, a unit at a time, and calls visit on rank 0 with every parameter, unsharded,
-// in host memory (row-major, param->shape), in the order of meta_params within each unit.
+// Gathers the model, a unit at a time and each once, and calls visit on rank 0 with every
+// parameter, unsharded, in host memory (row-major, param->shape), in the order of meta_params
+// within each unit. The host has room for one parameter at a time; other ranks copy none to it.
 // Collective: all ranks call it. A visitor that returns anything but OK ends it on rank 0 after the
 // collectives are done.
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);
