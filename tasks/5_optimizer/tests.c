@@ -211,7 +211,10 @@ static void padding_body(const Rank *r, void *arg)
         sharded_create(&s, &in->shape.spec, &options, &TEST_ADAMW, r);
         FlatParam *flat[MAX_FLAT];
         int n = flat_params(s.model, flat, MAX_FLAT);
+        float *before[MAX_FLAT];
+        for (int k = 0; k < n; k++) before[k] = fetch_shard(&s, flat[k]);
         for (int step = 0; step < 4; step++) {
+            int valid = 0, moved = 0;
             // Dirt where no gradient should be: the step must not let it into the parameters. They
             // were zero there until now: each step is looked at.
             set_gradients(&s, 3.0f);
@@ -224,14 +227,21 @@ static void padding_body(const Rank *r, void *arg)
                 for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
                     bool padding = flat[k]->layout.rank * flat[k]->layout.shard_numel + i >=
                                    flat[k]->layout.numel;
+                    valid += !padding;
+                    moved += !padding && shard[i] != before[k][i];
                     check(!padding || shard[i] == 0.0f,
                           "after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
                           step, step >= 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
                           (double)shard[i], padding_cause(shard[i], step >= 2));
                 }
-                free(shard);
+                free(before[k]);
+                before[k] = shard;
             }
+            check(moved > 0 || valid == 0,
+                  "%s moved none of the %d elements that are no padding: nothing was stepped",
+                  step >= 2 ? "fsdp_sgd_step" : "fsdp_adamw_step", valid);
         }
+        for (int k = 0; k < n; k++) free(before[k]);
         sharded_destroy(&s);
     }
 }
