@@ -351,8 +351,8 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// Where flat_param_is_shard (usually with one rank alone), the unsharded parameter is the shard, and
-// nothing is queued, neither here nor in the next two. On failure the unit stays FLAT_SHARDED. The
+// Where flat_param_is_shard (usually with one rank alone), the unsharded parameter is the shard,
+// and nothing is queued, neither here nor in the next two. On failure the unit stays FLAT_SHARDED. The
 // buffer of an all-gather that failed may stay: a second call then takes it over, and
 // fsdp_reshard_all frees it.
 Status fsdp_unshard(FsdpUnit *unit);
@@ -443,11 +443,11 @@ Status fsdp_zero_grad(Module *root, FsdpContext *ctx);
 Status fsdp_zero_grad_default(Module *root, FsdpContext *ctx);
 
 // *norm = the 2-norm of the unsharded gradient, over all parameters and all ranks: the same number
-// on every rank. Waits for the stream.
+// on every rank. Sums over the ranks once, one all-reduce of a double, and waits for the stream.
 Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm);
 Status fsdp_grad_norm_default(Module *root, FsdpContext *ctx, float *norm);
 // Scales all gradients by max_norm / *norm where *norm is larger than max_norm. *norm is as above,
-// before.
+// before, and taken once.
 Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float *norm);
 Status fsdp_clip_grad_norm_default(Module *root, FsdpContext *ctx, float max_norm, float *norm);
 
@@ -471,8 +471,9 @@ Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
 // 0).
 int fsdp_units(const Module *root, FsdpUnit **out, int max);
 
-// Gathers the model, a unit at a time, and calls visit on rank 0 with every parameter, unsharded,
-// in host memory (row-major, param->shape), in the order of meta_params within each unit.
+// Gathers the model, a unit at a time and each once, and calls visit on rank 0 with every
+// parameter, unsharded, in host memory (row-major, param->shape), in the order of meta_params
+// within each unit. The host has room for one parameter at a time; other ranks copy none to it.
 // Collective: all ranks call it. A visitor that returns anything but OK ends it on rank 0 after the
 // collectives are done.
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);

@@ -8,7 +8,8 @@
 release: deps
 	@$(if $(AT),,$(MAKE) $(JOBS) IMPL=reference suites)
 	@$(PYTHON) -B grader/course/release.py --out '$(or $(OUT),$(BUILD)/release)' \
-	    $(if $(AT),--at '$(AT)',--suites '$(BUILD)/impl/reference/suite') $(if $(GAPS),--gaps '$(GAPS)')
+	    $(if $(AT),--at '$(AT)',--suites '$(BUILD)/impl/reference/suite') \
+	    $(if $(GAPS),--gaps '$(GAPS)')
 
 ## make regrade       grade again EXPORT=PATH, what a platform exported
 ##                    (Gradescope, Autolab, PrairieLearn, Canvas, Moodle, or a

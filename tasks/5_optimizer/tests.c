@@ -211,7 +211,10 @@ static void padding_body(const Rank *r, void *arg)
         sharded_create(&s, &in->shape.spec, &options, &TEST_ADAMW, r);
         FlatParam *flat[MAX_FLAT];
         int n = flat_params(s.model, flat, MAX_FLAT);
+        float *before[MAX_FLAT];
+        for (int k = 0; k < n; k++) before[k] = fetch_shard(&s, flat[k]);
         for (int step = 0; step < 4; step++) {
+            int valid = 0, moved = 0;
             // Dirt where no gradient should be: the step must not let it into the parameters. They
             // were zero there until now: each step is looked at.
             set_gradients(&s, 3.0f);
@@ -224,14 +227,21 @@ static void padding_body(const Rank *r, void *arg)
                 for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
                     bool padding = flat[k]->layout.rank * flat[k]->layout.shard_numel + i >=
                                    flat[k]->layout.numel;
+                    valid += !padding;
+                    moved += !padding && shard[i] != before[k][i];
                     check(!padding || shard[i] == 0.0f,
                           "after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
                           step, step >= 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
                           (double)shard[i], padding_cause(shard[i], step >= 2));
                 }
-                free(shard);
+                free(before[k]);
+                before[k] = shard;
             }
+            check(moved > 0 || valid == 0,
+                  "%s moved none of the %d elements that are no padding: nothing was stepped",
+                  step >= 2 ? "fsdp_sgd_step" : "fsdp_adamw_step", valid);
         }
+        for (int k = 0; k < n; k++) free(before[k]);
         sharded_destroy(&s);
     }
 }
@@ -286,6 +296,16 @@ TEST(zero_grad_zeroes)
     run_drawn(zero_body);
 }
 
+// However the ranks' sums become one: no kind of collective is called twice.
+static void check_summed_once(uint64_t log)
+{
+    for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
+        check(gpulog_count((GpuOp)op, log) <= 1,
+              "fsdp_grad_norm makes %d calls of %s: the squares of all units are summed over the "
+              "ranks once",
+              (int)gpulog_count((GpuOp)op, log), gpulog_op_name((GpuOp)op));
+}
+
 static void norm_body(Sharded *s, const Rank *r, void *arg)
 {
     size_t live = gpulog_live_bytes(r->device);
@@ -299,6 +319,7 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
     check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
           (double)want, norm_cause(s, norm));
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory allocated");
+    check_summed_once(log);
     check_no_race(log);
 }
 
@@ -314,6 +335,13 @@ TEST(norm_is_over_all_ranks)
     run_drawn(norm_body);
 }
 
+static uint64_t collectives(uint64_t log)
+{
+    uint64_t calls = 0;
+    for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++) calls += gpulog_count((GpuOp)op, log);
+    return calls;
+}
+
 static void clip_body(Sharded *s, const Rank *r, void *arg)
 {
     const Case *in = arg;
@@ -323,9 +351,15 @@ static void clip_body(Sharded *s, const Rank *r, void *arg)
     const float limits[] = {2.0f * want, want, in->limit * want};
     for (int c = 0; c < 3; c++) {
         set_gradients(s, 0.0f);
+        uint64_t log = gpulog_length();
+        need(fsdp_grad_norm(s->model, &s->ctx, &norm));
+        uint64_t sums = collectives(log);
         norm = -1.0f;
         need(fsdp_clip_grad_norm(s->model, &s->ctx, limits[c], &norm));
         check_figures();
+        check(collectives(log) <= 2 * sums,
+              "fsdp_clip_grad_norm makes %d collective calls, want %d: the norm is taken once",
+              (int)(collectives(log) - sums), (int)sums);
         check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g%s",
               (double)norm, (double)want, norm_cause(s, norm));
         need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));

@@ -260,6 +260,13 @@ RANK_RULE(lists_no_more_than_its_places, 1)
     }
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
     check_places(model);
+    // Two are modules again, of which one becomes a unit with a root of its own: the root of the
+    // model lists neither.
+    fsdp_unwrap(model->children[2]);
+    check_places(model);
+    need(fully_shard(model->children[2], &ctx, &TEST_OPTIONS));
+    check_places(model);
+    check_places(model->children[2]);
     fsdp_unwrap(model);
     need(fsdp_context_destroy(&ctx));
     module_destroy(model);
@@ -354,8 +361,17 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
     one_unit_destroy(&other);
 }
 
+static size_t bytes_copied_to_host(uint64_t from)
+{
+    size_t bytes = 0;
+    GpuLogEntry entry;
+    for (; gpulog_get(from, &entry); from++)
+        if (entry.op == GPU_COPY && entry.to == GPULOG_HOST) bytes += entry.bytes;
+    return bytes;
+}
+
 // Three meshes of the same four ranks, one after the other: the full state is shown on the rank
-// that is 0 in both groups of its model's mesh, once.
+// that is 0 in both groups of its model's mesh, once, and costs no more than that.
 RANK_RULE(full_state_is_shown_to_one, 4)
 {
     const int rank = r->rank, last = r->world - 1;
@@ -376,6 +392,8 @@ RANK_RULE(full_state_is_shown_to_one, 4)
         need(fsdp_context_create(&ctx, &meshes[i], r->stream));
         need(fully_shard(model->children[model->n_children - 1], &ctx, &TEST_OPTIONS));
         need(fully_shard(model, &ctx, &TEST_OPTIONS));
+        need_cuda(cudaDeviceSynchronize());
+        uint64_t log = gpulog_length();
         need(fsdp_full_state(model, count_params, &seen));
         check(
             seen == want,
@@ -383,6 +401,16 @@ RANK_RULE(full_state_is_shown_to_one, 4)
             "replicate here: the visitor is called %d times, want %d",
             meshes[i].shard.rank, meshes[i].shard.size, meshes[i].replicate.rank,
             meshes[i].replicate.size, seen, want);
+        check(gpulog_count(GPU_ALL_GATHER, log) <= 2,
+              "fsdp_full_state of a model of 2 units makes %d all-gathers: one for each unit has "
+              "all of its parameters",
+              (int)gpulog_count(GPU_ALL_GATHER, log));
+        size_t copied = bytes_copied_to_host(log);
+        size_t shown = meshes[i].shard.rank == 0 ? meta_bytes(model) : 0; // replicas may do alike
+        check(copied <= shown,
+              "fsdp_full_state copies %zu bytes to the host, on rank %d of %d that shard, want no "
+              "more than %zu: each parameter is copied once, and only for the visitor",
+              copied, meshes[i].shard.rank, meshes[i].shard.size, shown);
         fsdp_unwrap(model);
         need(fsdp_context_destroy(&ctx));
         module_destroy(model);
@@ -424,6 +452,19 @@ static void large_body(const Rank *r, void *arg)
           "fsdp_full_state of a model of 6 MB, none of whose parameters is larger than 2 MB, gives "
           "status %d after %d of 10 parameters where the host may take 3 MB: does it keep what the "
           "visitor has had?",
+          (int)status, all);
+    // All of it in one unit.
+    figures_forget(s.model);
+    fsdp_unwrap(s.model);
+    need(fully_shard(s.model, &s.ctx, &TEST_OPTIONS));
+    all = 0;
+    host_limit((size_t)3 << 20);
+    status = fsdp_full_state(s.model, count_params, &all);
+    host_limit(0);
+    check(status == OK && all == 10,
+          "fsdp_full_state of a unit of 6 MB, none of whose parameters is larger than 2 MB, gives "
+          "status %d after %d of 10 parameters where the host may take 3 MB: it needs room for one "
+          "parameter at a time",
           (int)status, all);
     sharded_destroy(&s);
 }

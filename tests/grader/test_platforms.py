@@ -44,7 +44,8 @@ OFFERED = {
     "clean": ([], r"\A"),
     "help": ([], r"^make grade"),
 }
-WANTED = (("skeleton", 0), ("half", HALF + HALF_HIDDEN), ("reference", FULL + HIDDEN + QUIZ)) # all that there is
+# The reference has all that there is.
+WANTED = (("skeleton", 0), ("half", HALF + HALF_HIDDEN), ("reference", FULL + HIDDEN + QUIZ))
 
 
 class Platforms(Released):

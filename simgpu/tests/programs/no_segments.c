@@ -1,6 +1,6 @@
 /* A program on a system without System V memory (shmget is its own, and fails): without arguments
- * it makes a communicator's id before it uses a device, as rank 0 of many programs does; with one it
- * uses a device.
+ * it makes a communicator's id before it uses a device, as rank 0 of many programs does; with one
+ * it uses a device.
  */
 #include <cuda_runtime.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* state_first.c: An unshard changes the state, by hand, before it queues anything, and takes it back
- * where that fails; a forward is recorded before its unit is resharded.
+/* state_first.c: An unshard changes the state, by hand, before it queues anything, and takes it
+ * back where that fails; a forward is recorded before its unit is resharded.
  */
 // ==== forward.c
 static Status queue_gather(FsdpUnit *unit, cudaStream_t stream)
