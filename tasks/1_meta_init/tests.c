@@ -435,11 +435,11 @@ static void materialize_body(const Rank *r, void *arg)
     params[n - 1]->owner = model;
     check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT &&
               params[n - 1]->data.data == NULL,
-          "a parameter that a flat parameter owns must be refused with ERR_ARGUMENT");
+          "meta_materialize of a parameter that a flat parameter owns must be ERR_ARGUMENT");
     params[n - 1]->owner = NULL;
     params[n - 1]->dtype = DTYPE_BF16;
     check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT,
-          "a parameter that is not DTYPE_F32 must be refused with ERR_ARGUMENT");
+          "meta_materialize of a parameter that is not DTYPE_F32 must be ERR_ARGUMENT");
     params[n - 1]->dtype = DTYPE_F32;
     check(gpulog_count(GPU_ALLOC, log) == 0,
           "meta_materialize allocated a part of a model that it refused: look at all parameters, "

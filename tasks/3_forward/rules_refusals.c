@@ -11,6 +11,8 @@
 #include "snapshot.h"
 #include "training.h"
 
+#include <stdlib.h>
+
 static void gather(FsdpUnit *unit)
 {
     need(fsdp_unshard(unit));
@@ -57,16 +59,6 @@ void rule_refuses_before_it_queues(void)
 
 // ---- Failed ----
 
-// Frees what a call that failed may have left: the contract does not say who does.
-static void drop_buffer(FsdpUnit *unit)
-{
-    Buffer *param = &unit->flat.unsharded_param;
-    if (unit->flat.state != FLAT_SHARDED || param->data == NULL) return;
-    need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
-    need_cuda(cudaFreeAsync(param->data, unit->ctx->all_gather_stream));
-    param->data = NULL;
-}
-
 static void full_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
@@ -78,7 +70,6 @@ static void full_body(const Rank *r, void *arg)
         void *filler = fill_all_but(0);
         if (round < 2) need_failure(fsdp_unshard(unit), ERR_MEMORY, "");
         if (round == 2) need_failure(fsdp_pre_forward(unit->module, unit), ERR_MEMORY, "");
-        drop_buffer(unit);
         need_cuda(cudaFree(filler));
         need(fsdp_reshard_all(s.model));
         need_cuda(cudaDeviceSynchronize());
@@ -87,6 +78,9 @@ static void full_body(const Rank *r, void *arg)
               gpulog_live_bytes(r->device) - live);
         gather(unit);
         need(fsdp_reshard_all(s.model));
+        check(unit->flat.state == FLAT_SHARDED,
+              "after fsdp_reshard_all unit %s is not sharded, while the units before it were",
+              unit->flat.name);
     }
     sharded_destroy(&s);
 }
@@ -122,9 +116,6 @@ static void passed_on_body(Sharded *s, const Rank *r, void *arg)
               "that the first one left",
               unit->flat.name, whole, gpulog_live_bytes(r->device) - live);
         need(fsdp_reshard_all(s->model));
-        check(gpulog_live_bytes(r->device) == live,
-              "after fsdp_reshard_all %zu bytes are left of an all-gather that failed",
-              gpulog_live_bytes(r->device) - live);
     }
     unit->all_gather = fsdp_all_gather;
 }
@@ -144,7 +135,6 @@ static void dead_body(Sharded *s, const Rank *r, void *arg)
     ctx->all_gather_stream = dead;
     need_failure(fsdp_unshard(unit), ERR_CUDA, "");
     ctx->all_gather_stream = whole.all_gather_stream;
-    drop_buffer(unit);
     need(fsdp_reshard_all(s->model));
 
     gather(unit);
@@ -182,7 +172,6 @@ static void dead_body(Sharded *s, const Rank *r, void *arg)
     ctx->compute_stream = dead;
     need_failure(fsdp_pre_forward(unit->module, unit), ERR_CUDA, "");
     ctx->compute_stream = whole.compute_stream;
-    drop_buffer(unit);
     need(fsdp_reshard_all(s->model));
     cudaGetLastError();
     backend_listen();
@@ -228,6 +217,17 @@ static void twice_body(Sharded *s, const Rank *r, void *arg)
     FsdpUnit *const order[] = {unit, unit, other, unit};
     enum { N = sizeof order / sizeof *order };
     uint64_t log = gpulog_length(), kernel[N];
+    gather(unit);
+    need(fsdp_reshard(unit));
+    need_cuda(kernel_fill(out, 1.0f, 1, s->ctx.compute_stream));
+    const int64_t later = gpulog_find(GPU_KERNEL, "kernel_fill", log);
+    need(fsdp_free_all_gather(s->root));
+    const int64_t free_of_unit = gpulog_find(GPU_FREE, NULL, log);
+    check(later >= 0 && free_of_unit >= 0 && !log_ordered((uint64_t)later, (uint64_t)free_of_unit),
+          "fsdp_free_all_gather frees the buffer only after a kernel that was queued on the "
+          "compute stream later than the last use: it waits for the state's event alone, and not "
+          "for all that stream");
+    log = gpulog_length();
     for (int i = 0; i < N; i++) {
         uint64_t before = gpulog_length();
         gather(order[i]);
@@ -339,7 +339,6 @@ static void two_body(const Rank *r, void *arg)
           "want 2, or a forward that counts as running, or a buffer to free",
           outer->root->n_post_forward);
     check_no_race(log);
-    drop_buffer(failing);
     for (int i = 0; i < 2; i++) {
         need(fsdp_reshard_all(model[i]));
         fsdp_unwrap(model[i]);
@@ -403,9 +402,21 @@ static void pairs_body(const Rank *r, void *arg)
     Mesh pairs = mesh_of_pairs(r);
     OneUnit one;
     one_unit_create(&one, &pairs, r);
+    FlatParam *flat = &one.unit->flat;
+    const int64_t shard = flat->layout.shard_numel;
+    need_cuda(kernel_fill(flat->sharded_param.data, (float)r->rank, (size_t)shard, r->stream));
     need_cuda(cudaDeviceSynchronize());
     gather(one.unit);
-    check_initial_values(one.unit, TEST_OPTIONS.seed);
+    need_cuda(cudaDeviceSynchronize());
+    float *got = fetch(flat->unsharded_param.data, (size_t)(2 * shard));
+    for (int64_t i = 0; i < 2 * shard; i++)
+        check(got[i] == (float)(r->rank / 2 * 2 + i / shard),
+              "ranks %d and %d shard, and two such pairs replicate: fsdp_all_gather puts rank %g's "
+              "shard at element %lld, want rank %d's: the ranks that shard are those of "
+              "ctx->mesh.shard",
+              r->rank / 2 * 2, r->rank / 2 * 2 + 1, (double)got[i], (long long)i,
+              (int)(r->rank / 2 * 2 + i / shard));
+    free(got);
     need(fsdp_reshard(one.unit));
     need(fsdp_free_all_gather(one.unit->root));
     one_unit_destroy(&one);
