@@ -180,8 +180,10 @@ static void moments_body(Sharded *s, const Rank *r, void *arg)
           "AdamW's state takes %zu bytes on this rank, want 8 bytes for each element of its "
           "shards: %zu%s",
           gpulog_live_bytes(r->device) - live, want,
-          arrays_cause(gpulog_live_bytes(r->device) - live, 2, want / 2,
-                       want / 2 * (size_t)r->world));
+          gpulog_live_bytes(r->device) == live && s->adamw.m != NULL && s->adamw.m[0] != NULL
+              ? LIKELY "zeros takes memory of the host, where cudaMalloc takes the device's"
+              : arrays_cause(gpulog_live_bytes(r->device) - live, 2, want / 2,
+                             want / 2 * (size_t)r->world));
     set_gradients(s, 0.0f);
     need(fsdp_adamw_step(&s->adamw));
     check_figures();
