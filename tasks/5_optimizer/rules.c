@@ -149,9 +149,13 @@ static void special_body(Sharded *s, const Rank *r, void *arg)
     for (int k = 0; k < 2; k++) {
         double want = give(s, sizes[k].value);
         need(fsdp_grad_norm(s->model, &s->ctx, &norm));
-        check(fabs((double)norm - want) <= 1e-6 * want,
-              "fsdp_grad_norm of %s gives %.9g, want %.9g: the squares are summed in double",
-              sizes[k].what, (double)norm, want);
+        check(
+            fabs((double)norm - want) <= 1e-6 * want,
+            "fsdp_grad_norm of %s gives %.9g, want %.9g: %s", sizes[k].what, (double)norm, want,
+            fabs(*s->ctx.host_scalar - want * want) <= 1e-6 * want * want
+                ? "*ctx->host_scalar has the right sum, of which fsdp_grad_norm_default takes the "
+                  "root: in double?"
+                : "the squares are summed in double");
         check_given(s, sizes[k].value, 1.0, "fsdp_grad_norm only reads the gradients");
         need(fsdp_clip_grad_norm(s->model, &s->ctx, 2.0f * norm, &norm));
         check_given(s, sizes[k].value, 1.0, "the norm is half of max_norm: nothing changes");
