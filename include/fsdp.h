@@ -352,8 +352,8 @@ Status fsdp_all_gather(FsdpUnit *unit);
 // Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
 // records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
 // Where flat_param_is_shard (usually with one rank alone), the unsharded parameter is the shard,
-// and nothing is queued, neither here nor in the next two. On failure the unit stays FLAT_SHARDED. The
-// buffer of an all-gather that failed may stay: a second call then takes it over, and
+// and nothing is queued, neither here nor in the next two. On failure the unit stays FLAT_SHARDED.
+// The buffer of an all-gather that failed may stay: a second call then takes it over, and
 // fsdp_reshard_all frees it.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
