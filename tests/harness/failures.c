@@ -245,8 +245,9 @@ static const struct Refusal {
     {refuse_silently, "-1 elements", "(): ERR_ARGUMENT, and no line"},
     {refuse_twice, "-1 elements", "(): 2 lines for one failure, the last of them \""},
     {take, "-1 elements", "(): status 0 and \"\" (OK), want ERR_ARGUMENT and a line with: -1"},
-    {allocate_too_much, "of memory", "of memory (cudaErrorMemoryAllocation)\", want ERR_ARGUMENT"},
-    {inner, "-2 elements", "has -1 elements\", want ERR_ARGUMENT and a line with: -2 elements"},
+    {allocate_too_much, "of memory", "of memory (cudaErrorMemoryAllocation)\" (ERR_MEMORY), want"},
+    {inner, "-2 elements",
+     "has -1 elements\" (ERR_ARGUMENT), want ERR_ARGUMENT and a line with: -2 elements"},
 };
 
 static void body_refused(const Rank *rank, void *arg)
