@@ -499,7 +499,7 @@ static void unwrap_body(const Rank *r, void *arg)
     FsdpOptions keep = TEST_OPTIONS;
     keep.reshard_after_forward = FSDP_RESHARD_NEVER;
     size_t bare = gpulog_live_bytes(r->device);
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 4; round++) {
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
         need(fully_shard(model, &ctx, &keep));
         Sizes sizes;
