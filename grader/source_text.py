@@ -24,7 +24,8 @@ TAR_AT, TAR = 257, b"ustar"
 # Beginnings of files in wide characters: those of UTF-32 first, of which UTF-16's are a part.
 MARKS = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
          (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-PLAIN = {"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "–": "-", "—": "-",
+PLAIN = {"“": '"', "”": '"', "„": '"', "«": '"', "»": '"',
+         "‘": "'", "’": "'", "–": "-", "—": "-",
          "−": "-", "…": "..."}
 
 

@@ -239,13 +239,13 @@ class Taking(TempFolder):
     # ---- Archives ----
 
     def test_archives(self):
-        tree = {"work/skeleton/" + name: text for name, text in SIX.items()}
+        tree = {"mine/skeleton/" + name: text for name, text in SIX.items()}
         tar = tarred(tree)
         windows = {name.replace("/", "\\"): text for name, text in tree.items()}
         for name, data in (
                 ("x.zip", zipped(tree)), ("HANDIN.ZIP", zipped(tree)), ("x.zip", zipped(windows)),
-                ("x.zip", zipped({"work\\": "", "work\\skeleton\\": "", **windows})),
-                ("x.zip", zipped({**tree, "__MACOSX/work/skeleton/._api.c": "\0\5"})),
+                ("x.zip", zipped({"mine\\": "", "mine\\skeleton\\": "", **windows})),
+                ("x.zip", zipped({**tree, "__MACOSX/mine/skeleton/._api.c": "\0\5"})),
                 ("x.tar", tar), ("x.tar.gz", gzip.compress(tar)), ("X.TGZ", gzip.compress(tar)),
                 ("x.tar.bz2", bz2.compress(tar)), ("x.tar.xz", lzma.compress(tar)),
                 ("x.zip", tar), ("x.tar", zipped(tree)), ("handin", zipped(tree)),
