@@ -416,11 +416,6 @@ static void check_rests(const Sharded *s, int units, const char *when)
           "after fsdp_reshard_all%s a forward or a backward counts as running", when);
 }
 
-static Status refuse_to_gather(FsdpUnit *unit)
-{
-    return fail(ERR_MEMORY, "%s: the test's all-gather fails, as it is meant to", unit->flat.name);
-}
-
 // What the pre-forward hooks of the root and two units say: whoever gathers ahead finds out
 // earlier.
 static Status begin_three(Sharded *s)
@@ -437,8 +432,9 @@ static void broken_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = unit_of(s, 1), *root = fsdp_unit(s->model);
     need_cuda(cudaDeviceSynchronize());
+    failing_status = ERR_MEMORY;
     for (int round = 0; round < 2; round++) {
-        unit->all_gather = refuse_to_gather;
+        unit->all_gather = failing_collective;
         check(fsdp_unshard(unit) == ERR_MEMORY,
               "unit->all_gather failed with ERR_MEMORY: fsdp_unshard must return that");
         need(fsdp_reshard_all(s->model));

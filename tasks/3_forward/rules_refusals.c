@@ -85,27 +85,21 @@ static void full_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-static Status failure; // that the test's all-gather is to have; not always ERR_MEMORY
-static Status refuse_to_gather(FsdpUnit *unit)
-{
-    return fail(failure, "%s: the test's all-gather fails, as it is meant to", unit->flat.name);
-}
-
 static void passed_on_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = unit_of(s, 1);
     const size_t whole = whole_bytes(unit);
     need_cuda(cudaDeviceSynchronize());
-    for (failure = ERR_ARGUMENT; failure <= ERR_IO; failure++) {
+    for (failing_status = ERR_ARGUMENT; failing_status <= ERR_IO; failing_status++) {
         const size_t live = gpulog_live_bytes(r->device);
-        unit->all_gather = refuse_to_gather;
-        need_failure(fsdp_unshard(unit), failure, "the test's all-gather");
+        unit->all_gather = failing_collective;
+        need_failure(fsdp_unshard(unit), failing_status, "the test's collective");
         check(unit->flat.state == FLAT_SHARDED,
               "the all-gather of unit %s failed: after fsdp_unshard its state is %d, want "
               "FLAT_SHARDED",
               unit->flat.name, (int)unit->flat.state);
-        need_failure(fsdp_pre_forward(unit->module, unit), failure, "the test's all-gather");
-        if (failure % 2 == 0) { // and with a third call, which succeeds
+        need_failure(fsdp_pre_forward(unit->module, unit), failing_status, "the test's collective");
+        if (failing_status % 2 == 0) { // and with a third call, which succeeds
             unit->all_gather = fsdp_all_gather;
             gather(unit);
             check_initial_values(unit, TEST_OPTIONS.seed);
@@ -315,8 +309,8 @@ static void two_body(const Rank *r, void *arg)
     }
     need_cuda(cudaDeviceSynchronize());
     FsdpUnit *failing = fsdp_unit(model[0]->children[0]);
-    failing->all_gather = refuse_to_gather;
-    failure = ERR_IO;
+    failing->all_gather = failing_collective;
+    failing_status = ERR_IO;
     check_set_silent(true);
     Status status = fsdp_pre_forward(model[0], fsdp_unit(model[0]));
     if (status == OK) status = fsdp_pre_forward(failing->module, failing);

@@ -192,30 +192,24 @@ static void phase_body(Sharded *s, const Rank *r, void *arg)
 
 // ---- What fails ----
 
-static Status failure; // that the test's collective is to have; not always ERR_MEMORY
-static Status refuse(FsdpUnit *unit)
-{
-    return fail(failure, "%s: the test's collective fails, as it is meant to", unit->flat.name);
-}
-
 static void check_failure(Status status, const char *what, const char *function)
 {
-    check(status == failure, "%s failed with status %d: %s must return that, and returns %d", what,
-          (int)failure, function, (int)status);
+    check(status == failing_status, "%s failed with status %d: %s must return that, and returns %d",
+          what, (int)failing_status, function, (int)status);
 }
 
 static void check_failures(Sharded *s)
 {
     FsdpUnit *unit = unit_of(s, 1), *before = unit_of(s, 0);
     Module *m = unit->module;
-    unit->reduce_scatter = refuse;
+    unit->reduce_scatter = failing_collective;
     need(fsdp_begin_grad(unit));
     check_failure(fsdp_reduce_grad(unit), "unit->reduce_scatter", "fsdp_reduce_grad");
     unit->phase = FSDP_POST_BACKWARD; // as its hook sets it
     need(fsdp_reshard_all(s->model));
     unit->reduce_scatter = fsdp_reduce_scatter;
 
-    unit->all_gather = refuse;
+    unit->all_gather = failing_collective;
     check_failure(fsdp_pre_backward(m, unit), "the unit's own all-gather", "fsdp_pre_backward");
     need(fsdp_reshard_all(s->model));
     unit->all_gather = fsdp_all_gather;
@@ -223,7 +217,7 @@ static void check_failures(Sharded *s)
     // The forward of `before` ended just before the unit's.
     need(fsdp_record_post_forward(before));
     need(fsdp_record_post_forward(unit));
-    before->all_gather = refuse;
+    before->all_gather = failing_collective;
     check_failure(fsdp_pre_backward(m, unit), "the all-gather of the next unit",
                   "fsdp_pre_backward");
     before->all_gather = fsdp_all_gather;
@@ -237,7 +231,7 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
     Module *m = unit->module;
     need_cuda(cudaDeviceSynchronize());
     for (int i = 0; i < 3; i++) {
-        failure = FAILURES[i];
+        failing_status = FAILURES[i];
         check_failures(s);
     }
     need(fsdp_begin_grad(unit));
@@ -287,8 +281,8 @@ static void two_body(Sharded *s, const Rank *r, void *arg)
     float *alone = sharded_grads(&other);
     need(fsdp_zero_grad(other.model, &other.ctx));
     FsdpUnit *unit = unit_of(s, 1);
-    failure = ERR_IO;
-    unit->all_gather = refuse;
+    failing_status = ERR_IO;
+    unit->all_gather = failing_collective;
     check_failure(fsdp_pre_backward(unit->module, unit), "the unit's all-gather",
                   "fsdp_pre_backward");
     train_batch(&spec, &other.run, other.model, &batch);

@@ -68,13 +68,12 @@ static void context_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
-static Status failure;
 static int laid_out;
 static Status lay_out_nothing(FlatLayout *layout, const char *name, Param **params, int n, int rank,
                               int world, bool align)
 {
     laid_out++;
-    return fail(failure, "%s: the test's layout fails, as it is meant to", name);
+    return fail(failing_status, "%s: the test's layout fails, as it is meant to", name);
 }
 
 // All that a module is refused for, of a model whose units have run: they keep the roots that they
@@ -108,20 +107,21 @@ static void left_body(const Rank *r, void *arg)
     need_refused_whole(model, NULL, fully_shard(model, &ctx, &TEST_OPTIONS), left->name);
     left->dtype = DTYPE_F32;
     options.layout = lay_out_nothing;
-    failure = ERR_IO;
+    failing_status = ERR_IO;
     check_set_silent(true);
     IGNORE_STATUS(fully_shard(model, &ctx, &options));
     check_set_silent(false);
     check(laid_out > 0, "make_flat does not call options->layout, which says how a unit is cut: it "
                         "has it in lay_out");
     for (int i = 0; i < 3; i++) {
-        failure = FAILURES[i];
+        failing_status = FAILURES[i];
         need_unchanged(
             model, NULL,
-            need_failure(fully_shard(model, &ctx, &options), failure, "as it is meant to"));
+            need_failure(fully_shard(model, &ctx, &options), failing_status, "as it is meant to"));
     }
-    need_unchanged(other, NULL,
-                   need_failure(fully_shard(model, &ctx, &options), failure, "as it is meant to"));
+    need_unchanged(
+        other, NULL,
+        need_failure(fully_shard(model, &ctx, &options), failing_status, "as it is meant to"));
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
     fsdp_unwrap(model);
     fsdp_unwrap(other);
@@ -335,21 +335,15 @@ static int refused;
 static Status refuse(FsdpUnit *unit)
 {
     refused++;
-    return fail(failure, "%s: the test's all-gather fails, as it is meant to", unit->flat.name);
+    return failing_collective(unit);
 }
 
 static Status state_without(Sharded *s, FsdpUnit *unit)
 {
-    Buffer *buffer = &unit->flat.unsharded_param;
     int seen = 0;
     unit->all_gather = refuse;
     Status status = fsdp_full_state(s->model, count_params, &seen);
     unit->all_gather = fsdp_all_gather;
-    if (unit->flat.state == FLAT_SHARDED && buffer->data != NULL) {
-        need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
-        need_cuda(cudaFreeAsync(buffer->data, s->ctx.all_gather_stream));
-        buffer->data = NULL;
-    }
     need(fsdp_reshard_all(s->model));
     return status;
 }
@@ -364,13 +358,13 @@ static void failing_body(Sharded *s, const Rank *r, void *arg)
         FsdpUnit *unit = fsdp_unit(i < 2 ? s->model->children[i] : s->model);
         Status status = OK;
         refused = 0;
-        failure = FAILURES[i];
+        failing_status = FAILURES[i];
         need_unchanged(other.model, NULL, status = state_without(s, unit));
         // There are other ways to have a state than to unshard a unit.
-        check(refused > 0 ? status == failure : status == OK,
+        check(refused > 0 ? status == failing_status : status == OK,
               "the all-gather of unit %s failed with status %d: fsdp_full_state must return that, "
               "and gave status %d",
-              unit->flat.name, (int)failure, (int)status);
+              unit->flat.name, (int)failing_status, (int)status);
     }
     one_unit_destroy(&other);
 }
@@ -487,7 +481,7 @@ static void large_body(const Rank *r, void *arg)
 static Status visit_failing(const Param *param, const float *values, void *arg)
 {
     if (oracle_numel(param) < 1000) return OK; // what of it is left would not be seen
-    return fail(failure, "%s: the test's visitor fails, as it is meant to", param->name);
+    return fail(failing_status, "%s: the test's visitor fails, as it is meant to", param->name);
 }
 
 static void visitor_body(const Rank *r, void *arg)
@@ -500,10 +494,10 @@ static void visitor_body(const Rank *r, void *arg)
     spec.dim = 80; // parameters of 25,600 bytes
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     for (int i = 0; i < TIMES; i++) {
-        failure = FAILURES[i % 5];
+        failing_status = FAILURES[i % 5];
         if (i == WARM) host = host_bytes();
         need_unchanged(s.model, NULL,
-                       need_failure(fsdp_full_state(s.model, visit_failing, NULL), failure,
+                       need_failure(fsdp_full_state(s.model, visit_failing, NULL), failing_status,
                                     "as it is meant to"));
     }
     check(host_bytes() <= host + 20000,

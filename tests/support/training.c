@@ -564,6 +564,14 @@ void *fill_all_but(size_t room)
     return filler;
 }
 
+Status failing_status;
+
+Status failing_collective(FsdpUnit *unit)
+{
+    return fail(failing_status, "%s: the test's collective fails, as it is meant to",
+                unit->flat.name);
+}
+
 size_t whole_bytes(const FsdpUnit *unit)
 {
     return (size_t)unit->flat.layout.padded * sizeof(float);

@@ -139,6 +139,9 @@ void *fill_all_but(size_t room);
 // call that is given it fails.
 cudaStream_t dead_stream(void);
 #endif
+// In place of a unit's all_gather or reduce_scatter: a collective that fails with failing_status.
+extern Status failing_status;
+Status failing_collective(FsdpUnit *unit);
 // Bytes of the unit's whole flat parameter.
 size_t whole_bytes(const FsdpUnit *unit);
 // Forward alone, and what it left behind is dropped.
