@@ -6,8 +6,9 @@ a Status of the file's own functions, one that is stored and then overwritten, n
 libraries whose headers are NVIDIA's; and a warning costs nothing. So the text is looked at, as far
 as C can be read without a compiler:
 
-  dropped      a statement that is a call: `fsdp_unshard(unit);`, also after `(void)` or `if (…)`
-  never read   a variable that is assigned, and is in no other place of the function
+  dropped      a statement that is a call: `fsdp_unshard(unit);`, also in parentheses, after `(void)`
+               or `if (…)`
+  never read   a variable that is assigned, and is in no other place of the function but `(void)`
   overwritten  an assignment of a call, and the next statement that has the variable assigns it
                again, with no branch between them
 
@@ -30,7 +31,8 @@ LIBRARY = re.compile(r"(cuda|nccl|cublas|kernel_)\w*$")
 MAY_FAIL = re.compile(r"Free|Destroy|Abort|Finalize|GetLastError|PeekAtLastError|GetError|"
                       r"GetVersion|Unregister")
 TRIES = {"cuda": "CUDA_TRY", "kernel_": "CUDA_TRY", "nccl": "NCCL_TRY", "cublas": "CUBLAS_TRY"}
-CALL = re.compile(r"(?:\(\s*void\s*\)\s*)?((?:\w+(?:\[[^\]\n]*\])?(?:->|\.))*)(\w+)\s*\(")
+CALL = re.compile(r"(?P<opened>(?:\(\s*(?:void\s*\)\s*)?)*)"
+                  r"(?P<of>(?:\w+(?:\[[^\]\n]*\])?(?:->|\.))*)(?P<name>\w+)\s*\(")
 BRANCH = re.compile(r"\s*(?:(?:if|else|for|while|do|switch|case|default|return|goto|break|continue)"
                     r"\b|\w+\s*:)")
 
@@ -110,13 +112,15 @@ def calls(body, known, checks_libraries):
     """[(place, name)] of calls that are statements."""
     found = []
     for match in CALL.finditer(body):
-        name = match.group(2)
-        library = LIBRARY.match(name) and not match.group(1)
+        name = match.group("name")
+        library = LIBRARY.match(name) and not match.group("of")
         if not (checks_libraries and not MAY_FAIL.search(name) if library else name in known):
             continue
         end = close(body, match.end() - 1)
-        if end > 0 and re.match(r"\s*[;,]", body[end:]) and begins_statement(body, match.start()):
-            found.append((match.start(2), name))
+        opened = match.group("opened")
+        closes = r"(?:\s*\)){0,%d}\s*[;,]" % (opened.count("(") - opened.count(")"))
+        if end > 0 and re.match(closes, body[end:]) and begins_statement(body, match.start()):
+            found.append((match.start("name"), name))
     return found
 
 
@@ -128,10 +132,11 @@ def stored(body, known):
         taken = re.compile(r"\b(?:%s\s+)?%s\s*=(?!=)\s*(?P<call>%s)?" % (
             ERRORS, name, CALL.pattern))
         takes = list(taken.finditer(body))
+        no_reads = r"\b%s\s+%s\s*[;,]|\(\s*void\s*\)\s*%s\s*;" % (ERRORS, name, name)
         reads = len(re.findall(r"\b%s\b" % name, body)) - len(takes) - len(
-            re.findall(r"\b%s\s+%s\s*[;,]" % (ERRORS, name), body))
+            re.findall(no_reads, body))
         for take in takes:
-            called = take.group(3)
+            called = take.group("name")
             if not called or not (called in known or LIBRARY.match(called)):
                 continue
             end = close(body, take.end() - 1)

@@ -101,7 +101,8 @@ static Status gather_for_test(FsdpUnit *unit)
     return fsdp_all_gather(unit);
 }
 
-// Twice: one rank gathers, too, where it is told to.
+// Twice: one rank gathers, too, where it is told to. Without an argument the host waits for the
+// gather, so that whether the compute stream does is not asked.
 static void pointer_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = unit_of(s, 1);
@@ -124,6 +125,7 @@ static void pointer_body(Sharded *s, const Rank *r, void *arg)
               r->world, alone ? " and flat.gathers_alone" : "", gathers_of_test, gathers,
               flat->unsharded_param.data == flat->sharded_param.data ? "" : " not");
         need(fsdp_wait_for_unshard(unit));
+        if (arg == NULL) need_cuda(cudaStreamSynchronize(s->ctx.all_gather_stream));
         need_cuda(kernel_add_out(out, flat->unsharded_param.data, flat->unsharded_param.data,
                                  (size_t)flat->layout.numel, s->ctx.compute_stream));
         need(fsdp_reshard(unit));
@@ -210,6 +212,11 @@ void rule_unshard_is_one_gather_ahead(void)
 void rule_gathers_by_the_units_own_function(void)
 {
     run_sharded(spec_mlp(3), pointer_body, 1, 2);
+}
+
+void rule_waits_where_one_rank_gathers(void)
+{
+    run_shape(((Shape){spec_mlp(3), TEST_OPTIONS}), pointer_body, "waits", 1);
 }
 
 void rule_gathers_in_the_shards_own_type(void)

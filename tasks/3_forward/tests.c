@@ -202,6 +202,7 @@ TEST(wait_orders_compute_behind_gather)
 {
     run_sharded(spec_mlp(3), order_body, 2, 5);
     RULE(unshard_is_one_gather_ahead);
+    RULE(waits_where_one_rank_gathers);
     run_drawn(4, order_body);
 }
 

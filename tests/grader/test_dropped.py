@@ -31,7 +31,9 @@ class Texts(unittest.TestCase):
     def test_statements_that_drop(self):
         for text, call in (
                 ("fsdp_unshard(unit);", "fsdp_unshard"),
-                ("(void)fsdp_unshard(unit);", "fsdp_unshard"),
+                ("(void)fsdp_unshard(unit);", "fsdp_unshard"), ("(own(1));", "own"),
+                ("(void)(own(1));", "own"), ("((void)own(1));", "own"), ("(own(1), 0);", "own"),
+                ("if (unit) (own(1));", "own"),
                 ("own(1);", "own"), ("if (unit) own(1);", "own"), ("if (0) ; else own(1);", "own"),
                 ("for (;;) own(1);", "own"), ("unit->all_gather(unit);", "all_gather"),
                 ("hook(unit->module, unit);", "hook"), ("unit->hooks[0]->fn(0, unit);", "fn"),
@@ -44,12 +46,14 @@ class Texts(unittest.TestCase):
     def test_results_that_are_stored(self):
         self.assertEqual(found("Status s = own(1);"), [("own", "stored")])
         self.assertEqual(found("Status s = OK;\ns = own(1);"), [("own", "stored")])
+        self.assertEqual(found("Status s = own(1);\n(void)s;"), [("own", "stored")])
         self.assertEqual(found("Status s = own(1);\ns = own(2);\nTRY(s);"), [("own", "stored")])
         self.assertEqual(found("cudaError_t e = cudaEventRecord(0, 0);"),
                          [("cudaEventRecord", "stored")])
 
     def test_what_is_looked_at(self):
-        for text in ("TRY(own(1));", "if (own(1) != OK) return ERR_IO;", "return own(1);",
+        for text in ("TRY(own(1));", "TRY((own(1)));", "while ((own(1)) == OK);",
+                     "if (own(1) != OK) return ERR_IO;", "return own(1);",
                      "Status s = own(1);\nif (s == OK) s = own(2);\nTRY(s);",
                      "Status s = own(1);\nTRY(s);\ns = own(2);\nreturn s;",
                      "Status s = OK;\ns = own(1);\nreturn s;", "IGNORE_STATUS(own(1));",

@@ -82,6 +82,7 @@ void rule_flat_beyond_32_bits(void);
 // ---- Task 3 ----
 void rule_unshard_is_one_gather_ahead(void);
 void rule_gathers_by_the_units_own_function(void);
+void rule_waits_where_one_rank_gathers(void);
 void rule_gathers_in_the_shards_own_type(void);
 void rule_unshards_within_its_group(void);
 void rule_refuses_before_it_queues(void);
