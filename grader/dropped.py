@@ -6,9 +6,9 @@ a Status of the file's own functions, one that is stored and then overwritten, n
 libraries whose headers are NVIDIA's; and a warning costs nothing. So the text is looked at, as far
 as C can be read without a compiler:
 
-  dropped      a statement that is a call: `fsdp_unshard(unit);`, also in parentheses, after `(void)`
-               or `if (…)`
-  never read   a variable that is assigned, and is in no other place of the function but `(void)`
+  dropped      a statement that is a call: `fsdp_unshard(unit);`, also in parentheses, after
+               `(void)` or `if (…)`
+  never read   a variable that is assigned, and nobody reads; `(void)` in front of it is no reading
   overwritten  an assignment of a call, and the next statement that has the variable assigns it
                again, with no branch between them
 
