@@ -28,6 +28,7 @@ OFFERED = {
     "grade": (["TASK=1"], r"(?m)^Score: \d+/%d " % TASKS[0].points),
     "hint": (["TASK=1"], r"\S"),
     "watch": ([], r"Ctrl-C ends this"),
+    "gdb": (["TEST=counts_elements"], r"(?i)gdb"),
     "challenge": ([], r"(?m)^Challenge: \d+ tokens/s per GPU"),
     "quiz": (["TASK=1", "ID=anna"], r"(?m)^Quiz: 0 of 5 \(task 1 alone\)$"),
     "demo": (["DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"],
