@@ -16,6 +16,7 @@
 #define _GNU_SOURCE // memfd_create
 
 // The programs come first: they know nothing of what follows.
+#include "misuse/call.c"
 #include "misuse/comm_order.c"
 #include "misuse/deadlock.c"
 #include "misuse/group.c"
@@ -52,7 +53,7 @@
 #include "run.h"
 #include "simgpu.h"
 
-enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = PATH_MAX, ROWS = (int)SIMGPU_CALL };
+enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = PATH_MAX, ROWS = (int)SIMGPU_NO_MEMORY };
 #define NONE SIMGPU_CLASSES       // the column of programs that report nothing
 #define LIMIT (RANKS_LIMIT / 2.0) // seconds
 #define NOTICED 77                // how a rank ends that has waited long enough for its notice
@@ -71,7 +72,7 @@ enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = PATH_MAX, ROWS = (int)SIMGPU_C
     ROW(OVERLAP, "overl")                                                                          \
     ROW(LEAK, "leak")                                                                              \
     ROW(HOST_DEREFERENCE, "deref")                                                                 \
-    ROW(CALL, "other")                                                                             \
+    ROW(CALL, "call")                                                                              \
     ROW(NO_MEMORY, "other")                                                                        \
     ROW(SYSTEM, "other")
 #define CLASS(class, head) [SIMGPU_##class] = {#class, head},
@@ -407,16 +408,16 @@ static void print_table(void)
 {
     int sum = 0;
     printf("| %-17s", "program");
-    for (int c = 0; c <= SIMGPU_CALL; c++) printf("%5s ", classes[c].head);
+    for (int c = 0; c <= ROWS; c++) printf("%5s ", classes[c].head);
     printf("%5s\n", classes[NONE].head);
     for (int r = 0; r <= ROWS; r++) {
         int other = 0;
         printf("| %-17s", r < ROWS ? classes[r].name : "right");
-        for (int c = 0; c < SIMGPU_CALL; c++) {
+        for (int c = 0; c < ROWS; c++) {
             printf(table[r][c] ? "%5d " : "    . ", table[r][c]);
             sum += table[r][c];
         }
-        for (int c = SIMGPU_CALL; c < NONE; c++) other += table[r][c];
+        for (int c = ROWS; c < NONE; c++) other += table[r][c];
         printf(other ? "%5d " : "    . ", other);
         printf(table[r][NONE] ? "%5d\n" : "    .\n", table[r][NONE]);
         sum += other + table[r][NONE];
@@ -519,6 +520,7 @@ ROW(HOST_RACE)
 ROW(OVERLAP)
 ROW(LEAK)
 ROW(HOST_DEREFERENCE)
+ROW(CALL)
 
 // Fails for each entry of a folder whose name holds the words; removes it where that is asked for.
 static void expect_none(const char *folder, const char *words, bool remove_it)

@@ -15,7 +15,7 @@
 
 static cudaError_t refuse(const char *name, const char *what, const char *instead, const void *site)
 {
-    SIM_ENTER();
+    SIM_ENTER_AS(name, site);
     char where[256];
     gpulog_where(site, where, sizeof where);
     sim_report(SIMGPU_CALL, "a call that simgpu does not have",

@@ -19,10 +19,10 @@
 // ThreadSanitizer leaves a program some 1.5 TiB of addresses. A rank of eight maps 16 arenas, so in
 // such a build a device is smaller unless SIMGPU_MEMORY says otherwise.
 #ifdef __SANITIZE_THREAD__
-#define DEFAULT_MEMORY ((size_t)8 << 30)
-#define PHANTOM_MEMORY DEFAULT_MEMORY
+#define MOST_MEMORY ((size_t)8 << 30)
+#define PHANTOM_MEMORY MOST_MEMORY
 #else
-#define DEFAULT_MEMORY ((size_t)80 << 30)
+#define MOST_MEMORY ((size_t)1 << 40)
 #define PHANTOM_MEMORY ((size_t)2 << 40) // dry runs that ask how much a program would need
 #endif
 
@@ -173,18 +173,26 @@ static void read_dry(void)
                   "");
 }
 
+// Of a device, where SIMGPU_MEMORY does not say: the modelled machine's.
+static size_t usual_memory(void)
+{
+    size_t machine = config.machine ? config.machine->memory : (size_t)80 << 30;
+    if (config.phantoms) return PHANTOM_MEMORY;
+    return machine < MOST_MEMORY ? machine : MOST_MEMORY;
+}
+
 static void read_all(void)
 {
     sim_read_visible(&config, (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES));
     read_dry();
-    config.memory = read_number("SIMGPU_MEMORY", config.phantoms ? PHANTOM_MEMORY : DEFAULT_MEMORY,
-                                4096, (size_t)1 << (config.dry ? 44 : 40));
+    read_machine();
+    config.memory =
+        read_number("SIMGPU_MEMORY", usual_memory(), 4096, (size_t)1 << (config.dry ? 44 : 40));
     config.check = read_check();
     if (config.dry && config.check == CHECK_FULL) config.check = CHECK_FAST;
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0 && !config.dry;
     config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
     gpulog_reserve(read_number("SIMGPU_LOG", 65536, 16, (size_t)1 << 26));
-    read_machine();
     read_spread();
     read_threads();
     sim_report_begin();

@@ -17,6 +17,10 @@ static atomic_int sticky = cudaSuccess;
 static atomic_bool used;   // some call has been made in this process
 static atomic_bool forked; // this process was forked from one in which that was so
 static _Thread_local cudaError_t last = cudaSuccess;
+static _Thread_local struct {
+    const char *launch; // the call whose host function this thread runs; NULL: none
+    const void *site;
+} host_function;
 
 #define ENTRY(error, text)                                                                         \
     {                                                                                              \
@@ -183,12 +187,36 @@ bool sim_is_forked(void)
     return atomic_load(&forked);
 }
 
+void sim_in_host_function(const char *launch, const void *site)
+{
+    host_function.launch = launch;
+    host_function.site = site;
+}
+
+// "The host function must not make any CUDA API calls. Attempting to use a CUDA API may result in
+// cudaErrorNotPermitted": CUDA Runtime API, cudaLaunchHostFunc.
+void sim_tell_not_permitted(const char *call, const void *site)
+{
+    char where[256], launched[256];
+    gpulog_where(site, where, sizeof where);
+    gpulog_where(host_function.site, launched, sizeof launched);
+    sim_facts_call(call, site, SIM_NO_STREAM);
+    sim_facts_call(host_function.launch, host_function.site, SIM_NO_STREAM);
+    sim_report(SIMGPU_CALL, "a CUDA call inside of a host function",
+               "%s, called at %s,\nis in the function that\n%s, called at %s,\nput on a stream.\n"
+               "Such a function may make no CUDA call: on a GPU it fails with \"operation not\n"
+               "permitted\", or waits for the stream that waits for it.\n"
+               "Can the call be made on the stream, behind the function?",
+               call, where, host_function.launch, launched);
+}
+
 cudaError_t sim_enter(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!atomic_load_explicit(&used, memory_order_acquire)) pthread_once(&once, first_use);
     if (atomic_load_explicit(&forked, memory_order_relaxed)) return refuse_forked();
     if (sim_config()->devices == 0) return sim_leave(cudaErrorNoDevice);
+    if (host_function.launch) return sim_leave(cudaErrorNotPermitted);
     int stays = atomic_load_explicit(&sticky, memory_order_relaxed);
     return stays != cudaSuccess ? sim_leave((cudaError_t)stays) : cudaSuccess;
 }

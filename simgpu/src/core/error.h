@@ -1,6 +1,6 @@
 /* core/error.h: how a call of the CUDA interface begins and ends.
  *
- * Every call that can fail begins with SIM_ENTER and returns sim_leave(error).
+ * Every call that can fail begins with SIM_ENTER, or what several share with SIM_ENTER_AS, and returns sim_leave(error).
  */
 #ifndef SIMGPU_ERROR_H
 #define SIMGPU_ERROR_H
@@ -10,16 +10,22 @@
 
 #include "log_writer.h"
 
-// Refuses where an earlier error is sticky, or where this process was forked from one that used
-// simgpu already.
+// Refuses where an earlier error is sticky, where this process was forked from one that used simgpu
+// already, and with cudaErrorNotPermitted, which sim_tell_not_permitted then reports, where this
+// thread runs a host function of a stream.
 cudaError_t sim_enter(void);
+void sim_tell_not_permitted(const char *call, const void *site);
+// Says that this thread runs a function for `launch`, which was called at `site`; NULL: no longer.
+void sim_in_host_function(const char *launch, const void *site);
 cudaError_t sim_leave(cudaError_t error); // remembers it for cudaGetLastError
 void sim_stick(cudaError_t error);        // from here on every call returns it
 bool sim_is_forked(void);                 // from a process that had used simgpu
 #define SIM_SITE GPULOG_SITE()
-#define SIM_ENTER()                                                                                \
+#define SIM_ENTER() SIM_ENTER_AS(__func__, SIM_SITE)
+#define SIM_ENTER_AS(call, site)                                                                   \
     do {                                                                                           \
         cudaError_t refused_ = sim_enter();                                                        \
+        if (refused_ == cudaErrorNotPermitted) sim_tell_not_permitted(call, site);                 \
         if (refused_ != cudaSuccess) return refused_;                                              \
     } while (0)
 

@@ -43,8 +43,17 @@ typedef struct SimHostCosts {
     SimPs launch, collective, enqueue, allocate, free, pin, sync, query, wake;
 } SimHostCosts;
 
+// What a GPU says of itself: cudaGetDeviceProperties. 0 and "": the machine's file does not say.
+typedef struct SimGpu {
+    char name[64];
+    int major, minor; // compute capability
+    uint64_t bus;     // bits of its memory's bus
+    size_t l2;        // bytes
+} SimGpu;
+
 typedef struct SimMachine {
     char name[64];
+    SimGpu gpu;
     int gpus_per_node;
     size_t memory; // bytes of a GPU
     SimHostCosts host;

@@ -22,10 +22,12 @@ typedef enum Kind {
     FRACTION, // double: above 0, at most 1
     RATIO,    // SimRatio
     WORD,     // an enum
+    NAME,     // char[64]: _ in place of blanks
+    VERSION,  // two int: 9.0
 } Kind;
 
-// For which machines a key is there.
-typedef enum Needed { ALWAYS, NCCL, PLAIN, TILES } Needed;
+// For which machines a key is there; MAYBE: for any, and none needs it.
+typedef enum Needed { ALWAYS, NCCL, PLAIN, TILES, MAYBE } Needed;
 
 typedef struct Key {
     const char *name;
@@ -46,6 +48,10 @@ static const char *const cpus[] = {"intel", "amd", NULL};
 #define OF_FIGURES(field) true, offsetof(SimFigures, field)
 static const Key keys[] = {
     {"gpus_per_node", GPUS, ALWAYS, OF_MACHINE(gpus_per_node), false, NULL},
+    {"gpu", NAME, MAYBE, OF_MACHINE(gpu.name), false, NULL},
+    {"capability", VERSION, MAYBE, OF_MACHINE(gpu.major), false, NULL},
+    {"bus", COUNT, MAYBE, OF_MACHINE(gpu.bus), false, NULL},
+    {"l2", BYTES, MAYBE, OF_MACHINE(gpu.l2), false, NULL},
     {"memory", BYTES, ALWAYS, OF_MACHINE(memory), false, NULL},
     {"peak_f64", FLOPS, ALWAYS, OF_MACHINE(peak[SIM_F64]), false, NULL},
     {"peak_f32", FLOPS, ALWAYS, OF_MACHINE(peak[SIM_F32]), false, NULL},
@@ -130,10 +136,12 @@ static void say_wanted(const Key *key, char *text, size_t size)
             n += snprintf(text + n, size - (size_t)n, "%s%s", w == key->words ? "" : " or ", *w);
         return;
     }
-    const char *number = key->kind == COUNT || key->kind == GPUS ? "a whole number from 1"
-                         : key->kind == RATIO                    ? "a ratio from 1, such as 13/10"
-                         : key->kind == FRACTION                 ? "a number above 0, at most 1"
-                                                                 : "a number and";
+    const char *number = key->kind == NAME      ? "a name of at most 63 letters, with _ for blanks"
+                         : key->kind == VERSION ? "a compute capability, such as 9.0"
+                         : key->kind == COUNT || key->kind == GPUS ? "a whole number from 1"
+                         : key->kind == RATIO                      ? "a ratio from 1, such as 13/10"
+                         : key->kind == FRACTION                   ? "a number above 0, at most 1"
+                                                                   : "a number and";
     n = snprintf(text, size, "%s", number);
     for (const Unit *u = units_of(key->kind); u->name && (size_t)n < size; u++)
         if (*u->name)
@@ -194,6 +202,14 @@ static bool read_word(const Key *key, const char *text, unsigned *word)
     return false;
 }
 
+static bool read_name(const char *text, char *name)
+{
+    size_t n = strlen(text);
+    if (n >= sizeof((SimGpu *)NULL)->name) return false;
+    for (size_t i = 0; i <= n; i++) name[i] = (char)(text[i] == '_' ? ' ' : text[i]);
+    return true;
+}
+
 // A number with its unit into the place of the key.
 static bool store(const Key *key, void *to, Number n, uint64_t times)
 {
@@ -205,6 +221,11 @@ static bool store(const Key *key, void *to, Number n, uint64_t times)
         if (n.below != 1 || n.digits < 1 || n.digits > 100000) return false;
         if (key->kind == GPUS) *(int *)to = (int)n.digits;
         if (key->kind == COUNT) *(uint64_t *)to = n.digits;
+        return true;
+    case VERSION:
+        if (n.below != 10 || n.digits < 10 || n.digits > 1000) return false;
+        ((int *)to)[0] = (int)(n.digits / 10);
+        ((int *)to)[1] = (int)(n.digits % 10);
         return true;
     case BYTES:
         if (all / n.below < 1 || all / n.below > (uint64_t)1 << 50) return false;
@@ -252,6 +273,7 @@ static bool set_value(const SimMachineFile *file, const Key *key, int n, char *w
         return true;
     }
     if (key->kind == RATIO) return n == 2 && read_ratio(word[1], to);
+    if (key->kind == NAME) return n == 2 && read_name(word[1], to);
     if (key->kind == WORD) return n == 2 && read_word(key, word[1], to);
     Number number;
     if (n < 2 || n > 3 || !read_number(word[1], &number)) return false;
@@ -347,6 +369,7 @@ static bool is_complete(const SimMachineFile *file, int lines, Error error)
             return WRONG(error, file, lines, "the file ends, and %s is missing", keys[k].name);
     for (int k = 0; k < KEYS; k++) {
         bool needed = is_needed(file, keys[k].needed);
+        if (keys[k].needed == MAYBE) continue;
         if (needed && !file->set[k])
             return WRONG(error, file, lines, "the file ends, and %s is missing, which %s needs",
                          keys[k].name, belongs[keys[k].needed]);

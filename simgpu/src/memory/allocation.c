@@ -103,7 +103,7 @@ void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryK
 // It takes part in no stream: when it returns, the memory is there for all of them.
 cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site)
 {
-    SIM_ENTER();
+    SIM_ENTER_AS(name, site);
     if (!ptr) return sim_leave(cudaErrorInvalidValue);
     *ptr = NULL;
     if (size == 0) return cudaSuccess;

@@ -228,7 +228,7 @@ static bool is_on(const void *ptr, int index)
 static cudaError_t copy_peer(const char *name, const Copy *c, int dst_device, int src_device,
                              cudaStream_t stream, const void *site)
 {
-    SIM_ENTER();
+    SIM_ENTER_AS(name, site);
     int devices = sim_config()->devices;
     if (dst_device < 0 || dst_device >= devices || src_device < 0 || src_device >= devices)
         return sim_leave(cudaErrorInvalidDevice);

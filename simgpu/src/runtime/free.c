@@ -48,7 +48,7 @@ cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPo
 // assumes that nobody uses it any more (CUDA programming guide, stream ordered memory allocator).
 cudaError_t sim_free(void *devPtr, const void *site)
 {
-    SIM_ENTER();
+    SIM_ENTER_AS("cudaFree", site);
     if (!devPtr) return cudaSuccess;
     size_t offset, bytes = 0;
     bool pool = false;

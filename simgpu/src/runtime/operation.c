@@ -37,6 +37,7 @@ SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void
     op.entry.to = op.entry.from = GPULOG_HOST;
     op.overwritten = 0;
     op.error = sim_enter();
+    if (op.error == cudaErrorNotPermitted) sim_tell_not_permitted(name, site);
     if (op.error == cudaSuccess) op.error = sim_stream_begin(&op);
     return op;
 }

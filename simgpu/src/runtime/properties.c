@@ -9,13 +9,12 @@
 
 #include "core/config.h"
 #include "core/error.h"
+#include "machine/figures.h"
 #include "memory/device.h"
 
 #define LAST_ATTRIBUTE 147 // of CUDA 13
 #define PCI_BUSES 256      // of a domain
 
-// Figures that are neither measured nor used, only plausible: a program may print them, or divide
-// by them. The name says that this is no hardware.
 // Nobody can use a texture here; programs print what a device would allow.
 static void describe_textures(struct cudaDeviceProp *p)
 {
@@ -30,11 +29,71 @@ static void describe_textures(struct cudaDeviceProp *p)
     p->maxTextureCubemap = 32768;
 }
 
-static void describe_device(struct cudaDeviceProp *p, int device)
+// What follows from the compute capability (CUDA C++ programming guide, technical specifications
+// per compute capability; its arithmetic throughput has the cores): of one multiprocessor.
+typedef struct Capability {
+    int major, minor;
+    int cores; // products and sums of floats in a clock
+    int threads, blocks, shared_kib;
+} Capability;
+
+static Capability capability_of(const SimGpu *gpu)
 {
-    memset(p, 0, sizeof *p);
+    static const Capability known[] = {{7, 0, 64, 2048, 32, 96},   {8, 0, 64, 2048, 32, 164},
+                                       {8, 6, 128, 1536, 16, 100}, {8, 9, 128, 1536, 24, 100},
+                                       {9, 0, 128, 2048, 32, 228}, {10, 0, 128, 2048, 32, 228}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].major == gpu->major && known[i].minor == gpu->minor) return known[i];
+    Capability like = known[1];
+    if (gpu->major) like.major = gpu->major, like.minor = gpu->minor;
+    return like;
+}
+
+// A device of the machine: its properties, and what only attributes say. Programs derive bandwidth
+// from bus and memory clock, and a peak from cores and clock, so that the clocks are those that
+// give the machine's figures.
+typedef struct Described {
+    struct cudaDeviceProp p;
+    int clock, memory_clock; // kHz
+    int single_to_double;    // the ratio of the peaks
+} Described;
+
+static void describe_machine(Described *d, int physical)
+{
+    static const SimFigures plain = {.hbm = 1.555e12, .sms = 108};
+    static const SimMachine none = {.gpu = {"", 8, 0, 5120, 40 << 20},
+                                    .peak = {[SIM_F64] = 9.75e12, [SIM_F32] = 19.5e12}};
+    const SimMachine *machine = sim_config()->machine ? sim_config()->machine : &none;
+    const SimFigures *figures = sim_config()->machine ? machine->figures : &plain;
+    struct cudaDeviceProp *p = &d->p;
+    Capability capability = capability_of(&machine->gpu);
+    uint64_t sms = figures->sms ? figures->sms : plain.sms;
+    if (machine->gpu.name[0])
+        snprintf(p->name, sizeof p->name, "%s", machine->gpu.name);
+    else
+        snprintf(p->name, sizeof p->name, "simgpu simulated GPU %d", physical);
+    p->major = capability.major;
+    p->minor = capability.minor;
+    p->multiProcessorCount = (int)sms;
+    p->memoryBusWidth = (int)(machine->gpu.bus ? machine->gpu.bus : none.gpu.bus);
+    p->l2CacheSize = (int)(machine->gpu.l2 ? machine->gpu.l2 : none.gpu.l2);
+    p->maxThreadsPerMultiProcessor = capability.threads;
+    p->maxBlocksPerMultiProcessor = capability.blocks;
+    p->sharedMemPerMultiprocessor = (size_t)capability.shared_kib << 10;
+    p->reservedSharedMemPerBlock = 1 << 10;
+    p->sharedMemPerBlockOptin = p->sharedMemPerMultiprocessor - p->reservedSharedMemPerBlock;
+    double per_clock = 2.0 * capability.cores * (double)sms; // FLOP
+    d->clock = (int)(machine->peak[SIM_F32] / per_clock / 1000 + 0.5);
+    d->memory_clock = (int)(figures->hbm / (2.0 * p->memoryBusWidth / 8) / 1000 + 0.5);
+    d->single_to_double = (int)(machine->peak[SIM_F32] / machine->peak[SIM_F64] + 0.5);
+}
+
+static void describe_device(Described *d, int device)
+{
+    struct cudaDeviceProp *p = &d->p;
+    memset(d, 0, sizeof *d);
     int physical = sim_config()->physical[device];
-    snprintf(p->name, sizeof p->name, "simgpu simulated GPU %d", physical);
+    describe_machine(d, physical);
     sim_device_uuid(physical, p->uuid.bytes);
     p->totalGlobalMem = sim_config()->memory;
     p->sharedMemPerBlock = 48 << 10;
@@ -47,29 +106,19 @@ static void describe_device(struct cudaDeviceProp *p, int device)
     p->maxGridSize[0] = 0x7fffffff;
     p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->totalConstMem = 65536;
-    p->major = 8;
-    p->minor = 0;
-    p->multiProcessorCount = 108;
     p->canMapHostMemory = 1;
     p->concurrentKernels = 1;
     p->pciDomainID = (physical + 1) / PCI_BUSES;
     p->pciBusID = (physical + 1) % PCI_BUSES;
     p->asyncEngineCount = 2;
     p->unifiedAddressing = 1;
-    p->memoryBusWidth = 5120;
-    p->l2CacheSize = 40 << 20;
-    p->maxThreadsPerMultiProcessor = 2048;
     p->streamPrioritiesSupported = 1;
     p->globalL1CacheSupported = p->localL1CacheSupported = 1;
-    p->sharedMemPerMultiprocessor = 164 << 10;
     p->regsPerMultiprocessor = 65536;
     p->managedMemory = p->concurrentManagedAccess = 1;
     p->computePreemptionSupported = 1;
     p->canUseHostPointerForRegisteredMem = 1;
     p->cooperativeLaunch = 1;
-    p->sharedMemPerBlockOptin = 163 << 10;
-    p->maxBlocksPerMultiProcessor = 32;
-    p->reservedSharedMemPerBlock = 1 << 10;
     p->hostRegisterSupported = 1;
     p->memoryPoolsSupported = 1;
     describe_textures(p);
@@ -80,14 +129,17 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     SIM_ENTER();
     if (!prop) return sim_leave(cudaErrorInvalidValue);
     if (!sim_is_device(device)) return sim_leave(cudaErrorInvalidDevice);
-    describe_device(prop, device);
+    Described described;
+    describe_device(&described, device);
+    *prop = described.p;
     return cudaSuccess;
 }
 
-// An attribute of the device that p describes; 0 for a feature that a simulated device does not
+// An attribute of the device that d describes; 0 for a feature that a simulated device does not
 // have.
-static int attribute(enum cudaDeviceAttr attr, const struct cudaDeviceProp *p)
+static int attribute(enum cudaDeviceAttr attr, const Described *d)
 {
+    const struct cudaDeviceProp *p = &d->p;
     switch (attr) {
     case cudaDevAttrMaxThreadsPerBlock: return p->maxThreadsPerBlock;
     case cudaDevAttrMaxBlockDimX: return p->maxThreadsDim[0];
@@ -101,7 +153,7 @@ static int attribute(enum cudaDeviceAttr attr, const struct cudaDeviceProp *p)
     case cudaDevAttrWarpSize: return p->warpSize;
     case cudaDevAttrMaxPitch: return (int)p->memPitch;
     case cudaDevAttrMaxRegistersPerBlock: return p->regsPerBlock;
-    case cudaDevAttrClockRate: return 1410000;
+    case cudaDevAttrClockRate: return d->clock;
     case cudaDevAttrGpuOverlap: return 1;
     case cudaDevAttrMultiProcessorCount: return p->multiProcessorCount;
     case cudaDevAttrCanMapHostMemory: return p->canMapHostMemory;
@@ -109,7 +161,7 @@ static int attribute(enum cudaDeviceAttr attr, const struct cudaDeviceProp *p)
     case cudaDevAttrConcurrentKernels: return p->concurrentKernels;
     case cudaDevAttrPciDomainId: return p->pciDomainID;
     case cudaDevAttrPciBusId: return p->pciBusID;
-    case cudaDevAttrMemoryClockRate: return 1215000;
+    case cudaDevAttrMemoryClockRate: return d->memory_clock;
     case cudaDevAttrGlobalMemoryBusWidth: return p->memoryBusWidth;
     case cudaDevAttrL2CacheSize: return p->l2CacheSize;
     case cudaDevAttrMaxThreadsPerMultiProcessor: return p->maxThreadsPerMultiProcessor;
@@ -122,6 +174,7 @@ static int attribute(enum cudaDeviceAttr attr, const struct cudaDeviceProp *p)
     case cudaDevAttrLocalL1CacheSupported: return p->localL1CacheSupported;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return (int)p->sharedMemPerMultiprocessor;
     case cudaDevAttrMaxRegistersPerMultiprocessor: return p->regsPerMultiprocessor;
+    case cudaDevAttrSingleToDoublePrecisionPerfRatio: return d->single_to_double;
     case cudaDevAttrManagedMemory: return p->managedMemory;
     case cudaDevAttrConcurrentManagedAccess: return p->concurrentManagedAccess;
     case cudaDevAttrComputePreemptionSupported: return p->computePreemptionSupported;
@@ -141,10 +194,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     SIM_ENTER();
     if (!value) return sim_leave(cudaErrorInvalidValue);
     if (!sim_is_device(device)) return sim_leave(cudaErrorInvalidDevice);
-    struct cudaDeviceProp p;
-    describe_device(&p, device);
+    Described described;
+    describe_device(&described, device);
     if ((int)attr <= 0 || (int)attr > LAST_ATTRIBUTE) return sim_leave(cudaErrorInvalidValue);
-    *value = attribute(attr, &p);
+    *value = attribute(attr, &described);
     return cudaSuccess;
 }
 

@@ -40,14 +40,21 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return error != cudaSuccess ? error : simgpu_end(&op);
 }
 
-// A function of the host after what its stream does. It runs now, and sees the pinned memory that
-// the stream has filled before it.
+// A function of the host after what its stream does. It runs between these two, sees the pinned
+// memory that the stream has filled before it, and may make no CUDA call.
 static SimgpuOp begin_host_function(const char *name, cudaStream_t stream, const void *site)
 {
     SimgpuOp op = sim_begin(GPU_KERNEL, name, stream, site);
     if (op.error != cudaSuccess) return op;
     sim_stream_deliver(&op);
+    sim_in_host_function(name, site);
     return op;
+}
+
+static cudaError_t end_host_function(SimgpuOp *op)
+{
+    if (op->error == cudaSuccess) sim_in_host_function(NULL, NULL);
+    return simgpu_end(op);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
@@ -56,7 +63,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userD
     if (!fn) return sim_leave(cudaErrorInvalidValue);
     SimgpuOp op = begin_host_function("cudaLaunchHostFunc", stream, SIM_SITE);
     if (op.error == cudaSuccess) fn(userData);
-    return simgpu_end(&op);
+    return end_host_function(&op);
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
@@ -66,5 +73,5 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
     if (!callback || flags) return sim_leave(cudaErrorInvalidValue);
     SimgpuOp op = begin_host_function("cudaStreamAddCallback", stream, SIM_SITE);
     if (op.error == cudaSuccess) callback(stream, cudaSuccess, userData);
-    return simgpu_end(&op);
+    return end_host_function(&op);
 }

@@ -14,7 +14,7 @@
 
 static cudaError_t create_event(cudaEvent_t *event, unsigned flags, const void *site)
 {
-    SIM_ENTER();
+    SIM_ENTER_AS("cudaEventCreate", site);
     unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
     if (!event || (flags & ~known)) return sim_leave(cudaErrorInvalidValue);
     pthread_mutex_lock(&sim_streams_lock);
@@ -98,7 +98,7 @@ cudaError_t sim_event_wait(SimgpuOp *op, cudaEvent_t event)
 
 static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool query, const void *site)
 {
-    SIM_ENTER();
+    SIM_ENTER_AS(call, site);
     GpuLogEntry entry = {
         .op = GPU_EVENT_SYNC, .name = call, .event = event, .host_waits = true, .site = site};
     pthread_mutex_lock(&sim_streams_lock);

@@ -110,7 +110,7 @@ static bool is_stream_unready(GpuLogEntry entry, cudaStream_t stream)
 static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool query,
                                    const void *site)
 {
-    SIM_ENTER();
+    SIM_ENTER_AS(call, site);
     if (!sim_device(sim_current_device())) return sim_leave(cudaErrorInvalidDevice);
     GpuLogEntry entry = {.op = GPU_STREAM_SYNC, .name = call, .host_waits = true, .site = site};
     if (query && is_stream_unready(entry, stream)) return sim_leave(cudaErrorNotReady);

@@ -119,6 +119,9 @@ TEST(test_refuses_each_key)
         REFUSED(text, key, "twice");
     }
     assert_int_equal(keys, 26);
+    REFUSED("base round\ngpu A B\n", "line 2", "gpu", "must be");
+    REFUSED("base round\ncapability 9\n", "line 2", "capability", "9.0");
+    REFUSED("base round\nbus 0\n", "line 2", "bus", "must be");
     REFUSED(with("hbm", "hbm 0 TB/s"), "hbm", "must be");
     REFUSED(with("pcie", "pcie none"), "pcie", "must be");
     REFUSED(with("hbm", "hbm -2 TB/s"), "hbm", "negative");
