@@ -38,6 +38,8 @@ static cublasStatus_t run_list(Call call, cublasHandle_t handle, Gemm *p, const 
     const void *const *a = adds ? simblas_pointers(&op, A, count) : NULL;
     const void *const *b = adds ? simblas_pointers(&op, B, count) : NULL;
     const void *const *c = simblas_pointers(&op, C, count);
+    Matrix form = simblas_matrix(p->c, NULL, p->m, p->n, p->ldc);
+    simblas_check_pointers(&op, &form, c, count);
     return simblas_finish(call, &op, multiply(&op, p, a, b, c, count));
 }
 

@@ -5,6 +5,7 @@
  *   transfer.c  cublasSetVector … cublasGetMatrixAsync
  *   number.c    the formats of numbers, from 8 bits to double complex
  *   operand.c   vectors and matrices as they lie in device memory
+ *   apart.c     the matrices that a batch writes lie apart
  *   multiply.c  the products themselves: the CPU's BLAS for floats, plain loops for the rest
  *   halves.c    half precision and bfloat16, to floats and back
  *   types.c     which formats cuBLAS multiplies with each other
@@ -183,6 +184,13 @@ Number simblas_element(const Matrix *m, cublasOperation_t turn, int64_t row,
                        int64_t col);                                     // of op(m)
 Number simblas_load(const Matrix *m, int64_t row, int64_t col);          // a stored element
 void simblas_store(const Matrix *m, int64_t row, int64_t col, Number x); // the same
+
+// ---- apart.c ---- Reports where two matrices that a batch writes share an element.
+
+// Each is `stride` elements behind the one before, or at an address of a list; NULL: not known.
+void simblas_check_stride(const SimgpuOp *op, const Matrix *first, int64_t count, long long stride);
+void simblas_check_pointers(const SimgpuOp *op, const Matrix *form, const void *const *at,
+                            int64_t count);
 
 // ---- multiply.c ----
 

@@ -233,6 +233,9 @@ static cublasStatus_t run_batch(cublasHandle_t handle, const Factors *f)
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     if (pivots != NULL && f->pivot_access == GPU_READ && simgpu_ready(&op))
         done = check_pivots(f, pivots);
+    Matrix form = simblas_matrix(f->call.element, NULL, f->n, f->B ? f->columns : f->n,
+                                 f->B ? f->ldb : f->lda);
+    simblas_check_pointers(&op, &form, B, f->count);
     bool known = A && B; // a dry run may not know them
     for (size_t i = 0; i < count && known && done == CUBLAS_STATUS_SUCCESS && !op.error; i++) {
         int own_info = 0;

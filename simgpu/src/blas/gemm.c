@@ -319,6 +319,8 @@ static cublasStatus_t run(Call call, cublasHandle_t handle, Gemm *p, const void 
     bool settled = operand[2].access == GPU_WRITE || is_sum(p, batch->count);
     char *C =
         touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2], settled);
+    Matrix first = simblas_matrix(p->c, batch->C, p->m, p->n, p->ldc);
+    simblas_check_stride(&op, &first, batch->count, batch->stride_c);
     if (op.error == cudaSuccess && A != NULL) check_overlap(&op, p, batch->count, operand);
     if (settled && simgpu_ready(&op)) settle(p, &operand[2]);
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;

@@ -274,6 +274,8 @@ static cublasStatus_t run_trsm_batched(Call call, cublasHandle_t handle, cublasS
     Number factor = simblas_scalar(&op, handle, alpha, call.factor);
     const void *const *a = simblas_pointers(&op, A, count);
     const void *const *b = simblas_pointers(&op, B, count);
+    Matrix form = simblas_matrix(call.element, NULL, m, n, ldb);
+    simblas_check_pointers(&op, &form, b, count);
     bool done = true, known = a && b; // a dry run may not know them
     for (int i = 0; i < count && known && !op.error && done; i++)
         done = solve_one(&op, call.element, &s, factor, a[i], b[i]);

@@ -67,15 +67,18 @@ void sim_report_overlap(const SimgpuOp *op, const GpuRange *written, const GpuRa
     sim_facts_call(entry->name, entry->site, entry->stream);
     sim_facts_range(written->ptr, written->bytes);
     sim_facts_range(other->ptr, other->bytes);
-    sim_report(
-        SIMGPU_OVERLAP,
-        entry->op == GPU_COPY ? "source and destination of a copy overlap"
-                              : "what an operation writes overlaps its other operand",
-        "%s, called at %s,\nwrites %zu bytes from %s\nand %s %zu bytes from %s.\n%s\n"
-        "On a GPU the order of the bytes is undefined: some are read before they are written\n"
-        "over, others after.\nIs the offset of one of them too small?",
-        entry->name, where, written->bytes, to, other->access == GPU_WRITE ? "writes" : "reads",
-        other->bytes, from, rule);
+    bool twice = other->access == GPU_WRITE;
+    sim_report(SIMGPU_OVERLAP,
+               twice                   ? "an operation writes the same bytes twice"
+               : entry->op == GPU_COPY ? "source and destination of a copy overlap"
+                                       : "what an operation writes overlaps its other operand",
+               "%s, called at %s,\nwrites %zu bytes from %s\nand %s %zu bytes from %s.\n%s\n"
+               "On a GPU the order of the bytes is undefined: %s.\n"
+               "Is the offset of one of them too small?",
+               entry->name, where, written->bytes, to, twice ? "writes" : "reads", other->bytes,
+               from, rule,
+               twice ? "which of the two is written last, its timing decides"
+                     : "some are read before they are written\nover, others after");
 }
 
 // Whether b lies partly over what is written to a. An operation that says it reads and writes the

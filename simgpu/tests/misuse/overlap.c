@@ -114,3 +114,103 @@ RIGHT(OVERLAP, one_buffer_to_many, 3)
     NCCL(ncclGroupEnd());
     expect(x, N, 0);
 }
+
+// ---- Batches: the matrices that they write lie apart ----
+
+enum { SIDE = 8, BATCH = 3, SQUARE = SIDE * SIDE };
+static const float ones = 1, zeros = 0;
+
+// A list of addresses of the matrices of a batch, in device memory.
+HELPER float **list_of(float *const *matrices)
+{
+    float **list;
+    CUDA(cudaMalloc((void **)&list, BATCH * sizeof *list));
+    CUDA(cudaMemcpy(list, matrices, BATCH * sizeof *list, cudaMemcpyHostToDevice));
+    CUDA(cudaDeviceSynchronize());
+    return list;
+}
+
+// Each matrix of a batch = A·A for a matrix A of ones.
+#define MULTIPLY_INTO(handle, a, c, ldc)                                                           \
+    BLAS(cublasSgemmBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, SIDE, SIDE, SIDE, &ones,             \
+                            (const float *const *)a, SIDE, (const float *const *)a, SIDE, &zeros,  \
+                            c, ldc, BATCH))
+#define MULTIPLY_APART(handle, a, c, ldc, stride)                                                  \
+    BLAS(cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, SIDE, SIDE, SIDE, &ones, a,   \
+                                   SIDE, 0, a, SIDE, 0, &zeros, c, ldc, stride, BATCH))
+
+HELPER cublasHandle_t new_handle(void)
+{
+    cublasHandle_t handle;
+    BLAS(cublasCreate(&handle));
+    return handle;
+}
+
+// One address is twice in the list: a sum was meant, but each product is stored.
+WRONG(OVERLAP, two_products_to_one_matrix, 1, "0")
+{
+    cublasHandle_t handle = new_handle();
+    float *c = filled(BATCH * SQUARE, 0), *to[BATCH] = {c, c + SQUARE, c};
+    float *a = filled(SQUARE, 1), *from[BATCH] = {a, a, a};
+    float **inputs = list_of(from), **results = list_of(to);
+    MULTIPLY_INTO(handle, inputs, results, SIDE); // HERE
+    BLAS(cublasDestroy(handle));
+}
+
+// The last column of each is the first of the next.
+WRONG(OVERLAP, products_share_a_column, 1, "0")
+{
+    cublasHandle_t handle = new_handle();
+    float *c = filled(BATCH * SQUARE, 0), *a = filled(SQUARE, 1);
+    MULTIPLY_APART(handle, a, c, SIDE, SQUARE - SIDE); // HERE
+    BLAS(cublasDestroy(handle));
+}
+
+// Beside each other in the columns of one matrix, and one row too close.
+WRONG(OVERLAP, products_share_a_row, 1, "0")
+{
+    cublasHandle_t handle = new_handle();
+    float *c = filled(BATCH * SQUARE, 0), *a = filled(SQUARE, 1);
+    MULTIPLY_APART(handle, a, c, BATCH * SIDE, SIDE - 1); // HERE
+    BLAS(cublasDestroy(handle));
+}
+
+WRONG(OVERLAP, one_matrix_is_factored_twice, 1, "0")
+{
+    cublasHandle_t handle = new_handle();
+    float *a = filled(SQUARE, 1), *matrices[2] = {a, a + 1}, **list;
+    int *info;
+    CUDA(cudaMalloc((void **)&info, 2 * sizeof *info));
+    CUDA(cudaMalloc((void **)&list, sizeof matrices));
+    CUDA(cudaMemcpy(list, matrices, sizeof matrices, cudaMemcpyHostToDevice));
+    CUDA(cudaDeviceSynchronize());
+    BLAS(cublasSgetrfBatched(handle, 2, list, 2, NULL, info, 2)); // HERE
+    BLAS(cublasDestroy(handle));
+}
+
+// Heads of attention: beside each other in the columns of one matrix, in any order of addresses.
+RIGHT(OVERLAP, products_beside_each_other, 1)
+{
+    cublasHandle_t handle = new_handle();
+    float *c = filled(BATCH * SQUARE, 0), *to[BATCH] = {c + SIDE, c, c + 2 * SIDE};
+    float *a = filled(SQUARE, 1), *from[BATCH] = {a, a, a};
+    MULTIPLY_INTO(handle, list_of(from), list_of(to), BATCH * SIDE);
+    expect(c, BATCH * SQUARE, SIDE);
+    float *d = filled(BATCH * SQUARE, 0);
+    MULTIPLY_APART(handle, a, d, BATCH * SIDE, SIDE);
+    expect(d, BATCH * SQUARE, SIDE);
+    BLAS(cublasDestroy(handle));
+}
+
+// One matrix may be read by all products; what they write follows without gaps.
+RIGHT(OVERLAP, products_behind_each_other, 1)
+{
+    cublasHandle_t handle = new_handle();
+    float *c = filled(BATCH * SQUARE, 0), *to[BATCH] = {c + 2 * SQUARE, c, c + SQUARE};
+    float *a = filled(SQUARE, 1), *from[BATCH] = {a, a, a};
+    MULTIPLY_INTO(handle, list_of(from), list_of(to), SIDE);
+    expect(c, BATCH * SQUARE, SIDE);
+    MULTIPLY_APART(handle, a, c + (BATCH - 1) * SQUARE, SIDE, -SQUARE);
+    expect(c, BATCH * SQUARE, SIDE);
+    BLAS(cublasDestroy(handle));
+}
