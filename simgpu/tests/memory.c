@@ -37,6 +37,103 @@ RANK_TEST(test_counts_bytes, 3)
         check(other == r->device || gpulog_peak_bytes(other) == 0, "device %d was used", other);
 }
 
+static uint64_t pool_says(cudaMemPool_t pool, enum cudaMemPoolAttr attr)
+{
+    uint64_t value = 12345;
+    need_cuda(cudaMemPoolGetAttribute(pool, attr, &value));
+    return value;
+}
+
+static size_t free_now(void)
+{
+    size_t left, total;
+    need_cuda(cudaMemGetInfo(&left, &total));
+    return left;
+}
+
+enum { MB = 1 << 20 };
+
+// What is freed stays reserved until the host waits, and then up to the threshold.
+RANK_TEST(test_pools_keep_up_to_their_threshold, 1)
+{
+    cudaMemPool_t pool;
+    char *a, *b;
+    uint64_t keeps = 24 * MB;
+    size_t before = free_now();
+    need_cuda(cudaDeviceGetDefaultMemPool(&pool, r->device));
+    need_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &(uint64_t){0}));
+    need_cuda(cudaMallocAsync((void **)&a, 16 * MB, r->stream));
+    need_cuda(cudaMallocAsync((void **)&b, 16 * MB, r->stream));
+    check(before - free_now() == 32 * MB, "%zu bytes are gone", before - free_now());
+    need_cuda(cudaFreeAsync(a, r->stream));
+    need_cuda(cudaFreeAsync(b, r->stream));
+    check(before - free_now() == 32 * MB, "%zu bytes are gone before a wait", before - free_now());
+    check(pool_says(pool, cudaMemPoolAttrUsedMemCurrent) == 0, "what was freed is in use");
+    need_cuda(cudaStreamSynchronize(r->stream));
+    check(free_now() == before && pool_says(pool, cudaMemPoolAttrReservedMemCurrent) == 0,
+          "a threshold of 0 keeps memory");
+    need_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keeps));
+    need_cuda(cudaMallocAsync((void **)&a, 16 * MB, r->stream));
+    need_cuda(cudaMallocAsync((void **)&b, 16 * MB, r->stream));
+    need_cuda(cudaFreeAsync(a, r->stream));
+    need_cuda(cudaFreeAsync(b, r->stream));
+    need_cuda(cudaDeviceSynchronize());
+    check(before - free_now() == keeps, "%zu bytes are kept", before - free_now());
+    check(pool_says(pool, cudaMemPoolAttrReservedMemHigh) == 32 * MB, "the most was %zu",
+          (size_t)pool_says(pool, cudaMemPoolAttrReservedMemHigh));
+    // What is kept serves the next allocation, and whoever else needs it.
+    need_cuda(cudaMallocAsync((void **)&a, 16 * MB, r->stream));
+    check(before - free_now() == keeps, "an allocation reserves anew");
+    need_cuda(cudaMalloc((void **)&b, free_now() + 4 * MB));
+    check(free_now() == 0, "%zu bytes are free beside a full device", free_now());
+    need_cuda(cudaFree(b));
+    need_cuda(cudaFreeAsync(a, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need_cuda(cudaMemPoolTrimTo(pool, 5 * MB));
+    check(before - free_now() == 5 * MB, "%zu bytes are left by the trim", before - free_now());
+    need_cuda(cudaMemPoolTrimTo(pool, 0));
+    check(free_now() == before, "the trim leaves something");
+}
+
+static struct cudaMemPoolProps props_of(int device)
+{
+    return (struct cudaMemPoolProps){.allocType = cudaMemAllocationTypePinned,
+                                     .location = {cudaMemLocationTypeDevice, device}};
+}
+
+RANK_TEST(test_pools_of_a_program, 1)
+{
+    cudaMemPool_t first, pool, current;
+    struct cudaMemPoolProps props = props_of(r->device);
+    void *p, *q;
+    props.maxSize = 1000;
+    need_cuda(cudaDeviceGetDefaultMemPool(&first, r->device));
+    need_cuda(cudaMemPoolCreate(&pool, &props));
+    need_cuda(cudaMallocFromPoolAsync(&p, 700, pool, r->stream));
+    check(pool_says(pool, cudaMemPoolAttrUsedMemCurrent) == 700 &&
+              pool_says(first, cudaMemPoolAttrUsedMemCurrent) == 0,
+          "the allocation is not the pool's alone");
+    check(cudaMallocFromPoolAsync(&q, 301, pool, r->stream) == cudaErrorMemoryAllocation,
+          "a pool of 1000 bytes has 1001");
+    need_cuda(cudaDeviceSetMemPool(r->device, pool));
+    need_cuda(cudaDeviceGetMemPool(&current, r->device));
+    check(current == pool, "another pool was set");
+    need_cuda(cudaMallocAsync(&q, 300, r->stream));
+    check(pool_says(pool, cudaMemPoolAttrUsedMemCurrent) == 1000, "it is not taken from");
+    need_cuda(cudaMemPoolDestroy(pool));
+    need_cuda(cudaDeviceGetMemPool(&current, r->device));
+    check(current == first, "the default pool is not the device's again");
+    need_cuda(cudaFreeAsync(p, r->stream)); // what it gave outlives it
+    need_cuda(cudaFreeAsync(q, r->stream));
+    check(cudaMemPoolDestroy(first) == cudaErrorInvalidValue, "the default pool was destroyed");
+    props.location.id = 1 << 20;
+    check(cudaMemPoolCreate(&pool, &props) == cudaErrorInvalidValue, "no device has that number");
+    props = props_of(r->device);
+    props.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+    check(cudaMemPoolCreate(&pool, &props) == cudaErrorNotSupported, "memory for other processes");
+    cudaGetLastError();
+}
+
 RANK_TEST(test_counts_pools, 1)
 {
     void *p, *q;

@@ -58,6 +58,8 @@ CHECK(cudaPointerGetAttributes, cudaError_t (*)(struct cudaPointerAttributes *, 
 CHECK(cudaDeviceGetDefaultMemPool, cudaError_t (*)(cudaMemPool_t *, int))
 CHECK(cudaDeviceGetMemPool, cudaError_t (*)(cudaMemPool_t *, int))
 CHECK(cudaDeviceSetMemPool, cudaError_t (*)(int, cudaMemPool_t))
+CHECK(cudaMemPoolCreate, cudaError_t (*)(cudaMemPool_t *, const struct cudaMemPoolProps *))
+CHECK(cudaMemPoolDestroy, cudaError_t (*)(cudaMemPool_t))
 CHECK(cudaMemPoolSetAttribute, cudaError_t (*)(cudaMemPool_t, enum cudaMemPoolAttr, void *))
 CHECK(cudaMemPoolGetAttribute, cudaError_t (*)(cudaMemPool_t, enum cudaMemPoolAttr, void *))
 CHECK(cudaMemPoolTrimTo, cudaError_t (*)(cudaMemPool_t, size_t))

@@ -486,6 +486,9 @@ static Status pass_within(Fixture *f, const Rank *r, size_t spare)
     size_t left = 0, total = 0;
     void *filler = NULL;
     float loss, *logits = NULL, *dlogits = NULL;
+    cudaMemPool_t pool;
+    need_cuda(cudaDeviceGetDefaultMemPool(&pool, r->device));
+    need_cuda(cudaMemPoolTrimTo(pool, 0)); // what it keeps would be room, too
     need_cuda(cudaMemGetInfo(&left, &total));
     need_cuda(cudaMalloc(&filler, left - spare));
     Status done = module_forward(f->m, &f->run, f->tokens, &logits);

@@ -558,6 +558,11 @@ void *fill_all_but(size_t room)
 {
     size_t free_bytes = 0, total = 0;
     void *filler = NULL;
+    cudaMemPool_t pool;
+    int device;
+    need_cuda(cudaGetDevice(&device));
+    need_cuda(cudaDeviceGetDefaultMemPool(&pool, device));
+    need_cuda(cudaMemPoolTrimTo(pool, 0)); // what it keeps would be room, too
     need_cuda(cudaMemGetInfo(&free_bytes, &total));
     check(free_bytes > room, "the test's device has %zu bytes left", free_bytes);
     need_cuda(cudaMalloc(&filler, free_bytes - room));

@@ -3,7 +3,7 @@
  * A program that ends well (main returns, or exit(0)) and had no other report is told what it never
  * gave back: device memory, pinned memory, streams, events, communicators, cuBLAS handles, by the
  * place that made them; and of a group that was never ended. What the program did not make itself
- * (the default streams, the memory pools) is no leak, nor is what a cudaDeviceReset took away.
+ * (the default streams and memory pools) is no leak, nor is what a cudaDeviceReset took away.
  *
  * The end is looked after from the start of the program, so that whatever the program itself does
  * at its end comes first.
@@ -84,6 +84,7 @@ static const struct {
     const char *one, *many, *undo;
 } words[SIM_THINGS] = {
     [THING_MEMORY] = {"allocation of device memory", "allocations of device memory", "cudaFree"},
+    [THING_POOL] = {"memory pool", "memory pools", "cudaMemPoolDestroy"},
     [THING_PINNED] = {"allocation of pinned memory", "allocations of pinned memory",
                       "cudaFreeHost or cudaHostUnregister"},
     [THING_STREAM] = {"stream", "streams", "cudaStreamDestroy"},

@@ -8,6 +8,7 @@
 
 typedef enum SimThing {
     THING_MEMORY,
+    THING_POOL,
     THING_STREAM,
     THING_EVENT,
     THING_PINNED,

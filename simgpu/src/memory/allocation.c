@@ -58,32 +58,33 @@ static void poison(SimDevice *device, SimBlock *block)
     if (block->managed || block->asked < SIM_OWED_LEAST) sim_owed_pay(block, at, 0, block->asked);
 }
 
-static void count_pool(SimBlock *block, SimDevice *device)
+// Called with the lock held. What pools keep is in nobody's way.
+static bool has_room(const SimDevice *device, const SimWanted *wanted)
 {
-    block->pool = true;
-    device->pool_live += block->asked;
-    if (device->pool_live > device->pool_high) device->pool_high = device->pool_live;
+    size_t limit = sim_config()->memory;
+    if (wanted->bytes > limit || device->live > limit - wanted->bytes) return false;
+    return !wanted->pool || sim_pool_has_room(wanted->pool, wanted->bytes);
 }
 
-void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryKind kind,
-                   const void *site)
+void *sim_allocate(SimDevice *device, SimWanted wanted)
 {
     // A closed page lies between two managed allocations: there free() would look.
-    size_t unit = kind == MEMORY_MANAGED ? (size_t)sysconf(_SC_PAGESIZE) : SIM_ALIGN;
-    size_t guard = kind == MEMORY_MANAGED ? unit : 0;
+    size_t unit = wanted.managed ? (size_t)sysconf(_SC_PAGESIZE) : SIM_ALIGN;
+    size_t guard = wanted.managed ? unit : 0, bytes = wanted.bytes;
     pthread_mutex_lock(&device->lock);
     SimBlock *block = NULL;
-    size_t limit = sim_config()->memory;
-    if (bytes <= limit && device->live <= limit - bytes)
-        block = sim_heap_take_whole(device->heap, bytes + guard, unit, site);
+    if (has_room(device, &wanted))
+        block = sim_heap_take_whole(device->heap, bytes + guard, unit, wanted.site);
     size_t offset = block ? block->offset : 0;
     if (block) {
         block->asked = bytes;
+        block->pool = wanted.pool;
+        block->managed = wanted.managed;
         device->live += bytes;
+        if (wanted.pool) sim_pool_take(wanted.pool, bytes);
+        sim_pools_make_room(device, sim_config()->memory - device->live);
         gpulog_allocated(device->index, bytes);
         gpulog_category_begins(device->program + offset, bytes);
-        if (kind == MEMORY_FROM_POOL) count_pool(block, device);
-        block->managed = kind == MEMORY_MANAGED;
         // The host may write managed memory, and nobody sees it.
         if (sim_config()->check == CHECK_FULL)
             block->shadow = sim_shadow_create(bytes, block->managed, &device->spare);
@@ -92,7 +93,7 @@ void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryK
     }
     pthread_mutex_unlock(&device->lock);
     if (!block) {
-        sim_report_full(device, call, bytes, site);
+        sim_report_full(device, wanted.call, bytes, wanted.site);
         return NULL;
     }
     sim_hooks_add(&hooks);
@@ -109,7 +110,7 @@ cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, 
     if (size == 0) return cudaSuccess;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return sim_leave(cudaErrorInvalidDevice);
-    void *memory = sim_allocate(device, name, size, managed ? MEMORY_MANAGED : MEMORY_PLAIN, site);
+    void *memory = sim_allocate(device, (SimWanted){name, size, NULL, managed, site});
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
     GpuLogEntry entry = {.op = GPU_ALLOC,
@@ -148,7 +149,7 @@ static void release(SimDevice *device, SimBlock *block, bool keep_pages, const v
     gpulog_freed(device->index, block->asked);
     gpulog_category_ends(device->program + block->offset);
     if (sim_dry()) sim_dry_forget(device->program + block->offset, block->size);
-    if (block->pool) device->pool_live -= block->asked;
+    if (block->pool) sim_pool_give(block->pool, block->asked);
     sim_shadow_destroy(block->shadow);
     block->shadow = NULL;
     sim_owed_end(block);
@@ -200,7 +201,7 @@ bool sim_release(const char *call, void *ptr, bool keep_pages, size_t *bytes, bo
         good = block && block->state == BLOCK_LIVE && block->offset == offset;
         if (good) {
             *bytes = block->asked;
-            *pool = block->pool;
+            *pool = block->pool != NULL;
             release(device, block, keep_pages, site);
         } else {
             place = sim_place(device, offset);
@@ -215,7 +216,8 @@ bool sim_is_from_pool(SimDevice *device, size_t offset)
 {
     pthread_mutex_lock(&device->lock);
     const SimBlock *block = sim_heap_find(device->heap, offset);
-    bool pool = block && block->state == BLOCK_LIVE && block->offset == offset && block->pool;
+    bool pool =
+        block && block->state == BLOCK_LIVE && block->offset == offset && block->pool != NULL;
     pthread_mutex_unlock(&device->lock);
     return pool;
 }
@@ -231,6 +233,7 @@ void sim_memory_reset(SimDevice *device, const void *site)
             b = b->next;
         }
     }
+    sim_pools_reset(device, site);
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -285,7 +288,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
     if (!device) return sim_leave(cudaErrorInvalidDevice);
     pthread_mutex_lock(&device->lock);
     *total = sim_config()->memory;
-    *free_bytes = *total - device->live;
+    *free_bytes = *total - device->live - device->kept;
     pthread_mutex_unlock(&device->lock);
     return cudaSuccess;
 }

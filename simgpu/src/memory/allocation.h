@@ -8,11 +8,16 @@
 
 struct SimShadow; // shadow.h
 
-// Of managed memory the pages are whole, and open to the host.
-typedef enum SimMemoryKind { MEMORY_PLAIN, MEMORY_FROM_POOL, MEMORY_MANAGED } SimMemoryKind;
-// NULL, reported under the name of the call that wants it: the device is full.
-void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryKind kind,
-                   const void *site);
+// Of managed memory the pages are whole, and open to the host; pool NULL: memory of cudaMalloc.
+typedef struct SimWanted {
+    const char *call; // that wants it
+    size_t bytes;
+    cudaMemPool_t pool;
+    bool managed;
+    const void *site;
+} SimWanted;
+// NULL, reported: the device is full, or the pool is.
+void *sim_allocate(SimDevice *device, SimWanted wanted);
 // Frees ptr, and says how many bytes it had, and whether of a pool; false, reported: it is not the
 // beginning of a live allocation. Any device's memory may be freed whichever is current, as on
 // hardware.
@@ -47,7 +52,18 @@ bool sim_managed(const void *ptr);
 
 // ---- pool.c ----
 
-// The device that the pool is of; -1: there is no such pool.
-int sim_pool_device(cudaMemPool_t pool);
+// The pool that cudaMallocAsync takes from; NULL: no memory.
+cudaMemPool_t sim_pool_current(SimDevice *device);
+// The device that the pool is of; NULL, reported: there is no such pool.
+SimDevice *sim_pool_device(cudaMemPool_t pool, const char *call, const void *site);
+// The host has waited for the device, or for a part of its work.
+void sim_pools_after_wait(int device);
+// With the device's lock held: whether the pool may have so many bytes more; it has them, and has
+// them no longer; all pools of a device together keep `most` bytes of what was freed.
+bool sim_pool_has_room(cudaMemPool_t pool, size_t bytes);
+void sim_pool_take(cudaMemPool_t pool, size_t bytes);
+void sim_pool_give(cudaMemPool_t pool, size_t bytes);
+void sim_pools_make_room(SimDevice *device, size_t most);
+void sim_pools_reset(SimDevice *device, const void *site); // all memory of the device was freed
 
 #endif

@@ -10,7 +10,7 @@
  *   owed.c           poison, zeros and gathered bytes that nobody has written yet (owed.h)
  *   shadow.c         who touched which bytes of an allocation last (shadow.h)
  *   managed.c        memory that the host may touch too, and memory in rows
- *   pool.c           a device's pool of stream-ordered memory: its attributes
+ *   pool.c           pools of stream-ordered memory: what they reserve
  *   pinned.c         pinned host memory: making, registering and freeing it (pinned.h)
  *   pending.c        copies from and into it that the host has not waited for
  *   pages.c          which of its pages the host may touch
@@ -41,10 +41,11 @@ typedef struct SimDevice {
     char *alias;
     pthread_mutex_t lock; // of the allocator and the accounting
     struct SimHeap *heap;
-    struct SimSpare *spare;      // shadow.h
-    size_t live;                 // bytes as requested
-    size_t pool_live, pool_high; // those of its pool, and the most that they were
-    uint32_t stream_number;      // of its default stream
+    struct SimSpare *spare;                  // shadow.h
+    size_t live;                             // bytes as requested
+    size_t kept;                             // bytes that were freed, and that pools still reserve
+    struct CUmemPoolHandle_st *pools, *pool; // pool.c; pool: cudaMallocAsync's; NULL: the first
+    uint32_t stream_number;                  // of its default stream
 } SimDevice;
 
 // Streams are numbered in the order in which they are made, a default stream with its device.

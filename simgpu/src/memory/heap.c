@@ -213,7 +213,8 @@ SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const vo
     if (heap->most_live < heap->live_bytes) heap->most_live = heap->live_bytes;
     block->asked = bytes;
     block->site = site;
-    block->pool = block->managed = false;
+    block->pool = NULL;
+    block->managed = false;
     block->shadow = NULL;
     size_t end = block->offset + block->size;
     block->fresh = heap->high > block->offset ? heap->high - block->offset : 0;

@@ -34,11 +34,11 @@ typedef struct SimBlock {
     size_t asked;        // live: the bytes that were asked for
     const void *site;    // live: who asked
     SimBlockState state;
-    bool apart;           // free: not joined with free neighbours
-    bool pool;            // from cudaMallocAsync: its pages stay when it is freed
-    bool managed;         // the program may touch it: it has whole pages (managed.c)
-    size_t fresh;         // live: from here on nobody has ever touched it
-    struct SimOwed *owed; // live: what its bytes are still to be filled with
+    bool apart;                      // free: not joined with free neighbours
+    struct CUmemPoolHandle_st *pool; // live: whose it is (pool.c); NULL: not of cudaMallocAsync
+    bool managed;                    // the program may touch it: it has whole pages (managed.c)
+    size_t fresh;                    // live: from here on nobody has ever touched it
+    struct SimOwed *owed;            // live: what its bytes are still to be filled with
     int n_owed, owed_room;
     struct SimShadow *shadow; // live: who touched it (shadow.h); NULL: nobody keeps count
 } SimBlock;

@@ -11,14 +11,17 @@
 #include "time/time.h"
 
 static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
-                                      cudaStream_t stream, int pool_device, const void *site)
+                                      cudaStream_t stream, cudaMemPool_t pool, const void *site)
 {
     if (!ptr) return sim_leave(cudaErrorInvalidValue);
     *ptr = NULL;
     SimgpuOp op = sim_begin(GPU_ALLOC, call, stream, site);
     if (op.error != cudaSuccess || size == 0) return sim_leave(op.error);
-    SimDevice *device = sim_device(pool_device < 0 ? op.entry.device : pool_device);
-    void *memory = device ? sim_allocate(device, call, size, MEMORY_FROM_POOL, site) : NULL;
+    SimDevice *device = pool ? sim_pool_device(pool, call, site) : sim_device(op.entry.device);
+    if (pool && !device) return sim_leave(cudaErrorInvalidValue);
+    if (device && !pool) pool = sim_pool_current(device);
+    SimWanted wanted = {call, size, pool, false, site};
+    void *memory = device && pool ? sim_allocate(device, wanted) : NULL;
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
     op.entry.bytes = size;
@@ -32,16 +35,15 @@ static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
 cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
 {
     SIM_ENTER();
-    return allocate_on_stream("cudaMallocAsync", devPtr, size, hStream, -1, SIM_SITE);
+    return allocate_on_stream("cudaMallocAsync", devPtr, size, hStream, NULL, SIM_SITE);
 }
 
 cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
                                     cudaStream_t stream)
 {
     SIM_ENTER();
-    int device = sim_pool_device(memPool);
-    if (device < 0) return sim_leave(cudaErrorInvalidValue);
-    return allocate_on_stream("cudaMallocFromPoolAsync", ptr, size, stream, device, SIM_SITE);
+    if (!memPool) return sim_leave(cudaErrorInvalidValue);
+    return allocate_on_stream("cudaMallocFromPoolAsync", ptr, size, stream, memPool, SIM_SITE);
 }
 
 // cudaFree waits for the whole device before it frees; but not for memory of a pool, of which it

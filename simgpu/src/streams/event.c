@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "log_writer.h"
+#include "memory/allocation.h"
 #include "report/report.h"
 #include "streams/handles.h"
 #include "time/time.h"
@@ -127,6 +128,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
     pthread_mutex_unlock(&sim_streams_lock);
     if (!there) return sim_report_event(call, event, site);
     if (early) return sim_leave(cudaErrorNotReady);
+    if (!query) sim_pools_after_wait(entry.device);
     sim_clock_log(&entry);
     return cudaSuccess;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "memory/device.h"
+#include "memory/allocation.h"
 #include "memory/pinned.h"
 #include "streams/handles.h"
 #include "time/time.h"
@@ -244,6 +244,7 @@ void sim_device_wait(int device, const char *call, const void *site)
     sim_host_joins(&all);
     pthread_mutex_unlock(&sim_streams_lock);
     free(all.t);
+    sim_pools_after_wait(device);
 }
 
 void sim_stream_deliver(const SimgpuOp *op)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "memory/device.h"
+#include "memory/allocation.h"
 #include "report/hooks.h"
 #include "streams/handles.h"
 #include "time/time.h"
@@ -129,6 +129,7 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool q
     pthread_mutex_unlock(&sim_streams_lock);
     if (!s) return sim_report_stream(call, stream, site);
     if (early) return sim_leave(cudaErrorNotReady);
+    if (!query) sim_pools_after_wait(entry.device);
     for (const SimHooks *hooks = sim_hooks(); idle && hooks; hooks = hooks->next)
         if (hooks->idle_wait) hooks->idle_wait(call, stream, site);
     sim_clock_log(&entry);

@@ -129,3 +129,11 @@ RIGHT(LEAK, memory_kept_in_the_pool, 1)
     CUDA(cudaStreamSynchronize(cudaStreamPerThread));
     for (int i = 0; i < N; i++) CHECK(host[i] == 4);
 }
+
+WRONG(LEAK, pool_stays, 1, "0")
+{
+    cudaMemPool_t pool;
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .location = {cudaMemLocationTypeDevice, 0}};
+    CUDA(cudaMemPoolCreate(&pool, &props)); // HERE
+}

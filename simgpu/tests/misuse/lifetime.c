@@ -288,3 +288,39 @@ RIGHT(LIFETIME, reuse_across_streams, 1)
     CUDA(cudaFreeAsync(y, two));
     expect(out, N, 2);
 }
+
+HELPER cudaMemPool_t new_pool(void)
+{
+    cudaMemPool_t pool;
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .location = {cudaMemLocationTypeDevice, 0}};
+    CUDA(cudaMemPoolCreate(&pool, &props));
+    return pool;
+}
+
+WRONG(LIFETIME, allocated_from_a_destroyed_pool, 1, "0")
+{
+    cudaMemPool_t pool = new_pool();
+    float *x;
+    CUDA(cudaMemPoolDestroy(pool));                                        // HERE
+    CUDA(cudaMallocFromPoolAsync((void **)&x, N * sizeof *x, pool, NULL)); // HERE
+}
+
+WRONG(LIFETIME, pool_destroyed_twice, 1, "0")
+{
+    cudaMemPool_t pool = new_pool();
+    CUDA(cudaMemPoolDestroy(pool)); // HERE
+    CUDA(cudaMemPoolDestroy(pool)); // HERE
+}
+
+// What a pool has given stays until it is freed.
+RIGHT(LIFETIME, memory_outlives_its_pool, 1)
+{
+    cudaMemPool_t pool = new_pool();
+    float *x;
+    CUDA(cudaMallocFromPoolAsync((void **)&x, N * sizeof *x, pool, NULL));
+    CUDA(cudaMemPoolDestroy(pool));
+    CUDA(kernel_fill(x, 3, N, NULL));
+    expect(x, N, 3);
+    CUDA(cudaFreeAsync(x, NULL));
+}
