@@ -124,7 +124,7 @@ typedef enum {
     ncclFloat64 = 8,
     ncclDouble = 8,
     ncclBfloat16 = 9,
-    ncclFloat8e4m3 = 10, // simgpu moves the two 8-bit floats but does not reduce them
+    ncclFloat8e4m3 = 10, // the 8-bit floats are reduced from compute capability 9.0 on
     ncclFloat8e5m2 = 11,
     ncclNumTypes = 12
 } ncclDataType_t;

@@ -1,11 +1,14 @@
-/* halves.h: half precision and bfloat16 to float, which is exact, and back to the nearest, ties to
- * even; without branches, so that the loops become vector code.
+/* halves.h: half precision, bfloat16 and the 8-bit floats to float, which is exact, and back to the
+ * nearest, ties to even; of 16 bits without branches, so that the loops become vector code. 8-bit
+ * floats (arXiv 2209.05433) saturate: what is too large, infinity too, becomes the largest number.
  *
- * Interface: float_of_half, half_of_float; float_of_bfloat, bfloat_of_float.
+ * Interface: float_of_half, half_of_float; float_of_bfloat, bfloat_of_float; float_of_e4m3,
+ * e4m3_of_float; float_of_e5m2, e5m2_of_float.
  */
 #ifndef SIMGPU_HALVES_H
 #define SIMGPU_HALVES_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -57,6 +60,43 @@ static inline uint16_t bfloat_of_float(float value)
     uint32_t bits = bits_of_float(value);
     uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0 : rounded);
+}
+
+static inline float float_of_e4m3(uint8_t x)
+{
+    int field = x >> 3 & 15, part = x & 7;
+    float value = field ? ldexpf((float)(8 + part), field - 10) : ldexpf((float)part, -9);
+    if ((x & 0x7f) == 0x7f) value = NAN; // there is no infinity
+    return x & 0x80 ? -value : value;
+}
+
+static inline float float_of_e5m2(uint8_t x)
+{
+    return float_of_half((uint16_t)(x << 8)); // a half without its last eight bits
+}
+
+// Below the smallest normal number steps are even: `field` is then 1.
+static inline uint8_t eight_bits(float value, int fraction, int bias, unsigned largest)
+{
+    unsigned sign = signbit(value) ? 0x80 : 0;
+    int power = 0;
+    if (isnan(value)) return (uint8_t)(sign | 0x7f);
+    if (isinf(value)) return (uint8_t)(sign | largest);
+    frexpf(value, &power);
+    int field = value == 0.0f || power - 1 + bias < 1 ? 1 : power - 1 + bias;
+    float steps = nearbyintf(ldexpf(fabsf(value), fraction + bias - field));
+    float bits = steps + (float)((field - 1) << fraction);
+    return (uint8_t)(sign | (bits > (float)largest ? largest : (unsigned)bits));
+}
+
+static inline uint8_t e4m3_of_float(float value)
+{
+    return eight_bits(value, 3, 7, 0x7e);
+}
+
+static inline uint8_t e5m2_of_float(float value)
+{
+    return eight_bits(value, 2, 15, 0x7b);
 }
 
 #endif

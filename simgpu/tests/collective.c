@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "harness.h"
+#include "heard.h"
 #include "numbers.h"
 #include "simgpu.h"
 
@@ -315,6 +315,84 @@ TEST(test_tree_sum)
             assert_memory_equal(&back, &x[0][i], sizeof back);
         }
     }
+}
+
+// ---- 8-bit floats ----
+
+// The value of a code, by its definition (arXiv 2209.05433); NAN where it is none.
+static double eight_bits(int code, ncclDataType_t type)
+{
+    int fraction = type == ncclFloat8e4m3 ? 3 : 2, bias = type == ncclFloat8e4m3 ? 7 : 15;
+    int exponent = (code & 0x7f) >> fraction, low = code & ((1 << fraction) - 1);
+    double value = exponent ? ldexp(1 + ldexp(low, -fraction), exponent - bias)
+                            : ldexp(low, 1 - bias - fraction);
+    if (type == ncclFloat8e4m3 && (code & 0x7f) == 0x7f) value = NAN;
+    if (type == ncclFloat8e5m2 && exponent == 31) value = low ? NAN : INFINITY;
+    return code & 0x80 ? -value : value;
+}
+
+// The code whose value is nearest, of two the even one; the largest where it is larger than all.
+static int nearest_code(double value, ncclDataType_t type)
+{
+    int best = 0, sign = signbit(value) ? 0x80 : 0;
+    for (int code = 0; code < 0x80; code++) {
+        double x = eight_bits(code, type), off = fabs(x - fabs(value));
+        double least = fabs(eight_bits(best, type) - fabs(value));
+        if (!isfinite(x)) continue;
+        if (off < least || (off == least && code % 2 == 0)) best = code;
+        if (fabs(value) > x) best = off <= least ? code : best;
+    }
+    return best | sign;
+}
+
+// Every code plus every code, rank 0's in each of 256 places plus rank 1's, which is turned.
+RANK_TEST(test_sums_eight_bits, 2)
+{
+    static const ncclDataType_t types[] = {ncclFloat8e4m3, ncclFloat8e5m2};
+    enum { CODES = 256 };
+    uint8_t host[CODES], *x;
+    need_cuda(cudaMalloc((void **)&x, CODES));
+    for (int turn = 0; turn < 2 * CODES; turn++) {
+        ncclDataType_t type = types[turn % 2];
+        for (int i = 0; i < CODES; i++) host[i] = (uint8_t)(r->rank ? i + turn / 2 : i);
+        need_cuda(cudaMemcpyAsync(x, host, CODES, cudaMemcpyHostToDevice, r->stream));
+        need_nccl(ncclAllReduce(x, x, CODES, type, ncclSum, r->comm, r->stream));
+        need_cuda(cudaMemcpyAsync(host, x, CODES, cudaMemcpyDeviceToHost, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        for (int i = 0; i < CODES; i++) {
+            double a = eight_bits(i, type), b = eight_bits((i + turn / 2) % CODES, type);
+            double got = eight_bits(host[i], type), sum = a + b;
+            bool right = isnan(sum)   ? isnan(got)
+                         : isinf(sum) ? host[i] == ((sum < 0 ? 0x80 : 0) | 0x7b)
+                                      : got == eight_bits(nearest_code(sum, type), type);
+            check(right, "%g + %g is %g (code %#x)", a, b, got, host[i]);
+        }
+    }
+    need_cuda(cudaFree(x));
+}
+
+// From Hopper on alone.
+static void refuses_eight_bits(const Rank *r, void *arg)
+{
+    static const ncclDataType_t types[] = {ncclFloat8e4m3, ncclFloat8e5m2};
+    Heard *heard = hear(calloc(1, sizeof *heard));
+    uint8_t *x;
+    need_cuda(cudaMalloc((void **)&x, 8));
+    need_cuda(cudaMemsetAsync(x, 0, 8, r->stream));
+    for (int i = 0; i < 2; i++) {
+        check(ncclAllReduce(x, x, 8, types[i], ncclSum, r->comm, r->stream) == ncclInvalidArgument,
+              "an A100 reduces 8-bit floats");
+        heard_is(heard, "a type that this machine's GPUs do not reduce", "9.0");
+        need_nccl(ncclBroadcast(x, x, 8, types[i], 0, r->comm, r->stream)); // moved, it may be
+    }
+    need_cuda(cudaFree(x));
+    free(heard);
+}
+TEST(test_refuses_eight_bits_on_older_machines)
+{
+    setenv("SIMGPU_MACHINE", "a100x8", 1);
+    run_ranks(2, refuses_eight_bits, NULL);
+    unsetenv("SIMGPU_MACHINE");
 }
 
 // Sums of half and bfloat16 are taken in float and rounded once, to nearest, ties to even.

@@ -155,8 +155,6 @@ static void arguments(const Rank *r, void *arg)
     WRONG(REDUCE(x, x, 77, ncclSum, r->comm), ncclInvalidArgument, "an invalid data type", "77");
     WRONG(REDUCE(x, x, -1, ncclSum, r->comm), ncclInvalidArgument, "an invalid data type", "-1");
     WRONG(REDUCE(x, x, ncclFloat, 99, r->comm), ncclInvalidArgument, "an invalid reduction", "99");
-    WRONG(REDUCE(x, x, ncclFloat8e4m3, ncclSum, r->comm), ncclInvalidArgument,
-          "a type simgpu does not reduce", "ncclFloat8e4m3");
     WRONG(REDUCE(NULL, x, ncclFloat, ncclSum, r->comm), ncclInvalidArgument, "a null pointer",
           "send");
     WRONG(REDUCE(x, NULL, ncclFloat, ncclSum, r->comm), ncclInvalidArgument, "a null pointer",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/config.h"
 #include "nccl/describe.h"
 #include "nccl/kind.h"
 #include "nccl/redop.h"
@@ -10,6 +11,7 @@
 #include "nccl/refuse.h"
 
 #define HERE SIM_SITE
+#define HOPPER 9       // the compute capability from which 8-bit floats are reduced
 #define FEW_REDOPS 256 // one that is destroyed is not used again as long as there are few
 
 static bool is_destroyed(ncclComm_t comm, int own)
@@ -35,10 +37,18 @@ ncclResult_t sim_check_redop(Call *call)
 {
     const char *name = sim_kind(call->signature.kind)->call;
     int op = (int)call->handle;
-    if (call->signature.type == ncclFloat8e4m3 || call->signature.type == ncclFloat8e5m2)
+    bool eight = call->signature.type == ncclFloat8e4m3 || call->signature.type == ncclFloat8e5m2;
+    const SimMachine *machine = sim_config()->machine;
+    if (eight && machine && machine->gpu.major < HOPPER)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, call->site,
-                          "a type simgpu does not reduce", "%s can be moved but not reduced here.",
-                          sim_type_name(call->signature.type));
+                          "a type that this machine's GPUs do not reduce",
+                          "%s is reduced from compute capability 9.0 on (NCCL: \"FP8 reduction "
+                          "support begins with sm90\");\nthe GPUs of %s have %d.%d.\n"
+                          "On real GPUs it returns \"invalid argument\", as now.\n"
+                          "Can it be reduced in another type, or on another machine "
+                          "(SIMGPU_MACHINE)?",
+                          sim_type_name(call->signature.type), machine->name, machine->gpu.major,
+                          machine->gpu.minor);
     if (op >= 0 && op < ncclNumOps) {
         call->signature.op = op;
         return ncclSuccess;
@@ -71,9 +81,9 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     if (result == ncclSuccess) result = sim_check_not_null(op, "op", name, HERE);
     if (result == ncclSuccess) result = sim_check_not_null(scalar, "scalar", name, HERE);
     if (result != ncclSuccess) return result;
-    if ((int)datatype < 0 || datatype >= ncclFloat8e4m3)
+    if ((int)datatype < 0 || datatype >= ncclNumTypes)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "an invalid data type",
-                          "%d is no type that simgpu reduces.", (int)datatype);
+                          "%d is no ncclDataType_t.", (int)datatype);
     int i = comm->n_redops < FEW_REDOPS ? comm->n_redops : 0;
     while (i < comm->n_redops && comm->redop[i].used) i++;
     if (i == comm->n_redops) {

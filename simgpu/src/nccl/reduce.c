@@ -8,8 +8,8 @@
  *
  * for every element alike. A result thus depends neither on timing nor on how a buffer is cut into
  * slices, and W equal inputs sum to exactly W times the input where W is a power of two: every
- * addition doubles. half and bfloat16 become float at the leaves and are rounded once, at the root;
- * integers become 64 bits wide, whose last bits are those of any narrower sum or product.
+ * addition doubles. half, bfloat16 and the 8-bit floats become float at the leaves and are rounded once, at
+ * the root (8-bit ones to the largest finite number where they overflow, as NCCL's do); integers become 64 bits wide, whose last bits are those of any narrower sum or product.
  *
  * ncclAvg of floating-point types multiplies every input by 1/W before the sum, as NCCL does; of
  * integers it divides the sum by W, as NCCL does too (ncclDevPreMulSum and ncclDevSumPostDiv in its
@@ -69,22 +69,32 @@ static void fetch_next(const Job *job, int which)
 #define SAME(x) (x)
 
 // load_NAME: a block of an input of any of the types given.
-#define DEFINE_LOAD(NAME, ACC, FIRST, SECOND, THIRD)                                               \
+#define DEFINE_LOAD(NAME, ACC, ...)                                                                \
     static void load_##NAME(ACC *room, const Job *job, const void *input)                          \
     {                                                                                              \
         size_t len = job->len;                                                                     \
         switch (job->type) {                                                                       \
-            FIRST SECOND THIRD default : break; /* of another arithmetic */                        \
+            __VA_ARGS__ default : break; /* of another arithmetic */                               \
         }                                                                                          \
     }
 
-DEFINE_LOAD(float, float, WIDEN(ncclFloat16, uint16_t, float_of_half),
-            WIDEN(ncclBfloat16, uint16_t, float_of_bfloat), WIDEN(ncclFloat32, float, SAME))
-DEFINE_LOAD(double, double, WIDEN(ncclFloat64, double, SAME), , )
-DEFINE_LOAD(signed, int64_t, WIDEN(ncclInt8, int8_t, SAME), WIDEN(ncclInt32, int32_t, SAME),
+// clang-format off
+DEFINE_LOAD(float, float,
+            WIDEN(ncclFloat16, uint16_t, float_of_half)
+            WIDEN(ncclBfloat16, uint16_t, float_of_bfloat)
+            WIDEN(ncclFloat8e4m3, uint8_t, float_of_e4m3)
+            WIDEN(ncclFloat8e5m2, uint8_t, float_of_e5m2)
+            WIDEN(ncclFloat32, float, SAME))
+DEFINE_LOAD(double, double, WIDEN(ncclFloat64, double, SAME))
+DEFINE_LOAD(signed, int64_t,
+            WIDEN(ncclInt8, int8_t, SAME)
+            WIDEN(ncclInt32, int32_t, SAME)
             WIDEN(ncclInt64, int64_t, SAME))
-DEFINE_LOAD(unsigned, uint64_t, WIDEN(ncclUint8, uint8_t, SAME), WIDEN(ncclUint32, uint32_t, SAME),
+DEFINE_LOAD(unsigned, uint64_t,
+            WIDEN(ncclUint8, uint8_t, SAME)
+            WIDEN(ncclUint32, uint32_t, SAME)
             WIDEN(ncclUint64, uint64_t, SAME))
+// clang-format on
 
 // ---- A tree for each arithmetic ----
 //
@@ -173,6 +183,8 @@ void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, i
         REDUCE(ncclFloat64, double, double, double, SAME, SAME, true)
         REDUCE(ncclFloat16, float, uint16_t, float, half_of_float, float_of_half, true)
         REDUCE(ncclBfloat16, float, uint16_t, float, bfloat_of_float, float_of_bfloat, true)
+        REDUCE(ncclFloat8e4m3, float, uint8_t, float, e4m3_of_float, float_of_e4m3, true)
+        REDUCE(ncclFloat8e5m2, float, uint8_t, float, e5m2_of_float, float_of_e5m2, true)
     default: sim_fatal(SIMGPU_SYSTEM, "a reduction of a type that has none", "type %d", (int)type);
     }
 }
