@@ -27,7 +27,7 @@ static void unwritten(const Rank *r, void *arg)
     check(t.heard->count == 1, "told %d times", t.heard->count);
     need_cuda(cudaFree(p));
 
-    // A copy from device to device takes along what nobody wrote, a copy to the host reads it.
+    // A copy takes along what nobody wrote beside what somebody did; a kernel reads it.
     hear(t.heard);
     need_cuda(cudaMalloc((void **)&p, N));
     need_cuda(cudaMemsetAsync(p + 7, 1, 500, t.a));
@@ -35,6 +35,8 @@ static void unwritten(const Rank *r, void *arg)
     need_cuda(kernel_sum_bytes(sum, t.x + 7, 500, t.a));
     silent(&t);
     need_cuda(cudaMemcpyAsync(host, t.x + 6, 10, cudaMemcpyDeviceToHost, t.a));
+    silent(&t);
+    need_cuda(kernel_sum_bytes(sum, t.x + 6, 10, t.a));
     heard_is(t.heard, "an uninitialised read of device memory", "byte 6 of t.x");
     need_cuda(cudaFree(p));
     hear(t.heard);

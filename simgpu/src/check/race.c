@@ -307,12 +307,11 @@ static void report_unwritten(const SimAccess *access, const SimFinding *found, c
 
 // ---- Accesses ----
 
-// A copy from a device to a device: it may carry bytes along that nobody wrote, if not only such.
+// A copy uses no value: it may carry bytes along that nobody wrote, such as the other triangle of a
+// matrix, if not only such.
 static bool carries(const SimgpuOp *op)
 {
-    size_t offset;
-    return op->entry.op == GPU_COPY && op->entry.n_ranges > 0 &&
-           sim_device_of(op->entry.range[0].ptr, &offset) != NULL;
+    return op && op->entry.op == GPU_COPY;
 }
 
 // `made` holds what is known without the clocks. Without an op the host does it.
@@ -333,7 +332,7 @@ static void check_access(const SimgpuOp *op, const void *ptr, SimAccess made)
     if (!op && device) made.stream.device = device->index;
     made.begin = offset;
     if (shadow) sim_shadow_touch(shadow, &made, moment.clock, &found);
-    if (found.unwritten && op && carries(op) && found.unwritten < bytes) found.unwritten = 0;
+    if (carries(op) && found.some_written) found.unwritten = 0;
     if (found.unwritten) sim_shadow_set_written(shadow, offset, bytes, true);
     sim_shadow_release(device);
     sim_moment_let_go();

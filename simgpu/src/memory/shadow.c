@@ -376,9 +376,13 @@ static void compare(Piece *piece, const SimAccess *access, const SimVectorClock 
 
 static void look_for_unwritten(const Piece *piece, const SimAccess *access, SimFinding *finding)
 {
-    if (piece->written || !(access->access & GPU_READ)) return;
+    if (!(access->access & GPU_READ)) return;
     size_t at = next_in_shape(&access->shape, access->begin, begin_of(piece));
     if (at >= piece->end) return;
+    if (piece->written) {
+        finding->some_written = true;
+        return;
+    }
     if (!finding->unwritten) finding->unwritten_from = at;
     finding->unwritten += sim_shape_has_gaps(&access->shape) ? 1 : piece->end - at;
 }

@@ -50,6 +50,7 @@ typedef struct SimFinding {
     size_t begin, end;     // bytes that both touch; with gaps: the first of them
     size_t unwritten;      // bytes that were read and that nobody wrote; with gaps: at least one
     size_t unwritten_from; // the first of them
+    bool some_written;     // others that were read, somebody wrote
 } SimFinding;
 
 typedef struct SimShadow SimShadow;

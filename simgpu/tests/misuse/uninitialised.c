@@ -176,3 +176,32 @@ RIGHT(UNINITIALISED, filled_by_collectives, 2)
     expect(full + N, N, 1);
     if (rank == 1) expect(message, N, 5);
 }
+
+// A matrix of which nobody wrote a triangle, copied to the host whole: copying uses no value.
+RIGHT(UNINITIALISED, triangle_copied_back, 1)
+{
+    enum { EDGE = 16 };
+    float *a = fresh(EDGE * EDGE), host[EDGE * EDGE];
+    for (int j = 0; j < EDGE; j++) CUDA(kernel_fill(a + j * EDGE, (float)j, (size_t)j + 1, NULL));
+    CUDA(cudaMemcpy(host, a, sizeof host, cudaMemcpyDeviceToHost));
+    for (int j = 0; j < EDGE; j++)
+        for (int i = 0; i <= j; i++) CHECK(host[j * EDGE + i] == (float)j);
+}
+
+// Rows of which nobody wrote anything: there is nothing that a copy could be for.
+WRONG(UNINITIALISED, rows_never_made, 1, "0")
+{
+    float *a = fresh(4 * N), host[4 * 8];
+    CUDA(kernel_fill(a + 8, 1, N - 8, NULL)); // beside the columns that are copied
+    CUDA(cudaMemcpy2D(host, 8 * sizeof *a, a, N * sizeof *a, 8 * sizeof *a, 4, // HERE
+                      cudaMemcpyDeviceToHost));
+}
+
+// The triangle that came along with a copy is used after it.
+WRONG(UNINITIALISED, used_behind_a_copy, 1, "0")
+{
+    float *a = fresh(2 * N), *b = fresh(2 * N), *out = filled(2 * N, 0);
+    CUDA(kernel_fill(a, 1, N, NULL));
+    CUDA(cudaMemcpyAsync(b, a, 2 * N * sizeof *a, cudaMemcpyDeviceToDevice, NULL));
+    CUDA(kernel_add(out, b, 2 * N, NULL)); // HERE
+}
