@@ -3,6 +3,7 @@
  *   config.c        the SIMGPU_* variables, read once
  *   visible.c       CUDA_VISIBLE_DEVICES: which devices the program sees
  *   error.c         error names and strings, the last error (error.h)
+ *   groups.c        limits of control groups (groups.h)
  *   processors.c    how many processors there are, and how many a rank may use (threads.h)
  *   threads.c       threads that are none of the program's
  *   parallel.c      the threads that share the work of a kernel (simgpu.h)

@@ -65,6 +65,8 @@ void *sim_use_bytes(const void *ptr, size_t bytes, GpuAccess access, SimUse use,
     const char *borrowed = NULL;
     size_t from = good ? offset - block->offset : 0;
     if (good && use == USE_READ) borrowed = sim_owed_borrowed(block, from, from + bytes);
+    if (good && (access & GPU_WRITE || block->n_owed))
+        sim_machine_memory_touched(device->alias + offset, bytes, name, site);
     if (good && use != USE_OVERWRITE && !borrowed)
         sim_owed_pay(block, device->alias + block->offset, from, from + bytes);
     pthread_mutex_unlock(&device->lock);

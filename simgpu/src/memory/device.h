@@ -18,6 +18,7 @@
  *   freed.c          pinned memory that was given back
  *   fault.c          host code that touches device memory, or pinned memory in the middle of a copy
  *   syscall.c        the same by a system call: write, read, send and the like
+ *   machine_memory.c the memory of this machine, which devices share
  *   dry.c            dry runs: what a program gets in place of results (dry.h)
  *   dry_addresses.c  what a dry run knows of arrays of addresses
  */
@@ -63,6 +64,9 @@ _Noreturn void sim_no_files_left(void);
 int sim_files_limit(void); // ulimit -n, where that ends the process; 0: it does not
 // The device whose program range holds ptr, and ptr's offset in it; NULL: no device pointer.
 SimDevice *sim_device_of(const void *ptr, size_t *offset);
+// machine_memory.c: an operation is about to write `bytes` bytes at `at`, of an alias. Ends the
+// process, with a report, where this machine has no memory for them.
+void sim_machine_memory_touched(const char *at, size_t bytes, const char *call, const void *site);
 // Whether kernels on `device` may use memory of `peer`: cudaDeviceEnablePeerAccess.
 bool sim_peer_allowed(int device, int peer);
 bool sim_allow_peer(int device, int peer, bool allowed); // whether it was

@@ -1,0 +1,106 @@
+/* machine_memory.c: the memory of this machine, which simulated devices share. It is used when it is
+ * touched, so that an allocation that fits a device may not fit here; the system then ends some
+ * process without a word. So who touches much is told before the machine is full.
+ *
+ * What is left is MemAvailable of /proc/meminfo, or what a control group's limit leaves, where that
+ * is less: of its usage, the pages of files can be given back (proc(5); the kernel's
+ * Documentation/admin-guide/cgroup-v2.rst).
+ */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "core/groups.h"
+#include "log_writer.h"
+#include "memory/device.h"
+#include "report/report.h"
+
+#define MEBIBYTE ((size_t)1 << 20)
+#define RESERVE (256 * MEBIBYTE)   // what the machine keeps for everything else
+#define FEWEST (32 * MEBIBYTE)     // bytes that are touched between two looks
+enum { WHERE = 256, SHARES = 32 }; // SHARES: of what is left, between two looks of a rank
+
+// Of one control group.
+static size_t left_in_group(const char *root, const char *controller, const char *path)
+{
+    bool old = controller[0] != '\0';
+    char line[SIM_GROUP_LINE];
+    const char *limit = old ? "memory.limit_in_bytes" : "memory.max";
+    const char *usage = old ? "memory.usage_in_bytes" : "memory.current";
+    if (!sim_group_line(root, controller, path, limit, line)) return SIZE_MAX;
+    char *end;
+    size_t most = strtoull(line, &end, 10), files = 0;
+    if (end == line) return SIZE_MAX; // "max"
+    if (!sim_group_line(root, controller, path, usage, line)) return SIZE_MAX;
+    size_t used = strtoull(line, NULL, 10);
+    static const char *const cached[] = {"inactive_file ", "active_file "};
+    for (int i = 0; i < 2; i++)
+        if (sim_group_value(root, controller, path, "memory.stat", cached[i], line))
+            files += strtoull(line, NULL, 10);
+    used -= files < used ? files : used;
+    return used < most ? most - used : 0;
+}
+
+static size_t left_on_machine(void)
+{
+    FILE *from = fopen("/proc/meminfo", "r");
+    char line[256];
+    size_t kib = 0, left = SIZE_MAX;
+    while (from != NULL && left == SIZE_MAX && fgets(line, sizeof line, from) != NULL)
+        if (sscanf(line, "MemAvailable: %zu", &kib) == 1) left = kib << 10;
+    if (from != NULL) fclose(from);
+    size_t group =
+        sim_least_of_groups("/proc/self/cgroup", "/sys/fs/cgroup", "memory", left_in_group);
+    return group < left ? group : left;
+}
+
+// Of a range, the bytes that have no memory yet; looked at in steps of a mebibyte.
+static size_t without_memory(const char *at, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), without = 0;
+    uintptr_t begin = (uintptr_t)at & ~(page - 1);
+    for (uintptr_t p = begin; p < (uintptr_t)at + bytes; p += MEBIBYTE) {
+        unsigned char there = 0;
+        if (mincore((void *)p, page, &there) == 0 && !(there & 1)) without += MEBIBYTE;
+    }
+    return without < bytes ? without : bytes;
+}
+
+_Noreturn static void end_before_it_is_full(size_t bytes, size_t left, const char *call,
+                                            const void *site)
+{
+    char where[WHERE];
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call(call, site, SIM_NO_STREAM);
+    sim_fatal(SIMGPU_SYSTEM, "this machine has not enough memory for its simulated GPUs",
+              "%s, called at %s,\ntouches %zu MiB of device memory that nobody has touched before, "
+              "and the machine\n(or the control group) has %zu MiB left. Beyond that the system "
+              "ends processes.\n"
+              "All ranks together can have what the machine has. Are fewer ranks or a smaller "
+              "model\nenough? SIMGPU_MEMORY=2G makes devices smaller, so that cudaMalloc says it; "
+              "SIMGPU_DRY=1\ncomputes nothing and needs no memory.",
+              call, where, bytes / MEBIBYTE, left / MEBIBYTE);
+}
+
+void sim_machine_memory_touched(const char *at, size_t bytes, const char *call, const void *site)
+{
+    static atomic_size_t since; // bytes touched since the last look
+    static atomic_size_t until = FEWEST;
+    if (sim_dry()) return;
+    if (atomic_fetch_add_explicit(&since, bytes, memory_order_relaxed) + bytes <
+        atomic_load_explicit(&until, memory_order_relaxed))
+        return;
+    size_t left = left_on_machine(), free = left > RESERVE ? left - RESERVE : 0;
+    if (left != SIZE_MAX && bytes > free) {
+        size_t needed = without_memory(at, bytes);
+        if (needed > free) end_before_it_is_full(needed, left, call, site);
+    }
+    atomic_store(&since, 0);
+    atomic_store(&until, free / SHARES > FEWEST ? free / SHARES : FEWEST);
+}
