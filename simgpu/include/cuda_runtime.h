@@ -13,6 +13,7 @@
 #define SIMGPU_CUDA_RUNTIME
 
 #include "cuda_runtime_api.h"
+#include "driver_functions.h"
 #include "library_types.h"
 #include "vector_functions.h"
 

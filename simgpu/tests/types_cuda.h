@@ -41,6 +41,15 @@ CHECK(cudaMemAdvise,
       cudaError_t (*)(const void *, size_t, enum cudaMemoryAdvise, struct cudaMemLocation))
 CHECK(cudaStreamAttachMemAsync, cudaError_t (*)(cudaStream_t, void *, size_t, unsigned int))
 CHECK(cudaMalloc, cudaError_t (*)(void **, size_t))
+CHECK(cudaMalloc3D, cudaError_t (*)(struct cudaPitchedPtr *, struct cudaExtent))
+CHECK(cudaMalloc3DArray, cudaError_t (*)(cudaArray_t *, const struct cudaChannelFormatDesc *,
+                                         struct cudaExtent, unsigned int))
+CHECK(cudaMemcpy3D, cudaError_t (*)(const struct cudaMemcpy3DParms *))
+CHECK(cudaMemcpy3DAsync, cudaError_t (*)(const struct cudaMemcpy3DParms *, cudaStream_t))
+CHECK(cudaMemset3D, cudaError_t (*)(struct cudaPitchedPtr, int, struct cudaExtent))
+CHECK(cudaMemset3DAsync,
+      cudaError_t (*)(struct cudaPitchedPtr, int, struct cudaExtent, cudaStream_t))
+CHECK(cudaStreamGetId, cudaError_t (*)(cudaStream_t, unsigned long long *))
 CHECK(cudaMallocPitch, cudaError_t (*)(void **, size_t *, size_t, size_t))
 CHECK(cudaFree, cudaError_t (*)(void *))
 CHECK(cudaMallocAsync, cudaError_t (*)(void **, size_t, cudaStream_t))

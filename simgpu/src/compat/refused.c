@@ -5,7 +5,7 @@
  * Operations run at their call, so a stream cannot be captured. A device's memory reaches other
  * processes through NCCL alone.
  *
- * Interface: cudaStreamBeginCapture, cudaStreamEndCapture, cudaStreamIsCapturing, cudaGraph*,
+ * Interface: cudaMalloc3DArray; cudaStreamBeginCapture, cudaStreamEndCapture, cudaStreamIsCapturing, cudaGraph*,
  * cudaIpc*.
  */
 #include <string.h>
@@ -13,21 +13,11 @@
 #include "compat/compat.h"
 #include "report/report.h"
 
-static cudaError_t refuse(const char *name, const char *what, const char *instead, const void *site)
-{
-    SIM_ENTER_AS(name, site);
-    char where[256];
-    gpulog_where(site, where, sizeof where);
-    sim_report(SIMGPU_CALL, "a call that simgpu does not have",
-               "%s, called at %s, returns cudaErrorNotSupported.\nThere is no %s here: %s.", name,
-               where, what, instead);
-    return sim_leave(cudaErrorNotSupported);
-}
-
 // ---- Capture and graphs ----
 
 #define NO_GRAPHS(name)                                                                            \
-    refuse(name, "capture of streams and no graph", "make the calls on the stream itself", SIM_SITE)
+    sim_refuse_call(name, "capture of streams and no graph",                                       \
+                    "make the calls on the stream itself", SIM_SITE)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
@@ -70,11 +60,20 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
     return NO_GRAPHS("cudaGraphExecDestroy");
 }
 
+// ---- Arrays ----
+
+cudaError_t cudaMalloc3DArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc,
+                              struct cudaExtent extent, unsigned int flags)
+{
+    if (array) *array = NULL;
+    return sim_refuse_call("cudaMalloc3DArray", NO_ARRAYS, SIM_SITE);
+}
+
 // ---- Memory and events of other processes ----
 
 #define NO_IPC(name)                                                                               \
-    refuse(name, "memory or event of another process",                                             \
-           "send the data with NCCL, or use one process with several devices", SIM_SITE)
+    sim_refuse_call(name, "memory or event of another process",                                    \
+                    "send the data with NCCL, or use one process with several devices", SIM_SITE)
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *devPtr)
 {

@@ -220,3 +220,15 @@ cudaError_t sim_enter(void)
     int stays = atomic_load_explicit(&sticky, memory_order_relaxed);
     return stays != cudaSuccess ? sim_leave((cudaError_t)stays) : cudaSuccess;
 }
+
+cudaError_t sim_refuse_call(const char *name, const char *what, const char *instead,
+                            const void *site)
+{
+    SIM_ENTER_AS(name, site);
+    char where[256];
+    gpulog_where(site, where, sizeof where);
+    sim_report(SIMGPU_CALL, "a call that simgpu does not have",
+               "%s, called at %s, returns cudaErrorNotSupported.\nThere is no %s here: %s.", name,
+               where, what, instead);
+    return sim_leave(cudaErrorNotSupported);
+}

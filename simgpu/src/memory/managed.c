@@ -74,12 +74,29 @@ cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
     return sim_malloc("cudaMallocManaged", devPtr, size, true, SIM_SITE);
 }
 
+static cudaError_t allocate_rows(const char *name, void **ptr, size_t *pitch, size_t width,
+                                 size_t rows, const void *site)
+{
+    *ptr = NULL;
+    *pitch = (width + PITCH - 1) / PITCH * PITCH;
+    if (rows > 0 && *pitch > SIZE_MAX / rows) return sim_leave(cudaErrorMemoryAllocation);
+    return sim_malloc(name, ptr, *pitch * rows, false, site);
+}
+
 cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
 {
     SIM_ENTER();
     if (!devPtr || !pitch || width > SIZE_MAX - PITCH) return sim_leave(cudaErrorInvalidValue);
-    *devPtr = NULL;
-    *pitch = (width + PITCH - 1) / PITCH * PITCH;
-    if (height > 0 && *pitch > SIZE_MAX / height) return sim_leave(cudaErrorMemoryAllocation);
-    return sim_malloc("cudaMallocPitch", devPtr, *pitch * height, false, SIM_SITE);
+    return allocate_rows("cudaMallocPitch", devPtr, pitch, width, height, SIM_SITE);
+}
+
+cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent extent)
+{
+    SIM_ENTER();
+    bool too_many = extent.depth && extent.height > SIZE_MAX / extent.depth;
+    if (!pitchedDevPtr || extent.width > SIZE_MAX - PITCH) return sim_leave(cudaErrorInvalidValue);
+    pitchedDevPtr->xsize = extent.width;
+    pitchedDevPtr->ysize = extent.height;
+    return allocate_rows("cudaMalloc3D", &pitchedDevPtr->ptr, &pitchedDevPtr->pitch, extent.width,
+                         too_many ? SIZE_MAX : extent.height * extent.depth, SIM_SITE);
 }

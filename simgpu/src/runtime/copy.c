@@ -10,7 +10,7 @@
  * on the device. It has waited for what is before it on the stream, and the host knows no more than
  * that: a stream that does not wait for the default stream may not use the bytes yet.
  *
- * Interface: the cudaMemcpy* and cudaMemset* calls; sim_copy_rows.
+ * Interface: the cudaMemcpy* and cudaMemset* calls of up to two sides; sim_copy_rows, sim_fill_rows.
  */
 #include <string.h>
 
@@ -265,8 +265,8 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int s
 
 // ---- Memset ----
 
-static cudaError_t fill(const char *name, void *ptr, size_t pitch, int value, size_t width,
-                        size_t height, cudaStream_t stream, const void *site)
+cudaError_t sim_fill_rows(const char *name, void *ptr, size_t pitch, int value, size_t width,
+                          size_t height, cudaStream_t stream, const void *site)
 {
     SimgpuOp op = sim_begin(GPU_MEMSET, name, stream, site);
     if (op.error == cudaSuccess && pitch < width) op.error = cudaErrorInvalidPitchValue;
@@ -289,21 +289,22 @@ static cudaError_t fill(const char *name, void *ptr, size_t pitch, int value, si
 
 cudaError_t cudaMemset(void *devPtr, int value, size_t count)
 {
-    return fill("cudaMemset", devPtr, count, value, count, 1, NULL, SIM_SITE);
+    return sim_fill_rows("cudaMemset", devPtr, count, value, count, 1, NULL, SIM_SITE);
 }
 
 cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
 {
-    return fill("cudaMemsetAsync", devPtr, count, value, count, 1, stream, SIM_SITE);
+    return sim_fill_rows("cudaMemsetAsync", devPtr, count, value, count, 1, stream, SIM_SITE);
 }
 
 cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width, size_t height)
 {
-    return fill("cudaMemset2D", devPtr, pitch, value, width, height, NULL, SIM_SITE);
+    return sim_fill_rows("cudaMemset2D", devPtr, pitch, value, width, height, NULL, SIM_SITE);
 }
 
 cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream)
 {
-    return fill("cudaMemset2DAsync", devPtr, pitch, value, width, height, stream, SIM_SITE);
+    return sim_fill_rows("cudaMemset2DAsync", devPtr, pitch, value, width, height, stream,
+                         SIM_SITE);
 }

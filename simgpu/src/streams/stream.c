@@ -2,7 +2,8 @@
  *
  * Interface: cudaStreamCreate, cudaStreamCreateWithFlags, cudaStreamCreateWithPriority,
  * cudaStreamDestroy, cudaStreamSynchronize, cudaStreamQuery, cudaStreamGetFlags,
- * cudaStreamGetPriority, cudaStreamGetDevice.
+ * cudaStreamGetPriority, cudaStreamGetDevice,
+ * cudaStreamGetId.
  */
 #include <stdlib.h>
 
@@ -173,6 +174,17 @@ cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int *priority)
     if (!priority) return sim_leave(cudaErrorInvalidValue);
     if (!copy_of(hStream, &s)) return sim_report_stream("cudaStreamGetPriority", hStream, SIM_SITE);
     *priority = s.priority;
+    return cudaSuccess;
+}
+
+// Of a stream for good: none has it after it was destroyed.
+cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long *streamId)
+{
+    SIM_ENTER();
+    struct CUstream_st s;
+    if (!streamId) return sim_leave(cudaErrorInvalidValue);
+    if (!copy_of(hStream, &s)) return sim_report_stream("cudaStreamGetId", hStream, SIM_SITE);
+    *streamId = s.order + 1ull;
     return cudaSuccess;
 }
 

@@ -98,3 +98,11 @@ RIGHT(CALL, waits_before_the_next_function, 1)
     }
     CHECK(count == 3);
 }
+
+WRONG(CALL, array_for_a_texture, 1, "0")
+{
+    cudaArray_t array = NULL;
+    struct cudaChannelFormatDesc desc = {32, 0, 0, 0, cudaChannelFormatKindFloat};
+    struct cudaExtent extent = {16, 16, 16};
+    CHECK(cudaMalloc3DArray(&array, &desc, extent, 0) == cudaErrorNotSupported); // HERE
+}
