@@ -1,5 +1,5 @@
-"""Doing nothing earns nothing: of each task and lab the skeleton without its NOT_YET lines, and with
-functions that return OK, or refuse, at once, against all tests that need its files alone."""
+"""Doing nothing earns nothing: of each task and lab the skeleton without its NOT_YET lines, and
+with functions that return OK, or refuse, at once, against all tests that need its files alone."""
 
 import os
 import re
