@@ -15,7 +15,8 @@ as C can be read without a compiler:
                `if (status != OK)`, an else or a label, where another error is on its way, nor in
                what a function of the contracts calls that returns none
 
-What frees, removes or destroys may fail unheard. A function with a NOT_YET is not finished, and is left out.
+What frees, removes or destroys may fail unheard. A function with a NOT_YET is not finished, and is
+left out.
 
 Interface: find(source, headers) -> [Dropped], in the order of the file; Dropped.sentence(path).
 """
