@@ -11,8 +11,12 @@ as C can be read without a compiler:
   never read   a variable that is assigned, and nobody reads; `(void)` in front of it is no reading
   overwritten  an assignment of a call, and the next statement that has the variable assigns it
                again, with no branch between them
+  ignored      IGNORE_STATUS of a call whose Status could be returned: neither below an
+               `if (status != OK)`, an else or a label, where another error is on its way, nor in
+               what a function of the contracts calls that returns none
 
-What frees or destroys may fail unheard. A function with a NOT_YET is not finished, and is left out.
+What frees, removes or destroys may fail unheard. A function with a NOT_YET is not finished, and is
+left out.
 
 Interface: find(source, headers) -> [Dropped], in the order of the file; Dropped.sentence(path).
 """
@@ -33,6 +37,12 @@ MAY_FAIL = re.compile(r"Free|Destroy|Abort|Finalize|GetLastError|PeekAtLastError
 TRIES = {"cuda": "CUDA_TRY", "kernel_": "CUDA_TRY", "nccl": "NCCL_TRY", "cublas": "CUBLAS_TRY"}
 CALL = re.compile(r"(?P<opened>(?:\(\s*(?:void\s*\)\s*)?)*)"
                   r"(?P<of>(?:\w+(?:\[[^\]\n]*\])?(?:->|\.))*)(?P<name>\w+)\s*\(")
+IGNORE = re.compile(r"\bIGNORE_STATUS\s*\(")
+REMOVES = re.compile(r"_(?:remove|destroy)$")
+# An `if` that asks for a failure, an `else`, a label.
+FAILED = re.compile(r"!=\s*OK\b|^\s*(?:!\s*)?\w*(?:status|err|fail|ok)\w*\s*$|^else$|"
+                    r"^(?!default)\w+\s*:$", re.IGNORECASE)
+IGNORED = "dropped by IGNORE_STATUS where it could be returned"
 BRANCH = re.compile(r"\s*(?:(?:if|else|for|while|do|switch|case|default|return|goto|break|continue)"
                     r"\b|\w+\s*:)")
 
@@ -52,23 +62,34 @@ class Dropped:
             path, self.line, self.function, "error" if family else "Status", self.call,
             self.how or "dropped")
         use = TRIES[family.group(1)] if family else "TRY"
+        if self.how == IGNORED:
+            return text + ": write %s(%s(…))." % (use, self.call)
         if self.how:
             return text + ": look at it, or return it."
         return text + ": write %s(%s(…))%s." % (
             use, self.call, "" if family else ", or IGNORE_STATUS(…) where that is meant")
 
 
+@dataclass
+class Function:
+    """One of the file."""
+    returns_it: bool # a Status
+    opens: int       # where its body begins
+    body: str
+
+
 @functools.lru_cache(maxsize=None)
 def declared(headers):
-    """The names of functions, and of pointers to functions, that return a Status in these headers,
-    and of the types of such pointers."""
-    names, types = set(), set()
+    """The names of functions, and of pointers to functions, that return a Status in these headers;
+    of the types of such pointers; and of functions that return something else, or nothing."""
+    names, types, others = set(), set(), set()
     for path in headers:
         with open(path, encoding="utf-8") as file:
             text = COMMENT.sub(blank, file.read())
         types |= set(re.findall(r"\btypedef\s+%s\s*\(\s*\*\s*(\w+)\s*\)" % STATUS, text))
         names |= returning(text) | of_types(text, types)
-    return names - {"fail"}, types
+        others |= set(re.findall(r"\b(\w+)\s*\(", text))
+    return names - {"fail"}, types, others - names
 
 
 def returning(text):
@@ -165,23 +186,72 @@ def is_overwritten(body, at, variable):
     return False
 
 
+def conditions(body, at):
+    """What is in front of the statement at this place and of the blocks around it: the conditions,
+    "else", or a label's name and its colon."""
+    found = re.findall(r"[;{}]\s*(\w+\s*:)(?!:)", body[:at])
+    while True:
+        before = body[:at].rstrip()
+        if before.endswith("else"):
+            found.append("else")
+        if before.endswith(")"):
+            begin, depth = len(before), 0
+            while begin > 0:
+                begin -= 1
+                depth += {")": 1, "(": -1}.get(before[begin], 0)
+                if depth == 0:
+                    break
+            found.append(before[begin + 1:-1])
+        depth = 1
+        while at > 0 and depth:
+            at -= 1
+            depth += {"}": 1, "{": -1}.get(body[at], 0)
+        if depth:
+            return found
+
+
+def may_ignore(functions, others, name, at, seen=()):
+    """Whether an error has no way out at a place of a function's body, or another is on its way
+    there. others: the contracts' functions that return no Status."""
+    if any(FAILED.search(what) for what in conditions(functions[name].body, at)):
+        return True
+    if functions[name].returns_it or name in seen:
+        return False
+    return name in others or any(
+        may_ignore(functions, others, caller, call.start(), seen + (name,))
+        for caller, function in functions.items()
+        for call in re.finditer(r"\b%s\s*\(" % re.escape(name), function.body))
+
+
+def ignored(functions, others, name, known):
+    """[(place, name, what became of it)] of results that IGNORE_STATUS drops where it must not."""
+    body, found = functions[name].body, []
+    for drop in IGNORE.finditer(body):
+        call = CALL.search(body, drop.end())
+        if call and call.group("name") in known and not REMOVES.search(call.group("name")) and \
+                not may_ignore(functions, others, name, drop.start()):
+            found.append((drop.start(), call.group("name"), IGNORED))
+    return found
+
+
 def find(source, headers):
     """All of a file."""
     text = COMMENT.sub(blank, source)
     text = re.sub(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text)
-    contracts, types = declared(headers)
+    contracts, types, others = declared(headers)
     known = contracts | returning(text) | of_types(text, types)
     known -= {name for name, _, _ in places_of(source)} - returning(text) # the file's own, of void
-    found = []
+    functions, found = {}, []
     for name, begin, end in places_of(source):
         opens = text.index("{", begin)
-        body = text[opens:end]
-        if re.search(r"\bNOT_YET\s*\(", body):
+        gives = re.search(r"\b%s\s+\*?$|\b%s\s+\w+\s*\(" % (STATUS, STATUS), text[begin:opens])
+        functions[name] = Function(gives is not None, opens, text[opens:end])
+    for name, function in functions.items():
+        if re.search(r"\bNOT_YET\s*\(", function.body):
             continue
-        in_status = re.search(r"\b%s\s+\*?$|\b%s\s+\w+\s*\(" % (STATUS, STATUS), text[begin:opens])
-        lost = [(at, call, "") for at, call in calls(body, known, in_status is not None)]
-        lost += stored(body, known)
-        found += [Dropped(text.count("\n", 0, opens + at) + 1, name, call, how)
+        lost = [(at, call, "") for at, call in calls(function.body, known, function.returns_it)]
+        lost += stored(function.body, known) + ignored(functions, others, name, known)
+        found += [Dropped(text.count("\n", 0, function.opens + at) + 1, name, call, how)
                   for at, call, how in sorted(lost)]
     return found
 

@@ -39,6 +39,7 @@ purpose() {
     libopenblas-dev) echo "OpenBLAS: the matrix products where there is no oneDNN" ;;
     libjansson-dev) echo "reads JSON: the headers of safetensors files" ;;
     libdw-dev)      echo "names the file and line of a call in simgpu's reports" ;;
+    libseccomp-dev) echo "keeps what is graded from calls that it has no need of" ;;
     esac
 }
 
@@ -73,7 +74,7 @@ list_tools() {
 describe() {
     list_features
     list_tools
-    asked="cmocka dw jansson|$cc_command|$cxx_command|$python_command"
+    asked="cmocka dw jansson seccomp|$cc_command|$cxx_command|$python_command"
     asked="$asked|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
     asked="$asked|$found|${CPATH:-}|${C_INCLUDE_PATH:-}|${LIBRARY_PATH:-}|${PKG_CONFIG_PATH:-}"
     for header in /usr/include/dnnl.h /usr/include/oneapi/dnnl/dnnl.h /usr/local/include/dnnl.h; do
@@ -119,6 +120,9 @@ write_program() {
 #ifdef WITH_JANSSON
 #include <jansson.h>
 #endif
+#ifdef WITH_SECCOMP
+#include <seccomp.h>
+#endif
 #ifdef WITH_DNNL
 #include <dnnl.h>
 #endif
@@ -137,6 +141,9 @@ int main(void)
 #endif
 #ifdef WITH_JANSSON
     json_decref(json_loadb("{}", 2, JSON_REJECT_DUPLICATES, NULL));
+#endif
+#ifdef WITH_SECCOMP
+    seccomp_release(seccomp_init(SCMP_ACT_ALLOW));
 #endif
 #ifdef WITH_DNNL
     if (dnnl_sgemm('N', 'N', 1, 1, 1, 1, &a, 1, &b, 1, 0, &c, 1) != dnnl_success) return 1;
@@ -208,7 +215,7 @@ look() {
     # only where that has been installed.
     if ! has_program "${cc_command%% *}" || ! links "" ""; then
         has_program "${cc_command%% *}" && is_no_library
-        missing="$missing libc6-dev libcmocka-dev libdw-dev libjansson-dev"
+        missing="$missing libc6-dev libcmocka-dev libdw-dev libjansson-dev libseccomp-dev"
         case ${BACKEND:-}:${BLAS:-} in
         cuda:*) ;;
         *:dnnl) missing="$missing libdnnl-dev" ;;
@@ -220,6 +227,7 @@ look() {
     links -DWITH_CMOCKA -lcmocka || missing="$missing libcmocka-dev"
     links -DWITH_LIBDW -ldw || missing="$missing libdw-dev"
     links -DWITH_JANSSON -ljansson || missing="$missing libjansson-dev"
+    links -DWITH_SECCOMP -lseccomp || missing="$missing libseccomp-dev"
     [ "${BACKEND:-}" = cuda ] && return
     find_blas || case ${BLAS:-} in
     dnnl) missing="$missing libdnnl-dev" ;;
@@ -257,7 +265,8 @@ sys.exit(sys.version_info < (3, 9))' 2>&1) && return
 linked_files() {
     library=${blas_libs##*-l}
     list=$(command -v "${cc_command%% *}")
-    for name in libgcc.a libcmocka.so libdw.so libjansson.so ${blas:+"lib${library%% *}.so"}; do
+    for name in libgcc.a libcmocka.so libdw.so libjansson.so libseccomp.so \
+        ${blas:+"lib${library%% *}.so"}; do
         file=$(compiler "${LDFLAGS:-} -print-file-name=$name")
         case $file in /*) list=$list:$file ;; esac
     done

@@ -62,8 +62,8 @@ static Status create_moments(FsdpAdamW *opt)
     if (opt->m == NULL || opt->v == NULL)
         return fail(ERR_MEMORY, "no host memory for the moments of %d units", opt->n);
 
-    //[5.1] opt->m[i] and opt->v[i] are zeros on the device, one for each element of the shard of
-    //  opt->root->units[i].
+    //[5.1] opt->m[i] and opt->v[i] are zeros on the device, one for each element of the gradient
+    //  shard of opt->root->units[i].
     //? How many bytes are the moments of 355 million parameters, in all and on each of 8 ranks?
     for (int i = 0; i < opt->n; i++) {
         int64_t shard_numel = opt->root->units[i]->flat.sharded_grad.numel;

@@ -76,6 +76,20 @@ TEST(one_ahead_is_what_it_was)
     run_ranks(4, default_body, &c);
 }
 
+// So that none at all is not one that trains the same.
+static void is_made_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    bool fits = false;
+    case_wrap(&w, c, r);
+    need(prefetch_unit(w.root->units[1], &fits));
+    check(fits && w.root->units[1]->flat.state == FLAT_UNSHARDING,
+          "prefetch_unit must queue the all-gather of a unit that is sharded and fits");
+    need(prefetch_clear(w.root));
+    case_unwrap(&w, r);
+}
+
 TEST(any_prefetch_trains_the_same)
 {
     static const PrefetchOptions OPTIONS[] = {{2, 2, 0},    {0, 3, 0}, {4, 0, 0},
@@ -90,6 +104,7 @@ TEST(any_prefetch_trains_the_same)
     }
     Case c = case_of(spec_gpt2(3), STRATEGY_ZERO3, 4, 2, 2);
     c.prefetch = &OPTIONS[0];
+    run_ranks(4, is_made_body, &c);
     c.options.reduce_every_time = true;
     run_case(4, &c);
     c = case_of(spec_mlp(5), STRATEGY_ZERO3, 4, 1, 2);

@@ -54,7 +54,11 @@ RANK_RULE(layout_reads_its_own_list, 1)
         }
     }
 #undef REFUSED
-    need(flat_layout(&made, "unit", list + 1, 2, 0, 2, false));
+    need(flat_layout(&made, "unit", two, 2, 0, 2, false));
+    check(made.n == 2 && made.params[1] == &b && made.offset[1] == 3 && made.numel == 7,
+          "flat_layout has refused bad input, and the good layout after it has n = %d and numel = "
+          "%lld, want 2 and 7",
+          made.n, (long long)made.numel);
     flat_layout_destroy(&made);
 }
 

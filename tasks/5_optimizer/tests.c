@@ -200,6 +200,7 @@ TEST(moments_are_shard_sized)
     run_shape(in.shape, moments_body, &in, 1, 4, 7);
     RULE(failed_optimizer_keeps_nothing);
     RULE(moments_beyond_32_bits);
+    RULE(gradients_alone_are_counted, APART_STATE);
     run_drawn(moments_body);
 }
 
@@ -294,6 +295,7 @@ TEST(zero_grad_zeroes)
     RULE(zero_grad_reaches_every_unit);
     RULE(contexts_are_apart, APART_ZERO_GRAD);
     RULE(counts_beyond_32_bits, APART_ZERO_GRAD);
+    RULE(gradients_alone_are_counted, APART_ZERO_GRAD);
     RULE(nothing_grows, APART_ZERO_GRAD);
     run_drawn(zero_body);
 }
@@ -322,6 +324,9 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
           (double)want, norm_cause(s, norm));
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory allocated");
     check_summed_once(log);
+    check(gpulog_count(GPU_DEVICE_SYNC, log) == 0,
+          "fsdp_grad_norm waits for all that the device does: the host must wait for the compute "
+          "stream alone, or an all-gather that runs ahead delays it");
     check_no_race(log);
 }
 
@@ -334,6 +339,7 @@ TEST(norm_is_over_all_ranks)
     RULE(norm_refuses_what_is_no_root);
     RULE(contexts_are_apart, APART_NORM);
     RULE(counts_beyond_32_bits, APART_NORM);
+    RULE(gradients_alone_are_counted, APART_NORM);
     run_drawn(norm_body);
 }
 
@@ -393,6 +399,7 @@ TEST(clip_scales_only_above)
     RULE(clip_refuses_what_is_no_root);
     RULE(contexts_are_apart, APART_CLIP);
     RULE(counts_beyond_32_bits, APART_CLIP);
+    RULE(gradients_alone_are_counted, APART_CLIP);
     RULE(nothing_grows, APART_CLIP);
     run_drawn(clip_body);
 }
@@ -445,6 +452,7 @@ TEST(sgd_step_with_decay)
     RULE(sgd_steps_all_or_nothing);
     RULE(contexts_are_apart, APART_SGD);
     RULE(counts_beyond_32_bits, APART_SGD);
+    RULE(gradients_alone_are_counted, APART_SGD);
     RULE(nothing_grows, APART_SGD);
     run_drawn(sgd_body);
 }
@@ -498,6 +506,7 @@ TEST(every_rank_steps_its_shard)
     RULE(adamw_steps_all_or_nothing);
     RULE(contexts_are_apart, APART_ADAMW);
     RULE(counts_beyond_32_bits, APART_ADAMW);
+    RULE(gradients_alone_are_counted, APART_ADAMW);
     RULE(nothing_grows, APART_ADAMW);
     run_drawn(every_body);
 }

@@ -56,13 +56,30 @@ class Texts(unittest.TestCase):
                      "if (own(1) != OK) return ERR_IO;", "return own(1);",
                      "Status s = own(1);\nif (s == OK) s = own(2);\nTRY(s);",
                      "Status s = own(1);\nTRY(s);\ns = own(2);\nreturn s;",
-                     "Status s = OK;\ns = own(1);\nreturn s;", "IGNORE_STATUS(own(1));",
+                     "Status s = OK;\ns = own(1);\nreturn s;",
+                     "Status s = own(1);\nif (s != OK) IGNORE_STATUS(own(2));\nreturn s;",
+                     "Status s = own(1);\nif (s != OK) {\nnothing(1);\nIGNORE_STATUS(own(2));\n}",
+                     "if (unit) {} else { IGNORE_STATUS(own(2)); }",
+                     "if (unit) goto fail;\nreturn OK;\nfail:\nIGNORE_STATUS(own(2));",
+                     "IGNORE_STATUS(folder_remove(0));",
                      "nothing(1);", "// own(1);", "/* own(1); */", 'puts("; own(1);");',
                      "cudaFreeAsync(0, stream);", "CUDA_TRY(cudaEventRecord(0, 0));",
                      "bool b = own(1) == OK && own(2) == OK;\nif (b) return OK;",
                      "Status s = unit ? own(1)\n : own(2);\nTRY(s);",
                      'NOT_YET("3.2"); own(1);'):
             self.assertEqual(found(text), [], text)
+
+    def test_a_status_that_could_be_returned_is_not_ignored(self):
+        for text in ("IGNORE_STATUS(own(1));", "if (unit) IGNORE_STATUS(own(1));",
+                     "for (;;) { IGNORE_STATUS(own(1)); }", "IGNORE_STATUS((own(1)));",
+                     "switch (0) { default: IGNORE_STATUS(own(1)); }"):
+            self.assertEqual(found(text), [("own", "dropped")], text)
+        drops = "static void %s(void)\n{\n    IGNORE_STATUS(fsdp_unshard(0));\n}\n"
+        for caller, lost in (("Status task(void)\n{\n    drop();\n    return OK;\n}\n", 1),
+                             ("Status task(Status s)\n{\n    if (s != OK) drop();\n    return s;\n"
+                              "}\n", 0),
+                             ("void fsdp_unwrap(Module *root)\n{\n    drop();\n}\n", 0)):
+            self.assertEqual(len(dropped.find(drops % "drop" + caller, HEADERS)), lost, caller)
 
     def test_the_sentence_names_place_and_remedy(self):
         lost = dropped.find(BEGIN + "    own(1);\n" + END, HEADERS)[0]

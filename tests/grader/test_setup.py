@@ -15,7 +15,8 @@ from helpers import GRADER, TempFolder, run
 
 PROGRAMS = {"cc": "gcc", "make": "make", "pkg-config": "pkg-config", "python3": "python3"}
 HEADERS = {"stdio.h": "libc6-dev", "cmocka.h": "libcmocka-dev", "dnnl.h": "libdnnl-dev",
-           "elfutils/libdw.h": "libdw-dev", "jansson.h": "libjansson-dev"}
+           "elfutils/libdw.h": "libdw-dev", "jansson.h": "libjansson-dev",
+           "seccomp.h": "libseccomp-dev"}
 TOOLS = ("cat", "cksum", "env", "head", "mktemp", "mv", "rm", "tail", "touch", "tr", "mkdir",
          "chmod", "cp", "dirname", "grep", "sh")
 
@@ -37,6 +38,7 @@ for word in "$@"; do
     -lcmocka) [ -f "$INC/cmocka.h" ] || fail "fatal error: cmocka.h: No such file or directory" ;;
     -ldw) [ -f "$INC/elfutils/libdw.h" ] || fail "error: cannot find -ldw" ;;
     -ljansson) [ -f "$INC/jansson.h" ] || fail "error: cannot find -ljansson" ;;
+    -lseccomp) [ -f "$INC/seccomp.h" ] || fail "error: cannot find -lseccomp" ;;
     -ldnnl) [ -f "$INC/dnnl.h" ] || fail "fatal error: dnnl.h: No such file or directory" ;;
     -lopenblas) grep -q openblas_set_num_threads "$INC/cblas.h" 2>/dev/null ||
         fail "error: cannot find -lopenblas" ;;
@@ -61,6 +63,7 @@ for word in "$@"; do
     libdnnl-dev) touch "$INC/dnnl.h" ;;
     libopenblas-dev) echo openblas_set_num_threads >"$INC/cblas.h" ;;
     libjansson-dev) touch "$INC/jansson.h" ;;
+    libseccomp-dev) touch "$INC/seccomp.h" ;;
     libdw-dev) mkdir -p "$INC/elfutils"; touch "$INC/elfutils/libdw.h" ;;
     esac
 done
@@ -151,7 +154,7 @@ class Setup(Machine):
         log = self.log().splitlines()
         self.assertEqual([" update" in line for line in log], [True, False])
         for package in ("gcc", "libc6-dev", "pkg-config", "python3", "libcmocka-dev", "libdnnl-dev",
-                        "libdw-dev", "libjansson-dev"):
+                        "libdw-dev", "libjansson-dev", "libseccomp-dev"):
             self.assertIn(" %s" % package, log[1] + " ")
         self.assertEqual(self.call().stdout, "")
 

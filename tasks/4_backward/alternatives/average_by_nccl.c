@@ -6,7 +6,7 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    int64_t n = flat->layout.shard_numel;
+    int64_t n = flat->sharded_grad.numel;
     Buffer average = buffer_range(&flat->unsharded_grad, flat->layout.rank * n, n);
     NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, average.data, (size_t)n, ncclFloat,
                                ncclAvg, ctx->mesh.shard.comm, ctx->reduce_scatter_stream));

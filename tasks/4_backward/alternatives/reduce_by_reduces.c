@@ -6,7 +6,7 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    int64_t n = flat->layout.shard_numel;
+    int64_t n = flat->sharded_grad.numel;
     Buffer sum = buffer_range(&flat->unsharded_grad, flat->layout.rank * n, n);
     NCCL_TRY(ncclGroupStart());
     for (int rank = 0; rank < flat->layout.world; rank++) {

@@ -2,6 +2,12 @@
  * the first, so that padding never moves; gradients are zeroed by a kernel.
  */
 // ==== optimizer.c
+static int64_t valid_gradients(const FlatParam *flat)
+{
+    int64_t valid = flat_valid_numel(&flat->layout, flat->layout.rank);
+    return valid < flat->sharded_grad.numel ? valid : flat->sharded_grad.numel;
+}
+
 Status fsdp_adamw_step_default(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
@@ -10,7 +16,7 @@ Status fsdp_adamw_step_default(FsdpAdamW *opt)
     int t = ++opt->t;
     for (int i = opt->n; i-- > 0;) {
         FlatParam *flat = &opt->root->units[i]->flat;
-        size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
+        size_t valid = (size_t)valid_gradients(flat);
         TRY(flat_zero_padding(flat, &flat->sharded_param, stream));
         if (valid == 0) continue;
         CUDA_TRY(kernel_adamw(flat->sharded_param.data, flat->sharded_grad.data, opt->m[i],
@@ -27,7 +33,7 @@ Status fsdp_sgd_step_default(Module *module, FsdpContext *ctx, float lr, float w
     TRY(check_sharded(root));
     for (int i = root->n_units; i-- > 0;) {
         FlatParam *flat = &root->units[i]->flat;
-        size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
+        size_t valid = (size_t)valid_gradients(flat);
         TRY(flat_zero_padding(flat, &flat->sharded_param, ctx->compute_stream));
         if (valid == 0) continue;
         CUDA_TRY(kernel_sgd(flat->sharded_param.data, flat->sharded_grad.data, NULL, valid, lr,
