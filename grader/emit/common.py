@@ -103,6 +103,7 @@ def tidy(value):
     return {"status": status, "message": clean(value.get("message")),
             "score": number(score) if status == "graded" else 0, "max_score": number(most),
             "late": number(value.get("late"), 0, 1), "seconds": number(value.get("seconds")),
+            "days_late": number(value.get("days_late")), "due": clean(value.get("due"), NAME_LIMIT),
             "devices": clean(value.get("devices"), NAME_LIMIT), "tests": tests,
             "notes": [clean(note, NOTE_LIMIT).replace("\n", " ") for note in notes[:MOST_NOTES]],
             "challenge": number(value.get("challenge")), "files": tidy_files(value.get("files")),
