@@ -153,10 +153,10 @@ def summary(document, course=None, tests=None):
     if document["status"] == "error":
         return text or "What was handed in cannot be graded."
     tests = document["tests"] if tests is None else tests
-    left = len(document["tests"]) - len(tests)
     scores = [number(sum(test[name] for test in tests)) for name in ("score", "max_score")]
+    left = scores[1] < document["max_score"]
     lines = ["Score: %s of %s%s." % (points(number(scores[0] * (1 - document["late"]))),
-                                     points(scores[1]), ", without the hidden tests" * bool(left)),
+                                     points(scores[1]), ", without the hidden tests" * left),
              text] + document["notes"]
     if course:
         lines += by_task(tests, course) + next_step(tests, "lab" if course.get("lab") else "task")
