@@ -47,6 +47,7 @@ def emit(document, course):
             "extra_data": {"status": document["status"], "version": document["version"],
                            "devices": document["devices"], "late": document["late"],
                            "days_late": document["days_late"], "due": document["due"],
+                           "notes": document["notes"],
                            "files": document["files"], "confinement": document["confinement"]},
             "tests": tests}
         if course.get("leaderboard"):
