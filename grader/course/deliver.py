@@ -179,6 +179,15 @@ def grade(options, course, work):
     return document
 
 
+def forget(options, impl):
+    """Removes what was built of a submission, which lies nowhere else and comes no second time."""
+    build = os.path.join(ROOT, options.build or "build")
+    found = subprocess.run(["sh", "grader/impl_folder.sh", impl, build], cwd=ROOT, check=False,
+                           stdout=subprocess.PIPE, text=True).stdout.split()
+    if found:
+        shutil.rmtree(os.path.join(build, "impl", found[0]), ignore_errors=True)
+
+
 def say_why(tests, course, missing):
     """What is known of a file that is not there stands at the tests that needed it."""
     for test in tests:
@@ -295,6 +304,7 @@ def main():
         message = "%s: %s" % (type(problem).__name__, problem)
     finally:
         if work:
+            forget(options, os.path.join(work, "submission"))
             shutil.rmtree(work, ignore_errors=True)
     print("deliver: %s" % common.clean(message), file=sys.stderr)
     tell(common.infrastructure(message))
