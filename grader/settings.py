@@ -4,7 +4,8 @@
     version     the course's own; empty: the kit's, in VERSION
     dates       opens, due, late_until: ISO 8601 with an offset; late_until may be null
     late        percent_per_day, and who takes it: "platform" (its own rules; the kit only says how
-                late it was) or "grader" (on Gradescope, which tells when a submission came)
+                late it was) or "grader" (on Gradescope, which tells when a submission came, and
+                when it was due)
     visibility  of tests, hidden (tests) and stdout, in Gradescope's words: visible,
                 after_due_date, after_published, hidden
     leaderboard whether Gradescope shows one
@@ -33,6 +34,7 @@ BadCourse.
 import datetime
 import json
 import os
+import re
 
 import manifest
 import seeds
@@ -51,8 +53,9 @@ class BadCourse(Exception):
 
 
 def when(text):
-    """A date of course.json."""
-    date = datetime.datetime.fromisoformat(text)
+    """A date of course.json, or of a platform's."""
+    # Python reads nanoseconds, as Ruby writes them, from 3.11 on.
+    date = datetime.datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
     if date.tzinfo is None:
         raise ValueError("%s has no UTC offset, such as +01:00" % text)
     return date

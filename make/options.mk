@@ -36,8 +36,8 @@ endif
 # work on.
 KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-simgpu test-all compare-pytorch pairs \
     check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench \
-    gpt2-medium soak release regrade site check-site mutants mutation claims lint alternatives \
-    flakiness skeleton BACKEND=emulated-cuda)
+    gpt2-medium soak release grade-all regrade site check-site mutants mutation claims lint \
+    alternatives flakiness skeleton BACKEND=emulated-cuda)
 $(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) \
     belongs to the full kit, which this archive is not: `make help` lists what works here))
 

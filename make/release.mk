@@ -1,6 +1,6 @@
 # What course staff run: archives to hand out and to upload, and the skeleton that goes into them.
 # No archive has this file.
-.PHONY: release regrade skeleton
+.PHONY: release grade-all regrade skeleton
 
 ## make release       the archives for students and course platforms, in
 ##                    build/release (handouts/instructors.md); OUT=DIR for another
@@ -11,15 +11,22 @@ release: deps
 	    $(if $(AT),--at '$(AT)',--suites '$(BUILD)/impl/reference/suite') \
 	    $(if $(GAPS),--gaps '$(GAPS)')
 
-## make regrade       grade again EXPORT=PATH, what a platform exported
-##                    (Gradescope, Autolab, PrairieLearn, Canvas, Moodle, or a
-##                    folder for each student): build/regrade/index.html has the
-##                    points before and after, and why; BEFORE=PATH for a CSV of
-##                    points, OUT=DIR as above
+## make grade-all     grade all of DIR=PATH, what a platform exported (Gradescope,
+##                    Autolab, PrairieLearn, Canvas, Moodle, or a folder for each
+##                    student), JOBS=2 at a time; the same again goes on where it
+##                    was interrupted: build/grade-all/points.csv, OUT=DIR as above
+grade-all: deps
+	@$(call grade_export,$(or $(DIR),$(error make grade-all DIR=PATH: which submissions?)),grade-all)
+
+## make regrade       the same of EXPORT=PATH, compared: build/regrade/index.html
+##                    has the points before and after, and why; BEFORE=PATH for a
+##                    CSV of points
 regrade: deps
-	@$(PYTHON) -B grader/course/grade_export.py '$(or $(EXPORT),$(error make regrade \
-	    EXPORT=PATH: which export?))' --out '$(or $(OUT),$(BUILD)/regrade)' \
-	    --build '$(BUILD)' $(if $(BEFORE),--before '$(BEFORE)')
+	@$(call grade_export,$(or $(EXPORT),$(error make regrade EXPORT=PATH: which export?)),regrade) \
+	    --compare $(if $(BEFORE),--before '$(BEFORE)')
+
+grade_export = $(PYTHON) -B grader/course/grade_export.py '$(1)' --build '$(BUILD)' \
+    --out '$(or $(OUT),$(BUILD)/$(2))' $(if $(filter command,$(origin JOBS)),--jobs '$(JOBS)')
 
 ## make skeleton      write skeleton/ anew from reference/; GAPS=2 OUT=DIR leaves
 ##                    function bodies and given helpers to be written too, in

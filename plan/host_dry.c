@@ -18,7 +18,8 @@
 enum { TIMES = 64, MOST_SHARED = 4096 }; // an allocation has its pages so often; allocations
 #define LEAST_BYTES ((size_t)1 << 20)    // smaller ones keep pages of their own
 
-static int pages = -1; // a memfd: the run is dry
+static bool dry;
+static char *pages; // shared by all allocations; in no file, whose size ulimit -f would limit
 static size_t pages_bytes;
 
 static struct Shared { // memory whose pages repeat after so many bytes
@@ -30,21 +31,32 @@ static int n_shared;
 void plan_host_dry(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 20); // what is remapped is a mapping, which free gives back
-    pages = memfd_create("plan-host", MFD_CLOEXEC);
+    dry = true;
 }
 
-// The pages within the allocation become the memfd's, again and again.
+// So many bytes of pages to share; what has older ones keeps them.
+static bool make_pages(size_t bytes)
+{
+    if (bytes <= pages_bytes) return true;
+    void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED) return false;
+    if (pages) munmap(pages, pages_bytes);
+    pages = made;
+    pages_bytes = bytes;
+    return true;
+}
+
+// The pages within the allocation become these, again and again.
 static void share_pages(char *begin, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = -(uintptr_t)begin & (page - 1),
            period = (bytes / TIMES + page) / page * page, done = skip;
-    if (bytes < LEAST_BYTES || n_shared == MOST_SHARED) return;
-    if (period > pages_bytes && ftruncate(pages, (off_t)period) != 0) return;
-    if (period > pages_bytes) pages_bytes = period;
+    if (bytes < LEAST_BYTES || n_shared == MOST_SHARED || !make_pages(period)) return;
     while (bytes - done >= page) {
         size_t left = (bytes - done) / page * page, n = left < period ? left : period;
-        if (mmap(begin + done, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, pages, 0) ==
-            MAP_FAILED)
+        // From an old size of 0 a second mapping of shared pages is made (mremap(2)).
+        if (mremap(pages, 0, n, MREMAP_MAYMOVE | MREMAP_FIXED, begin + done) == MAP_FAILED)
             break; // the rest keeps pages of its own
         done += n;
     }
@@ -56,7 +68,7 @@ cudaError_t __wrap_cudaMallocHost(void **ptr, size_t bytes);
 cudaError_t __wrap_cudaMallocHost(void **ptr, size_t bytes)
 {
     cudaError_t error = __real_cudaMallocHost(ptr, bytes);
-    if (error == cudaSuccess && pages >= 0) share_pages(*ptr, bytes);
+    if (error == cudaSuccess && dry) share_pages(*ptr, bytes);
     return error;
 }
 
@@ -94,33 +106,33 @@ void __wrap_host_adamw(float *p, const float *g, float *m, float *v, size_t n, f
 void __wrap_host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
                        float beta1, float beta2, float eps, float weight_decay, int t)
 {
-    if (pages < 0) __real_host_adamw(p, g, m, v, n, lr, beta1, beta2, eps, weight_decay, t);
+    if (!dry) __real_host_adamw(p, g, m, v, n, lr, beta1, beta2, eps, weight_decay, t);
 }
 
 void __real_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
 void __wrap_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
 void __wrap_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay)
 {
-    if (pages < 0) __real_host_sgd(p, g, n, lr, weight_decay);
+    if (!dry) __real_host_sgd(p, g, n, lr, weight_decay);
 }
 
 void __real_host_scale(float *x, float factor, size_t n);
 void __wrap_host_scale(float *x, float factor, size_t n);
 void __wrap_host_scale(float *x, float factor, size_t n)
 {
-    if (pages < 0) __real_host_scale(x, factor, n);
+    if (!dry) __real_host_scale(x, factor, n);
 }
 
 double __real_host_sum_squares(const float *x, size_t n);
 double __wrap_host_sum_squares(const float *x, size_t n);
 double __wrap_host_sum_squares(const float *x, size_t n)
 {
-    return pages < 0 ? __real_host_sum_squares(x, n) : 0.0;
+    return dry ? 0.0 : __real_host_sum_squares(x, n);
 }
 
 bool __real_host_all_finite(const float *x, size_t n);
 bool __wrap_host_all_finite(const float *x, size_t n);
 bool __wrap_host_all_finite(const float *x, size_t n)
 {
-    return pages >= 0 || __real_host_all_finite(x, n);
+    return dry || __real_host_all_finite(x, n);
 }

@@ -46,25 +46,46 @@ class Trouble(Exception):
 
 # ---- Time ----
 
-def late_share(course, metadata):
-    """How much of the score lateness takes, 0 to 1, and a sentence. `metadata` is Gradescope's
+def due_date(course, metadata):
+    """When a submission was due, and which date that is. `metadata` is Gradescope's
     submission_metadata.json
-    (https://gradescope-autograders.readthedocs.io/en/latest/submission_metadata/), whose due date
-    counts before the course's, because it knows of extensions."""
+    (https://gradescope-autograders.readthedocs.io/en/latest/submission_metadata/). That page names
+    assignment.due_date alone; the files themselves have each student's own date, with extensions,
+    in users[].assignment. Of a group the latest counts."""
+    found = {"users[].assignment": [user.get("assignment") for user in users_of(metadata)],
+             "assignment": [metadata.get("assignment")], "course.json": [
+                 {"due_date": course["dates"].get("due")}]}
+    for name, places in found.items():
+        dates = []
+        for place in places:
+            try:
+                dates.append(settings.when(place["due_date"]))
+            except (KeyError, TypeError, ValueError):
+                pass # not there, or null
+        if dates:
+            return max(dates), name
+    return None, ""
+
+
+def lateness(course, metadata):
+    """What the document says of the time: late, how much of the score lateness takes (0 to 1);
+    days_late; a message; and due."""
     try:
         came = settings.when(metadata["created_at"])
-        due = settings.when((metadata.get("assignment") or {}).get("due_date")
-                           or course["dates"]["due"])
+        due, name = due_date(course, metadata)
+        said = {"due": "%s, from %s" % (due.isoformat(), name)}
     except (KeyError, TypeError, ValueError, AttributeError):
-        return 0.0, ""
+        return {}
     if came <= due:
-        return 0.0, ""
+        return said
     days = -((due - came) // datetime.timedelta(days=1))
     share = min(1.0, days * course["late"]["percent_per_day"] / 100)
     text = "Handed in %d day%s late" % (days, "" if days == 1 else "s")
+    said["days_late"] = days
     if course["late"]["taken_by"] != "grader":
-        return 0.0, text + "; the score does not include the late penalty."
-    return share, "%s: %g %% of the score is deducted." % (text, 100 * share)
+        return dict(said, message=text + "; the score does not include the late penalty.")
+    return dict(said, late=share,
+                message="%s: %g %% of the score is deducted." % (text, 100 * share))
 
 
 # ---- The grading ----
@@ -154,9 +175,17 @@ def grade(options, course, work):
     if course["challenge"]:
         document["challenge"] = plan_challenge(words, out, deadline)
     document["seconds"] = time.monotonic() - began
-    if metadata is not None:
-        document["late"], document["message"] = late_share(course, metadata)
+    document.update(lateness(course, metadata))
     return document
+
+
+def forget(options, impl):
+    """Removes what was built of a submission, which lies nowhere else and comes no second time."""
+    build = os.path.join(ROOT, options.build or "build")
+    found = subprocess.run(["sh", "grader/impl_folder.sh", impl, build], cwd=ROOT, check=False,
+                           stdout=subprocess.PIPE, text=True).stdout.split()
+    if found:
+        shutil.rmtree(os.path.join(build, "impl", found[0]), ignore_errors=True)
 
 
 def say_why(tests, course, missing):
@@ -207,11 +236,16 @@ def quiz_row(status, course, message):
             "max_score": course["quiz"] * parts, "message": message, "quiz": True}
 
 
-def names_of(metadata):
-    """Who hands in, as they may have drawn their numbers: on Gradescope, e-mail addresses."""
+def users_of(metadata):
+    """Who hands in, an object each; one for each member of a group."""
     users = metadata.get("users") if isinstance(metadata, dict) else None
-    return [user["email"] for user in (users if isinstance(users, list) else [])
-            if isinstance(user, dict) and isinstance(user.get("email"), str) and user["email"]]
+    return [user for user in (users if isinstance(users, list) else []) if isinstance(user, dict)]
+
+
+def names_of(metadata):
+    """The same, as they may have drawn their numbers: on Gradescope, e-mail addresses."""
+    return [user["email"] for user in users_of(metadata)
+            if isinstance(user.get("email"), str) and user["email"]]
 
 
 def version():
@@ -270,6 +304,7 @@ def main():
         message = "%s: %s" % (type(problem).__name__, problem)
     finally:
         if work:
+            forget(options, os.path.join(work, "submission"))
             shutil.rmtree(work, ignore_errors=True)
     print("deliver: %s" % common.clean(message), file=sys.stderr)
     tell(common.infrastructure(message))

@@ -25,7 +25,7 @@ METADATA = "submission_metadata.yml"
 PACKED = re.compile(r"(.+?)\.(zip|tar|tgz|tar\.\w+)", re.IGNORECASE)
 MOODLE = re.compile(r"(?P<who>.+_\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)")
 PRAIRIELEARN = re.compile(r"(?P<who>.+?)_\d+_.+?_(?P<version>\d+_\d+)_\d+_(?P<file>.+)")
-CANVAS = re.compile(r"(?P<who>\w+?)(?:_LATE)?_(?P<user>\d+)_\d+_(?P<file>.+)")
+CANVAS = re.compile(r"(?P<who>\w+?)(?P<late>_LATE)?_(?P<user>\d+)_\d+_(?P<file>.+)")
 AUTOLAB = re.compile(r"(?P<who>[^@]+@.+?)_(?P<version>\d+)_(?P<file>.+)")
 FORMS = (MOODLE, PRAIRIELEARN, CANVAS, AUTOLAB)
 AUTOLAB_OWN = re.compile(r"(?P<version>\d+)_(?P<file>.+)")
@@ -40,13 +40,14 @@ class BadExport(Exception):
 class Student:
     """A submission. key: what names it, for files too; files: {name: path}; folder: in their place;
     before: what it was graded with, {"score", "tests": {name: status}}, None where that is not
-    known; metadata: of Gradescope's submission_metadata.json."""
+    known; metadata: of Gradescope's submission_metadata.json; late: as the platform says."""
     key: str
     who: str
     files: dict = field(default_factory=dict)
     folder: str = ""
     before: dict = None
     metadata: dict = field(default_factory=dict)
+    late: bool = False
 
 
 # ---- Gradescope's metadata ----
@@ -173,7 +174,7 @@ def scores_of(path):
 
 def from_names(folder):
     """The students by the names of files and folders."""
-    students, versions = {}, {}
+    students, versions, late = {}, {}, set()
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if name.startswith((".", "__MACOSX")) or os.path.islink(path):
@@ -189,11 +190,13 @@ def from_names(folder):
             parts = found.groupdict()
             key = "_".join(part for part in (parts["who"], parts.get("user")) if part)
             versions.setdefault(key, {})[version_of(found), parts["file"] or name] = path
+            if parts.get("late"):
+                late.add(key)
         elif PACKED.fullmatch(name):
             key = PACKED.fullmatch(name).group(1)
             students[key] = Student(key, key, files={name: path})
     for key, files in versions.items():
-        students[key] = Student(key, key, files=last_only(files))
+        students[key] = Student(key, key, files=last_only(files), late=key in late)
     return list(students.values())
 
 

@@ -150,14 +150,12 @@ CHECKS = (
     Check(r"make watch", PROOF, ARCHIVE),
     Check(r"python3 grader/page\.py results\.json > page\.html", PROOF,
           test("grader/test_page.py", "CommandLine.test_a_page_of_results")),
-    Check(r"export SEED=8812 for folder in submissions/.* done", LONG,
-          run="mkdir $TMP/submissions $TMP/results && cp -r reference $TMP/submissions/one && "
-              "cp -r skeleton $TMP/submissions/two && export SEED=8812 && "
-              "for folder in $TMP/submissions/*/; do python3 grader/grade.py --impl \"$folder\" "
-              "--out \"$TMP/results/$(basename \"$folder\").json\" | tail -n 1; done; "
-              "ls $TMP/results; rm -rf build/impl/one-* build/impl/two-*",
-          want=r"Score: (\d+)/\1\nScore: \d+/\1\none\.json\n[\s\S]*two\.json"),
-    Check(r"rm -r build/impl", ELSEWHERE, "it would remove what other tests use"),
+    Check(r"make grade-all(?: DIR=submissions JOBS=2)?", LONG,
+          run="mkdir $TMP/submissions && cp -r reference $TMP/submissions/one && "
+              "cp -r skeleton $TMP/submissions/two && "
+              "make grade-all DIR=$TMP/submissions JOBS=2 OUT=$TMP/all && ls $TMP/all/results && "
+              "cat $TMP/all/points.csv",
+          want=r"one\.json\ntwo\.json\n[\s\S]*\none,all,110,,\ntwo,task 1,0,,[\s\S]*\ntwo,all,0,"),
 
     # A debugging session.
     Check(r"build/impl/skeleton/suite/forward --list", QUICK,

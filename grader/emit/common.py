@@ -103,6 +103,7 @@ def tidy(value):
     return {"status": status, "message": clean(value.get("message")),
             "score": number(score) if status == "graded" else 0, "max_score": number(most),
             "late": number(value.get("late"), 0, 1), "seconds": number(value.get("seconds")),
+            "days_late": number(value.get("days_late")), "due": clean(value.get("due"), NAME_LIMIT),
             "devices": clean(value.get("devices"), NAME_LIMIT), "tests": tests,
             "notes": [clean(note, NOTE_LIMIT).replace("\n", " ") for note in notes[:MOST_NOTES]],
             "challenge": number(value.get("challenge")), "files": tidy_files(value.get("files")),
@@ -152,10 +153,10 @@ def summary(document, course=None, tests=None):
     if document["status"] == "error":
         return text or "What was handed in cannot be graded."
     tests = document["tests"] if tests is None else tests
-    left = len(document["tests"]) - len(tests)
     scores = [number(sum(test[name] for test in tests)) for name in ("score", "max_score")]
+    left = scores[1] < document["max_score"]
     lines = ["Score: %s of %s%s." % (points(number(scores[0] * (1 - document["late"]))),
-                                     points(scores[1]), ", without the hidden tests" * bool(left)),
+                                     points(scores[1]), ", without the hidden tests" * left),
              text] + document["notes"]
     if course:
         lines += by_task(tests, course) + next_step(tests, "lab" if course.get("lab") else "task")

@@ -35,7 +35,8 @@ def emit(document, course):
                 "name": test["name"], "name_format": "text",
                 "number": "%s.%d" % (test["task"], count[test["task"]]),
                 "output": common.verdict(test, cap), "output_format": "text",
-                "tags": ["quiz" if test["quiz"] else "task %s" % test["task"], test["status"]],
+                "tags": ["quiz" if test["quiz"] else "hidden tests" if test["hidden"] else
+                         "task %s" % test["task"], test["status"]],
                 "visibility": shown,
                 "extra_data": {"status": test["status"], "seconds": test["seconds"]}})
         result = {
@@ -45,6 +46,8 @@ def emit(document, course):
             "stdout_visibility": visibility.get("stdout", "hidden"),
             "extra_data": {"status": document["status"], "version": document["version"],
                            "devices": document["devices"], "late": document["late"],
+                           "days_late": document["days_late"], "due": document["due"],
+                           "notes": document["notes"],
                            "files": document["files"], "confinement": document["confinement"]},
             "tests": tests}
         if course.get("leaderboard"):

@@ -171,6 +171,10 @@ class Fields(Emitted):
         self.assertEqual(json.loads(texts["prairielearn"])["message"], shown)
         self.assertTrue(texts["autolab"].startswith(shown + "\n\nf (0/4)\n"), texts["autolab"])
         self.assertIn(shown, emit.github.summarize(common.tidy(value), COURSE))
+        # The row of two hidden tests has their points.
+        two = document(*ONE_OF_EACH["tests"], test("too", 2, "passed", 4, hidden=True))
+        for name, text in self.everywhere(two).items():
+            self.assertEqual("without the hidden tests" in text, name == "gradescope", name)
         # Nothing is left to do; and of a lab.
         self.assertEqual(common.summary(common.tidy(document(test())), COURSE),
                          "Score: 10 of 10.\nTask 1  Task one           10/10")

@@ -6,19 +6,21 @@ import csv
 import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tarfile
 import unittest
 
 import schemas
-from helpers import FakeKit, TempFolder
+from helpers import FakeKit, TempFolder, hears_ctrl_c, processes_with, run, wait_for
 
 import exports
+import grade_export
 import settings
 
 FILES = {"one.c": "int one(void) { return 1; }\n", "two.c": "int two(void) { return 1; }\n"}
 
+POINTS = grade_export.POINTS_FIELDS
 METADATA = """---
 submission_11:
   :submitters:
@@ -153,24 +155,33 @@ class Forms(TempFolder):
         self.assertEqual(student.before, {"score": 7, "tests": {}})
 
 
-class Again(FakeKit):
+class Batch(FakeKit):
     def setUp(self):
         super().setUp()
-        course = dict(settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="")
+        course = dict(settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="",
+                      dates={"due": "2027-03-13T12:00:00+00:00"})
         self.write("grader/course/course.json", json.dumps(course))
 
+    def batch(self, export, *words):
+        return [sys.executable, "-B", self.path("grader/course/grade_export.py"), export,
+                "--out", self.path("again"), "--jobs", "1", *words]
+
+    def grade_all(self, export, *words, status=0):
+        """What was printed."""
+        return run(self.batch(export, *words), self.folder, 300, status, merged=True).stdout
+
+    def csv(self, name):
+        with open(self.path("again", name), encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+
+class Again(Batch):
     def regrade(self, export, *words, status=0):
         """({student: row}, the page, what was printed)"""
-        done = subprocess.run(
-            [sys.executable, "-B", self.path("grader/course/grade_export.py"), export,
-             "--out", self.path("again"), *words], cwd=self.folder, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, check=False)
-        self.assertEqual(done.returncode, status, done.stdout)
-        if status == 2:
-            return done.stdout
-        with open(self.path("again/changes.csv"), encoding="utf-8", newline="") as file:
-            rows = {row["student"]: row for row in csv.DictReader(file)}
-        return rows, self.read("again/index.html"), done.stdout
+        text = self.grade_all(export, "--compare", *words, status=status)
+        return text if status == 2 else (
+            {row["student"]: row for row in self.csv("changes.csv")},
+            self.read("again/index.html"), text)
 
     def submission(self, folder, **files):
         for name, text in {**FILES, **files}.items():
@@ -193,6 +204,9 @@ class Again(FakeKit):
         self.assertIn("d: passed, was timeout<br>", page)
         self.assertRegex(text, r"anna@example.edu +70 -> +100 +\+30  b: passed")
         self.assertEqual(schemas.gradescope(self.read("again/results/submission_11.json")), [])
+        self.assertEqual(self.csv("points.csv")[3:], [
+            dict(zip(POINTS, ("anna@example.edu", task, points, "1 day", "")))
+            for task, points in (("task 1", "60"), ("task 2", "40"), ("all", "100"))])
 
     def test_an_archive_twice(self):
         """The run before is what was before; and of a submission that is broken it says why."""
@@ -203,6 +217,7 @@ class Again(FakeKit):
         self.assertEqual({who: (row["before"], row["after"]) for who, row in rows.items()},
                          {"anna": ("", "30"), "<b>=ben": ("", "100")})
         self.suite("two", "d", "say('d', 'failed', 'w is 1'); end()")
+        self.write("tasks/2_two/tests.c", "// as of now\n") # which that suite is made from
         rows, page, _ = self.regrade(self.path("export.zip"))
         self.assertEqual({who: (row["before"], row["after"], row["change"],
                                 row["tests that changed"]) for who, row in rows.items()},
@@ -211,6 +226,9 @@ class Again(FakeKit):
         self.assertLess(page.index("&lt;b&gt;=ben"), page.index("anna"))
         self.assertNotIn("<b>", page)
         self.assertIn("one.c does not compile", rows["anna"]["message"])
+        one = next(row for row in self.csv("points.csv") if row["student"] == "anna")
+        self.assertEqual((one["task"], one["points"], one["late"]), ("task 1", "0", ""))
+        self.assertRegex(one["message"], r"\Aa: Error: one.c does not compile")
         self.write("points.csv", "Email,Name,Points\nx,anna,12.5\ny,<b>=ben,70\n")
         rows, page, _ = self.regrade(self.path("export.zip"), "--before", self.path("points.csv"))
         self.assertEqual({who: (row["before"], row["change"]) for who, row in rows.items()},
@@ -247,6 +265,132 @@ class Again(FakeKit):
         self.assertEqual(rows["anna"]["after"], "")
         self.assertIn("not your code", rows["anna"]["message"])
         self.assertIn("The grading of 1 failed", page)
+        self.assertEqual([(row["task"], row["points"]) for row in self.csv("points.csv")],
+                         [("all", "")])
+        self.assertIn("1 of them to grade", self.grade_all(self.path("subs"), status=3))
+
+    def test_nothing_goes_on_when_it_is_killed(self):
+        self.suite("one", "abc", "time.sleep(100)")
+        self.submission("subs/anna")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(number=number):
+                process = self.popen(self.batch(self.path("subs")))
+                wait_for(lambda: processes_with(self.path("build/impl")), process)
+                process.send_signal(number)
+                process.communicate(timeout=60)
+                wait_for(lambda: not processes_with(self.folder))
+
+
+# In place of deliver.py: it says when it begins and ends, and writes its result in two halves.
+DELIVERED = """import json, os, sys, time
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+text = "".join(open(os.path.join(words["--submission"], name)).read()
+               for name in sorted(os.listdir(words["--submission"])))
+def log(what):
+    with open(LOG, "a") as file:
+        file.write("%s %s\\n" % (what, text))
+log("begin")
+result = json.dumps({"score": len(text), "output": "", "tests": [{
+    "name": "a", "score": len(text), "output": "", "tags": ["task 1", "passed"],
+    "extra_data": {"status": "passed"}}], "extra_data": {"status": "graded"}})
+with open(words["--results"], "w") as file:
+    file.write(result[:9])
+    file.flush()
+    time.sleep(0.1)
+    file.write(result[9:])
+log("end")
+"""
+
+
+class Thirty(Batch):
+    """30 submissions, and a batch of them that is interrupted."""
+
+    def setUp(self):
+        super().setUp()
+        hears_ctrl_c()
+        self.write("grader/course/deliver.py", "LOG = %r\n" % self.path("log") + DELIVERED)
+        for i in range(30):
+            self.write("in/adams%02d%s_%d_7_one.c" % (i, "_LATE" * (i == 3), 100 + i), "n%02d" % i)
+
+    def results(self):
+        """{who: document} of what is there under its final name, each complete."""
+        folder = self.path("again/results")
+        return {name[:-5]: json.loads(self.read(os.path.join(folder, name)))
+                for name in os.listdir(folder) if name} if os.path.isdir(folder) else {}
+
+    def begun(self):
+        """Whose gradings were begun since this was asked last."""
+        lines = self.read("log").split("\n")[:-1] if os.path.exists(self.path("log")) else []
+        self.write("log", "")
+        return [line.split(" n")[1] for line in lines if line.startswith("begin")]
+
+    def interrupted(self, number, count):
+        """A batch that gets a signal when so many results are there: its status, what it said and
+        whose results were there."""
+        process = self.popen(self.batch(self.path("in"), "--jobs", "3"))
+        wait_for(lambda: len(self.results()) >= count, process)
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+        wait_for(lambda: not processes_with(self.path("grader/course/deliver.py")))
+        self.assertFalse(os.path.exists(self.path("again/points.csv")))
+        return process.returncode, said, {name[5:7] for name in self.results()}
+
+    def test_interrupted_and_resumed(self):
+        status, said, first = self.interrupted(signal.SIGINT, 4)
+        self.assertEqual(status, 130)
+        self.assertIn("%d of 30 are graded, and the same command goes on" % len(first), said)
+        self.assertEqual(os.listdir(self.path("again")), ["results"])
+        self.begun()
+        status, _, second = self.interrupted(signal.SIGKILL, 11)
+        self.assertEqual(status, -signal.SIGKILL)
+        self.assertLess(len(second), 30)
+        again = self.begun()
+        self.assertFalse(first & set(again), "graded twice")
+        text = self.grade_all(self.path("in"), "--jobs", "3")
+        self.assertIn("%d of them to grade" % (30 - len(second)), text)
+        last = self.begun()
+        self.assertEqual(sorted(last), sorted({"%02d" % i for i in range(30)} - second))
+        self.assertEqual(sorted(os.listdir(self.path("again"))), ["points.csv", "results"])
+        self.assertEqual(len(self.results()), 30)
+        rows = self.csv("points.csv")
+        self.assertEqual([row["student"] for row in rows[::2]],
+                         ["adams%02d_%d" % (i, 100 + i) for i in range(30)])
+        self.assertEqual([row["student"] for row in rows if row["late"]], ["adams03_103"] * 2)
+        table = self.read("again/points.csv")
+
+        # What is the same is not graded again: another name or place of the export is no change.
+        shutil.make_archive(self.path("export"), "zip", self.folder, "in")
+        self.grade_all(self.path("export.zip"))
+        self.assertEqual((self.begun(), self.read("again/points.csv")), ([], table))
+        for what, change, want in (
+                ("a submission", lambda: self.write("in/adams07_107_7_one.c", "n7!"), ["7!"]),
+                ("one more", lambda: self.write("in/bea_200_7_one.c", "nbea"), ["bea"]),
+                ("a file more", lambda: self.write("in/adams08_108_8_two.c", "."), ["08."]),
+                ("a failed one", lambda: self.write("again/results/adams09_109.json", json.dumps(
+                    dict(self.results()["adams09_109"], extra_data={"status": "infrastructure"}))),
+                 ["09"]),
+                ("the course", lambda: self.append("grader/course/course.json", "\n"), 31),
+                ("a test", lambda: self.write("tasks/1_one/tests.c", "x"), 31)):
+            with self.subTest(change=what):
+                change()
+                self.grade_all(self.path("in"), "--jobs", "3")
+                begun = self.begun()
+                self.assertEqual(begun if isinstance(want, list) else len(begun), want)
+
+    def test_so_many_at_a_time(self):
+        self.grade_all(self.path("in"), "--jobs", "3")
+        now = most = 0
+        for line in self.read("log").split("\n")[:-1]:
+            now += 1 if line.startswith("begin") else -1
+            most = max(most, now)
+        self.assertEqual(most, 3)
+
+    def test_two_at_once(self):
+        process = self.popen(self.batch(self.path("in")))
+        wait_for(self.results, process)
+        self.assertIn("another run grades into", self.grade_all(self.path("in"), status=2))
+        self.assertEqual(process.wait(60), 0)
+        process.communicate()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 import json
 import unittest
 
-from planner import SMALL, Plan
+from helpers import run
+from planner import LIMIT, SMALL, Plan
 import timeline
 
 
@@ -21,6 +22,16 @@ class Says(Plan):
         self.assertLess(kept[1], 1 << 20)
         _, out, _ = self.run_plan("MODEL=gpt2", "GPUS=8", "OFFLOAD=yes")
         self.assertRegex(out, r"The optimizer's step is the host's, and not in this time: 28 bytes")
+
+    def test_no_limit_of_files_reaches_the_hosts_shards(self):
+        """Where files may have 1 MiB, as under Autolab's ulimit -f: units of 100 and 300 MiB, whose
+        pages in a dry run are more than that, and in no file."""
+        settings = ["LAYERS=2", "HEADS=16", "DIM=1536", "SEQ=64", "GPUS=1", "BATCH=1",
+                    "OFFLOAD=yes"]
+        limited = run(["sh", "-c", 'ulimit -f 2048 && exec "$0" "$@"', self.program, *settings,
+                       "JSON=" + self.path("limited"), "ADVICE=no"], timeout=LIMIT, merged=True)
+        self.assertEqual(limited.returncode, 0, limited.stdout)
+        self.assertEqual(json.loads(self.read("limited")), self.plan(*settings))
 
     def test_more_units_ahead(self):
         """A table says it, and what is unsharded has as many units more."""

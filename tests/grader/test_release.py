@@ -316,25 +316,47 @@ class CourseFile(unittest.TestCase):
         self.assertNotEqual(COURSE["seed"], COURSE["hidden"]["seed"])
 
 
-class Lateness(TempFolder):
+class Lateness(unittest.TestCase):
     def test_lateness(self):
         course = dict(COURSE, late={"percent_per_day": 10, "taken_by": "grader"},
                       dates={"due": "2027-03-15T12:00:00+00:00"})
 
-        def share(came, due=None):
-            return deliver.late_share(course, {"created_at": came, "assignment": {"due_date": due}})
-        self.assertEqual(share("2027-03-15T12:00:00+00:00"), (0.0, ""))
-        self.assertEqual(share("2027-03-15T12:00:01+00:00")[0], 0.1)
-        self.assertEqual(share("2027-03-16T12:00:00+00:00")[0], 0.1)
-        self.assertEqual(share("2027-03-16T14:00:01+01:00")[0], 0.2)
-        self.assertEqual(share("2027-05-01T00:00:00+00:00")[0], 1.0)
-        self.assertEqual(share("2027-03-16T12:00:01+00:00", "2027-03-17T00:00:00+00:00")[0], 0.0)
-        self.assertEqual(share("yesterday")[0], 0.0)
+        def said(came, *own, due=None):
+            return deliver.lateness(course, {
+                "created_at": came, "assignment": {"due_date": due},
+                "users": [{"email": "a", "assignment": {"due_date": date}} for date in own]})
+
+        def share(*words, **more):
+            return said(*words, **more).get("late", 0)
+        self.assertEqual(said("2027-03-15T12:00:00+00:00"),
+                         {"due": "2027-03-15T12:00:00+00:00, from course.json"})
+        self.assertEqual(share("2027-03-15T12:00:01+00:00"), 0.1)
+        self.assertEqual(share("2027-03-15T12:00:00.000001000+00:00"), 0.1)
+        self.assertEqual(share("2027-03-16T12:00:00+00:00"), 0.1)
+        self.assertEqual(share("2027-03-16T14:00:01+01:00"), 0.2)
+        self.assertEqual(share("2027-05-01T00:00:00+00:00"), 1.0)
+        self.assertEqual(share("2027-03-16T12:00:01+00:00", due="2027-03-17T00:00:00+00:00"), 0)
+        self.assertEqual(share("yesterday"), 0)
+        # A student's own date counts before the assignment's; of a group's, the latest.
+        early, late = "2027-03-10T12:00:00-08:00", "2027-03-20T12:00:00-08:00"
+        for own, want in (((early,), 0.6), ((late,), 0), ((early, late), 0), ((late, None), 0),
+                          ((None,), 0.1), (("soon",), 0.1), ((early, 3), 0.6)):
+            with self.subTest(own=own):
+                now = said("2027-03-15T20:00:01-08:00", *own, due="2027-03-15T20:00:00-08:00")
+                self.assertEqual(now.get("late", 0), want)
+                self.assertEqual(now["due"].partition(", from ")[2], "users[].assignment"
+                                 if want != 0.1 else "assignment")
         course["late"]["taken_by"] = "platform"
-        self.assertEqual(share("2027-03-16T12:00:01+00:00")[0], 0.0)
-        self.assertIn("2 days late", share("2027-03-16T12:00:01+00:00")[1])
-        for metadata in ({}, None, [], {"created_at": 3}, {"assignment": 3}):
-            self.assertEqual(deliver.late_share(course, metadata), (0.0, ""))
+        now = said("2027-03-16T12:00:01+00:00")
+        self.assertEqual((now.get("late", 0), now["days_late"]), (0, 2))
+        self.assertIn("2 days late", now["message"])
+        for metadata in ({}, None, [], {"created_at": 3}, {"assignment": 3}, {"users": 3},
+                         {"created_at": "2027-03-16T12:00:01+00:00", "assignment": 3, "users": [
+                             3, {}, {"assignment": 3}]}):
+            self.assertLessEqual(set(deliver.lateness(course, metadata)),
+                                 {"due", "days_late", "message"})
+        self.assertEqual(deliver.lateness(dict(course, dates={}), {
+            "created_at": "2027-03-16T12:00:01+00:00"}), {})
 
 
 class Deliver(FakeKit):
@@ -437,12 +459,16 @@ class Deliver(FakeKit):
 
     def test_a_late_submission(self):
         self.course(late={"percent_per_day": 10, "taken_by": "grader"})
-        path = self.write("metadata.json", json.dumps({
-            "created_at": "2027-03-16T12:00:01+00:00",
-            "assignment": {"due_date": "2027-03-15T12:00:00+00:00"}}))
-        result = self.deliver(words=["--metadata", path])[1]
-        self.assertEqual(result["score"], 80)
-        self.assertIn("2 days late", result["output"])
+        for own, score, said in ((None, 80, "2 days late"), ("16T12:00:00", 90, "1 day late")):
+            path = self.write("metadata.json", json.dumps({
+                "created_at": "2027-03-16T12:00:01+00:00",
+                "assignment": {"due_date": "2027-03-15T12:00:00+00:00"},
+                "users": [{"assignment": {"due_date": own and "2027-03-%s+00:00" % own}}]}))
+            result = self.deliver(words=["--metadata", path])[1]
+            self.assertEqual(result["score"], score)
+            self.assertIn(said, result["output"])
+        self.assertEqual(result["extra_data"]["due"],
+                         "2027-03-16T12:00:00+00:00, from users[].assignment")
 
     def test_a_grader_that_crashes(self):
         self.write("grader/grade.py", "raise SystemExit(1)\n")
