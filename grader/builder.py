@@ -61,8 +61,9 @@ OVER_LIMIT = ((r"CPU time limit exceeded|took more than", "takes too long to com
 
 # What the compiler, the linker and their parts say that lack something of the machine's.
 LACKING = re.compile(r"No space left|Too many open files|Resource temporarily unavailable|"
-                     r"Cannot fork|Disk quota|Read-only file system|[Kk]illed|terminated|"
-                     r"error while loading shared libraries|internal compiler error")
+                     r"Cannot fork|Disk quota|Read-only file system|[Kk]illed|"
+                     r"terminated (?:with|program)|error while loading shared libraries|"
+                     r"internal compiler error")
 # A text that any compiler can compile.
 PROBE = "".join('#include "%s"\n' % name for name in submission.headers_for(None))
 
@@ -393,6 +394,7 @@ class Builder:
         status, output = self.make([self.object(task.name)], jobs=1, extra=GIVEN_IS_MADE,
                                    capped=True)
         if status != 0:
+            self.look_for_gone(output)
             self.look_at_machine(output)
             return "", Failing("error", self.first_error(output, task)), ""
         write_atomically(made + ".of", total)
@@ -423,6 +425,16 @@ class Builder:
             raise Infrastructure("the compiler does not work on this machine just now, or within "
                                  "this account's limits (ulimit -a): %s"
                                  % first_line(said or output))
+
+    def look_for_gone(self, output):
+        """Whether the compiler or the linker misses what this grading or the kit has made."""
+        for line in output.splitlines():
+            gone = re.search(r"(?:([^\s']+): )?no such file or directory(?:: '(.+)')?$", line, re.I)
+            path = gone and (gone.group(2) or gone.group(1))
+            if path and path.startswith(self.build + "/"):
+                raise Infrastructure("%s, which was there a moment ago, is gone. Does something "
+                                     "else build or remove %s meanwhile? Grade again."
+                                     % (path, self.build))
 
     def own_names(self, task):
         """What the task is to define: what the reference's file does."""
@@ -462,6 +474,7 @@ class Builder:
                                        extra=GIVEN_IS_MADE + self.with_libraries())
         if status == 0:
             return self.look_at_suite(name, tasks)
+        self.look_for_gone(output)
         who = tasks[0].file if len(tasks) == 1 else "one of the %s files" % manifest.how_many()
         undefined = re.findall(r"(?:^|: )(?:([^:\n]+:\d+): )?undefined reference to [`']([^`']+)'",
                                output, re.MULTILINE)

@@ -112,18 +112,35 @@ static void take_call(Dwarf_Die *unit, Dwarf_Die *inlined, Source *source)
     }
 }
 
+// The unit of the address, with what its debug information's addresses lack; NULL: there is none.
+static Dwarf_Die *find_unit(Dwfl_Module *module, Dwarf_Addr address, Dwarf_Addr *bias)
+{
+    Dwarf_Die *unit = dwfl_module_addrdie(module, address, bias);
+    // For code without debug information libdwfl gives the unit that lies before it.
+    if (unit && dwarf_haspc(unit, address - *bias) > 0) return unit;
+    // Nor does it find what clang compiles, which lists no addresses of units (.debug_aranges).
+    unit = NULL;
+    do unit = dwfl_module_nextcu(module, unit, bias);
+    while (unit && dwarf_haspc(unit, address - *bias) <= 0);
+    return unit;
+}
+
+static void find_line(Dwarf_Die *unit, Dwarf_Addr address, Source *source)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Line *line = dwarf_getsrc_die(unit, address);
+    if (!line || dwarf_lineno(line, &source->line) != 0) return;
+    source->path = dwarf_linesrc(line, NULL, NULL);
+    source->compiled_in = dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
+}
+
 // The innermost function whose code the address is, inlined or not: its line is the one that is
 // shown. A wrapper that says of itself that it is artificial (cuda_runtime.h) gives way to the
 // line that called it.
-static void find_function(Dwfl_Module *module, Dwarf_Addr address, Source *source)
+static void find_function(Dwarf_Die *unit, Dwarf_Addr address, Source *source)
 {
-    Dwarf_Addr bias;
-    Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias);
     Dwarf_Die *scopes = NULL;
-    // For code without debug information libdwfl gives the unit that lies before it.
-    if (unit && dwarf_haspc(unit, address - bias) <= 0) unit = NULL;
-    int n = unit ? dwarf_getscopes(unit, address - bias, &scopes) : 0;
-    if (unit) source->unit = bias + dwarf_dieoffset(unit);
+    int n = dwarf_getscopes(unit, address, &scopes);
     for (int i = 0; i < n && !source->function; i++) {
         int tag = dwarf_tag(&scopes[i]);
         if (tag == DW_TAG_inlined_subroutine && is_artificial(&scopes[i]))
@@ -133,7 +150,6 @@ static void find_function(Dwfl_Module *module, Dwarf_Addr address, Source *sourc
     }
     // The scopes around an inlined function are where it was written, not where it was called.
     free(scopes);
-    if (!source->function) source->function = dwfl_module_addrname(module, address);
 }
 
 static Dwfl_Module *module_of(Dwarf_Addr address)
@@ -147,12 +163,14 @@ static Dwfl_Module *module_of(Dwarf_Addr address)
 static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
 {
     Source source = {NULL, NULL, NULL, 0, 0};
-    Dwfl_Line *line = dwfl_module_getsrc(module, address);
-    if (line) {
-        source.path = dwfl_lineinfo(line, NULL, &source.line, NULL, NULL, NULL);
-        source.compiled_in = dwfl_line_comp_dir(line);
+    Dwarf_Addr bias;
+    Dwarf_Die *unit = find_unit(module, address, &bias);
+    if (unit) {
+        source.unit = bias + dwarf_dieoffset(unit);
+        find_line(unit, address - bias, &source);
+        find_function(unit, address - bias, &source);
     }
-    find_function(module, address, &source);
+    if (!source.function) source.function = dwfl_module_addrname(module, address);
     return source;
 }
 

@@ -26,6 +26,11 @@
 #include "harness.h"
 #include "numbers.h"
 
+// glibc has it for gcc alone, before 2.41 (clang says that it is gcc 4.2).
+#ifndef CMPLXL
+#define CMPLXL(real, imaginary) __builtin_complex((long double)(real), (long double)(imaginary))
+#endif
+
 #define need_blas(call)                                                                            \
     do {                                                                                           \
         cublasStatus_t need_ = (call);                                                             \

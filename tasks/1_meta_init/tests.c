@@ -185,8 +185,8 @@ enum { KEY_REVERSED, NO_STD, NO_ID, NO_SEED, WRONG_INITS };
 static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, int64_t n)
 {
     static const char *const cause[WRONG_INITS] = {
-        [KEY_REVERSED] = "the two words of the key are in each other's place: which half of the "
-                         "seed comes first?",
+        [KEY_REVERSED] = ("the two words of the key are in each other's place: which half of the "
+                          "seed comes first?"),
         [NO_STD] = "these are normals of deviation 1: where is init_std?",
         [NO_ID] = "these are the values of the parameter with id 0: is param->id in the counter?",
         [NO_SEED] = "these are the values of seed 0: is the seed the key?",

@@ -246,7 +246,8 @@ def in_terminal(command, folder, columns=80, **more):
     return status, taken.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-FAKE_MAKEFILE = '''BUILD := build
+FAKE_MAKEFILE = '''.SECONDARY:
+BUILD := build
 IMPL_KEY := $(notdir $(IMPL))
 IMPL_DIR := $(IMPL)
 deps:

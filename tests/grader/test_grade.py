@@ -379,6 +379,18 @@ class Files(FakeKit):
         os.utime(self.path("mine/one.c"), (1, 1)) # saved before that object was written
         self.assertEqual(self.grade("--task", "1")[3]["files"], [first])
 
+    def test_what_was_built_and_is_gone_is_no_mistake_of_the_students(self):
+        rules = self.read("Makefile")
+        for gone, line in (("one.i", "cc -c $$< -o $$@"), ("one.o", "cc -shared")):
+            with self.subTest(gone):
+                self.write("Makefile", rules.replace(
+                    line, "rm -f $(BUILD)/impl/mine/%s; %s" % (gone, line)))
+                self.write("mine/one.c", "int one(void) { return %d; }\n" % len(line))
+                status, out, _, _ = self.grade()
+                self.assertEqual((status, "Score" in out), (3, False))
+                self.assertRegex(self.err, r"not your code: build/impl/mine/%s, which was there a "
+                                 r"moment ago, is gone\." % gone)
+
     def test_a_folder_in_the_files_place(self):
         os.unlink(self.path("mine/two.c"))
         os.makedirs(self.path("mine/two.c"))

@@ -22,7 +22,8 @@ RankNote *trouble_note(void)
     return &rank_run->note[rank_number];
 }
 
-static bool note_first_trouble(TroubleKind kind, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static bool
+note_first_trouble(TroubleKind kind, const char *format, va_list args)
 {
     RankNote *note = trouble_note();
     int nobody = 0;

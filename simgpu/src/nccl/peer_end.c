@@ -161,7 +161,8 @@ static void *watch(void *arg)
             for (Peer *peer = sim_peers; peer; peer = peer->next)
                 if (peer->pid == pids[i] && peer->pidfd == fds[i].fd) note_end(peer);
         }
-        ended |= look_at_the_others() | sim_launched_news();
+        ended |= look_at_the_others();
+        ended |= sim_launched_news();
         sim_unlock();
         if (ended) sim_wake_own();
     }

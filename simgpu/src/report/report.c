@@ -316,8 +316,8 @@ static void print(const SimgpuReport *whole, bool fatal)
     }
 }
 
-static void report(SimgpuClass kind, bool fatal, const char *title, const char *format,
-                   va_list args)
+__attribute__((format(printf, 4, 0))) static void
+report(SimgpuClass kind, bool fatal, const char *title, const char *format, va_list args)
 {
     Work *work =
         mmap(NULL, sizeof *work, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
