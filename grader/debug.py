@@ -6,8 +6,9 @@ The suite is built in a tree of its own (build/O0). The rank waits in its test u
 function of the part that the test is meant for, or at --break.
 
 Interface: debug.py --impl DIR --test NAME [--world N] [--rank N] [--break FUNCTION] [--build DIR]
-[--wait]; `make gdb`. --wait: the rank waits for somebody else's gdb (.vscode/launch.json). Without --world the first world that has the rank. gdb's commands come from standard
-input. Exit status: gdb's; 2: a question that makes no sense, or no gdb; 3: it cannot be built.
+[--wait]; `make gdb`. Without --world the first world that has the rank. gdb's commands come from
+standard input. --wait: the rank waits for a gdb that is started elsewhere (.vscode/launch.json).
+Exit status: gdb's; 2: a question that makes no sense, or no gdb; 3: it cannot be built.
 """
 
 import argparse

@@ -9,17 +9,17 @@ Interface: STYLE.
 STYLE = """
 :root { color-scheme: light dark;
   --ground: #ffffff; --text: #1b1f24; --quiet: #57606a; --edge: #d0d7de; --box: #f6f8fa;
-  --good: #116329; --bad: #a40e26; --wait: #7a4b00; --note: #fff4d6; --note-edge: #b58900; --done: #e6f6ea;
+  --good: #116329; --bad: #a40e26; --wait: #7a4b00; --note: #fff4d6; --note-edge: #b58900;
   --kept: #8c959f; --params: #0072b2; --grads: #d55e00; --rest: #e9c46a;
   --ag: #0072b2; --rs: #d55e00; --ar: #009e73; --other: #cc79a7; --kernel: #c6cdd5; --fore: #c3e3d1;
-  --back: #bda6d6;
+  --back: #bda6d6; --done: #e6f6ea;
   --theory: #8250a6; --bound: #00735a; --shade0: #eef3fa; --shade1: #f8f1ea; --on: #ffffff; }
 @media (prefers-color-scheme: dark) { :root {
   --ground: #0f1419; --text: #e6e9ed; --quiet: #9da7b3; --edge: #38414c; --box: #181f27;
-  --good: #57c478; --bad: #ff8a93; --wait: #e3b341; --note: #33290c; --note-edge: #d0a215; --done: #12301c;
+  --good: #57c478; --bad: #ff8a93; --wait: #e3b341; --note: #33290c; --note-edge: #d0a215;
   --kept: #6b7683; --params: #3d9edb; --grads: #f08337; --rest: #cfae57;
   --ag: #3d9edb; --rs: #f08337; --ar: #2fc39a; --other: #dd93bb; --kernel: #465261; --fore: #2b5543;
-  --back: #6a4f8a;
+  --back: #6a4f8a; --done: #12301c;
   --theory: #c39be0; --bound: #45cfa9; --shade0: #17212e; --shade1: #271f19; --on: #0f1419; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem 1.2rem 3rem; max-width: 62rem; background: var(--ground);

@@ -117,7 +117,8 @@ class Installed(TempFolder):
             ["include/simgpu/" + name for name in headers] +
             ["lib/cmake/simgpu/simgpuConfig.cmake", "lib/cmake/simgpu/simgpuConfigVersion.cmake",
              "lib/libsimgpu.a", "lib/pkgconfig/simgpu.pc", "share/doc/simgpu/LICENSE",
-             "share/doc/simgpu/README.md", "share/man/man7/simgpu.7"] + ["share/doc/simgpu/pages/" + name for name in pages] +
+             "share/doc/simgpu/README.md", "share/man/man7/simgpu.7"] +
+            ["share/doc/simgpu/pages/" + name for name in pages] +
             ["share/simgpu/machines/" + name for name in machines]))
         self.assertIn("\nVersion: %s\n" % read(ROOT, "VERSION").strip(),
                       read(root, "lib", "pkgconfig", "simgpu.pc"))

@@ -97,7 +97,7 @@ class Matchers(ReferenceCopy):
 
 class Files(unittest.TestCase):
     def test_what_tasks_run(self):
-        """Each command is a target; the open file's name is that of a task, its folder's a lab's."""
+        """Each command is a target; a file's name is that of a task, its folder's of a lab."""
         rules = "".join(read(path) for path in glob.glob(os.path.join(ROOT, "make", "*.mk")))
         for task in TASKS.values():
             target = re.match(r"make (?:-s )?(\S+)", task["command"]).group(1)

@@ -6,9 +6,9 @@
  *
  *     report RANK KEY TITLE
  *
- * and the rank of the first line with a key prints. Two reports have one key if they have a class, a
- * title and the places of their calls in common, which is what a reader would compare: bytes may
- * differ. A report without calls has its words.
+ * and the rank of the first line with a key prints. Two reports have one key if they have a class,
+ * a title and the places of their calls in common, which is what a reader would compare: bytes may
+ * differ. Of a report without calls its words count.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
