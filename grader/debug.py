@@ -5,9 +5,10 @@ The suite is built in a tree of its own (build/O0). The rank waits in its test u
 (tests/support/debug.c); the other ranks run, and the test's time limit is made long. gdb stops at a
 function of the part that the test is meant for, or at --break.
 
-Interface: debug.py --impl DIR --test NAME [--world N] [--rank N] [--break FUNCTION] [--build DIR];
-`make gdb`. Without --world the first world that has the rank. gdb's commands come from standard
-input. Exit status: gdb's; 2: a question that makes no sense, or no gdb; 3: it cannot be built.
+Interface: debug.py --impl DIR --test NAME [--world N] [--rank N] [--break FUNCTION] [--build DIR]
+[--wait]; `make gdb`. Without --world the first world that has the rank. gdb's commands come from
+standard input. --wait: the rank waits for a gdb that is started elsewhere (.vscode/launch.json).
+Exit status: gdb's; 2: a question that makes no sense, or no gdb; 3: it cannot be built.
 """
 
 import argparse
@@ -66,6 +67,9 @@ def debug(program, options, function):
     """Runs the test until its rank waits, and gdb on that; gdb's exit status."""
     words = [program, "--only", options.test, "--rank", str(options.rank)]
     words += ["--world", str(options.world)] if options.world else []
+    if options.wait: # whoever ends this ends the rank, too
+        for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+            signal.signal(number, lambda *_: sys.exit(0))
     suite = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, start_new_session=True,
                              env=dict(os.environ, SHARDLAB_TIME_FACTOR="10000"))
@@ -79,6 +83,11 @@ def debug(program, options, function):
         else:
             raise Refused("the test ended, and its rank %d never began:\n%s"
                           % (options.rank, "".join(said)))
+        if options.wait:
+            layout.tell(said[-1].rstrip("\n"), sys.stdout)
+            for line in suite.stdout:
+                layout.tell(line.decode("utf-8", "replace").rstrip("\n"), sys.stdout)
+            return 0
         signal.signal(signal.SIGINT, signal.SIG_IGN) # Ctrl-C is gdb's
         return subprocess.run([
             "gdb", "-q", "-p", waits.group(1), "-ex", "set breakpoint pending on",
@@ -101,6 +110,8 @@ def parse(arguments):
     parser.add_argument("--rank", type=int, default=0, metavar="N", help="which of them")
     parser.add_argument("--break", dest="function", default="", metavar="FUNCTION",
                         help="where gdb stops first")
+    parser.add_argument("--wait", action="store_true",
+                        help="wait for a gdb that is started elsewhere")
     return parser.parse_args(arguments)
 
 
@@ -110,7 +121,7 @@ def main(arguments=None):
         task, test = find_test(options.test.strip())
         if options.rank < 0 or options.world < 0 or 0 < options.world <= options.rank:
             raise Refused("a world of %d ranks has no rank %d" % (options.world, options.rank))
-        if not shutil.which("gdb"):
+        if not options.wait and not shutil.which("gdb"):
             raise Refused("there is no gdb here; on Debian and Ubuntu: apt-get install gdb")
         program = build(options, "together" if test.together else task.name)
         if not program:

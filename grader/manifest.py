@@ -290,8 +290,9 @@ def asked(options):
 
 
 def choose(tasks, wanted):
-    """Those that a word asks for, a number or a name; none where it is neither."""
-    return [task for task in tasks if wanted in (str(task.number), task.name)]
+    """Those that a word asks for: a number, a name, or the two as the folder has them."""
+    return [task for task in tasks
+            if wanted in (str(task.number), task.name, os.path.basename(task.folder))]
 
 
 def outline(text):

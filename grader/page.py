@@ -31,10 +31,10 @@ import trace
 from emit import common
 from files import write_atomically
 from page_style import STYLE
-from report import NOT_YET, all_but, foremost, looks_right, short_message
+from report import NOT_YET, all_but, foremost, looks_right, mark_of, short_message
 
 WORDS = {"passed": "✓ passed", "failed": "✗ failed", "error": "✗ error",
-         "timeout": "✗ time-out", "skipped": "– skipped",
+         "timeout": "✗ time-out", "skipped": "– skipped", "todo": "○ todo",
          "infrastructure": "? no verdict"}
 MOST_HINTS = 8
 CAUSE = re.compile(r"^\s*Likely cause\b.*(?:\n[ \t]+\S.*)*", re.MULTILINE)
@@ -134,7 +134,7 @@ def next_steps(document):
     if first is None or document["status"] != "graded":
         said = tag("p", text(all_but(wrong)) if wrong else "All tests pass.") \
             if document["tests"] and not first else ""
-        return tag("section", tag("h2", "What to do next") + said, "next") if said else ""
+        return tag("section", tag("h2", "Done") + said, "next done") if said else ""
     gap = NOT_YET.search(first["message"])
     parts = [tag("p", "%s %d, <code>%s</code>: %s" % (
         document["word"], first["task"], text(first["name"]), text(first["title"])))]
@@ -256,7 +256,7 @@ def test_rows(test, first):
     that does not compile), and no hint of theirs helps."""
     row = ('<tr><td class="status %s">%s</td><th scope="row">%s<br><span class="quiet">%s</span>'
            '</th><td class="number">%s</td></tr>' % (
-               test["status"], WORDS[test["status"]], text(test["name"]), text(test["title"]),
+               mark_of(test), WORDS[mark_of(test)], text(test["name"]), text(test["title"]),
                points(test["score"], test["max_score"])))
     if test["status"] == "passed":
         return row
@@ -339,9 +339,9 @@ def whose(outcome, shown):
     return tag("p", said)
 
 
-COLOURS = ("Blue are all-gathers (AG), orange reduce-scatters (RS), grey the kernels of the "
-           "forward and, darker, of the backward. What lies above or below grey is hidden; a gap "
-           "in the grey with a collective beside it is exposed.")
+COLOURS = ("Blue are all-gathers (AG), orange reduce-scatters (RS), green the kernels of the "
+           "forward, violet of the backward, grey of the optimizer. What lies above or below a "
+           "kernel is hidden; a gap between kernels with a collective beside it is exposed.")
 
 
 def time_of_demo(outcome):

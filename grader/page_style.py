@@ -11,13 +11,15 @@ STYLE = """
   --ground: #ffffff; --text: #1b1f24; --quiet: #57606a; --edge: #d0d7de; --box: #f6f8fa;
   --good: #116329; --bad: #a40e26; --wait: #7a4b00; --note: #fff4d6; --note-edge: #b58900;
   --kept: #8c959f; --params: #0072b2; --grads: #d55e00; --rest: #e9c46a;
-  --ag: #0072b2; --rs: #d55e00; --ar: #009e73; --other: #cc79a7; --kernel: #c6cdd5; --back: #a3adb8;
+  --ag: #0072b2; --rs: #d55e00; --ar: #009e73; --other: #cc79a7; --kernel: #c6cdd5; --fore: #c3e3d1;
+  --back: #bda6d6; --done: #e6f6ea;
   --theory: #8250a6; --bound: #00735a; --shade0: #eef3fa; --shade1: #f8f1ea; --on: #ffffff; }
 @media (prefers-color-scheme: dark) { :root {
   --ground: #0f1419; --text: #e6e9ed; --quiet: #9da7b3; --edge: #38414c; --box: #181f27;
   --good: #57c478; --bad: #ff8a93; --wait: #e3b341; --note: #33290c; --note-edge: #d0a215;
   --kept: #6b7683; --params: #3d9edb; --grads: #f08337; --rest: #cfae57;
-  --ag: #3d9edb; --rs: #f08337; --ar: #2fc39a; --other: #dd93bb; --kernel: #465261; --back: #5c6a7a;
+  --ag: #3d9edb; --rs: #f08337; --ar: #2fc39a; --other: #dd93bb; --kernel: #465261; --fore: #2b5543;
+  --back: #6a4f8a; --done: #12301c;
   --theory: #c39be0; --bound: #45cfa9; --shade0: #17212e; --shade1: #271f19; --on: #0f1419; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem 1.2rem 3rem; max-width: 62rem; background: var(--ground);
@@ -45,10 +47,11 @@ th[scope=row] { font-weight: 600; overflow-wrap: anywhere; }
 tr.more td, tr.more th { border-top: 0; padding-top: 0; }
 .status { white-space: nowrap; font-weight: 600; width: 6.5rem; }
 .passed { color: var(--good); } .failed, .error, .timeout { color: var(--bad); }
-.skipped, .infrastructure { color: var(--wait); }
+.skipped, .infrastructure { color: var(--wait); } .todo { color: var(--params); }
 .quiet { color: var(--quiet); font-weight: 400; }
 .next, .cause { background: var(--note); border-left: 4px solid var(--note-edge);
   padding: 0.6rem 0.9rem; border-radius: 0 6px 6px 0; margin: 0.6rem 0; }
+.done { background: var(--done); border-color: var(--good); }
 .next h2 { margin: 0; padding: 0; border: 0; }
 .cause { padding: 0.3rem 0.8rem; overflow-wrap: anywhere; }
 details { margin: 0.35rem 0; } summary { cursor: pointer; }
@@ -68,7 +71,7 @@ svg text.box, svg text.box-k { font-size: 10px; } svg text.box { fill: var(--on)
 .k-rest { fill: var(--rest); }
 [class^="k-sent"] { fill: var(--other); }
 .k-sent0 { fill: var(--ag); } .k-sent1 { fill: var(--rs); } .k-sent2 { fill: var(--ar); }
-.s-k { fill: var(--kernel); } .s-b { fill: var(--back); }
+.s-k, .s-o { fill: var(--kernel); } .s-f { fill: var(--fore); } .s-b { fill: var(--back); }
 .line-ref { fill: none; stroke: var(--text); stroke-width: 1.6; stroke-dasharray: 5 3; }
 .halo { fill: none; stroke: var(--ground); stroke-width: 3.6; stroke-opacity: 0.75; }
 .line-theory { stroke: var(--theory); stroke-width: 1.6; stroke-dasharray: 2 3; }

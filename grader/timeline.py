@@ -24,6 +24,13 @@ RANK = 0
 JOIN = 500 # nanoseconds: a gap that cannot be seen
 
 
+def duration(nanoseconds):
+    """A time in the unit in which it has few digits."""
+    if nanoseconds < 1e6:
+        return "%.1f µs" % (nanoseconds / 1e3)
+    return "%.2f ms" % (nanoseconds / 1e6)
+
+
 @dataclass
 class Box:
     lane: int
@@ -37,7 +44,7 @@ class Box:
 
     def told(self):
         title = self.title.replace("#", str(self.count)) if self.count else self.title
-        return "%s, %.1f us" % (title, (self.end - self.begin) / 1000)
+        return "%s, %s" % (title, duration(self.end - self.begin))
 
 
 @dataclass
@@ -107,7 +114,7 @@ def box_of(trace, row, where, origin):
         words = name if name else "step" if mark == "O" else ""
         title = "%s# kernels and copies" % (
             "%s of %s: " % (PASSES[mark], name) if name else "optimizer: " if mark == "O" else "")
-        return Box(lane, begin, end, words, "s-b" if mark == "B" else "s-k", title, False, row[4])
+        return Box(lane, begin, end, words, "s-" + (mark or "k").lower(), title, False, row[4])
     kind = COLLECTIVES[row[2]]
     unit = trace.units[row[3]].name if row[3] >= 0 else ""
     return Box(lane, begin, end, ("%s %s" % (short(kind), unit)).strip(), "k-sent%d" % row[2],
@@ -156,8 +163,8 @@ def schedule(trace):
 
 def words(cost):
     """"1.93 ms per step, 91 % of communication hidden, bound by compute"."""
-    return "%.2f ms per step, %.0f %% of communication hidden, %s" % (
-        cost.step / 1e6, 100 * cost.hidden(), cost.bound())
+    return "%s per step, %.0f %% of communication hidden, %s" % (
+        duration(cost.step), 100 * cost.hidden(), cost.bound())
 
 
 # ---- Drawing ----
@@ -210,10 +217,11 @@ def ticks(svg, y, end, x):
     step = 10 ** (len(str(int(max(end, 1)))) - 1)
     while end / step < 5:
         step /= 2
+    unit, name = (1e3, "µs") if end < 1e6 else (1e6, "ms")
     for i in range(int(end / step) + 1):
         svg.line(x(i * step), y, x(i * step), y + 5, "axis")
-        svg.text(x(i * step), y + 18, "%g" % (i * step / 1000), "tick", "middle")
-    svg.text(WIDTH - RIGHT, y + 34, "us", "tick", "end")
+        svg.text(x(i * step), y + 18, "%g" % (i * step / unit), "tick", "middle")
+    svg.text(WIDTH - RIGHT, y + 34, name, "tick", "end")
 
 
 def draw(trace, other=None, names=("yours", "the reference without prefetch")):

@@ -33,11 +33,12 @@ watch: deps
 
 ## make gdb           gdb on one rank of a test, TEST=name, compiled by -O0; RANK=1
 ##                    for another rank than 0, WORLD=2 for a world of so many
-##                    ranks, BREAK=function for where it stops first
+##                    ranks, BREAK=function for where it stops first, WAIT=1 to
+##                    wait for a gdb that is started elsewhere
 gdb: deps
 	@$(PYTHON) grader/debug.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
 	    --test '$(TEST)' $(if $(WORLD),--world '$(WORLD)') $(if $(RANK),--rank '$(RANK)') \
-	    $(if $(BREAK),--break '$(BREAK)')
+	    $(if $(BREAK),--break '$(BREAK)') $(if $(WAIT),--wait)
 
 ## make quiz          questions with numbers of your own: what a step keeps, sends
 ##                    and takes. They come to skeleton/answers.txt, where your

@@ -6,8 +6,9 @@ DESTDIR ?=
 
 ## make install PREFIX=DIR
 ##                    simgpu for programs elsewhere, in DIR (else /usr/local):
-##                    library, headers, pkg-config file, pages; DESTDIR=DIR is put
-##                    before it and is in no file, for packages
+##                    library, headers, files for pkg-config and CMake, simgpu(7),
+##                    pages; DESTDIR=DIR is put before it and is in no file, for
+##                    packages
 install: deps
 	$(if $(filter simgpu,$(BACKEND)),,$(error make install is for simgpu, not for BACKEND=$(BACKEND)))
 	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a

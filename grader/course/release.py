@@ -67,9 +67,8 @@ HIDDEN = re.compile(r"(tasks|labs)/[^/]+/hidden\w*\.c$")
 KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tasks and labs,
 # above) and the program that the results page draws.
-STUDENT_FOLDERS = ("handouts", "tests/trace")
-STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".devcontainer/devcontainer.json",
-                 ".gitignore")
+STUDENT_FOLDERS = (".devcontainer", ".vscode", "handouts", "tests/trace")
+STUDENT_FILES = (".clang-format", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
 # Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every

@@ -24,7 +24,7 @@ TOKEN = re.compile(r"\s*(?:(\d+(?:,\d{3})*(?:\.\d+)?)|([a-z]{2,}|[A-Za-zα-ωΣ]
                    r"(<=|\+=|[-−+*·/^=<>≤≥≈(){}⌈⌉,]))")
 RELATIONS = {"=": "=", "+=": "+=", "<": "<", ">": ">", "<=": "≤", "≤": "≤", "≥": "≥", "≈": "≈"}
 NO_FORMULA = re.compile(r"\d[xX][0-9A-Fa-f]|[A-Z]{3}|[A-Za-z]\.|==|[-\w]{3,}=\S|->|--|\.{2}|"
-                        r"\d [kKMGT]?i?B\b|\d (ms|us)\b|\d\d[KMGT]$|[A-Z]\d[A-Z]|\b(ZeRO|Do|No)\b")
+                        r"\d [kKMGT]?i?B\b|\d (ms|µs)\b|\d\d[KMGT]$|[A-Z]\d[A-Z]|\b(ZeRO|Do|No)\b")
 MOST = 200 # characters
 
 

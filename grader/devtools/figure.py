@@ -61,10 +61,12 @@ STEP_STYLE = """
 text, text.small { font-size: 12px; } text.tick { font-size: 11px; }
 text.box, text.box-k { font-size: 10px; }
 text.box { fill: #ffffff; } .k-sent0 { fill: #0072b2; } .k-sent1 { fill: #d55e00; }
-.s-k { fill: #c6cdd5; } .s-b { fill: #a3adb8; } .line-bound { stroke: #00735a; stroke-width: 2; }
+.s-k, .s-o { fill: #c6cdd5; } .s-f { fill: #c3e3d1; } .s-b { fill: #bda6d6; }
+.line-bound { stroke: #00735a; stroke-width: 2; }
 @media (prefers-color-scheme: dark) {
 text.box { fill: #0f1419; } .k-sent0 { fill: #3d9edb; } .k-sent1 { fill: #f08337; }
-.s-k { fill: #465261; } .s-b { fill: #5c6a7a; } .line-bound { stroke: #45cfa9; } }
+.s-k, .s-o { fill: #465261; } .s-f { fill: #2b5543; } .s-b { fill: #6a4f8a; }
+.line-bound { stroke: #45cfa9; } }
 """
 
 

@@ -174,10 +174,11 @@ TEST(two_ahead_hide_what_one_cannot)
         hand[depth][1] = layer * backward_by_hand(c, depth);
         for (int p = 0; p < 2; p++)
             if (got[p] > 1.05 * hand[depth][p])
-                fail_msg("%d units ahead, in the %s %.1f us of communication are exposed on a "
-                         "modelled machine, by hand %.1f: large units follow small ones, and what "
+                fail_msg("%d units ahead, in the %s %s of communication are exposed on a "
+                         "modelled machine, by hand %s: large units follow small ones, and what "
                          "is queued %s ahead can be hidden by the large one before",
-                         depth, PASS[p], got[p], hand[depth][p], depth > 1 ? "two" : "one");
+                         depth, PASS[p], time_words(got[p]), time_words(hand[depth][p]),
+                         depth > 1 ? "two" : "one");
     }
     for (int p = 0; p < 2; p++) assert_true(hand[2][p] < 0.6 * hand[1][p]);
 }

@@ -11,8 +11,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "watch.h"
 
 // Appends a line in one write, so that lines of several processes do not run into each other.
 static void add_line(int roster, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -61,4 +64,71 @@ void roster_started(int roster, int rank, pid_t pid)
 void roster_ended(int roster, int rank, bool killed, int code)
 {
     add_line(roster, "%d %s %d\n", rank, killed ? "killed" : "exited", code);
+}
+
+void roster_fold_reports(int roster)
+{
+    add_line(roster, "fold reports\n");
+}
+
+// "0, 2 and 4 to 7", of those that are set.
+static void print_ranks(const bool *made, int size)
+{
+    int begin[MAX_RANKS], end[MAX_RANKS], n = 0;
+
+    for (int i = 0; i < size; i++) {
+        if (!made[i]) continue;
+        bool goes_on = i > 0 && made[i - 1] && // two alone are no range
+                       ((i > 1 && made[i - 2]) || (i + 1 < size && made[i + 1]));
+        if (!goes_on) begin[n++] = i;
+        end[n - 1] = i;
+    }
+    for (int i = 0; i < n; i++) {
+        fprintf(stderr, "%s%d", i == 0 ? "" : i == n - 1 ? " and " : ", ", begin[i]);
+        if (end[i] > begin[i]) fprintf(stderr, " to %d", end[i]);
+    }
+}
+
+static FILE *open_lines(int roster)
+{
+    char path[40];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", roster);
+    return roster >= 0 ? fopen(path, "re") : NULL; // with a place of its own
+}
+
+// Ranks whose lines have the key, if the first of these lines ends at `end`; else 0.
+static int ranks_with(FILE *lines, const char *key, long end, bool made[MAX_RANKS])
+{
+    char line[512], other[17];
+    int rank, n = 0;
+
+    rewind(lines);
+    while (fgets(line, sizeof line, lines)) {
+        if (sscanf(line, "report %d %16s", &rank, other) != 2 || strcmp(other, key) != 0) continue;
+        if (rank < 0 || rank >= MAX_RANKS || (n == 0 && ftell(lines) != end)) return 0;
+        n += !made[rank];
+        made[rank] = true;
+    }
+    return n;
+}
+
+void roster_tell_folded(int roster)
+{
+    FILE *lines = open_lines(roster), *again = open_lines(roster);
+    char line[512], key[17];
+    int title;
+
+    while (lines && again && fgets(line, sizeof line, lines)) {
+        bool made[MAX_RANKS] = {false};
+        if (sscanf(line, "report %*d %16s %n", key, &title) != 1) continue;
+        if (ranks_with(again, key, ftell(lines), made) < 2) continue;
+        line[strcspn(line, "\n")] = 0;
+        fprintf(stderr, "simgpu: ranks ");
+        print_ranks(made, MAX_RANKS);
+        fprintf(stderr, " made this report, printed once: %s (SIMGPU_REPORTS=all prints each)\n",
+                line + title);
+    }
+    if (lines) fclose(lines);
+    if (again) fclose(again);
 }

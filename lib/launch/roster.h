@@ -9,6 +9,10 @@
 // nothing with -1.
 int roster_open(int size);
 void roster_close(int roster);
+// Has simgpu print a report that several ranks make once; roster_tell_folded says at the end, on
+// standard error, which ranks made it.
+void roster_fold_reports(int roster);
+void roster_tell_folded(int roster);
 // In the child, before it runs anything else; stays_open: also through exec.
 void roster_join(int roster, int rank, bool stays_open);
 // In the parent.

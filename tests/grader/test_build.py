@@ -305,6 +305,11 @@ class Spaces(Miniature):
             self.assertEqual(entry["arguments"][entry["arguments"].index("-c") + 1], name)
             run(entry["arguments"][:-1] + [self.path("x.o")], entry["directory"], status=0)
         self.made("IMPL=mine")
+        os.unlink(os.path.join(self.kit, "compile_commands.json"))
+        shutil.copytree(os.path.join(self.kit, "mine"), os.path.join(self.kit, "skeleton"))
+        self.make("deps") # the first build makes it too, for the folder that an editor opens
+        first = json.loads(read(self.kit, "compile_commands.json"))
+        self.assertIn("skeleton/api.c", [entry["file"] for entry in first])
         self.make("IMPL=mine", "compile_commands.json") # which makes nothing anew
         self.assertEqual(self.made("IMPL=mine"), set())
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import unittest
 
-from helpers import ROOT, ReferenceCopy, build_folder, program, run
+from helpers import ROOT, ReferenceCopy, build_folder, program, run, wait_for
 
 TEST = "unshard_gathers_the_whole"
 LINE = '    %s"rank %%d unshards %%s\\n", flat->layout.rank, flat->name);\n'
@@ -94,6 +94,21 @@ class Traced(ReferenceCopy):
             done = run(program("debug.py", "--impl", self.copy, *words), timeout=60, merged=True)
             self.assertEqual((done.returncode, done.stdout.startswith("gdb: " + said)), (2, True),
                              done.stdout)
+
+    def test_a_rank_waits_for_another_gdb(self):
+        """As .vscode/launch.json has it."""
+        waiting = subprocess.Popen(program("debug.py", "--impl", os.path.join(ROOT, "reference"),
+                                           "--build", os.path.relpath(build_folder(), ROOT),
+                                           "--test", TEST, "--world", "2", "--rank", "1", "--wait"),
+                                   cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        try:
+            said = next(line.decode() for line in waiting.stdout if b"waits" in line)
+            self.assertRegex(said, r"^rank 1 of 2 waits for a debugger: gdb -p \d+$")
+        finally:
+            waiting.terminate()
+            waiting.stdout.close()
+            self.assertEqual(waiting.wait(60), 0)
+        wait_for(lambda: not os.path.exists("/proc/%s" % said.split()[-1]))
 
     @unittest.skipUnless(shutil.which("gdb"), "there is no gdb here")
     def test_gdb_has_the_rank(self):

@@ -147,6 +147,18 @@ class Picture(unittest.TestCase):
                     self.assertRegex(text, r"\.%s\b[^{}]*{" % kind)
 
 
+class Figures(unittest.TestCase):
+    def test_each_has_a_dark_form(self):
+        """Of every colour that it uses."""
+        folder = os.path.join(ROOT, "handouts", "figures")
+        for name in sorted(os.listdir(folder)):
+            text = read(folder, name)
+            dark = text.partition("(prefers-color-scheme: dark)")[2].partition("</style>")[0]
+            self.assertTrue(dark, name)
+            for colour in set(re.findall(r'\b((?:fill|stroke)="[^"]+")', text)) - {'fill="none"'}:
+                self.assertIn("[%s] { " % colour, dark, name)
+
+
 class Report(ReferenceCopy):
     """The report of the README's first screen, made anew."""
 

@@ -266,7 +266,7 @@ class Numbers(unittest.TestCase):
         def row(size, messages):
             alone = messages * (ranks - 1) * latency * 1e6
             moving = (ranks - 1) / ranks * size / bandwidth * 1e6
-            return "%.0f us | %s us | %.0f us" % (
+            return "%.0f µs | %s µs | %.0f µs" % (
                 alone, "%.0f" % moving if moving > 1 else "%.2f" % moving, alone + moving)
         self.has("3_forward.md", "%s bytes, at once | %s" % (plain(block), row(block, 1)),
                  "one of its biases, %s bytes | %s" % (plain(bias), row(bias, 1)),

@@ -2,6 +2,7 @@
 And a program gets no more of the library than it uses."""
 
 import os
+import re
 import shutil
 import unittest
 
@@ -114,8 +115,10 @@ class Installed(TempFolder):
                     if name.endswith(".machine")]
         self.assertEqual(self.files(root), sorted(
             ["include/simgpu/" + name for name in headers] +
-            ["lib/libsimgpu.a", "lib/pkgconfig/simgpu.pc", "share/doc/simgpu/LICENSE",
-             "share/doc/simgpu/README.md"] + ["share/doc/simgpu/pages/" + name for name in pages] +
+            ["lib/cmake/simgpu/simgpuConfig.cmake", "lib/cmake/simgpu/simgpuConfigVersion.cmake",
+             "lib/libsimgpu.a", "lib/pkgconfig/simgpu.pc", "share/doc/simgpu/LICENSE",
+             "share/doc/simgpu/README.md", "share/man/man7/simgpu.7"] +
+            ["share/doc/simgpu/pages/" + name for name in pages] +
             ["share/simgpu/machines/" + name for name in machines]))
         self.assertIn("\nVersion: %s\n" % read(ROOT, "VERSION").strip(),
                       read(root, "lib", "pkgconfig", "simgpu.pc"))
@@ -139,6 +142,49 @@ class Installed(TempFolder):
             self.assertEqual(self.install(root), (0, ""), name)
             self.check_tree(root)
             self.check_programs(root)
+
+    @unittest.skipUnless(shutil.which("cmake"), "there is no cmake here")
+    def test_cmake_finds_it(self):
+        """Also where the folder has been moved to; and of other versions it is none."""
+        root = self.path("moved (1) & more")
+        self.assertEqual(self.install(self.path("opt")), (0, ""))
+        os.rename(self.path("opt"), root)
+        version = read(ROOT, "VERSION").split()[0]
+        self.write("user/nccl.c", NCCL)
+        for wanted, found in (("", True), (version, True), (version + " EXACT", True),
+                              ("0.0.9", False), ("99", False), ("0.99", False)):
+            self.write("user/CMakeLists.txt", "cmake_minimum_required(VERSION 3.13)\n"
+                       "project(user C)\nfind_package(simgpu %s REQUIRED)\n"
+                       "add_executable(nccl nccl.c)\n"
+                       "target_link_libraries(nccl PRIVATE simgpu::simgpu)\n" % wanted)
+            shutil.rmtree(self.path("made"), True)
+            done = run(["cmake", "-S", self.path("user"), "-B", self.path("made"),
+                        "-DCMAKE_PREFIX_PATH=" + root], timeout=120, merged=True,
+                       environment=environment())
+            self.assertEqual(done.returncode == 0, found, done.stdout)
+            if wanted == version:
+                run(["cmake", "--build", self.path("made")], timeout=120, status=0,
+                    environment=environment())
+                out = run([self.path("made", "nccl")], environment=environment()).stdout
+                self.assertEqual(out, "rank 0: 6\nrank 1: 6\nrank 2: 6\n")
+
+    def test_the_manual_page(self):
+        """It has what the README has: its headings, variables and code; and groff takes it."""
+        self.assertEqual(self.install(self.path("opt")), (0, ""))
+        page = self.path("opt/share/man/man7/simgpu.7")
+        text, readme = read(page), read(ROOT, "simgpu", "README.md")
+        for heading in re.findall(r"(?m)^## (.*)$", readme):
+            self.assertIn(".SH %s\n" % heading.upper(), text)
+        for name in re.findall(r"(?m)^\| `(SIMGPU_\w+)`", readme):
+            self.assertIn(".TP\n\\fB%s\\fR" % name, text)
+        self.assertNotRegex(re.sub(r"(?s)\.nf\n.*?\.fi", "", text), r"`|\]\(")
+        if not shutil.which("groff"):
+            self.skipTest("there is no groff here")
+        done = run(["groff", "-Kutf8", "-man", "-ww", "-Tutf8", page], merged=True, status=0)
+        self.assertNotIn("warning", done.stdout)
+        shown = re.sub(r"\x1b\[[\d;]*m|.\x08", "", done.stdout)
+        for line in re.findall(r"(?m)^    (\S.*)$", readme):
+            self.assertIn(line, shown)
 
     def test_again_over_itself(self):
         root = self.path("opt")

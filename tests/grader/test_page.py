@@ -206,6 +206,8 @@ class Pages(unittest.TestCase):
         text = self.page(value).text
         self.assertIn("Write part 1.2, at skeleton/one.c:7.", text)
         self.assertIn("then make grade TASK=1.", text)
+        self.assertIn("○ todo", text) # as on the terminal, and no failure
+        self.assertNotIn("✗", text)
         value["impl"], value["backend"] = "../mine", "emulated-cuda"
         self.assertIn("make grade TASK=1 BACKEND=emulated-cuda IMPL=../mine.",
                       self.page(value).text)
@@ -223,6 +225,7 @@ class Pages(unittest.TestCase):
         text = self.page(document(PLAIN, "passed")).text
         self.assertIn("All tests pass.", text)
         self.assertIn("All 1 tests pass", text)
+        self.assertIn('class="next done"', page.make(document(PLAIN, "passed")))
 
     def test_what_is_left_out_is_no_next_step(self):
         text = self.page(document(PLAIN, "skipped", "left out from W = 2 on: 1 GPU here")).text
@@ -310,10 +313,10 @@ class Plots(unittest.TestCase):
                       peaks)
         self.assertIn("3 · (W-1)/W · padded = %d bytes" % small_trace().theory_sent(3), traffic)
         self.assertIn("yours: all-gather in 1 calls, 16 bytes", traffic)
-        self.assertIn("all-gather h.0: 16 bytes sent, 0.1 us", steps)
-        self.assertIn("forward of h.0: 3 kernels and copies, 0.3 us", steps)
-        self.assertIn("backward of h.0: 2 kernels and copies, 0.1 us", steps)
-        self.assertIn("optimizer: 1 kernels and copies, 0.1 us", steps)
+        self.assertIn("all-gather h.0: 16 bytes sent, 0.1 µs", steps)
+        self.assertIn("forward of h.0: 3 kernels and copies, 0.3 µs", steps)
+        self.assertIn("backward of h.0: 2 kernels and copies, 0.1 µs", steps)
+        self.assertIn("optimizer: 1 kernels and copies, 0.1 µs", steps)
 
     def test_each_drawing_has_a_title_and_a_description(self):
         for drawing in self.draw():
@@ -341,7 +344,7 @@ class Times(unittest.TestCase):
         self.assertEqual((cost.step, cost.compute, cost.communication, cost.exposed),
                          (700, 500, 200, 180))
         self.assertAlmostEqual(cost.hidden(), 0.1)
-        self.assertEqual(timeline.words(cost), "0.00 ms per step, 10 % of communication hidden, "
+        self.assertEqual(timeline.words(cost), "0.7 µs per step, 10 % of communication hidden, "
                                                "bound by compute")
 
     def test_intervals(self):

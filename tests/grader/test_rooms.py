@@ -307,7 +307,7 @@ class Maps(unittest.TestCase):
         self.check_map("CONTRIBUTING.md", "Where things are")
 
     def test_architecture(self):
-        self.check_map("handouts/architecture.md", "The rooms", (".ci", ".devcontainer"))
+        self.check_map("handouts/architecture.md", "The rooms", (".ci", ".devcontainer", ".vscode"))
 
     def test_plan_files_call_those_below(self):
         """plan.h lists its files in that order."""

@@ -63,6 +63,24 @@ static int connect_and_sum(void)
     return 0;
 }
 
+// Every rank frees the same thing twice; rank 1 another, where ranks differ.
+static int free_twice(bool differ)
+{
+    World world;
+    ncclComm_t comm;
+    float *x;
+
+    TRY(world_from_env(&world));
+    TRY(world_connect(&world, &comm));
+    CUDA_TRY(cudaMalloc((void **)&x, 4 * (size_t)(world.rank + 1)));
+    CUDA_TRY(cudaFree(x));
+    if (differ && world.rank == 1)
+        (void)cudaFree(x);
+    else
+        (void)cudaFree(x);
+    return 0;
+}
+
 // Rank 1 ends before it has made a communicator; the others say so. 0: it ends well.
 static int leave_early(int status)
 {
@@ -85,6 +103,8 @@ static int play(const char *part)
 
     if (strcmp(part, "place") == 0) return print_place();
     if (strcmp(part, "sum") == 0) return connect_and_sum();
+    if (strcmp(part, "twice") == 0) return free_twice(false);
+    if (strcmp(part, "differ") == 0) return free_twice(true);
     if (strcmp(part, "leave") == 0) return leave_early(0);
     if (strcmp(part, "leave-badly") == 0) return leave_early(5);
     if (strcmp(part, "fail") == 0 && rank == 2) return 7;
@@ -236,6 +256,41 @@ TEST(test_two_jobs)
     expect(&b, 0, NULL);
     assert_string_equal(a.out_text, "sum 3\nsum 3\n");
     assert_string_equal(b.out_text, "sum 6\nsum 6\nsum 6\n");
+}
+
+static int count_of(const char *text, const char *words)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, words)) != NULL; text++) n++;
+    return n;
+}
+
+// A report that ranks share is printed once, though their bytes differ; another rank's is its own.
+TEST(test_reports_that_ranks_share)
+{
+    static const char title[] = "device memory was freed twice [lifetime]\n";
+    static Run run;
+
+    needs_ranks(4);
+    unsetenv("SIMGPU_REPORTS");
+    LAUNCH(&run, "-n", "4", self, "--play", "twice");
+    expect(&run, 0,
+           "simgpu: ranks 0 to 3 made this report, printed once: device memory was freed "
+           "twice (SIMGPU_REPORTS=all prints each)\n");
+    assert_int_equal(count_of(run.err_text, title), 1);
+    LAUNCH(&run, "-n", "4", self, "--play", "differ");
+    expect(&run, 0, "simgpu: ranks 0, 2 and 3 made this report, printed once: device memory was ");
+    assert_int_equal(count_of(run.err_text, title), 2);
+    assert_int_equal(count_of(run.err_text, "printed once"), 1);
+    LAUNCH(&run, "-n", "1", self, "--play", "twice");
+    expect(&run, 0, title);
+    assert_null(strstr(run.err_text, "printed once"));
+    setenv("SIMGPU_REPORTS", "all", 1);
+    LAUNCH(&run, "-n", "4", self, "--play", "twice");
+    unsetenv("SIMGPU_REPORTS");
+    assert_int_equal(count_of(run.err_text, title), 4);
+    assert_null(strstr(run.err_text, "printed once"));
 }
 
 TEST(test_failing_rank)

@@ -186,11 +186,11 @@ void rule_forward_is_hidden(void)
 {
     Exposed e;
     if (measure(false, &e) && e.us > e.most)
-        fail_msg("in the forward of %d blocks %.1f us of communication are exposed on a modelled "
-                 "machine, want at most %.1f: the rest can be hidden behind compute. Where an "
+        fail_msg("in the forward of %d blocks %s of communication are exposed on a modelled "
+                 "machine, want at most %s: the rest can be hidden behind compute. Where an "
                  "all-gather waits for the compute of the unit before it, the two cannot overlap. "
                  "What does fsdp_pre_forward queue before it?",
-                 BLOCKS, e.us, e.most);
+                 BLOCKS, time_words(e.us), time_words(e.most));
 }
 
 void rule_backward_is_hidden(void)
@@ -198,9 +198,9 @@ void rule_backward_is_hidden(void)
     Exposed e;
     if (!measure(true, &e) || e.us <= e.most) return;
     fail_msg(
-        "in the backward of %d blocks %.1f us of communication are exposed on a modelled "
-        "machine, want at most %.1f: the rest can be hidden behind compute. %s",
-        BLOCKS, e.us, e.most,
+        "in the backward of %d blocks %s of communication are exposed on a modelled "
+        "machine, want at most %s: the rest can be hidden behind compute. %s",
+        BLOCKS, time_words(e.us), time_words(e.most),
         e.gathers
             ? "Collectives of one communicator run in the order in which they are queued: before "
               "a unit's reduce-scatter the next unit's must come first, its all-gather, in "

@@ -3,6 +3,7 @@
  */
 #include "schedule.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 // Intervals in order that do not overlap.
@@ -86,4 +87,16 @@ Schedule schedule_of(const TimesLog *log, const Times *times, int first, int end
     free(compute.part);
     free(moved.part);
     return s;
+}
+
+const char *time_words(double microseconds)
+{
+    static char text[2][32];
+    static int turn;
+    bool small = microseconds < 1e3;
+
+    turn = !turn;
+    snprintf(text[turn], sizeof text[turn], "%.1f %s", small ? microseconds : microseconds / 1e3,
+             small ? "µs" : "ms");
+    return text[turn];
 }

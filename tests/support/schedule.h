@@ -19,4 +19,7 @@ typedef struct Schedule {
 // Of entries [first, end) of a rank's log. `times` are that rank's.
 Schedule schedule_of(const TimesLog *log, const Times *times, int first, int end);
 
+// A time of so many microseconds for a message, "12.3 µs" or "225.0 ms": one of two texts in turn.
+const char *time_words(double microseconds);
+
 #endif

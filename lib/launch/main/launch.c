@@ -323,6 +323,7 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &forwarded, &job.old_mask);
     int signals = signalfd(-1, &forwarded, SFD_CLOEXEC);
     job.roster = roster_open(job.size);
+    roster_fold_reports(job.roster);
     if (!start_ranks(&job, ends)) return BAD_USE;
 
     Watch watch = {.size = job.size,
@@ -332,6 +333,8 @@ int main(int argc, char **argv)
                    .roster = job.roster,
                    .signals = signals,
                    .ended = ended_badly};
-    if (watch_ranks(&watch) != OK) return BAD_USE;
+    status = watch_ranks(&watch) == OK ? 0 : BAD_USE;
+    roster_tell_folded(job.roster);
+    if (status != 0) return status;
     return conclude(&job, &watch);
 }

@@ -17,9 +17,10 @@
  * goes into the record (report_json.c). The place of a call is the nearest line of the program's
  * own code (gpulog_own_code); which given code it called is said below its source line.
  *
- * A mistake seldom comes alone. The first report of a process is printed, the others are counted,
- * and a line at the process's end says how many there were; SIMGPU_REPORTS=all prints them all. A
- * full device and a fault of the machine's are always told.
+ * A mistake seldom comes alone. The first report of a process is printed (where ranks share it, by
+ * one of them: fold.c), the others are counted, and a line at the process's end says how many there
+ * were; SIMGPU_REPORTS=all prints them all. A full device and a fault of the machine's are always
+ * told.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -32,6 +33,7 @@
 #include <unistd.h>
 
 #include "log_writer.h"
+#include "report/fold.h"
 #include "report/hooks.h"
 #include "report/report.h"
 #include "report/report_json.h"
@@ -247,6 +249,7 @@ void sim_report_begin(void)
 static struct {
     atomic_int pid;
     atomic_int printed, followed; // reports of mistakes
+    atomic_bool folded;           // another rank has printed this one's
 } count;
 
 static void own_count(void)
@@ -255,6 +258,7 @@ static void own_count(void)
     if (atomic_exchange(&count.pid, pid) == pid) return;
     atomic_store(&count.printed, 0);
     atomic_store(&count.followed, 0);
+    atomic_store(&count.folded, false);
 }
 
 int sim_reported(void)
@@ -280,7 +284,7 @@ void sim_report_summary(void)
     int followed = atomic_exchange(&count.followed, 0), r = atomic_load(&rank);
     char text[256];
     Buffer out = {text, sizeof text, 0};
-    if (followed == 0 || all_reports) return;
+    if (followed == 0 || all_reports || atomic_load(&count.folded)) return;
     add(&out, "simgpu: ");
     if (r >= 0) add(&out, "rank %d: ", r);
     add(&out, "%d more report%s followed from this one or came after it; SIMGPU_REPORTS=all %s\n",
@@ -304,11 +308,14 @@ static void tell_hook(const SimgpuReport *whole)
     if (fn) fn(whole, arg);
 }
 
-static void print(const SimgpuReport *whole, bool fatal)
+static void print(const SimgpuReport *whole, bool fatal, const char *body)
 {
     char line[512];
     Buffer out = {line, sizeof line, 0};
-    if (!whole->follows || all_reports) {
+    bool first = !whole->follows && !all_reports && classes[whole->kind].mistake;
+    if (first && sim_report_folded(whole, body, &facts)) {
+        atomic_store(&count.folded, true);
+    } else if (!whole->follows || all_reports) {
         write_whole(whole->text, strlen(whole->text));
     } else if (fatal) { // why the process ends is always told, if in one line
         add_title(&out, whole->kind, "and then this ended the process: ", whole->title);
@@ -333,8 +340,8 @@ report(SimgpuClass kind, bool fatal, const char *title, const char *format, va_l
     if (kind != SIMGPU_SYSTEM) sim_report_begin();
     whole.follows = follows(kind);
     sim_record(&whole, work->body, &facts, work->record, sizeof work->record);
+    print(&whole, fatal, work->body);
     memset(&facts, 0, sizeof facts);
-    print(&whole, fatal);
     sim_record_write(work->record);
     tell_hook(&whole);
     munmap(work, sizeof *work);

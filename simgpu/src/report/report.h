@@ -1,6 +1,7 @@
 /* report/: the one way to tell the user something.
  *
  *   report.c       reports on stderr, and fatal ends
+ *   fold.c         a report that several ranks make is printed once
  *   report_json.c  a report as a line of JSON, and SIMGPU_REPORT's file of such (report_json.h)
  *   hooks.c        what the parts are told that a program need not link (hooks.h)
  *   end.c          the end of a process by exit
