@@ -86,24 +86,8 @@ void run_or_refuse(int world, Case *c)
         run_case(world, c);
 }
 
-// After strategy_remove everything is as fully_shard made it, and another strategy may come.
-static void removed_body(Wrapped *w, const Case *c, const Rank *r)
+static void defaults_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const StrategyOptions plain = {.strategy = STRATEGY_ZERO2};
-    case_train(w, c, r, 0);
-    need(strategy_remove(w->model));
-    check(w->root->extensions->strategy == NULL, "strategy_remove has left a state in the root");
-    for (int u = 0; u < w->root->n_units; u++) {
-        const FsdpUnit *unit = w->root->units[u];
-        check(unit->reduce_scatter == fsdp_reduce_scatter && unit->all_gather == fsdp_all_gather &&
-                  unit->reshard_after_forward == FSDP_RESHARD_AUTO &&
-                  unit->hooks[HOOK_POST_FORWARD]->fn == fsdp_post_forward &&
-                  unit->hooks[HOOK_PRE_BACKWARD]->fn == fsdp_pre_backward &&
-                  unit->hooks[HOOK_POST_BACKWARD]->fn == fsdp_post_backward,
-              "after strategy_remove %s still does what the strategy wanted: in give_back",
-              unit->flat.name);
-    }
-    need(strategy_apply(w->model, &plain));
     const StrategyOptions *o = &w->root->extensions->strategy->options;
     check(o->divide_factor == (float)r->world && o->first_bucket_bytes == 1 << 20 &&
               o->bucket_bytes == 25 << 20,
@@ -115,9 +99,10 @@ static void removed_body(Wrapped *w, const Case *c, const Rank *r)
 
 TEST(strategies_sum_the_same)
 {
-    Case sliced = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
-    sliced.options.reshard_ranks = 2;
-    run_wrapped(4, removed_body, &sliced);
+    RULE(strategy_is_removed);
+    RULE(strategy_refusals);
+    Case plain = {.spec = spec_mlp(3), .options = {.strategy = STRATEGY_ZERO2}, .replicas = 1};
+    run_wrapped(2, defaults_body, &plain);
     Case bad = case_of(spec_mlp(3), STRATEGY_ZERO1, 2, 1, 1);
     bad.options.reduce_every_time = true;
     run_or_refuse(2, &bad);
@@ -162,6 +147,7 @@ TEST(replicas_are_summed_last)
         Case c = case_of(spec_mlp(3), ALL[1 + i % 3], SHAPES[i][0], SHAPES[i][1], 2);
         run_case(SHAPES[i][0], &c);
     }
+    RULE(strategies_beyond_32_bits);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 2, 3);
     c.options.reduce_every_time = true;
     run_case(4, &c);

@@ -4,6 +4,7 @@
 #include "strategies_oracle.h"
 
 #include "checkpoint.h"
+#include "kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -111,15 +112,24 @@ static Status shard_model(Wrapped *w, const Case *c, const FsdpOptions *fsdp)
     return fully_shard(w->model, &w->ctx, fsdp);
 }
 
-Status case_build(Wrapped *w, const Case *c)
+Status case_shard(Wrapped *w, const Case *c, PipelineTies *ties)
 {
-    FsdpOptions fsdp = {.align_shards = c->align, .seed = 42, .layout = c->layout};
-    MixedPrecisionPolicy policy = {0};
-    PipelineTies ties;
+    FsdpOptions fsdp = {.reshard_after_forward = c->reshard,
+                        .align_shards = c->align,
+                        .seed = 42,
+                        .layout = c->layout};
     w->model = case_model(c);
-    if (c->stages > 0) TRY(pipeline_cut(w->model, &w->ranks, &ties));
+    if (c->stages > 0) TRY(pipeline_cut(w->model, &w->ranks, ties));
     TRY(shard_model(w, c, &fsdp));
     w->root = fsdp_unit(w->model)->root;
+    return OK;
+}
+
+Status case_build(Wrapped *w, const Case *c)
+{
+    MixedPrecisionPolicy policy = {0};
+    PipelineTies ties;
+    TRY(case_shard(w, c, &ties));
     TRY(strategy_apply(w->model, &c->options));
     if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, false));
     if (c->offload) TRY(offload_apply(w->model));
@@ -303,6 +313,17 @@ static void train_stages(Wrapped *w, const Case *c, int step, float scale)
     stage_batches_destroy(&batches);
 }
 
+// Where the optimizer would read and write the gradients. The compute stream must have waited for
+// all that wrote them: simgpu reports it otherwise.
+static void use_at_once(const Wrapped *w)
+{
+    if (w->root->extensions->offload != NULL) return; // they are on the host
+    for (int u = 0; u < w->root->n_units; u++) {
+        const Buffer *grad = &w->root->units[u]->flat.sharded_grad;
+        need_cuda(kernel_scale(grad->data, 1.0f, (size_t)grad->numel, w->ctx.compute_stream));
+    }
+}
+
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
 {
     float scale = 1.0f / (float)(c->spec.B * c->spec.T);
@@ -325,6 +346,7 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
         case_pass(c, &w->run, w->model, step, place, k, scale);
         if (r->world > 1 && accumulates(c)) check_kept(w, c, k, kept);
     }
+    use_at_once(w);
 }
 
 void ranks_meet(const Rank *r)
