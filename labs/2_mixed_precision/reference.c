@@ -138,6 +138,14 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     return OK;
 }
 
+// Frees what a backward that failed has put aside; with one rank it is the shard.
+static void free_put_aside(const FsdpUnit *unit)
+{
+    PrecisionUnit *own = precision_of(unit);
+    if (mesh_size(&unit->ctx->mesh) > 1) cudaFree(own->reduce.data);
+    own->reduce.data = NULL;
+}
+
 Status precision_remove(Module *module)
 {
     PrecisionState *state = NULL;
@@ -146,6 +154,7 @@ Status precision_remove(Module *module)
     TRY(extension_check_last(root, EXTENSION_PRECISION));
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
+        free_put_aside(unit);
         if (unit->flat.unsharded_grad.data != NULL && mesh_size(&root->ctx->mesh) > 1)
             cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
         unit->flat.unsharded_grad.data = NULL;
@@ -225,6 +234,8 @@ Status precision_pre_backward(Module *module, void *arg)
     strategy->divided_before =
         precision_divide_before(state->reduce_dtype, strategy->options.divide_factor);
     own->left = flat->unsharded_grad.numel;
+    free_put_aside(unit);
+    if (flat->unsharded_grad.data == NULL) flat->unsharded_grad.dtype = state->reduce_dtype;
     if (flat->unsharded_grad.numel == 0)
         return precision_hook_before(unit, HOOK_PRE_BACKWARD); // all frozen
     if (state->policy.param_dtype == state->reduce_dtype)

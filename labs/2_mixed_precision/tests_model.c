@@ -138,6 +138,8 @@ static void types_body(Wrapped *w, const Case *c, const Rank *r)
 
 TEST(a_policy_suits_the_model)
 {
+    RULE(precision_is_removed);
+    RULE(precision_refusals);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     run_wrapped(2, refusals_body, &c);
     for (int i = 0; i < 8; i++) {

@@ -111,6 +111,8 @@ typedef struct Removal {
     bool between_steps; // it may be taken off between steps alone; and there is a strategy below it
 } Removal;
 void run_removed(int world, const Case *c, const Removal *removal);
+// A training with evaluations leaves no more memory, however long it goes on (strategies_growth.c).
+void run_growth(int world, Case *c);
 
 // Waits until every rank is here.
 void ranks_meet(const Rank *r);

@@ -121,6 +121,7 @@ static void removed_body(const Rank *r, void *arg)
     PipelineTies ties;
     Wrapped w;
     size_t n = 0;
+    float *trained = NULL; // the gradients of a step
     check_leaks();
     memset(&w, 0, sizeof w);
     need(nn_run_create(&w.run, r->stream));
@@ -139,7 +140,25 @@ static void removed_body(const Rank *r, void *arg)
         if (last == PARTIAL && (c->replicas == 1 || c->options.strategy == STRATEGY_DDP)) continue;
         Snapshot *before = snapshot_take(w.model, NULL);
         need(removal->put(&w, c));
-        run_last(&w, c, r, (Last)last);
+        if (last == FAILED) {
+            fail_backward(&w, c); // the next one is right
+            need(fsdp_zero_grad(w.model, &w.ctx));
+            case_train(&w, c, r, 0);
+            need_cuda(cudaDeviceSynchronize());
+            float *got = case_gradients(&w, &n);
+            check(trained != NULL && memcmp(got, trained, n * sizeof *got) == 0,
+                  "the step after one whose backward failed has other gradients");
+            free(got);
+        }
+        if (last != FAILED || !removal->between_steps) run_last(&w, c, r, (Last)last);
+        // The strategy below holds on to the slices of a forward up to the next one, and to what a
+        // backward that failed was reducing.
+        if (last == DISCARDED && removal->between_steps) case_train(&w, c, r, 0);
+        if (last == STEP) {
+            case_train(&w, c, r, 0);
+            need_cuda(cudaDeviceSynchronize());
+            trained = case_gradients(&w, &n);
+        }
         if (removal->between_steps && last == EVALUATION) need(fsdp_set_training(w.model, true));
         need(removal->take(w.model));
         need(fsdp_zero_grad(w.model, &w.ctx)); // at once
@@ -152,6 +171,7 @@ static void removed_body(const Rank *r, void *arg)
         need(fsdp_reshard_all(w.model));
     }
     free(want);
+    free(trained);
     case_unwrap(&w, r);
 }
 
