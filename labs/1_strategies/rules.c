@@ -35,6 +35,14 @@ void rule_strategy_is_removed(void)
         c.reshard = RESHARD[i % 3];
         run_removed(SHAPES[i][1], &c, &removal);
     }
+    Case c = case_of(spec_mlp(8), STRATEGY_ZERO3, 4, 1, 2);
+    c.options.reshard_ranks = 2;
+    run_growth(4, &c);
+    c = case_of(spec_mlp(8), STRATEGY_ZERO2, 4, 2, 2);
+    c.partial = true;
+    run_growth(4, &c);
+    c = case_of(spec_mlp(8), STRATEGY_DDP, 2, 2, 1);
+    run_growth(2, &c);
 }
 
 // ---- Refused ----

@@ -11,6 +11,7 @@
 #include "prefetch_plan.h"
 #include "schedule.h"
 #include "strategies.h"
+#include "tests.h"
 
 // ---- A model whose hooks are run by hand ----
 
@@ -397,6 +398,7 @@ TEST(a_list_is_replaced)
 TEST(a_limit_bounds_what_is_in_flight)
 {
     Walk k = UNEVEN;
+    RULE(prefetch_beyond_32_bits);
     k.options = (PrefetchOptions){.forward_depth = 3, .backward_depth = 3};
     for (k.limit_units = 1; k.limit_units <= 4; k.limit_units++)
         for (int less = 0; less < 2; less++) {
@@ -523,6 +525,8 @@ static void refused_body(const Rank *r, void *arg)
 TEST(what_does_not_fit_is_refused)
 {
     Walk k = UNEVEN;
+    RULE(prefetch_is_removed);
+    RULE(prefetch_refusals);
     run_ranks(2, refused_body, &k);
 }
 
