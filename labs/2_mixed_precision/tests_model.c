@@ -138,8 +138,6 @@ static void types_body(Wrapped *w, const Case *c, const Rank *r)
 
 TEST(a_policy_suits_the_model)
 {
-    RULE(precision_is_removed);
-    RULE(precision_refusals);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     run_wrapped(2, refusals_body, &c);
     for (int i = 0; i < 8; i++) {
@@ -148,4 +146,6 @@ TEST(a_policy_suits_the_model)
         c.policy = &policy;
         run_wrapped(2, types_body, &c);
     }
+    RULE(precision_is_removed);
+    RULE(precision_refusals);
 }

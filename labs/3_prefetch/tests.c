@@ -398,7 +398,6 @@ TEST(a_list_is_replaced)
 TEST(a_limit_bounds_what_is_in_flight)
 {
     Walk k = UNEVEN;
-    RULE(prefetch_beyond_32_bits);
     k.options = (PrefetchOptions){.forward_depth = 3, .backward_depth = 3};
     for (k.limit_units = 1; k.limit_units <= 4; k.limit_units++)
         for (int less = 0; less < 2; less++) {
@@ -407,6 +406,7 @@ TEST(a_limit_bounds_what_is_in_flight)
         }
     k.nested = 4;
     walk(4, &k);
+    RULE(prefetch_beyond_32_bits);
     int world;
     k = draw_walk(&world);
     k.options = (PrefetchOptions){.forward_depth = draw(1, 4), .backward_depth = draw(1, 4)};
@@ -525,9 +525,9 @@ static void refused_body(const Rank *r, void *arg)
 TEST(what_does_not_fit_is_refused)
 {
     Walk k = UNEVEN;
+    run_ranks(2, refused_body, &k);
     RULE(prefetch_is_removed);
     RULE(prefetch_refusals);
-    run_ranks(2, refused_body, &k);
 }
 
 SUITE_MAIN("prefetch")
