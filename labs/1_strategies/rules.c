@@ -18,31 +18,32 @@ static Status put(Wrapped *w, const Case *c)
     return strategy_apply(w->model, &c->options);
 }
 
-void rule_strategy_is_removed(void)
+static void remove_and_grow(Strategy strategy, int ranks, int replicas, int slices,
+                            FsdpReshard reshard)
 {
     static const Removal removal = {"strategy_remove", put, strategy_remove, false};
-    static const int SHAPES[][4] = {// strategy, ranks, replicas, reshard_ranks
-                                    {STRATEGY_DDP, 2, 2, 0},
-                                    {STRATEGY_ZERO1, 2, 1, 0},
-                                    {STRATEGY_ZERO2, 4, 2, 0},
-                                    {STRATEGY_ZERO3, 4, 1, 2},
-                                    {STRATEGY_ZERO1, 1, 1, 0}};
-    static const FsdpReshard RESHARD[] = {FSDP_RESHARD_AUTO, FSDP_RESHARD_NEVER,
-                                          FSDP_RESHARD_ALWAYS};
-    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
-        Case c = case_of(spec_mlp(3), (Strategy)SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 1);
-        c.options.reshard_ranks = SHAPES[i][3];
-        c.reshard = RESHARD[i % 3];
-        run_removed(SHAPES[i][1], &c, &removal);
-    }
-    Case c = case_of(spec_mlp(8), STRATEGY_ZERO3, 4, 1, 2);
-    c.options.reshard_ranks = 2;
-    run_growth(4, &c);
-    c = case_of(spec_mlp(8), STRATEGY_ZERO2, 4, 2, 2);
-    c.partial = true;
-    run_growth(4, &c);
-    c = case_of(spec_mlp(8), STRATEGY_DDP, 2, 2, 1);
-    run_growth(2, &c);
+    Case c = case_of(spec_mlp(3), strategy, ranks, replicas, 1);
+    c.options.reshard_ranks = slices;
+    c.reshard = reshard;
+    run_removed(ranks, &c, &removal);
+    if (ranks == 1) return;
+    c.spec = spec_mlp(8);
+    c.rounds = 2;
+    c.partial = strategy == STRATEGY_ZERO2 && replicas > 1;
+    run_growth(ranks, &c);
+}
+
+void rule_strategy_is_removed(void)
+{
+    remove_and_grow(STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
+    remove_and_grow(STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
+    remove_and_grow(STRATEGY_ZERO2, 4, 2, 0, FSDP_RESHARD_ALWAYS);
+    remove_and_grow(STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
+}
+
+void rule_slices_are_removed(void)
+{
+    remove_and_grow(STRATEGY_ZERO3, 4, 1, 2, FSDP_RESHARD_NEVER);
 }
 
 // ---- Refused ----
@@ -135,6 +136,120 @@ void rule_strategy_refusals(void)
     run_wrapped(2, modules_body, &c);
 #ifndef BACKEND_CUDA
     run_ranks(4, failed_body, NULL);
+#endif
+}
+
+// ---- The backward, hook by hook ----
+
+// The unit that the next backward needs is in flight while this one computes, and no other.
+static void ahead_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    static const char *const NAME[] = {"sharded", "in flight", "unsharded"};
+    const int n = w->root->n_units;
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    forward_batch(&c->spec, &w->run, w->model, &batch);
+    for (int i = n; i > 0; i--) { // the root, and the blocks from the last one on
+        FsdpUnit *unit = w->root->units[i % n];
+        need(strategy_pre_backward(unit->module, unit));
+        for (int u = 1; u < n; u++) {
+            const FlatParam *flat = &w->root->units[u]->flat;
+            FlatState want = u > i - 1    ? FLAT_UNSHARDED
+                             : u == i - 1 ? FLAT_UNSHARDING
+                                          : FLAT_SHARDED;
+            check(flat->state == want,
+                  "before the backward of %s %s is %s, must be %s: strategy_pre_backward has the "
+                  "all-gather of the next unit queued (fsdp_pop_post_forward), and waits for none",
+                  unit->flat.name, flat->name, NAME[flat->state], NAME[want]);
+        }
+    }
+    need(fsdp_reshard_all(w->model));
+    batch_destroy(&batch);
+}
+
+void rule_backward_gathers_ahead(void)
+{
+    Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
+    run_wrapped(2, ahead_body, &c);
+}
+
+// ---- A call that fails ----
+
+#ifndef BACKEND_CUDA
+static void begin(Wrapped *w, FsdpUnit *unit)
+{
+    need(fsdp_unshard(unit));
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_begin_grad(unit));
+    need_cuda(cudaDeviceSynchronize());
+}
+
+#define must_fail(call) check((call) != OK, "%s is OK, and a call in it has failed", #call)
+
+// Calls of CUDA and NCCL that fail, one after the other: whoever makes them says so.
+static void dead_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[w->root->n_units - 1];
+    StrategyState *state = w->root->extensions->strategy;
+    FsdpContext *ctx = &w->ctx;
+    const FsdpContext whole = *ctx;
+    const cudaStream_t all_reduce_stream = state->all_reduce_stream;
+    const bool ddp = c->options.strategy == STRATEGY_DDP, hsdp = !ddp && c->replicas > 1;
+    Mesh mesh;
+    begin(w, unit);
+    cudaStream_t dead = dead_stream();
+    backend_ignore_reports();
+    check_set_silent(true);
+    if (ctx->mesh.shard.comm != NULL) {
+        ctx->mesh.shard.comm = NULL;
+        must_fail(strategy_reduce(unit));
+        *ctx = whole;
+        ctx->reduce_scatter_stream = dead;
+        must_fail(strategy_reduce(unit));
+        *ctx = whole;
+    }
+    if (ctx->mesh.replicate.comm != NULL) {
+        ctx->mesh.replicate.comm = NULL;
+        must_fail(unit->reduce_scatter(unit));
+        *ctx = whole;
+        state->all_reduce_stream = dead;
+        must_fail(unit->reduce_scatter(unit));
+        state->all_reduce_stream = all_reduce_stream;
+    }
+    if (state->slice_group.comm != NULL) {
+        const ncclComm_t comm = state->slice_group.comm;
+        ctx->all_gather_stream = dead;
+        must_fail(strategy_post_forward(unit->module, unit));
+        *ctx = whole;
+        need(fsdp_wait_for_unshard(unit));
+        need(strategy_post_forward(unit->module, unit));
+        begin(w, w->root->units[1]);
+        unit->flat.unsharded_param.data = w->root->units[1]->flat.unsharded_param.data;
+        state->slice_group.comm = NULL;
+        must_fail(strategy_all_gather(unit));
+        state->slice_group.comm = comm;
+        unit->flat.unsharded_param.data = NULL;
+    }
+    if (!ddp && !hsdp) must_fail(mesh_2d(&mesh, NULL, 1));
+    cudaGetLastError();
+    check_set_silent(false);
+    backend_listen();
+    if (hsdp) // what was summed, and never all-reduced, is not added to the next sum
+        state->partial[fsdp_unit_index(unit)].data = NULL;
+    need(fsdp_reshard_all(w->model));
+}
+#endif
+
+void rule_failed_strategies_are_told(void)
+{
+#ifndef BACKEND_CUDA
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
+    run_wrapped(4, dead_body, &c);
+    c.options.reshard_ranks = 2;
+    run_wrapped(4, dead_body, &c);
+    c = case_of(spec_mlp(3), STRATEGY_ZERO2, 4, 2, 1);
+    run_wrapped(4, dead_body, &c);
+    c = case_of(spec_mlp(3), STRATEGY_DDP, 2, 2, 1);
+    run_wrapped(2, dead_body, &c);
 #endif
 }
 

@@ -120,6 +120,7 @@ TEST(strategies_sum_the_same)
     run_case(2, &tied);
     RULE(strategy_is_removed);
     RULE(strategy_refusals);
+    RULE(failed_strategies_are_told);
     Spec spec = draw_mlp(4);
     Strategy strategy = draw_of(ALL);
     int world = drawn_world(&spec, 2, 8);
@@ -138,6 +139,7 @@ TEST(micro_batches_accumulate)
         c.options.reduce_every_time = true;
         run_case(3, &c);
     }
+    RULE(backward_gathers_ahead);
 }
 
 TEST(replicas_are_summed_last)

@@ -138,12 +138,15 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     return OK;
 }
 
-// Frees what a backward that failed has put aside; with one rank it is the shard.
-static void free_put_aside(const FsdpUnit *unit)
+// Frees what a backward that failed has put aside, after which fsdp_reshard_all has waited for the
+// device; with one rank it is the shard.
+static Status free_put_aside(const FsdpUnit *unit)
 {
-    PrecisionUnit *own = precision_of(unit);
-    if (mesh_size(&unit->ctx->mesh) > 1) cudaFree(own->reduce.data);
-    own->reduce.data = NULL;
+    void *data = precision_of(unit)->reduce.data;
+    precision_of(unit)->reduce.data = NULL;
+    if (data != NULL && mesh_size(&unit->ctx->mesh) > 1)
+        CUDA_TRY(cudaFreeAsync(data, unit->ctx->compute_stream));
+    return OK;
 }
 
 Status precision_remove(Module *module)
@@ -154,7 +157,7 @@ Status precision_remove(Module *module)
     TRY(extension_check_last(root, EXTENSION_PRECISION));
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
-        free_put_aside(unit);
+        TRY(free_put_aside(unit));
         if (unit->flat.unsharded_grad.data != NULL && mesh_size(&root->ctx->mesh) > 1)
             cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
         unit->flat.unsharded_grad.data = NULL;
@@ -234,7 +237,7 @@ Status precision_pre_backward(Module *module, void *arg)
     strategy->divided_before =
         precision_divide_before(state->reduce_dtype, strategy->options.divide_factor);
     own->left = flat->unsharded_grad.numel;
-    free_put_aside(unit);
+    TRY(free_put_aside(unit));
     if (flat->unsharded_grad.data == NULL) flat->unsharded_grad.dtype = state->reduce_dtype;
     if (flat->unsharded_grad.numel == 0)
         return precision_hook_before(unit, HOOK_PRE_BACKWARD); // all frozen

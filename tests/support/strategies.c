@@ -246,6 +246,22 @@ Batch case_batch(const Case *c, int step, int rank, int round)
     return batch_create(&spec, (uint64_t)(1 + step * 1000 + rank * 10 + round));
 }
 
+// After a backward, which began at log entry `first` and kept no host waiting. After the last one
+// of a step: what the optimizer does with the gradients, before anything waits for the device (as
+// cudaFree does). What the compute stream has not waited for is simgpu's report.
+static void use_at_once(const Module *model, uint64_t first)
+{
+    const FsdpUnit *unit = fsdp_unit(model);
+    const FsdpExtensions *on = unit == NULL ? NULL : unit->root->extensions;
+    if (on == NULL || on->offload != NULL) return; // the oracle's; or they are on the host
+    check_no_host_wait(first, "in a backward");
+    if (on->strategy != NULL && !on->strategy->is_last_backward) return;
+    for (int u = 0; u < unit->root->n_units; u++) {
+        const Buffer *grad = &unit->root->units[u]->flat.sharded_grad;
+        need_cuda(kernel_scale(grad->data, 1.0f, (size_t)grad->numel, unit->ctx->compute_stream));
+    }
+}
+
 float case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, int round,
                 float scale)
 {
@@ -256,7 +272,9 @@ float case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, in
     need(module_forward(model, run, batch.in, &logits));
     need(cross_entropy_scaled(run, logits, batch.targets, run->B * run->T, c->spec.vocab, scale,
                               &loss, &dlogits));
+    uint64_t first = gpulog_length();
     need(module_backward(model, run, dlogits, &din));
+    use_at_once(model, first);
     need_cuda(cudaFreeAsync(dlogits, run->stream));
     if (din != NULL) need_cuda(cudaFreeAsync(din, run->stream));
     batch_destroy(&batch);
@@ -313,17 +331,6 @@ static void train_stages(Wrapped *w, const Case *c, int step, float scale)
     stage_batches_destroy(&batches);
 }
 
-// Where the optimizer would read and write the gradients. The compute stream must have waited for
-// all that wrote them: simgpu reports it otherwise.
-static void use_at_once(const Wrapped *w)
-{
-    if (w->root->extensions->offload != NULL) return; // they are on the host
-    for (int u = 0; u < w->root->n_units; u++) {
-        const Buffer *grad = &w->root->units[u]->flat.sharded_grad;
-        need_cuda(kernel_scale(grad->data, 1.0f, (size_t)grad->numel, w->ctx.compute_stream));
-    }
-}
-
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
 {
     float scale = 1.0f / (float)(c->spec.B * c->spec.T);
@@ -345,8 +352,12 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
         }
         case_pass(c, &w->run, w->model, step, place, k, scale);
         if (r->world > 1 && accumulates(c)) check_kept(w, c, k, kept);
+        check(w->root->n_post_forward == 0 && w->root->iter_backward_root == NULL,
+              "after micro-batch %d of %d %d forwards are recorded and root->iter_backward_root is "
+              "%s: end_backward ends the pass, of a step's last backward and of another one",
+              k, c->rounds, w->root->n_post_forward,
+              w->root->iter_backward_root == NULL ? "NULL" : "set");
     }
-    use_at_once(w);
 }
 
 void ranks_meet(const Rank *r)

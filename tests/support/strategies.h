@@ -94,7 +94,7 @@ typedef struct StageBatches {
 } StageBatches;
 void stage_batches_create(StageBatches *b, const Wrapped *w, const Case *c, int step);
 void stage_batches_destroy(StageBatches *b);
-// One step without the optimizer; then the compute stream uses the gradients, at once.
+// One step without the optimizer; the compute stream uses the gradients at the end, at once.
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
 
 // A `between`: everything is saved, torn down, made anew and loaded. In this folder, which the test
