@@ -92,6 +92,21 @@ static Status save_after(Program *p, int step)
     return checkpoint_save(dir, t->model, &t->adamw, &position);
 }
 
+// What the library refuses of the options, it refuses on every rank: rank 0 says it for all.
+static Status create(Trainer *t)
+{
+    check_set_silent(t->world.rank != 0);
+    Status status = trainer_create(t), gathered = OK;
+    check_set_silent(false);
+    uint64_t mine = (uint64_t)status, *all = calloc((size_t)t->world.size, sizeof mine);
+    if (all == NULL) return fail(ERR_MEMORY, "no host memory for %d ranks", t->world.size);
+    if (status == OK || status == ERR_ARGUMENT) gathered = gather_over_ranks(t, &mine, 1, all);
+    bool refused_by_all = status == ERR_ARGUMENT && gathered == OK && all[0] == mine;
+    free(all);
+    if (status != OK && t->world.rank != 0 && !refused_by_all) fail(status, "%s", check_last());
+    return status != OK ? status : gathered;
+}
+
 // The model, the optimizer and the data go on where the checkpoint was made.
 static Status resume(Program *p)
 {
@@ -102,13 +117,14 @@ static Status resume(Program *p)
     TRY(checkpoint_dir(t, p->opt.resume, dir));
     TRY(checkpoint_load(dir, t->model, &t->adamw, &position));
     TRY(same_step(t, &position));
+    check_set_silent(t->world.rank != 0); // they all say so
     if (position.step >= t->opt.steps)
         return fail(ERR_ARGUMENT, "%s: %lld steps were done, and --steps is %d: nothing is left",
                     p->opt.resume, (long long)position.step, t->opt.steps);
+    check_set_silent(false);
     p->done = (int)position.step;
     t->opt.seed = position.data_seed;
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, true);
-    if (t->world.rank == 0) printf("resumed from %s after step %d\n", p->opt.resume, p->done);
     return OK;
 }
 
@@ -312,13 +328,15 @@ static Status print_figures(Program *p, uint64_t live, uint64_t peak, float elap
 static void introduce(const Program *p)
 {
     const Trainer *t = &p->trainer;
-    long long n = (long long)meta_count(t->model);
+    long long n = (long long)(t->opt.unsharded ? meta_count(t->model) : t->parameters);
+    if (t->world.rank != 0 || p->opt.figures) return;
     printf("%s of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
            model_name(&t->opt.llama), n, t->world.size, t->world.size == 1 ? "" : "s",
            t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T, p->text.length);
     if (p->opt.brief && t->opt.unsharded)
         printf("%.1f MB with the gradients and Adam's two moments: 16 bytes each\n",
                16e-6 * (double)n);
+    if (p->opt.resume != NULL) printf("resumed from %s after step %d\n", p->opt.resume, p->done);
     fflush(stdout);
 }
 
@@ -326,10 +344,11 @@ static Status run(Program *p)
 {
     Trainer *t = &p->trainer;
     if (!t->opt.unsharded) TRY(world_connect(&t->world, &t->comm));
-    if (t->world.rank == 0 && !p->opt.figures) introduce(p);
+    if (t->opt.unsharded) introduce(p); // nothing is refused, but it may not fit
     if (p->opt.resume != NULL) checkpoint_storage_only(t->model);
-    TRY(trainer_create(t));
+    TRY(create(t));
     TRY(resume(p));
+    if (!t->opt.unsharded) introduce(p);
     uint64_t live = gpulog_live_bytes(t->device) - t->batch_bytes;
     gpulog_reset_peak(t->device);
     gpulog_reset_traffic();

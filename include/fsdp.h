@@ -242,7 +242,7 @@ typedef struct FsdpRootOps {
     Status (*full_state)(Module *root, StateVisitor visit, void *arg);
     Status (*record_post_forward)(FsdpUnit *unit);
     FsdpUnit *(*pop_post_forward)(FsdpUnit *unit);
-    void (*shards_written)(FsdpRoot *root); // the default does nothing
+    void (*shards_written)(FsdpRoot *root); // by default: no parameter is INIT_NONE
 } FsdpRootOps;
 extern const FsdpRootOps FSDP_ROOT_OPS;
 

@@ -38,7 +38,8 @@ typedef struct StrategyOptions {
     // What several micro-batches do with their gradients. false: they accumulate unsharded, and the
     // last one reduces. true: each one reduces, and the averages are added. ZeRO-1 cannot.
     bool reduce_every_time;
-    float divide_factor; // what a reduction divides by; 0: the ranks of the mesh. One rank: 1
+    // What a reduction divides by, positive and finite; 0: the ranks of the mesh. One rank: 1.
+    float divide_factor;
     // ZeRO-3, FSDP2's integer: between its forward and its backward a unit keeps a slice, one of so
     // many, and the backward gathers over as many neighbours. It divides the ranks that shard, and
     // is neither 1 nor all of them. 0: no slice.
@@ -92,8 +93,9 @@ typedef struct StrategyState {
 // Puts the strategy on all units of the root; fully_shard was called on all of them. ERR_ARGUMENT,
 // and nothing has changed, where the options do not suit each other or the mesh.
 Status strategy_apply(Module *root, const StrategyOptions *options);
-// Takes it off: the units are as fully_shard made them. Before fsdp_unwrap. ERR_ARGUMENT under what
-// was put on later, which is taken off first (extensions.h).
+// Takes it off: the units are as fully_shard made them, sharded and without an unsharded gradient,
+// whatever ran last, and the compute stream sees what was reduced. Before fsdp_unwrap. ERR_ARGUMENT
+// under what was put on later, which is taken off first (extensions.h).
 Status strategy_remove(Module *root);
 
 // Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
@@ -111,7 +113,8 @@ Status fsdp_set_requires_gradient_sync(Module *root, bool on);
 Status fsdp_set_requires_all_reduce(Module *root, bool on); // ERR_ARGUMENT without replicas, DDP
 Status fsdp_set_is_last_backward(Module *root, bool on);
 Status fsdp_set_reshard_after_backward(Module *root, bool on);
-Status fsdp_set_gradient_divide_factor(Module *root, float factor); // ERR_ARGUMENT unless positive
+Status fsdp_set_gradient_divide_factor(Module *root, float factor); // ERR_ARGUMENT unless
+                                                                    // positive and finite
 // false: an evaluation begins. Every unit is sharded after its forward, whatever the strategy, and
 // after the root's no forward is recorded. true: it has ended.
 Status fsdp_set_training(Module *root, bool on);

@@ -287,7 +287,8 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         TRY(cross_entropy_in_place(&t->run, logits, t->targets, B * o->T, o->model.vocab, scale,
                                    &one));
         if (scales(t))
-            TRY(loss_scaler_scale(&t->scaler, logits, rows * (size_t)o->model.vocab, t->stream));
+            TRY(loss_scaler_scale(&t->scaler, logits, (size_t)(B * o->T) * (size_t)o->model.vocab,
+                                  t->stream));
         TRY(module_backward(t->model, &t->run, logits, &din)); // by now they are their gradient
         *loss += one * scale * (float)(B * o->T);
     }

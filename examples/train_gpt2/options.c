@@ -206,10 +206,26 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
     if (t->strategy == STRATEGY_DDP && t->replicas > 1)
         return fail(ERR_ARGUMENT,
                     "--strategy ddp has a replica on every rank: leave --replicas out");
+    if (t->strategy == STRATEGY_ZERO1 && t->reduce_every_time)
+        return fail(ERR_ARGUMENT, "--strategy zero1 keeps gradients to the last micro-batch: leave "
+                                  "--reduce-every-time out");
+    if (t->strategy == STRATEGY_DDP && t->offload)
+        return fail(ERR_ARGUMENT, "--strategy ddp keeps all on the device: leave --offload out");
+    if (t->reshard_ranks > 0 && t->offload)
+        return fail(ERR_ARGUMENT, "--reshard-ranks keeps slices on the device: leave --offload "
+                                  "out, or --reshard-ranks");
+    if (t->recompute == RECOMPUTE_ATTENTION && (t->llama.chosen || t->model.attention != 0))
+        return fail(ERR_ARGUMENT, "--recompute attention: fused attention keeps no weights, so "
+                                  "leave it out, or take --attention plain");
     TRY(check_stages(t, ranks));
     ranks /= t->stages; // of a stage
     if (t->replicas > ranks || ranks % t->replicas != 0)
         return fail(ERR_ARGUMENT, "--replicas %d does not divide %d ranks", t->replicas, ranks);
+    if (t->replicas > 1 && t->replicas == ranks)
+        return fail(ERR_ARGUMENT,
+                    "--replicas %d leaves nobody to shard with: leave it out, or "
+                    "take --strategy ddp",
+                    t->replicas);
     int shards = ranks / t->replicas, slice = t->reshard_ranks;
     if (slice > 0 &&
         (t->strategy != STRATEGY_ZERO3 || slice == 1 || slice >= shards || shards % slice != 0))

@@ -27,6 +27,7 @@
  */
 #include "strategy.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels.h"
@@ -104,8 +105,14 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
     if (o->divide_factor != 0.0f && o->divide_factor != 1.0f && all == 1)
         return fail(ERR_ARGUMENT,
                     "one rank reduces nothing, so nothing is divided: factor 1 alone");
-    if (o->divide_factor < 0.0f || o->first_bucket_bytes < 0 || o->bucket_bytes < 0)
-        return fail(ERR_ARGUMENT, "divide factor and bucket sizes are positive, or 0");
+    if (!(o->divide_factor >= 0.0f) || isinf(o->divide_factor))
+        return fail(ERR_ARGUMENT, "a divide factor of %g: it must be positive and finite, or 0",
+                    (double)o->divide_factor);
+    if (o->first_bucket_bytes < 0 || o->bucket_bytes < 0)
+        return fail(ERR_ARGUMENT, "a bucket of %lld bytes: it must be positive, or 0",
+                    (long long)(o->bucket_bytes < 0 ? o->bucket_bytes : o->first_bucket_bytes));
+    if (o->strategy > STRATEGY_ZERO3)
+        return fail(ERR_ARGUMENT, "%d is no Strategy", (int)o->strategy);
     if (o->strategy == STRATEGY_DDP && shards > 1)
         return fail(ERR_ARGUMENT, "DDP shards nothing: its mesh has %d replicas, not %d", all,
                     all / shards);
@@ -236,16 +243,20 @@ Status strategy_remove(Module *module)
     TRY(extension_check_last(root, EXTENSION_STRATEGY));
     StrategyState *state = root->extensions->strategy;
     ddp_destroy(state);
+    if (state->after_forward != NULL) { // all else is there, too
+        module_remove_hook(module, state->after_forward);
+        TRY(stream_run_after(root->ctx->compute_stream, state->all_reduce_stream, state->reduced));
+    }
     TRY(free_all_reduce(state));
-    if (state->after_forward != NULL) module_remove_hook(module, state->after_forward);
+    TRY(fsdp_finish_backward(root));
     for (int i = 0; i < root->n_units; i++) {
-        FsdpUnit *unit = root->units[i];
+        FlatParam *flat = &root->units[i]->flat;
         cudaFree(state->partial == NULL ? NULL : state->partial[i].data);
         cudaFree(state->slices == NULL ? NULL : state->slices[i].data);
-        if (unit->flat.unsharded_grad.data == NULL || mesh_size(&root->ctx->mesh) == 1) continue;
-        cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
-        unit->flat.unsharded_grad.data = NULL;
-        flat_set_grad_views(&unit->flat);
+        // What has accumulated, and was never reduced. Of one rank it is the shard.
+        if (mesh_size(&root->ctx->mesh) > 1) cudaFree(flat->unsharded_grad.data);
+        flat->unsharded_grad.data = NULL;
+        flat_set_grad_views(flat);
     }
     TRY(group_destroy(&state->slice_group));
     if (state->reduced != NULL) CUDA_TRY(cudaEventDestroy(state->reduced));

@@ -86,24 +86,8 @@ void run_or_refuse(int world, Case *c)
         run_case(world, c);
 }
 
-// After strategy_remove everything is as fully_shard made it, and another strategy may come.
-static void removed_body(Wrapped *w, const Case *c, const Rank *r)
+static void defaults_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const StrategyOptions plain = {.strategy = STRATEGY_ZERO2};
-    case_train(w, c, r, 0);
-    need(strategy_remove(w->model));
-    check(w->root->extensions->strategy == NULL, "strategy_remove has left a state in the root");
-    for (int u = 0; u < w->root->n_units; u++) {
-        const FsdpUnit *unit = w->root->units[u];
-        check(unit->reduce_scatter == fsdp_reduce_scatter && unit->all_gather == fsdp_all_gather &&
-                  unit->reshard_after_forward == FSDP_RESHARD_AUTO &&
-                  unit->hooks[HOOK_POST_FORWARD]->fn == fsdp_post_forward &&
-                  unit->hooks[HOOK_PRE_BACKWARD]->fn == fsdp_pre_backward &&
-                  unit->hooks[HOOK_POST_BACKWARD]->fn == fsdp_post_backward,
-              "after strategy_remove %s still does what the strategy wanted: in give_back",
-              unit->flat.name);
-    }
-    need(strategy_apply(w->model, &plain));
     const StrategyOptions *o = &w->root->extensions->strategy->options;
     check(o->divide_factor == (float)r->world && o->first_bucket_bytes == 1 << 20 &&
               o->bucket_bytes == 25 << 20,
@@ -115,9 +99,8 @@ static void removed_body(Wrapped *w, const Case *c, const Rank *r)
 
 TEST(strategies_sum_the_same)
 {
-    Case sliced = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
-    sliced.options.reshard_ranks = 2;
-    run_wrapped(4, removed_body, &sliced);
+    Case plain = {.spec = spec_mlp(3), .options = {.strategy = STRATEGY_ZERO2}, .replicas = 1};
+    run_wrapped(2, defaults_body, &plain);
     Case bad = case_of(spec_mlp(3), STRATEGY_ZERO1, 2, 1, 1);
     bad.options.reduce_every_time = true;
     run_or_refuse(2, &bad);
@@ -135,6 +118,9 @@ TEST(strategies_sum_the_same)
     tied.tied = true;
     tied.options.first_bucket_bytes = tied.options.bucket_bytes = 1; // each parameter by itself
     run_case(2, &tied);
+    RULE(strategy_is_removed);
+    RULE(strategy_refusals);
+    RULE(failed_strategies_are_told);
     Spec spec = draw_mlp(4);
     Strategy strategy = draw_of(ALL);
     int world = drawn_world(&spec, 2, 8);
@@ -153,6 +139,7 @@ TEST(micro_batches_accumulate)
         c.options.reduce_every_time = true;
         run_case(3, &c);
     }
+    RULE(backward_gathers_ahead);
 }
 
 TEST(replicas_are_summed_last)
@@ -168,6 +155,7 @@ TEST(replicas_are_summed_last)
     c.options.reduce_every_time = false;
     c.partial = true;
     run_case(4, &c);
+    RULE(strategies_beyond_32_bits);
 }
 
 // ---- Evaluation ----

@@ -91,6 +91,7 @@ TEST(buckets_are_filled_from_the_end)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_DDP, 1, 1, 1);
     run_ranks(1, buckets_body, &c);
+    RULE(buckets_by_hand);
     for (int i = 0; i < 3; i++) {
         c.spec = draw_mlp(5);
         c.options.first_bucket_bytes = draw(1, 400);

@@ -119,4 +119,5 @@ TEST(a_slice_is_gathered_from_fewer)
     }
     c.options.strategy = STRATEGY_ZERO2;
     run_or_refuse(4, &c);
+    RULE(slices_are_removed);
 }

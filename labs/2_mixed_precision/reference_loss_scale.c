@@ -39,11 +39,12 @@ Status loss_scaler_create(LossScaler *scaler, Module *root)
     if (!(scaler->scale > 0.0f) || !isfinite(scaler->scale))
         return fail(ERR_ARGUMENT, "a loss scale of %g: it must be positive and finite",
                     (double)scaler->scale);
-    if (!(scaler->growth_factor > 1.0f) || !(scaler->backoff_factor > 0.0f) ||
-        !(scaler->backoff_factor < 1.0f) || scaler->growth_interval < 1)
+    if (!(scaler->growth_factor > 1.0f) || isinf(scaler->growth_factor) ||
+        !(scaler->backoff_factor > 0.0f) || !(scaler->backoff_factor < 1.0f) ||
+        scaler->growth_interval < 1)
         return fail(ERR_ARGUMENT,
-                    "a scale grows by %g after %d steps and shrinks by %g: want a factor above 1, "
-                    "at least one step, and a factor between 0 and 1",
+                    "a scale grows by %g after %d steps and shrinks by %g: want a finite factor "
+                    "above 1, at least one step, and a factor between 0 and 1",
                     (double)scaler->growth_factor, scaler->growth_interval,
                     (double)scaler->backoff_factor);
     CUDA_TRY(cudaMalloc((void **)&scaler->found, sizeof *scaler->found));

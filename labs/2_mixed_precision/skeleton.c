@@ -127,6 +127,17 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     return OK;
 }
 
+// Frees what a backward that failed has put aside, after which fsdp_reshard_all has waited for the
+// device; with one rank it is the shard.
+static Status free_put_aside(const FsdpUnit *unit)
+{
+    void *data = precision_of(unit)->reduce.data;
+    precision_of(unit)->reduce.data = NULL;
+    if (data != NULL && mesh_size(&unit->ctx->mesh) > 1)
+        CUDA_TRY(cudaFreeAsync(data, unit->ctx->compute_stream));
+    return OK;
+}
+
 Status precision_remove(Module *module)
 {
     PrecisionState *state = NULL;
@@ -135,6 +146,7 @@ Status precision_remove(Module *module)
     TRY(extension_check_last(root, EXTENSION_PRECISION));
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
+        TRY(free_put_aside(unit));
         if (unit->flat.unsharded_grad.data != NULL && mesh_size(&root->ctx->mesh) > 1)
             cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
         unit->flat.unsharded_grad.data = NULL;
@@ -196,6 +208,8 @@ Status precision_pre_backward(Module *module, void *arg)
     strategy->divided_before =
         precision_divide_before(state->reduce_dtype, strategy->options.divide_factor);
     own->left = flat->unsharded_grad.numel;
+    TRY(free_put_aside(unit));
+    if (flat->unsharded_grad.data == NULL) flat->unsharded_grad.dtype = state->reduce_dtype;
     if (flat->unsharded_grad.numel == 0)
         return precision_hook_before(unit, HOOK_PRE_BACKWARD); // all frozen
     if (state->policy.param_dtype == state->reduce_dtype)

@@ -30,4 +30,10 @@ static inline Case typed(Spec spec, DType param, DType reduce, Strategy strategy
     return c;
 }
 
+// rules.c
+void rule_precision_is_removed(void);
+void rule_precision_refusals(void);
+void rule_scales_any_gradient(void);
+void rule_policies_beyond_32_bits(void);
+
 #endif

@@ -138,6 +138,7 @@ TEST(gradients_are_scaled_and_unscaled)
 {
     Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO2, 2); // powers of two change no bit
     run_wrapped(2, unscale_body, &c);
+    RULE(scales_any_gradient);
 }
 
 // A step with gradients of zero, one of them infinite where `spoil`.

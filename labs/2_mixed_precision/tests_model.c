@@ -146,4 +146,6 @@ TEST(a_policy_suits_the_model)
         c.policy = &policy;
         run_wrapped(2, types_body, &c);
     }
+    RULE(precision_is_removed);
+    RULE(precision_refusals);
 }

@@ -11,6 +11,7 @@
 #include "prefetch_plan.h"
 #include "schedule.h"
 #include "strategies.h"
+#include "tests.h"
 
 // ---- A model whose hooks are run by hand ----
 
@@ -405,6 +406,7 @@ TEST(a_limit_bounds_what_is_in_flight)
         }
     k.nested = 4;
     walk(4, &k);
+    RULE(prefetch_beyond_32_bits);
     int world;
     k = draw_walk(&world);
     k.options = (PrefetchOptions){.forward_depth = draw(1, 4), .backward_depth = draw(1, 4)};
@@ -524,6 +526,8 @@ TEST(what_does_not_fit_is_refused)
 {
     Walk k = UNEVEN;
     run_ranks(2, refused_body, &k);
+    RULE(prefetch_is_removed);
+    RULE(prefetch_refusals);
 }
 
 SUITE_MAIN("prefetch")

@@ -326,6 +326,7 @@ static Status import_model(const HuggingFaceModel *model, const char *path, Modu
     status = checkpoint_alike_agree(root->ctx, status);
     if (status == OK) status = checkpoint_agree(root->ctx, read_shards(model, &set, root));
     safetensors_set_close(&set);
+    fsdp_shards_written(root);
     return status;
 }
 

@@ -69,8 +69,14 @@ Status fsdp_post_forward(Module *module, void *unit)
 
 // ---- Of a root ----
 
+// No parameter is without values any more (offload copies those that are not).
 static void shards_written_default(FsdpRoot *root)
 {
+    for (int i = 0; i < root->n_units; i++) {
+        const FlatLayout *layout = &root->units[i]->flat.layout;
+        for (int p = 0; p < layout->n; p++)
+            if (layout->params[p]->init == INIT_NONE) layout->params[p]->init = INIT_ZERO;
+    }
 }
 
 const FsdpRootOps FSDP_ROOT_OPS = {

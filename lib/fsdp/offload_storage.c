@@ -7,6 +7,7 @@
 #include "offload.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpulog.h"
 
@@ -68,6 +69,22 @@ static void remove_hooks(const FsdpUnit *unit, const OffloadUnit *own)
     module_remove_hook(unit->module, own->after_reduce);
 }
 
+// The shard's values on the host, and zero for its padding and for what has none (INIT_NONE).
+static Status copy_values(const FlatParam *flat, float *host)
+{
+    const FlatLayout *layout = &flat->layout;
+    const float *shard = flat->sharded_param.data;
+    memset(host, 0, buffer_bytes(&flat->sharded_param));
+    for (int i = 0; i < layout->n; i++) {
+        int64_t begin, end, at;
+        flat_param_range_in_shard(layout, i, layout->rank, &begin, &end, &at);
+        if (begin == end || layout->params[i]->init == INIT_NONE) continue;
+        CUDA_TRY(cudaMemcpy(host + at, shard + at, (size_t)(end - begin) * sizeof *host,
+                            cudaMemcpyDeviceToHost));
+    }
+    return OK;
+}
+
 // Moves the unit's shards to the host; on failure they are where they were.
 static Status move_to_host(FsdpUnit *unit, OffloadUnit *own)
 {
@@ -84,7 +101,7 @@ static Status move_to_host(FsdpUnit *unit, OffloadUnit *own)
     own->param = param;
     if (of_grad > 0) CUDA_TRY(cudaMallocHost(&grad, of_grad));
     own->grad = grad;
-    CUDA_TRY(cudaMemcpy(param, flat->sharded_param.data, bytes, cudaMemcpyDeviceToHost));
+    TRY(copy_values(flat, param));
     if (of_grad > 0)
         CUDA_TRY(cudaMemcpy(grad, flat->sharded_grad.data, of_grad, cudaMemcpyDeviceToHost));
     own->has_grad = true;

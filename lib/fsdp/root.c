@@ -78,7 +78,8 @@ static Status free_unsharded_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     if (flat->unsharded_grad.data == NULL) return OK;
-    if (mesh_size(&unit->ctx->mesh) > 1) // else it is the shard
+    bool is_shard = flat->unsharded_grad.dtype == flat->sharded_grad.dtype; // with one rank
+    if (mesh_size(&unit->ctx->mesh) > 1 || !is_shard)
         TRY(free_leftover(flat->unsharded_grad.data, unit->ctx->compute_stream));
     flat->unsharded_grad.data = NULL;
     flat_set_grad_views(flat);

@@ -3,6 +3,8 @@
  */
 #include "strategy.h"
 
+#include <math.h>
+
 Status strategy_find(const Module *module, StrategyState **state)
 {
     FsdpRoot *root = NULL;
@@ -63,8 +65,9 @@ Status fsdp_set_gradient_divide_factor(Module *root, float factor)
 {
     StrategyState *state;
     TRY(strategy_find(root, &state));
-    if (!(factor > 0.0f))
-        return fail(ERR_ARGUMENT, "a divide factor of %g: it must be positive", (double)factor);
+    if (!(factor > 0.0f) || isinf(factor))
+        return fail(ERR_ARGUMENT, "a divide factor of %g: it must be positive and finite",
+                    (double)factor);
     if (factor != 1.0f && mesh_size(&state->root->ctx->mesh) == 1)
         return fail(ERR_ARGUMENT,
                     "one rank reduces nothing, so nothing is divided: factor 1 alone");

@@ -25,21 +25,38 @@ static void enlarge(FlatParam *flat)
     }
 }
 
+typedef struct Huge {
+    HugeBody body;
+    bool pairs;
+} Huge;
+
 static void huge_body(const Rank *r, void *arg)
 {
+    const Huge *huge = arg;
     Mesh mesh;
     OneUnit one;
-    need(mesh_1d(&mesh, r->comm));
+    if (huge->pairs)
+        mesh = mesh_of_pairs(r);
+    else
+        need(mesh_1d(&mesh, r->comm));
     one_unit_create(&one, &mesh, r);
     need_cuda(cudaDeviceSynchronize());
     enlarge(&one.unit->flat);
-    (*(const HugeBody *)arg)(&one, r);
+    huge->body(&one, r);
     one_unit_destroy(&one);
+    if (huge->pairs) mesh_of_pairs_destroy(&mesh);
 }
 
 void run_huge_at(const char *file, int line, HugeBody body, int world)
 {
-    run_ranks_dry_at(file, line, world, huge_body, &body);
+    Huge huge = {body, false};
+    run_ranks_dry_at(file, line, world, huge_body, &huge);
+}
+
+void run_huge_pairs(HugeBody body)
+{
+    Huge huge = {body, true};
+    run_ranks_dry_at(__FILE__, __LINE__, 4, huge_body, &huge);
 }
 
 // Where the first gap at or after `at` begins: the end of the range that holds `at`, as long as

@@ -16,6 +16,7 @@ enum { HUGE_PADDING = 3 }; // elements, all of the last rank
 typedef void (*HugeBody)(OneUnit *u, const Rank *r);
 void run_huge_at(const char *file, int line, HugeBody body, int world);
 #define run_huge(body, world) run_huge_at(__FILE__, __LINE__, body, world)
+void run_huge_pairs(HugeBody body); // on four ranks: mesh_of_pairs
 
 // Fails the rank unless what was queued since log entry `first` reads (or writes) all of the
 // buffer, by one call or by several.

@@ -4,6 +4,7 @@
 #include "strategies_oracle.h"
 
 #include "checkpoint.h"
+#include "kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -111,15 +112,24 @@ static Status shard_model(Wrapped *w, const Case *c, const FsdpOptions *fsdp)
     return fully_shard(w->model, &w->ctx, fsdp);
 }
 
-Status case_build(Wrapped *w, const Case *c)
+Status case_shard(Wrapped *w, const Case *c, PipelineTies *ties)
 {
-    FsdpOptions fsdp = {.align_shards = c->align, .seed = 42, .layout = c->layout};
-    MixedPrecisionPolicy policy = {0};
-    PipelineTies ties;
+    FsdpOptions fsdp = {.reshard_after_forward = c->reshard,
+                        .align_shards = c->align,
+                        .seed = 42,
+                        .layout = c->layout};
     w->model = case_model(c);
-    if (c->stages > 0) TRY(pipeline_cut(w->model, &w->ranks, &ties));
+    if (c->stages > 0) TRY(pipeline_cut(w->model, &w->ranks, ties));
     TRY(shard_model(w, c, &fsdp));
     w->root = fsdp_unit(w->model)->root;
+    return OK;
+}
+
+Status case_build(Wrapped *w, const Case *c)
+{
+    MixedPrecisionPolicy policy = {0};
+    PipelineTies ties;
+    TRY(case_shard(w, c, &ties));
     TRY(strategy_apply(w->model, &c->options));
     if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, false));
     if (c->offload) TRY(offload_apply(w->model));
@@ -236,6 +246,22 @@ Batch case_batch(const Case *c, int step, int rank, int round)
     return batch_create(&spec, (uint64_t)(1 + step * 1000 + rank * 10 + round));
 }
 
+// After a backward, which began at log entry `first` and kept no host waiting. After the last one
+// of a step: what the optimizer does with the gradients, before anything waits for the device (as
+// cudaFree does). What the compute stream has not waited for is simgpu's report.
+static void use_at_once(const Module *model, uint64_t first)
+{
+    const FsdpUnit *unit = fsdp_unit(model);
+    const FsdpExtensions *on = unit == NULL ? NULL : unit->root->extensions;
+    if (on == NULL || on->offload != NULL) return; // the oracle's; or they are on the host
+    check_no_host_wait(first, "in a backward");
+    if (on->strategy != NULL && !on->strategy->is_last_backward) return;
+    for (int u = 0; u < unit->root->n_units; u++) {
+        const Buffer *grad = &unit->root->units[u]->flat.sharded_grad;
+        need_cuda(kernel_scale(grad->data, 1.0f, (size_t)grad->numel, unit->ctx->compute_stream));
+    }
+}
+
 float case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, int round,
                 float scale)
 {
@@ -246,7 +272,9 @@ float case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, in
     need(module_forward(model, run, batch.in, &logits));
     need(cross_entropy_scaled(run, logits, batch.targets, run->B * run->T, c->spec.vocab, scale,
                               &loss, &dlogits));
+    uint64_t first = gpulog_length();
     need(module_backward(model, run, dlogits, &din));
+    use_at_once(model, first);
     need_cuda(cudaFreeAsync(dlogits, run->stream));
     if (din != NULL) need_cuda(cudaFreeAsync(din, run->stream));
     batch_destroy(&batch);
@@ -324,6 +352,11 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
         }
         case_pass(c, &w->run, w->model, step, place, k, scale);
         if (r->world > 1 && accumulates(c)) check_kept(w, c, k, kept);
+        check(w->root->n_post_forward == 0 && w->root->iter_backward_root == NULL,
+              "after micro-batch %d of %d %d forwards are recorded and root->iter_backward_root is "
+              "%s: end_backward ends the pass, of a step's last backward and of another one",
+              k, c->rounds, w->root->n_post_forward,
+              w->root->iter_backward_root == NULL ? "NULL" : "set");
     }
 }
 

@@ -33,6 +33,7 @@ typedef struct Case {
     PipelineKind kind;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
+    FsdpReshard reshard;       // of all units, before a strategy is on
     LayoutFn layout;           // NULL: flat
     const Fp8Options *fp8;     // NULL: parameters are gathered as they are
     bool (*frozen)(int i);     // whether parameter i of the model is; NULL: none
@@ -73,6 +74,7 @@ void case_unmesh(Wrapped *w);
 // On a context that is there (w->ctx): the model, its units and all options. What the library says
 // of the first that it refuses; case_take_down takes off what there is, and is needed then too.
 Status case_build(Wrapped *w, const Case *c);
+Status case_shard(Wrapped *w, const Case *c, PipelineTies *ties); // of these the units alone
 void case_take_down(Wrapped *w);
 // The same with all that a training needs; nothing may be refused.
 void case_wrap(Wrapped *w, const Case *c, const Rank *r);
@@ -92,13 +94,25 @@ typedef struct StageBatches {
 } StageBatches;
 void stage_batches_create(StageBatches *b, const Wrapped *w, const Case *c, int step);
 void stage_batches_destroy(StageBatches *b);
-// One step without the optimizer.
+// One step without the optimizer; the compute stream uses the gradients at the end, at once.
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
 
 // A `between`: everything is saved, torn down, made anew and loaded. In this folder, which the test
 // makes and removes.
 void case_resume(Wrapped *w, const Case *c, const Rank *r, int step);
 extern char case_folder[PATH_BYTES];
+
+// What an extension has put on is taken off by `take`: everything that can be seen is as it was
+// before, whatever ran last, and the next pass has the same gradients (strategies_removed.c).
+typedef struct Removal {
+    const char *name; // of `take`
+    Status (*put)(Wrapped *w, const Case *c);
+    Status (*take)(Module *model);
+    bool between_steps; // it may be taken off between steps alone; and there is a strategy below it
+} Removal;
+void run_removed(int world, const Case *c, const Removal *removal);
+// A training with evaluations leaves no more memory, however long it goes on (strategies_growth.c).
+void run_growth(int world, Case *c);
 
 // Waits until every rank is here.
 void ranks_meet(const Rank *r);

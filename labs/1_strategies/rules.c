@@ -1,0 +1,365 @@
+/* rules.c: sentences of strategy.h that no other body of this suite reads: what is refused, what is
+ * taken off again, the handout's own numbers, sizes beyond 2^31. See rules.h of tests/support.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "backend.h"
+#include "fsdp.h"
+#include "huge.h"
+#include "rules.h"
+#include "snapshot.h"
+#include "tests.h"
+
+// ---- Taken off ----
+
+static Status put(Wrapped *w, const Case *c)
+{
+    return strategy_apply(w->model, &c->options);
+}
+
+static void remove_and_grow(Strategy strategy, int ranks, int replicas, int slices,
+                            FsdpReshard reshard)
+{
+    static const Removal removal = {"strategy_remove", put, strategy_remove, false};
+    Case c = case_of(spec_mlp(3), strategy, ranks, replicas, 1);
+    c.options.reshard_ranks = slices;
+    c.reshard = reshard;
+    run_removed(ranks, &c, &removal);
+    if (ranks == 1) return;
+    c.spec = spec_mlp(8);
+    c.rounds = 2;
+    c.partial = strategy == STRATEGY_ZERO2 && replicas > 1;
+    run_growth(ranks, &c);
+}
+
+void rule_strategy_is_removed(void)
+{
+    remove_and_grow(STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
+    remove_and_grow(STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
+    remove_and_grow(STRATEGY_ZERO2, 4, 2, 0, FSDP_RESHARD_ALWAYS);
+    remove_and_grow(STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
+}
+
+void rule_slices_are_removed(void)
+{
+    remove_and_grow(STRATEGY_ZERO3, 4, 1, 2, FSDP_RESHARD_NEVER);
+}
+
+// ---- Refused ----
+
+typedef struct Wrong {
+    StrategyOptions options;
+    int world, replicas;
+    bool one_unit;
+    const char *words;
+} Wrong;
+
+static const Wrong WRONG[] = {
+    {{.strategy = STRATEGY_ZERO2, .reshard_ranks = 2}, 4, 1, false, "only ZeRO-3"},
+    {{.strategy = STRATEGY_ZERO3, .reshard_ranks = 1}, 4, 1, false, "it must divide the 4 ranks"},
+    {{.strategy = STRATEGY_ZERO3, .reshard_ranks = 3}, 4, 1, false, "it must divide the 4 ranks"},
+    {{.strategy = STRATEGY_ZERO3, .reshard_ranks = 4}, 4, 1, false, "it must divide the 4 ranks"},
+    {{.strategy = STRATEGY_ZERO3, .reshard_ranks = -2}, 4, 1, false, "it must divide the 4 ranks"},
+    {{.strategy = STRATEGY_ZERO3, .reshard_ranks = 2}, 4, 2, false, "it must divide the 2 ranks"},
+    {{.strategy = STRATEGY_ZERO3, .divide_factor = NAN}, 2, 1, false, "positive and finite"},
+    {{.strategy = STRATEGY_ZERO3, .divide_factor = INFINITY}, 2, 1, false, "positive and finite"},
+    {{.strategy = STRATEGY_ZERO3, .divide_factor = -1.0f}, 2, 1, false, "positive and finite"},
+    {{.strategy = STRATEGY_ZERO3, .divide_factor = 2.0f}, 1, 1, false, "one rank reduces nothing"},
+    {{.strategy = STRATEGY_DDP, .first_bucket_bytes = -1}, 2, 2, true, "must be positive, or 0"},
+    {{.strategy = STRATEGY_DDP, .bucket_bytes = -1}, 2, 2, true, "must be positive, or 0"},
+    {{.strategy = STRATEGY_DDP}, 2, 1, true, "DDP shards nothing"},
+    {{.strategy = STRATEGY_DDP}, 4, 2, true, "DDP shards nothing"},
+    {{.strategy = STRATEGY_DDP}, 2, 2, false, "DDP wants one unit"},
+    {{.strategy = STRATEGY_ZERO1}, 2, 2, false, "leaves nobody to shard with"},
+    {{.strategy = STRATEGY_ZERO1, .reduce_every_time = true}, 2, 1, false, "cannot reduce every"},
+    {{.strategy = (Strategy)4}, 2, 1, false, "4 is no Strategy"},
+};
+
+static void refused_body(const Rank *r, void *arg)
+{
+    const Wrong *wrong = arg;
+    Case c = case_of(spec_mlp(3), wrong->one_unit ? STRATEGY_DDP : STRATEGY_ZERO3, r->world, 1, 1);
+    c.replicas = wrong->replicas;
+    PipelineTies ties;
+    Wrapped w = {0};
+    check_leaks();
+    need(nn_run_create(&w.run, r->stream));
+    need(case_mesh(&w, &c, r));
+    need(case_shard(&w, &c, &ties));
+    need_refused_whole(w.model, NULL, strategy_apply(w.model, &wrong->options), wrong->words);
+    case_unwrap(&w, r);
+}
+
+static void modules_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    Module *block = w->model->children[0], *plain = block->children[0];
+    need_refused_whole(w->model, NULL, strategy_apply(w->model, &c->options), "a strategy already");
+    need_refused_whole(w->model, NULL, strategy_apply(block, &c->options), "is below the root");
+    need_refused_whole(w->model, NULL, strategy_apply(plain, &c->options), "is not sharded");
+    need_refused_whole(w->model, NULL, strategy_remove(block), "is below the root");
+    need_refused_whole(w->model, NULL, fsdp_set_training(block, false), "is below the root");
+    need_refused_whole(w->model, NULL, strategy_micro_batch(block, 0, 1), "is below the root");
+    need_refused_whole(w->model, NULL, strategy_micro_batch(w->model, 1, 1), "micro-batch 1 of 1");
+    need_refused_whole(w->model, NULL, strategy_micro_batch(w->model, -1, 1), "micro-batch -1");
+    need_refused_whole(w->model, NULL, strategy_micro_batch(w->model, 0, 0), "micro-batch 0 of 0");
+}
+
+#ifndef BACKEND_CUDA
+// The last thing that strategy_apply makes fails: what it made before is gone.
+static void failed_body(const Rank *r, void *arg)
+{
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
+    PipelineTies ties;
+    Wrapped w = {0};
+    c.options.reshard_ranks = 2;
+    check_leaks();
+    need(nn_run_create(&w.run, r->stream));
+    need(case_mesh(&w, &c, r));
+    need(case_shard(&w, &c, &ties));
+    const ncclComm_t comm = w.ctx.mesh.shard.comm;
+    backend_ignore_reports();
+    w.ctx.mesh.shard.comm = NULL;
+    need_unchanged(w.model, NULL, need_failure(strategy_apply(w.model, &c.options), ERR_NCCL, ""));
+    w.ctx.mesh.shard.comm = comm;
+    backend_listen();
+    check(w.root->extensions->strategy == NULL, "a strategy that failed has left its state");
+    case_unwrap(&w, r);
+}
+#endif
+
+void rule_strategy_refusals(void)
+{
+    for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++)
+        run_ranks(WRONG[i].world, refused_body, (void *)&WRONG[i]);
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO2, 2, 1, 1);
+    run_wrapped(2, modules_body, &c);
+#ifndef BACKEND_CUDA
+    run_ranks(4, failed_body, NULL);
+#endif
+}
+
+// ---- The backward, hook by hook ----
+
+// The unit that the next backward needs is in flight while this one computes, and no other.
+static void ahead_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    static const char *const NAME[] = {"sharded", "in flight", "unsharded"};
+    const int n = w->root->n_units;
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    forward_batch(&c->spec, &w->run, w->model, &batch);
+    for (int i = n; i > 0; i--) { // the root, and the blocks from the last one on
+        FsdpUnit *unit = w->root->units[i % n];
+        need(strategy_pre_backward(unit->module, unit));
+        for (int u = 1; u < n; u++) {
+            const FlatParam *flat = &w->root->units[u]->flat;
+            FlatState want = u > i - 1    ? FLAT_UNSHARDED
+                             : u == i - 1 ? FLAT_UNSHARDING
+                                          : FLAT_SHARDED;
+            check(flat->state == want,
+                  "before the backward of %s %s is %s, must be %s: strategy_pre_backward has the "
+                  "all-gather of the next unit queued (fsdp_pop_post_forward), and waits for none",
+                  unit->flat.name, flat->name, NAME[flat->state], NAME[want]);
+        }
+    }
+    need(fsdp_reshard_all(w->model));
+    batch_destroy(&batch);
+}
+
+void rule_backward_gathers_ahead(void)
+{
+    Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
+    run_wrapped(2, ahead_body, &c);
+}
+
+// ---- A call that fails ----
+
+#ifndef BACKEND_CUDA
+static void begin(Wrapped *w, FsdpUnit *unit)
+{
+    need(fsdp_unshard(unit));
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_begin_grad(unit));
+    need_cuda(cudaDeviceSynchronize());
+}
+
+#define must_fail(call) check((call) != OK, "%s is OK, and a call in it has failed", #call)
+
+// Calls of CUDA and NCCL that fail, one after the other: whoever makes them says so.
+static void dead_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[w->root->n_units - 1];
+    StrategyState *state = w->root->extensions->strategy;
+    FsdpContext *ctx = &w->ctx;
+    const FsdpContext whole = *ctx;
+    const cudaStream_t all_reduce_stream = state->all_reduce_stream;
+    const bool ddp = c->options.strategy == STRATEGY_DDP, hsdp = !ddp && c->replicas > 1;
+    Mesh mesh;
+    begin(w, unit);
+    cudaStream_t dead = dead_stream();
+    backend_ignore_reports();
+    check_set_silent(true);
+    if (ctx->mesh.shard.comm != NULL) {
+        ctx->mesh.shard.comm = NULL;
+        must_fail(strategy_reduce(unit));
+        *ctx = whole;
+        ctx->reduce_scatter_stream = dead;
+        must_fail(strategy_reduce(unit));
+        *ctx = whole;
+    }
+    if (ctx->mesh.replicate.comm != NULL) {
+        ctx->mesh.replicate.comm = NULL;
+        must_fail(unit->reduce_scatter(unit));
+        *ctx = whole;
+        state->all_reduce_stream = dead;
+        must_fail(unit->reduce_scatter(unit));
+        state->all_reduce_stream = all_reduce_stream;
+    }
+    if (state->slice_group.comm != NULL) {
+        const ncclComm_t comm = state->slice_group.comm;
+        ctx->all_gather_stream = dead;
+        must_fail(strategy_post_forward(unit->module, unit));
+        *ctx = whole;
+        need(fsdp_wait_for_unshard(unit));
+        need(strategy_post_forward(unit->module, unit));
+        begin(w, w->root->units[1]);
+        unit->flat.unsharded_param.data = w->root->units[1]->flat.unsharded_param.data;
+        state->slice_group.comm = NULL;
+        must_fail(strategy_all_gather(unit));
+        state->slice_group.comm = comm;
+        unit->flat.unsharded_param.data = NULL;
+    }
+    if (!ddp && !hsdp) must_fail(mesh_2d(&mesh, NULL, 1));
+    cudaGetLastError();
+    check_set_silent(false);
+    backend_listen();
+    if (hsdp) // what was summed, and never all-reduced, is not added to the next sum
+        state->partial[fsdp_unit_index(unit)].data = NULL;
+    need(fsdp_reshard_all(w->model));
+}
+#endif
+
+void rule_failed_strategies_are_told(void)
+{
+#ifndef BACKEND_CUDA
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
+    run_wrapped(4, dead_body, &c);
+    c.options.reshard_ranks = 2;
+    run_wrapped(4, dead_body, &c);
+    c = case_of(spec_mlp(3), STRATEGY_ZERO2, 4, 2, 1);
+    run_wrapped(4, dead_body, &c);
+    c = case_of(spec_mlp(3), STRATEGY_DDP, 2, 2, 1);
+    run_wrapped(2, dead_body, &c);
+#endif
+}
+
+// ---- Buckets, by hand ----
+
+enum { MOST = 5 };
+typedef struct Cut {
+    int n;
+    int64_t numel[MOST], first_bytes, bytes;
+    int buckets, first[MOST]; // the first parameter of each
+} Cut;
+
+// The handout's five parameters of 40, 8, 40, 8 and 20 bytes; sizes that are reached to the byte,
+// or missed by one; and more elements, and bytes, than 32 bits count.
+static const Cut CUTS[] = {
+    {5, {10, 2, 10, 2, 5}, 16, 48, 3, {4, 2, 0}},
+    {5, {10, 2, 10, 2, 5}, 20, 48, 3, {4, 2, 0}},
+    {5, {10, 2, 10, 2, 5}, 21, 48, 3, {3, 1, 0}},
+    {5, {10, 2, 10, 2, 5}, 28, 49, 2, {3, 0}},
+    {5, {10, 2, 10, 2, 5}, 29, 40, 2, {2, 0}},
+    {5, {10, 2, 10, 2, 5}, 116, 1, 1, {0}},
+    {5, {10, 2, 10, 2, 5}, 1, 1, 5, {4, 3, 2, 1, 0}},
+    {3, {INT64_C(1) << 31, INT64_C(1) << 31, 5}, 16, INT64_C(1) << 33, 3, {2, 1, 0}},
+    {3, {INT64_C(1) << 31, INT64_C(1) << 31, 5}, 16, (INT64_C(1) << 33) + 1, 2, {2, 0}},
+    {3, {5, 1 << 29, 1 << 29}, INT64_C(1) << 32, 1, 2, {1, 0}},
+};
+
+static void cut_body(const Rank *r, void *arg)
+{
+    const Cut *cut = arg;
+    Param param[MOST] = {0}, *params[MOST];
+    FlatLayout layout;
+    Bucket got[MOST + 1];
+    for (int i = 0; i < cut->n; i++) {
+        param[i] = (Param){.ndim = 1, .shape = {cut->numel[i]}};
+        params[i] = &param[i];
+    }
+    need(flat_layout(&layout, "model", params, cut->n, 0, 1, false));
+    int n = ddp_buckets(&layout, cut->first_bytes, cut->bytes, got, MOST + 1), last = cut->n;
+    for (int b = 0; b < n && b < cut->buckets; b++) {
+        check(got[b].first == cut->first[b] && got[b].last == last &&
+                  got[b].missing == last - cut->first[b],
+              "with buckets of %lld and %lld bytes bucket %d holds parameters %d to %d of %d, want "
+              "%d to %d: it takes the next as long as it has fewer bytes than its size",
+              (long long)cut->first_bytes, (long long)cut->bytes, b, got[b].first, got[b].last - 1,
+              cut->n, cut->first[b], last - 1);
+        int64_t begin = layout.offset[cut->first[b]];
+        int64_t end = last < cut->n ? layout.offset[last] : layout.numel;
+        check(got[b].begin == begin && got[b].end == end,
+              "bucket %d is elements %lld to %lld, want %lld to %lld", b, (long long)got[b].begin,
+              (long long)got[b].end, (long long)begin, (long long)end);
+        last = cut->first[b];
+    }
+    check(n == cut->buckets, "there are %d buckets of %lld and %lld bytes, want %d", n,
+          (long long)cut->first_bytes, (long long)cut->bytes, cut->buckets);
+    flat_layout_destroy(&layout);
+}
+
+void rule_buckets_by_hand(void)
+{
+    for (size_t i = 0; i < sizeof CUTS / sizeof CUTS[0]; i++)
+        run_ranks(1, cut_body, (void *)&CUTS[i]);
+}
+
+// ---- Larger than 32 bits can count ----
+
+static void huge_gradient(OneUnit *u, const Rank *r)
+{
+    const StrategyOptions options = {.strategy = STRATEGY_ZERO2};
+    FlatParam *flat = &u->unit->flat;
+    need(strategy_apply(u->model, &options));
+    need(fsdp_begin_grad(u->unit));
+    Buffer gradient = flat->unsharded_grad, valid = flat->sharded_grad;
+    valid.numel = flat_valid_numel(&flat->layout, flat->layout.rank);
+    uint64_t log = gpulog_length();
+    need(fsdp_reduce_grad(u->unit));
+    check_covers(log, &gradient, GPU_READ, "strategy_reduce, which sums an unsharded gradient");
+    check_covers(log, &valid, GPU_WRITE, "strategy_reduce, which adds to a gradient shard");
+    need(strategy_remove(u->model));
+}
+
+static void huge_slice(OneUnit *u, const Rank *r)
+{
+    const StrategyOptions options = {.strategy = STRATEGY_ZERO3, .reshard_ranks = 2};
+    FsdpUnit *unit = u->unit;
+    FlatParam *flat = &unit->flat;
+    need(strategy_apply(u->model, &options));
+    need(fsdp_unshard(unit));
+    need(fsdp_wait_for_unshard(unit));
+    int64_t half = flat->layout.padded / 2;
+    Buffer part = buffer_range(&flat->unsharded_param, r->rank % 2 * half, half);
+    uint64_t log = gpulog_length();
+    need(strategy_post_forward(u->model, unit));
+    Buffer slice = u->unit->root->extensions->strategy->slices[0];
+    check(slice.data != NULL && slice.numel == half, "the slice has %lld elements, want %lld",
+          (long long)slice.numel, (long long)half);
+    check_covers(log, &part, GPU_READ, "keep_slice, which copies this rank's half of the unit");
+    check_covers(log, &slice, GPU_WRITE, "keep_slice, which copies this rank's half of the unit");
+    need(fsdp_reshard(unit));
+    unit->all_gather = strategy_all_gather;
+    log = gpulog_length();
+    need(fsdp_unshard(unit));
+    check_covers(log, &slice, GPU_READ, "strategy_all_gather, which sends a slice");
+    check_covers(log, &flat->unsharded_param, GPU_WRITE, "strategy_all_gather of slices");
+    need(strategy_remove(u->model));
+}
+
+void rule_strategies_beyond_32_bits(void)
+{
+    run_huge(huge_gradient, 2);
+    run_huge_pairs(huge_gradient);
+    run_huge(huge_slice, 4);
+}

@@ -1,0 +1,163 @@
+/* rules.c: sentences of prefetch.h that no other body of this suite reads: what is taken off again, a
+ * refusal that changes nothing, a gather that fails, sizes beyond 2^31. See rules.h of
+ * tests/support.
+ */
+#include "rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapshot.h"
+#include "strategies.h"
+#include "tests.h"
+
+static const PrefetchOptions TWO = {2, 2, 0};
+
+// ---- Taken off, and a long training ----
+
+static Status put(Wrapped *w, const Case *c)
+{
+    Module *const listed[] = {w->root->units[w->root->n_units - 1]->module};
+    TRY(prefetch_apply(w->model, &TWO));
+    if (w->root->n_units == 1) return OK;
+    TRY(fsdp_set_modules_to_forward_prefetch(w->model, listed, 1));
+    return fsdp_set_modules_to_backward_prefetch(w->model, listed, 1);
+}
+
+void rule_prefetch_is_removed(void)
+{
+    static const Removal removal = {"prefetch_remove", put, prefetch_remove, true};
+    static const int SHAPES[][5] = {// strategy, ranks, replicas, reshard_ranks, layers
+                                    {STRATEGY_ZERO3, 4, 2, 0, 3},
+                                    {STRATEGY_ZERO3, 4, 1, 2, 3},
+                                    {STRATEGY_ZERO1, 2, 1, 0, 3},
+                                    {STRATEGY_ZERO3, 2, 1, 0, 1},
+                                    {STRATEGY_DDP, 2, 2, 0, 3}};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
+        Case c =
+            case_of(spec_mlp(SHAPES[i][4]), (Strategy)SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 1);
+        c.options.reshard_ranks = SHAPES[i][3];
+        run_removed(SHAPES[i][1], &c, &removal);
+    }
+    Case c = case_of(spec_mlp(8), STRATEGY_ZERO3, 2, 1, 2);
+    c.prefetch = &TWO;
+    run_growth(2, &c);
+}
+
+// ---- Refused, and failed ----
+
+static void refused_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    Module *first = w->root->units[1]->module, *second = w->root->units[2]->module;
+    Module *plain = first->children[0];
+    Module *const good[] = {second}, *const bad[] = {second, plain}, *const own[] = {second, first};
+    const PrefetchOptions wrong[] = {{-1, 1, 0}, {1, -1, 0}, {1, 1, -1}};
+    FsdpAdamW *opt = &w->adamw;
+    need(prefetch_apply(w->model, &TWO));
+    need(fsdp_set_modules_to_forward_prefetch(first, good, 1));
+    const PrefetchState *state = w->root->extensions->prefetch;
+    const PrefetchList was = state->forward[1];
+    need_refused_whole(w->model, opt, fsdp_set_modules_to_forward_prefetch(first, bad, 2), "is no");
+    need_refused_whole(w->model, opt, fsdp_set_modules_to_forward_prefetch(first, own, 2),
+                       "cannot prefetch itself");
+    need_refused_whole(w->model, opt, fsdp_set_modules_to_backward_prefetch(plain, good, 1),
+                       "is no unit");
+    check(state->forward[1].n == was.n && state->forward[1].units == was.units &&
+              state->backward[1].n == 0,
+          "a list that was refused has changed the one that was there");
+    need_refused_whole(w->model, opt, prefetch_apply(w->model, &TWO), "has a prefetch already");
+    need(prefetch_remove(w->model));
+    need_refused_whole(w->model, opt, prefetch_remove(w->model), "has no prefetch");
+    for (int i = 0; i < 3; i++)
+        need_refused_whole(w->model, opt, prefetch_apply(w->model, &wrong[i]), "is");
+    need_refused_whole(w->model, opt, prefetch_apply(first, &TWO), "is below the root");
+    need_refused_whole(w->model, opt, prefetch_apply(plain, &TWO), "is not sharded");
+    case_train(w, c, r, 0);
+}
+
+// An all-gather that somebody prefetches fails: the pass that does says so, and after
+// fsdp_reshard_all the next step is as ever.
+static void failed_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    size_t n;
+    float *out;
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    FsdpUnit *ahead = w->root->units[2], *root = w->root->units[0];
+    Status (*const gather)(FsdpUnit * unit) = ahead->all_gather;
+    case_train(w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    float *want = case_gradients(w, &n);
+    for (int k = 0; k < 4; k++) {
+        bool fits = false;
+        ahead->all_gather = failing_collective;
+        failing_status = k % 2 == 0 ? ERR_NCCL : ERR_CUDA;
+        if (k == 0) need_failure(prefetch_unit(ahead, &fits), failing_status, "");
+        if (k == 1)
+            need_failure(module_forward(w->model, &w->run, batch.in, &out), failing_status, "");
+        if (k > 1) { // the root's hook alone; its list is unit 2
+            Module *const listed[] = {ahead->module};
+            need(fsdp_set_modules_to_backward_prefetch(root->module, listed, 1));
+            need(fsdp_unshard(root));
+            need(fsdp_wait_for_unshard(root));
+            need_failure(prefetch_pre_backward(root->module, root), failing_status, "");
+            need(fsdp_set_modules_to_backward_prefetch(root->module, listed, 0));
+        }
+        ahead->all_gather = gather;
+        need(module_discard(w->model, &w->run));
+        need(fsdp_reshard_all(w->model));
+        check(prefetch_in_flight(w->root) == 0, "what failed is in flight");
+        case_train(w, c, r, 0);
+        need_cuda(cudaDeviceSynchronize());
+        float *got = case_gradients(w, &n);
+        check(memcmp(got, want, n * sizeof *got) == 0,
+              "the step after an all-gather that failed has other gradients");
+        free(got);
+    }
+    free(want);
+    batch_destroy(&batch);
+}
+
+void rule_prefetch_refusals(void)
+{
+    Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
+    run_wrapped(2, refused_body, &c);
+    c.prefetch = &TWO;
+    run_wrapped(2, failed_body, &c);
+}
+
+// ---- Larger than 32 bits can count ----
+
+// The units' figures are changed by hand, and changed back: nothing is gathered.
+static void large_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    const int64_t numel = (INT64_C(1) << 31) + 3, bytes = 4 * numel;
+    FlatParam *flat[] = {&w->root->units[1]->flat, &w->root->units[2]->flat};
+    int64_t *limit = &w->root->extensions->prefetch->options.limit_bytes;
+    const int64_t usual[] = {flat[0]->unsharded_param.numel, flat[1]->unsharded_param.numel};
+    bool fits = true;
+    for (int i = 0; i < 2; i++) flat[i]->unsharded_param.numel = numel;
+    flat[0]->state = FLAT_UNSHARDING;
+    check(prefetch_in_flight(w->root) == bytes,
+          "a unit of %lld bytes is in flight, and prefetch_in_flight says %lld" LIKELY
+          "bytes are counted in int64_t",
+          (long long)bytes, (long long)prefetch_in_flight(w->root));
+    *limit = 2 * bytes - 1;
+    need(prefetch_unit(w->root->units[2], &fits));
+    check(!fits && flat[1]->state == FLAT_SHARDED,
+          "of a limit of %lld bytes %lld are in flight, and a unit of as many fits",
+          (long long)*limit, (long long)bytes);
+    flat[1]->state = FLAT_UNSHARDING;
+    check(prefetch_in_flight(w->root) == 2 * bytes,
+          "two units of %lld bytes are in flight, and prefetch_in_flight says %lld",
+          (long long)bytes, (long long)prefetch_in_flight(w->root));
+    *limit = 0;
+    for (int i = 0; i < 2; i++) flat[i]->unsharded_param.numel = usual[i];
+    for (int i = 0; i < 2; i++) flat[i]->state = FLAT_SHARDED;
+}
+
+void rule_prefetch_beyond_32_bits(void)
+{
+    Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
+    c.prefetch = &TWO;
+    run_wrapped(2, large_body, &c);
+}

@@ -1,0 +1,12 @@
+// tests.h: what the files of this suite share.
+#ifndef LAB_PREFETCH_TESTS_H
+#define LAB_PREFETCH_TESTS_H
+
+#include "harness.h"
+
+// rules.c
+void rule_prefetch_is_removed(void);
+void rule_prefetch_refusals(void);
+void rule_prefetch_beyond_32_bits(void);
+
+#endif

@@ -1,0 +1,49 @@
+/* strategies_growth.c: run_growth: a training leaves no more memory of the host, however long it
+ * goes on. See strategies.h.
+ */
+#include "strategies_oracle.h"
+
+#include "host_memory.h"
+
+enum { FIRST = 40, TIMES = 64, EACH = 64 }; // steps; bytes of each that simgpu may keep
+
+static void step(Wrapped *w, const Case *c, const Rank *r, int step)
+{
+    float *out;
+    Batch batch = case_batch(c, step, r->rank, 0);
+    w->run.B = c->spec.B;
+    need(fsdp_set_training(w->model, false));
+    need(module_forward(w->model, &w->run, batch.in, &out));
+    need(fsdp_set_training(w->model, true));
+    need(module_discard(w->model, &w->run));
+    need(fsdp_reshard_all(w->model));
+    batch_destroy(&batch);
+    case_train(w, c, r, step);
+    need_cuda(cudaDeviceSynchronize());
+}
+
+static void growth_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    size_t host = 0, live = 0;
+    Wrapped w;
+    check_leaks();
+    case_wrap(&w, c, r);
+    for (int i = 0; i < TIMES; i++) {
+        if (i == FIRST) host = host_bytes();
+        if (i == FIRST) live = gpulog_live_bytes(r->device);
+        step(&w, c, r, i);
+    }
+    size_t now = host_bytes();
+    check(now <= host + (TIMES - FIRST) * EACH,
+          "%d steps, with an evaluation each, leave %zu bytes of host memory, which nobody frees",
+          TIMES - FIRST, now - host);
+    check(gpulog_live_bytes(r->device) == live, "%d steps leave %zu bytes of the device",
+          TIMES - FIRST, gpulog_live_bytes(r->device) - live);
+    case_unwrap(&w, r);
+}
+
+void run_growth(int world, Case *c)
+{
+    run_ranks(world, growth_body, c);
+}
