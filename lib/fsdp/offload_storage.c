@@ -29,6 +29,25 @@ cudaStream_t offload_grad_stream(const FsdpUnit *unit)
     return mesh_size(&ctx->mesh) == 1 ? ctx->compute_stream : ctx->reduce_scatter_stream;
 }
 
+void offload_drop_grad(FsdpUnit *unit)
+{
+    Buffer *grad = &unit->flat.sharded_grad;
+    float *host = offload_of(unit)->grad;
+    if (grad->data == host) return;
+    cudaDeviceSynchronize();
+    cudaFree(grad->data);
+    grad->data = host;
+}
+
+// The last copy of a parameter goes with the outermost forward: an evaluation has no backward.
+static Status drop_param(Module *module, void *arg)
+{
+    const FsdpRoot *root = ((FsdpUnit *)arg)->root;
+    OffloadState *state = root->extensions->offload;
+    if (root->iter_forward_root != NULL || state->param.buffer == NULL) return OK;
+    return stream_free_after(&state->param.buffer, state->param.event, state->to_device);
+}
+
 // ---- The switch ----
 
 static Status check_root(const FsdpRoot *root)
@@ -63,6 +82,7 @@ static Status check_root(const FsdpRoot *root)
 
 static void remove_hooks(const FsdpUnit *unit, const OffloadUnit *own)
 {
+    module_remove_hook(unit->module, own->after_forward);
     module_remove_hook(unit->module, own->before_backward);
     module_remove_hook(unit->module, own->before_reduce);
     module_remove_hook(unit->module, own->after_reduce);
@@ -75,10 +95,12 @@ static Status move_to_host(FsdpUnit *unit, OffloadUnit *own)
     FlatParam *flat = &unit->flat;
     size_t bytes = buffer_bytes(&flat->sharded_param), of_grad = buffer_bytes(&flat->sharded_grad);
     void *param = NULL, *grad = NULL;
+    own->after_forward = module_add_hook(m, HOOK_POST_FORWARD, drop_param, unit);
     own->before_backward = module_add_first_hook(m, HOOK_PRE_BACKWARD, offload_pre_backward, unit);
     own->before_reduce = module_add_first_hook(m, HOOK_POST_BACKWARD, offload_pre_reduce, unit);
     own->after_reduce = module_add_hook(m, HOOK_POST_BACKWARD, offload_post_backward, unit);
-    if (own->before_backward == NULL || own->before_reduce == NULL || own->after_reduce == NULL)
+    if (own->after_forward == NULL || own->before_backward == NULL || own->before_reduce == NULL ||
+        own->after_reduce == NULL)
         return ERR_MEMORY;
     CUDA_TRY(cudaMallocHost(&param, bytes));
     own->param = param;
@@ -182,8 +204,7 @@ Status offload_remove(Module *module)
     TRY(offload_wait(state));
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        if (flat->sharded_grad.data != state->units[i].grad) cudaFree(flat->sharded_grad.data);
-        flat->sharded_grad.data = state->units[i].grad;
+        offload_drop_grad(root->units[i]);
         TRY(move_to_device(&flat->sharded_param));
         TRY(move_to_device(&flat->sharded_grad));
         gpulog_category(flat->sharded_param.data, GPU_SHARDED_PARAM);
