@@ -111,8 +111,24 @@ TEST(a_block_keeps_its_input_and_output)
     }
 }
 
+static void once_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    static const char SOFTMAX[] = "kernel_causal_softmax_forward";
+    uint64_t first = gpulog_length();
+    int n = 0;
+    case_train(w, c, r, 0);
+    for (int64_t at = gpulog_find(GPU_KERNEL, SOFTMAX, first); at >= 0; n++)
+        at = gpulog_find(GPU_KERNEL, SOFTMAX, (uint64_t)at + 1);
+    check(n == 2 * c->spec.layers,
+          "the weights of %d attentions are made %d times in a step, want twice each: in the "
+          "forward, and by recompute_attention_backward",
+          c->spec.layers, n);
+}
+
 TEST(attention_frees_its_weights)
 {
+    Case once = again(spec_gpt2(3), RECOMPUTE_ATTENTION, STRATEGY_ZERO3, 1);
+    run_wrapped(1, once_body, &once);
     for (int i = 0; i < 3; i++) {
         Case c = again(spec_gpt2(3), RECOMPUTE_ATTENTION, ALL[1 + i], 2);
         run_wrapped(2, keeps_body, &c);

@@ -69,6 +69,7 @@ TEST(norm_counts_once)
     c.options.strategy = STRATEGY_DDP;
     c.replicas = 2;
     run_cut(4, &c);
+    RULE(norms_of_ties_and_nans);
 }
 
 static void evaluation_body(Wrapped *w, const Case *c, const Rank *r)
