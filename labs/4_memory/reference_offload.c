@@ -63,20 +63,6 @@ static Status gather(FsdpUnit *unit)
     return before == fsdp_all_gather ? unit->gather_shards(unit) : before(unit);
 }
 
-// Queues the copy of the unit's shard to the device. The all-gather stream waits for it, and the
-// copy before it is freed.
-static Status queue_copy(FsdpUnit *unit, void *device)
-{
-    OffloadState *state = unit->root->extensions->offload;
-    const Buffer *shard = &unit->flat.sharded_param;
-    //[[L4.7b] As said above.
-    CUDA_TRY(cudaMemcpyAsync(device, shard->data, buffer_bytes(shard), cudaMemcpyHostToDevice,
-                             state->to_device));
-    TRY(stream_run_after(unit->ctx->all_gather_stream, state->to_device, state->copied));
-    return free_param(state);
-    //[end L4.7b]
-}
-
 Status offload_all_gather(FsdpUnit *unit)
 {
     OffloadState *state = unit->root->extensions->offload;
@@ -86,45 +72,29 @@ Status offload_all_gather(FsdpUnit *unit)
     //  and the unit's all-gather (gather) is queued after it, with the copy in sharded_param.
     //  Afterwards that is host memory again, and state->param holds the copy, its event recorded
     //  after the all-gather; a copy that it held before is freed.
-    //  Where a call fails, sharded_param is host memory, too, and no third copy is left.
+    //  The copy is in sharded_param as soon as there is one: where a call fails, who called this
+    //  function frees it, and puts the host's back.
     //? Which of the two streams waits for what, and when is the copy before this one freed?
     TRY(offload_alloc(unit, false, &device, state->to_device));
-    Status status = queue_copy(unit, device);
-    if (status != OK) {
-        cudaFreeAsync(device, state->to_device);
-        return status;
-    }
     shard->data = device;
-    status = gather(unit);
+    CUDA_TRY(cudaMemcpyAsync(device, host, buffer_bytes(shard), cudaMemcpyHostToDevice,
+                             state->to_device));
+    TRY(stream_run_after(unit->ctx->all_gather_stream, state->to_device, state->copied));
+    TRY(free_param(state));
+    TRY(gather(unit));
     shard->data = host;
     state->param.buffer = device;
     CUDA_TRY(cudaEventRecord(state->param.event, unit->ctx->all_gather_stream));
-    return status;
+    return OK;
     //[end L4.7]
 }
 
 // ---- Gradients ----
 
-// Queues what the unit's gradient shard on the device begins with.
-static Status fill_grad(const FsdpUnit *unit, void *device)
-{
-    const OffloadState *state = unit->root->extensions->offload;
-    const OffloadUnit *own = offload_of(unit);
-    size_t bytes = buffer_bytes(&unit->flat.sharded_grad);
-    cudaStream_t stream = offload_grad_stream(unit);
-    //[[L4.8a] Zeros, or what the host has.
-    if (own->has_grad) {
-        CUDA_TRY(cudaStreamWaitEvent(stream, state->arrived, 0));
-        CUDA_TRY(cudaMemcpyAsync(device, own->grad, bytes, cudaMemcpyHostToDevice, stream));
-    } else {
-        CUDA_TRY(cudaMemsetAsync(device, 0, bytes, stream));
-    }
-    return OK;
-    //[end L4.8a]
-}
-
 Status offload_begin_grad(FsdpUnit *unit)
 {
+    OffloadState *state = unit->root->extensions->offload;
+    OffloadUnit *own = offload_of(unit);
     Buffer *grad = &unit->flat.sharded_grad;
     cudaStream_t stream = offload_grad_stream(unit);
     void *device = NULL;
@@ -132,15 +102,18 @@ Status offload_begin_grad(FsdpUnit *unit)
     //[L4.8] sharded_grad is device memory that `stream` owns: zeros, or, where the host has
     //  something since the gradients were zeroed, that. What is on its way to the host arrives
     //  first.
-    //  Where a call fails, sharded_grad is as it was, and nothing stays allocated.
+    //  It is in sharded_grad as soon as there is some: where a call fails, fsdp_zero_grad frees it.
     //? Two micro-batches reduce, each by itself. To what is the second one's average added?
     TRY(offload_alloc(unit, true, &device, stream));
-    Status status = fill_grad(unit, device);
-    if (status == OK)
-        grad->data = device;
-    else
-        cudaFreeAsync(device, stream);
-    return status;
+    grad->data = device;
+    if (own->has_grad) {
+        CUDA_TRY(cudaStreamWaitEvent(stream, state->arrived, 0));
+        CUDA_TRY(
+            cudaMemcpyAsync(device, own->grad, buffer_bytes(grad), cudaMemcpyHostToDevice, stream));
+    } else {
+        CUDA_TRY(cudaMemsetAsync(device, 0, buffer_bytes(grad), stream));
+    }
+    return OK;
     //[end L4.8]
 }
 

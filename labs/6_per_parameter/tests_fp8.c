@@ -541,6 +541,7 @@ TEST(the_masters_are_saved)
         c.policy = world == 2 ? &BF16 : NULL;
         run_wrapped(world, masters_body, &c);
     }
+    RULE(fp8_costs_and_failures);
     Case flat = in_fp8(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     flat.layout = NULL;
     check_case_refused(2, &flat);

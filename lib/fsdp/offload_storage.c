@@ -29,14 +29,25 @@ cudaStream_t offload_grad_stream(const FsdpUnit *unit)
     return mesh_size(&ctx->mesh) == 1 ? ctx->compute_stream : ctx->reduce_scatter_stream;
 }
 
-void offload_drop_grad(FsdpUnit *unit)
+void offload_drop(FsdpUnit *unit)
 {
-    Buffer *grad = &unit->flat.sharded_grad;
-    float *host = offload_of(unit)->grad;
-    if (grad->data == host) return;
-    cudaDeviceSynchronize();
-    cudaFree(grad->data);
-    grad->data = host;
+    const OffloadUnit *own = offload_of(unit);
+    Buffer *const shards[] = {&unit->flat.sharded_param, &unit->flat.sharded_grad};
+    void *const host[] = {own->param, own->grad};
+    for (int i = 0; i < 2; i++) {
+        if (shards[i]->data == host[i]) continue;
+        cudaDeviceSynchronize();
+        cudaFree(shards[i]->data);
+        shards[i]->data = host[i];
+    }
+}
+
+// unit->all_gather: the copy goes where a call has failed.
+static Status all_gather(FsdpUnit *unit)
+{
+    Status status = offload_all_gather(unit);
+    if (status != OK) offload_drop(unit);
+    return status;
 }
 
 // The last copy of a parameter goes with the outermost forward: an evaluation has no backward.
@@ -175,7 +186,7 @@ Status offload_apply(Module *module)
         flat->sharded_param.data = units[i].param;
         flat->sharded_grad.data = units[i].grad;
         flat->gathers_alone = true;
-        root->units[i]->all_gather = offload_all_gather;
+        root->units[i]->all_gather = all_gather;
     }
     return OK;
 }
@@ -204,7 +215,7 @@ Status offload_remove(Module *module)
     TRY(offload_wait(state));
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        offload_drop_grad(root->units[i]);
+        offload_drop(root->units[i]);
         TRY(move_to_device(&flat->sharded_param));
         TRY(move_to_device(&flat->sharded_grad));
         gpulog_category(flat->sharded_param.data, GPU_SHARDED_PARAM);
