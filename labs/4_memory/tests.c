@@ -11,6 +11,7 @@
 #include "draw_model.h"
 #include "narrow.h"
 #include "recompute.h"
+#include "snapshot.h"
 #include "tests.h"
 
 static const RecomputeKind KINDS[] = {RECOMPUTE_NONE, RECOMPUTE_BLOCKS, RECOMPUTE_ATTENTION};
@@ -445,16 +446,19 @@ static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
     Batch batch = case_batch(c, 0, r->rank, 0);
     w->run.B = c->spec.B;
     w->run.T = c->spec.T;
-    need_refused(recompute_apply(w->model, RECOMPUTE_NONE), "is no kind of recomputation");
-    need_refused(recompute_apply(w->model, RECOMPUTE_ATTENTION),
-                 "has no attention that keeps its weights");
+    need_refused_whole(w->model, &w->adamw, recompute_apply(w->model, RECOMPUTE_NONE),
+                       "is no kind of recomputation");
+    need_refused_whole(w->model, &w->adamw, recompute_apply(w->model, RECOMPUTE_ATTENTION),
+                       "has no attention that keeps its weights");
     need(module_forward(w->model, &w->run, batch.in, &out));
-    need_refused(recompute_apply(w->model, RECOMPUTE_BLOCKS), "in the middle of a pass");
+    need_refused_whole(w->model, &w->adamw, recompute_apply(w->model, RECOMPUTE_BLOCKS),
+                       "in the middle of a pass");
     need(module_discard(w->model, &w->run));
     need(fsdp_reshard_all(w->model));
     check(recompute_remove(w->model) == ERR_ARGUMENT, "what is not on was taken off");
     need(recompute_apply(w->model, RECOMPUTE_BLOCKS));
-    need_refused(recompute_apply(w->model, RECOMPUTE_BLOCKS), "recomputes already");
+    need_refused_whole(w->model, &w->adamw, recompute_apply(w->model, RECOMPUTE_BLOCKS),
+                       "recomputes already");
     need(recompute_remove(w->model));
     check(w->root->extensions->recompute == NULL && w->model->children[0]->around == NULL,
           "recomputation that was taken off has left something");

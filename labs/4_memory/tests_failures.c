@@ -223,10 +223,11 @@ enum { CALLS = 10 };
 static const char *run_dead(Wrapped *w, int i, Status *status)
 {
     static const char *const NAME[CALLS] = {
-        "offload_all_gather, to_device", "offload_all_gather, copied",
+        "offload_all_gather, to_device",   "offload_all_gather, copied",
         "offload_all_gather, param.event", "offload_begin_grad, its stream",
-        "offload_begin_grad, arrived", "offload_send_grad, to_host", "offload_send_grad, copied",
-        "offload_send_grad, arrived", "offload_wait, to_host", "offload_sum_squares, comm"};
+        "offload_begin_grad, arrived",     "offload_send_grad, to_host",
+        "offload_send_grad, copied",       "offload_send_grad, arrived",
+        "offload_wait, to_host",           "offload_sum_squares, comm"};
     FsdpUnit *unit = w->root->units[1];
     OffloadState *state = w->root->extensions->offload;
     const OffloadState whole = *state;

@@ -7,6 +7,7 @@
 #include "host_kernels.h"
 #include "kernels.h"
 #include "narrow.h"
+#include "snapshot.h"
 #include "tests.h"
 
 // ---- Offload ----
@@ -232,17 +233,19 @@ static void suits_body(const Rank *r, void *arg)
     Wrapped w;
     case_wrap(&w, &c, r);
     need(fsdp_unshard(w.root->units[1]));
-    need_refused(offload_apply(w.model), "in the middle of a step");
+    need_refused_whole(w.model, &w.adamw, offload_apply(w.model), "in the middle of a step");
     need(fsdp_reshard_all(w.model));
     need(precision_apply(w.model, &bf16));
-    need_refused(offload_apply(w.model), "call offload_apply before precision_apply");
+    need_refused_whole(w.model, &w.adamw, offload_apply(w.model),
+                       "call offload_apply before precision_apply");
     need(precision_remove(w.model));
     need(offload_apply(w.model));
-    need_refused(offload_apply(w.model), "is offloaded already");
-    need_refused(fsdp_adamw_step(&w.adamw), "was made before offload_apply");
+    need_refused_whole(w.model, &w.adamw, offload_apply(w.model), "is offloaded already");
+    need_refused_whole(w.model, &w.adamw, fsdp_adamw_step(&w.adamw),
+                       "was made before offload_apply");
     FsdpAdamW host;
     need(fsdp_adamw_create(&host, w.model, &w.ctx, &TEST_ADAMW));
-    need_refused(offload_remove(w.model), "fsdp_adamw_destroy");
+    need_refused_whole(w.model, &w.adamw, offload_remove(w.model), "fsdp_adamw_destroy");
     case_train(&w, &c, r, 0);
     need(fsdp_adamw_step(&host));
     need(fsdp_sgd_step(w.model, &w.ctx, 0.1f, 0.1f));
@@ -257,7 +260,8 @@ static void suits_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
     Case ddp = case_of(spec_mlp(3), STRATEGY_DDP, r->world, 1, 1);
     case_wrap(&w, &ddp, r);
-    need_refused(offload_apply(w.model), "DDP keeps everything on the device");
+    need_refused_whole(w.model, &w.adamw, offload_apply(w.model),
+                       "DDP keeps everything on the device");
     case_unwrap(&w, r);
 }
 
@@ -267,7 +271,7 @@ static void slices_body(const Rank *r, void *arg)
     Wrapped w;
     c.options.reshard_ranks = 2;
     case_wrap(&w, &c, r);
-    need_refused(offload_apply(w.model), "reshard_ranks keeps slices");
+    need_refused_whole(w.model, &w.adamw, offload_apply(w.model), "reshard_ranks keeps slices");
     case_unwrap(&w, r);
 }
 

@@ -2,10 +2,11 @@
  * a damaged file leaves; the order in which a save reaches the disk.
  */
 #define _GNU_SOURCE // pwrite64
+#include "tests.h"
 #include "disk_calls.h"
 #include "draw.h"
 #include "host_memory.h"
-#include "tests.h"
+#include "snapshot.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -486,12 +487,15 @@ static void unsharded_body(const Rank *r, void *arg)
     state_fill(&s, 8);
     need(fsdp_unshard(s.root->units[0]));
     need(fsdp_wait_for_unshard(s.root->units[0]));
-    need_refused(checkpoint_load(dir, s.model, &s.adamw, &position), "call fsdp_reshard_all(root)");
+    need_refused_whole(s.model, &s.adamw, checkpoint_load(dir, s.model, &s.adamw, &position),
+                       "call fsdp_reshard_all(root)");
     need(fsdp_reshard_all(s.model));
     FsdpAdamW others = s.adamw;
     others.root = NULL;
-    need_refused(checkpoint_load(dir, s.model, &others, &position), "is of another model");
-    need_refused(checkpoint_save(dir, s.model, &others, &position), "is of another model");
+    need_refused_whole(s.model, &s.adamw, checkpoint_load(dir, s.model, &others, &position),
+                       "is of another model");
+    need_refused_whole(s.model, &s.adamw, checkpoint_save(dir, s.model, &others, &position),
+                       "is of another model");
     state_check(&s, 8, "after what was refused");
     sharded_destroy(&s);
 }

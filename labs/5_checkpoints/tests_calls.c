@@ -85,7 +85,7 @@ static bool is_there(const char *ending)
 static const char *call_name(const DiskEntry *call)
 {
     static char text[400];
-    static const char *const NAME[] = {"a write to", "the fsync of", "the rename of",
+    static const char *const NAME[] = {"a write to",    "the fsync of",   "the rename of",
                                        "the making of", "the removal of", "a read of"};
     snprintf(text, sizeof text, "%s %s", NAME[call->call], call->path);
     return text;

@@ -29,8 +29,8 @@ static void huge_layout_body(const Rank *r, void *arg)
               layout.numel == rows[0] * columns[0] + rows[1] * columns[1],
           "per_parameter_layout counts beyond 2³¹: the second parameter is at %lld of shards of "
           "%lld, want %lld and %lld",
-          (long long)layout.offset[1], (long long)layout.shard_numel,
-          (long long)(WORLD * chunk[0]), (long long)(chunk[0] + chunk[1]));
+          (long long)layout.offset[1], (long long)layout.shard_numel, (long long)(WORLD * chunk[0]),
+          (long long)(chunk[0] + chunk[1]));
     for (int i = 0; i < 2; i++) {
         int64_t begin, end, at;
         check(per_parameter_chunk(list[i], WORLD) == chunk[i],
@@ -145,8 +145,7 @@ static size_t launches(uint64_t first, GpuOp op)
 {
     size_t n = 0;
     GpuLogEntry entry;
-    for (uint64_t i = first; i < gpulog_length(); i++)
-        n += gpulog_get(i, &entry) && entry.op == op;
+    for (uint64_t i = first; i < gpulog_length(); i++) n += gpulog_get(i, &entry) && entry.op == op;
     return n;
 }
 

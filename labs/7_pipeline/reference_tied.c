@@ -61,7 +61,8 @@ Status pipeline_sum_ties(Pipeline *p)
         Status status = swap_pieces(shared, p, others);
         cudaError_t added = cudaSuccess;
         if (status == OK)
-            added = kernel_add_ex(DTYPE_F32, grad, DTYPE_F32, others, (size_t)(end - begin), stream);
+            added =
+                kernel_add_ex(DTYPE_F32, grad, DTYPE_F32, others, (size_t)(end - begin), stream);
         CUDA_TRY(cudaFreeAsync(others, stream));
         if (status != OK) return status;
         CUDA_TRY(added);
