@@ -46,13 +46,17 @@ typedef struct CheckpointPosition {
 
 // Saves the parameters of the root's units, the moments and t of `opt` (NULL: no optimizer) and the
 // position. Collective: all ranks call it, between steps. When it returns OK, on any rank, the
-// checkpoint is complete and on the disk. Else DIR is as it was, and DIR.tmp is gone.
+// checkpoint is complete and on the disk. Else DIR is as it was, and what was written of the new
+// one is gone; also where the last call fails, which brings the new name to the disk: then DIR is
+// renamed back. ERR_ARGUMENT for another model's optimizer. (A disk that fails again while that is
+// done may leave DIR.tmp, and DIR.old in the place of DIR, or beside a new DIR: a load takes a
+// complete one.)
 Status checkpoint_save(const char *dir, Module *root, const FsdpAdamW *opt,
                        const CheckpointPosition *position);
 
 // Loads what checkpoint_save has saved, on as many ranks or in such units as there are now; `opt`
-// NULL: the parameters alone. Collective. ERR_ARGUMENT where a unit is not sharded; ERR_IO for a
-// checkpoint of another model, without the optimizer that is asked for, or with a file that is
+// NULL: the parameters alone. Collective. ERR_ARGUMENT where a unit is not sharded, or for another
+// model's optimizer; ERR_IO for a checkpoint of another model, without the optimizer that is asked for, or with a file that is
 // missing or damaged; nothing has been changed then. Padding stays zero.
 Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt, CheckpointPosition *position);
 

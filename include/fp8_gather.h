@@ -76,7 +76,7 @@ int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes,
 
 // Where the shards were written since the scales were computed: queues, on the all-gather stream,
 // the amax of every parameter that is quantised, from the masters of all ranks that shard. One
-// all-reduce, whatever the number of units.
+// all-reduce, whatever the number of units. Where a call fails, the scales are as old as before.
 Status fp8_update_scales(FsdpRoot *root);
 
 // unit->all_gather: queues, on the all-gather stream, the scales where they are due; then this

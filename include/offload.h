@@ -33,7 +33,7 @@
 typedef struct OffloadUnit {
     float *param, *grad; // (shard_numel), (grad_numel) pinned host memory; all frozen: no grad
     bool has_grad;       // since the gradients were zeroed, some were sent to grad
-    Hook *before_backward, *before_reduce, *after_reduce;
+    Hook *after_forward, *before_backward, *before_reduce, *after_reduce;
 } OffloadUnit;
 
 // What offload has changed in a root (FsdpExtensions.offload).
@@ -57,10 +57,12 @@ Status offload_apply(Module *root);
 // on the host. Given code.
 Status offload_remove(Module *root);
 // Given code: the unit's part of the state; memory for a device copy of the unit's shard, on
-// `stream`, and its category in the log; which stream adds to the unit's gradient shard.
+// `stream`, and its category in the log; which stream adds to the unit's gradient shard; the shards
+// are host memory again, and what a call that failed has left of them on the device is freed.
 OffloadUnit *offload_of(const FsdpUnit *unit);
 Status offload_alloc(const FsdpUnit *unit, bool grad, void **device, cudaStream_t stream);
 cudaStream_t offload_grad_stream(const FsdpUnit *unit);
+void offload_drop(FsdpUnit *unit);
 
 // What is done with gradients that are on the host. Given code (lib/fsdp/offload_optimizer.c).
 void offload_take_over(FsdpRootOps *ops); // the optimizer's functions
@@ -77,11 +79,14 @@ Status offload_return_grad(FsdpUnit *unit);
 // unit->all_gather: queues, on the stream to the device, the copy of the shard into device memory
 // of its own; then, after it, the unit's own all-gather, which finds the copy in sharded_param. One
 // rank copies the shard into unsharded_param. Two copies at most are on the device: the one before
-// the last is freed, on the stream to the device, after its all-gather.
+// the last is freed, on the stream to the device, after its all-gather. (The last one goes with the
+// outermost forward: given code.) As soon as there is a copy it is in sharded_param: where a call
+// fails, given code frees what is there, and puts the host's memory back.
 Status offload_all_gather(FsdpUnit *unit);
 
 // Puts a gradient shard on the device in the place of sharded_grad, on offload_grad_stream: zero,
-// or what the host has, where that has some already.
+// or what the host has, where that has some already. As soon as it is there it is in sharded_grad:
+// where a call fails, fsdp_zero_grad frees it, and puts the host's memory back.
 Status offload_begin_grad(FsdpUnit *unit);
 // Queues, on the stream to the host, after everything that adds to it, the copy of the gradient
 // shard to the host, whose memory is sharded_grad again. Two gradient shards at most are on the

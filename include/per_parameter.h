@@ -54,7 +54,8 @@ Status per_parameter_layout(FlatLayout *layout, const char *name, Param **params
 // Copy-out allocates the unsharded parameters. Of a forward the gather buffer stays until the next
 // copy-out, whose all-gather then did not have to wait for this copy, or until the outermost
 // forward ends (extensions->copied_out): two gather buffers at most. Elsewhere it is freed at once.
-// Copy-in frees the unsharded gradient, and what is being reduced before it takes memory.
+// Copy-in frees the unsharded gradient, and what is being reduced before it takes memory. Where a
+// copy fails, one buffer of each is left, which fsdp_reshard_all or the next reduction frees.
 extern const FlatLayoutOps PER_PARAMETER_OPS;
 
 // Given code (lib/fsdp/layout_memory.c): new memory on the compute stream, as long as the buffer

@@ -72,18 +72,20 @@ Status offload_all_gather(FsdpUnit *unit)
     //  and the unit's all-gather (gather) is queued after it, with the copy in sharded_param.
     //  Afterwards that is host memory again, and state->param holds the copy, its event recorded
     //  after the all-gather; a copy that it held before is freed.
+    //  The copy is in sharded_param as soon as there is one: where a call fails, who called this
+    //  function frees it, and puts the host's back.
     //? Which of the two streams waits for what, and when is the copy before this one freed?
     TRY(offload_alloc(unit, false, &device, state->to_device));
+    shard->data = device;
     CUDA_TRY(cudaMemcpyAsync(device, host, buffer_bytes(shard), cudaMemcpyHostToDevice,
                              state->to_device));
     TRY(stream_run_after(unit->ctx->all_gather_stream, state->to_device, state->copied));
     TRY(free_param(state));
-    shard->data = device;
-    Status status = gather(unit);
+    TRY(gather(unit));
     shard->data = host;
-    CUDA_TRY(cudaEventRecord(state->param.event, unit->ctx->all_gather_stream));
     state->param.buffer = device;
-    return status;
+    CUDA_TRY(cudaEventRecord(state->param.event, unit->ctx->all_gather_stream));
+    return OK;
     //[end L4.7]
 }
 
@@ -100,8 +102,10 @@ Status offload_begin_grad(FsdpUnit *unit)
     //[L4.8] sharded_grad is device memory that `stream` owns: zeros, or, where the host has
     //  something since the gradients were zeroed, that. What is on its way to the host arrives
     //  first.
+    //  It is in sharded_grad as soon as there is some: where a call fails, fsdp_zero_grad frees it.
     //? Two micro-batches reduce, each by itself. To what is the second one's average added?
     TRY(offload_alloc(unit, true, &device, stream));
+    grad->data = device;
     if (own->has_grad) {
         CUDA_TRY(cudaStreamWaitEvent(stream, state->arrived, 0));
         CUDA_TRY(
@@ -109,7 +113,6 @@ Status offload_begin_grad(FsdpUnit *unit)
     } else {
         CUDA_TRY(cudaMemsetAsync(device, 0, buffer_bytes(grad), stream));
     }
-    grad->data = device;
     return OK;
     //[end L4.8]
 }

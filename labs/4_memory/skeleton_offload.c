@@ -72,6 +72,8 @@ Status offload_all_gather(FsdpUnit *unit)
     // device, and the unit's all-gather (gather) is queued after it, with the copy in
     // sharded_param. Afterwards that is host memory again, and state->param holds the copy, its
     // event recorded after the all-gather; a copy that it held before is freed.
+    // The copy is in sharded_param as soon as there is one: where a call fails, who called this
+    // function frees it, and puts the host's back.
     // Hint: Which of the two streams waits for what, and when is the copy before this one freed?
     NOT_YET("L4.7");
 }
@@ -89,6 +91,7 @@ Status offload_begin_grad(FsdpUnit *unit)
     // TODO L4.8: sharded_grad is device memory that `stream` owns: zeros, or, where the host has
     // something since the gradients were zeroed, that. What is on its way to the host arrives
     // first.
+    // It is in sharded_grad as soon as there is some: where a call fails, fsdp_zero_grad frees it.
     // Hint: Two micro-batches reduce, each by itself. To what is the second one's average added?
     NOT_YET("L4.8");
 }

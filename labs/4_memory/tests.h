@@ -19,4 +19,10 @@ bool is_copy(const GpuLogEntry *entry, bool to_device);
 // The places of the operations since `first` that are such copies, or else are `what`; how many.
 int find_entries(uint64_t first, GpuOp what, bool to_device, uint64_t *out, int max);
 
+// tests_failures.c
+void rule_micro_batches_add_up(void);
+void rule_nothing_is_in_flight(void);
+void rule_a_failed_pass_is_over(void);
+void rule_failed_copies_are_told(void);
+
 #endif

@@ -144,6 +144,13 @@ TEST(bytes_of_offload_are_the_formula)
     every.rounds = 3;
     every.options.reduce_every_time = true;
     run_ranks(2, offload_bytes_body, &every);
+    for (int world = 1; world <= 2; world++) { // a root that is more than two blocks
+        Case root = offloaded(spec_gpt2(2), STRATEGY_ZERO3, world);
+        root.spec.vocab = 700;
+        run_ranks(world, offload_bytes_body, &root);
+        root.rounds = 3;
+        run_ranks(world, offload_bytes_body, &root);
+    }
     for (int world = 1; world <= 4; world++) { // sizes that no number of ranks divides
         Case odd = offloaded(spec_mlp(3), STRATEGY_ZERO3, world);
         odd.spec.dim = 7;
@@ -230,6 +237,26 @@ static void overlap_body(Wrapped *w, const Case *c, const Rank *r)
         check(log_ordered(gathers[i], copies[i + 2]),
               "copy %d to the device does not wait for all-gather %d: three copies are there at a "
               "time",
+              i + 2, i);
+    // The other way: copies are those on to_host, and gradients are freed late as well.
+    int scattered = find_entries(first, GPU_REDUCE_SCATTER, false, gathers, 64), sent = 0;
+    for (uint64_t i = first; i < gpulog_length() && sent < 64; i++) {
+        GpuLogEntry entry;
+        if (gpulog_get(i, &entry) && is_copy(&entry, false) &&
+            entry.stream == w->root->extensions->offload->to_host)
+            copies[sent++] = i;
+    }
+    check(sent == scattered, "%d gradient shards were copied to the host for %d reduce-scatters",
+          sent, scattered);
+    for (int i = 0; i + 1 < sent; i++)
+        check(!log_ordered(copies[i], gathers[i + 1]),
+              "reduce-scatter %d waits for copy %d to the host, and could overlap it: the gradient "
+              "before it is freed (offload_send_grad)",
+              i + 1, i);
+    for (int i = 0; i + 2 < sent; i++)
+        check(log_ordered(copies[i], gathers[i + 2]),
+              "reduce-scatter %d does not wait for copy %d to the host: three gradient shards are "
+              "there at a time",
               i + 2, i);
 }
 

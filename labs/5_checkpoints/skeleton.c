@@ -145,9 +145,11 @@ static Status commit(const char *dir, const char *tmp, const char *old)
 {
     Status status = OK;
     // TODO L5.5: DIR is the new checkpoint, also after a power failure, and the previous one is
-    // gone; or `status` is what failed and DIR is as it was. Killed anywhere in between, DIR or
-    // DIR.old is complete.
-    // Hint: A file is on the disk. Is its name? And when may the previous one go, at the earliest?
+    // gone; or `status` is what failed and DIR is as it was, whichever call it was. Killed anywhere
+    // in between, DIR or DIR.old is complete.
+    // Hint: A file is on the disk. Is its name? When may the previous one go, at the earliest? And
+    // where
+    // Hint: the last fsync fails, what has to be undone?
     NOT_YET("L5.5");
     return status;
 }
@@ -165,19 +167,26 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
     NOT_YET("L5.6");
 }
 
+// The root of the model, whose optimizer it must be.
+static Status find_root(const char *dir, Module *module, const FsdpAdamW *opt, FsdpRoot **root)
+{
+    TRY(fsdp_find_root(module, root));
+    if (opt != NULL && opt->root != *root)
+        return fail(ERR_ARGUMENT, "%s: the optimizer is of another model than %s", dir,
+                    module->name);
+    return OK;
+}
+
 Status checkpoint_save(const char *dir, Module *module, const FsdpAdamW *opt,
                        const CheckpointPosition *position)
 {
     FsdpRoot *root = NULL;
-    TRY(fsdp_find_root(module, &root));
-    if (opt != NULL && opt->root != root)
-        return fail(ERR_ARGUMENT, "%s: the optimizer is of another model than %s", dir,
-                    module->name);
+    TRY(find_root(dir, module, opt, &root));
     char *to = checkpoint_name(dir, ""), *tmp = checkpoint_name(dir, ".tmp");
     char *old = checkpoint_name(dir, ".old");
-    Status status = ERR_MEMORY;
-    if (to != NULL && tmp != NULL && old != NULL)
-        status = save_together(to, tmp, old, root, opt, position);
+    bool named = to != NULL && tmp != NULL && old != NULL; // else the others are told
+    Status status = named ? save_together(to, tmp, old, root, opt, position)
+                          : checkpoint_agree(root->ctx, ERR_MEMORY);
     free(old);
     free(tmp);
     free(to);
@@ -269,22 +278,21 @@ Status checkpoint_load(const char *dir, Module *module, FsdpAdamW *opt,
 {
     FsdpRoot *root = NULL;
     CheckpointIndex index = {0};
-    TRY(fsdp_find_root(module, &root));
+    TRY(find_root(dir, module, opt, &root));
     for (int u = 0; u < root->n_units; u++)
         if (root->units[u]->flat.state != FLAT_SHARDED)
             return fail(ERR_ARGUMENT,
                         "%s is not sharded: call fsdp_reshard_all(root) before a load",
                         root->units[u]->flat.name);
     char *from = checkpoint_name(dir, ""), *old = checkpoint_name(dir, ".old");
-    if (from == NULL || old == NULL) {
-        free(from);
-        free(old);
-        return ERR_MEMORY;
-    }
+    Status status = from != NULL && old != NULL ? OK : ERR_MEMORY;
     fsdp_shards_written(root);
     checkpoint_alike_begin(root->ctx);
-    bool moved = !folder_is_there(from) && folder_is_there(old); // [Note: the commit point]
-    Status status = load_together(index_read(&index, moved ? old : from), &index, root, opt);
+    if (status == OK) { // [Note: the commit point]
+        bool moved = !folder_is_there(from) && folder_is_there(old);
+        status = index_read(&index, moved ? old : from);
+    }
+    status = load_together(status, &index, root, opt);
     if (status == OK && opt != NULL) opt->t = (int)index.t;
     if (status == OK) *position = index.position;
     index_free(&index);

@@ -2,13 +2,11 @@
  * a damaged file leaves; the order in which a save reaches the disk.
  */
 #define _GNU_SOURCE // pwrite64
-#include "checkpoints.h"
+#include "tests.h"
 #include "disk_calls.h"
 #include "draw.h"
-#include "files.h"
-#include "harness.h"
 #include "host_memory.h"
-#include "training.h"
+#include "snapshot.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -18,7 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static char dir[PATH_BYTES + 16];
+char dir[PATH_BYTES + 16];
 
 static int begin(void **state)
 {
@@ -27,17 +25,7 @@ static int begin(void **state)
     return status;
 }
 
-// What a body is told.
-typedef struct Job {
-    Spec spec;
-    int step;
-    bool align, one_unit, without_optimizer;
-    bool saves, loads;
-    bool failed; // the save before this load has failed, on one rank
-    Disk *disk;
-} Job;
-
-static void make_model(Sharded *s, const Job *job, const Rank *r)
+void make_model(Sharded *s, const Job *job, const Rank *r)
 {
     FsdpOptions options = TEST_OPTIONS;
     options.align_shards = job->align;
@@ -47,6 +35,12 @@ static void make_model(Sharded *s, const Job *job, const Rank *r)
     }
     *s = (Sharded){.spec = job->spec, .rank = r->rank, .world = r->world};
     s->model = spec_create(&job->spec);
+    Param *first = NULL;
+    meta_params(s->model, &first, 1);
+    const int64_t rows = first->shape[0], columns = first->shape[1];
+    if (job->turned == 1) first->shape[0] = columns, first->shape[1] = rows;
+    if (job->turned == 2) first->ndim = 1, first->shape[0] = rows * columns;
+    if (job->turned == 3) first->ndim = 3, first->shape[2] = 1;
     need(nn_run_create(&s->run, r->stream));
     make_context(&s->ctx, r);
     need(fully_shard(s->model, &s->ctx, &options));
@@ -55,7 +49,7 @@ static void make_model(Sharded *s, const Job *job, const Rank *r)
         need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &STATE_ADAMW));
 }
 
-static const FsdpAdamW *optimizer(const Sharded *s)
+const FsdpAdamW *optimizer(const Sharded *s)
 {
     return s->adamw.ctx != NULL ? &s->adamw : NULL;
 }
@@ -86,11 +80,12 @@ static void count_written(FsdpRoot *root)
     times_written++;
 }
 
-static void save_or_load(const Rank *r, void *arg)
+void save_or_load(const Rank *r, void *arg)
 {
     const Job *job = arg;
     Sharded s;
-    CheckpointPosition position = {.step = job->step, .data_seed = 0xfedcba9876543210};
+    const CheckpointPosition saved = {job->step, 0xfedcba9876543210, 3.0f, 40 + job->step};
+    CheckpointPosition position = saved;
     make_model(&s, job, r);
     if (job->disk != NULL) disk_join(job->disk, r->rank);
     if (job->saves) {
@@ -113,9 +108,14 @@ static void save_or_load(const Rank *r, void *arg)
         check(times_written == 1,
               "a load writes the shards, and calls fsdp_shards_written %d times", times_written);
         state_check(&s, job->step, "after the load");
-        check(position.step == job->step && position.data_seed == 0xfedcba9876543210,
-              "the position is step %lld of data %llx, want %d and fedcba9876543210",
-              (long long)position.step, (unsigned long long)position.data_seed, job->step);
+        check(position.step == saved.step && position.data_seed == saved.data_seed &&
+                  position.loss_scale == saved.loss_scale &&
+                  position.growth_tracker == saved.growth_tracker,
+              "the position is step %lld of data %llx, a loss scale of %g and %d steps without "
+              "overflow; want step %lld of %llx, %g and %d",
+              (long long)position.step, (unsigned long long)position.data_seed,
+              (double)position.loss_scale, position.growth_tracker, (long long)saved.step,
+              (unsigned long long)saved.data_seed, (double)saved.loss_scale, saved.growth_tracker);
     }
     sharded_destroy(&s);
 }
@@ -159,6 +159,7 @@ TEST_BETWEEN(loads_in_other_units, begin, own_folder_end)
     run_ranks(2, save_or_load, &job);
     job = (Job){.spec = spec_mlp(3), .step = 3, .loads = true, .without_optimizer = true};
     run_ranks(4, save_or_load, &job);
+    RULE(each_reads_what_it_owns);
 }
 
 // ---- Resume ----
@@ -233,6 +234,7 @@ TEST_BETWEEN(resumes_as_if_never_stopped, begin, own_folder_end)
     run_ranks(3, resume_body, &all);
     all.resumes = true;
     run_ranks(3, resume_body, &all);
+    RULE(replicas_and_frozen_resume);
 }
 
 // ---- The commit point ----
@@ -399,6 +401,7 @@ TEST_BETWEEN(a_kill_leaves_the_last_good_one, begin, own_folder_end)
 
 typedef struct Refusal {
     Spec spec;
+    int turned; // as a Job's
     bool saves, full;
     int full_rank;
     int *lines; // of all ranks
@@ -410,7 +413,7 @@ typedef struct Refusal {
 static void refusal_body(const Rank *r, void *arg)
 {
     Refusal *refusal = arg;
-    Job job = {.spec = refusal->spec};
+    Job job = {.spec = refusal->spec, .turned = refusal->turned, .one_unit = refusal->turned > 0};
     Sharded s;
     int lines;
     CheckpointPosition position = {.step = 8, .data_seed = 0};
@@ -484,8 +487,15 @@ static void unsharded_body(const Rank *r, void *arg)
     state_fill(&s, 8);
     need(fsdp_unshard(s.root->units[0]));
     need(fsdp_wait_for_unshard(s.root->units[0]));
-    need_refused(checkpoint_load(dir, s.model, &s.adamw, &position), "call fsdp_reshard_all(root)");
+    need_refused_whole(s.model, &s.adamw, checkpoint_load(dir, s.model, &s.adamw, &position),
+                       "call fsdp_reshard_all(root)");
     need(fsdp_reshard_all(s.model));
+    FsdpAdamW others = s.adamw;
+    others.root = NULL;
+    need_refused_whole(s.model, &s.adamw, checkpoint_load(dir, s.model, &others, &position),
+                       "is of another model");
+    need_refused_whole(s.model, &s.adamw, checkpoint_save(dir, s.model, &others, &position),
+                       "is of another model");
     state_check(&s, 8, "after what was refused");
     sharded_destroy(&s);
 }
@@ -522,6 +532,9 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
     Spec wide = spec_mlp(2);
     wide.dim++;
     must_refuse((Refusal){.spec = wide}, 2, "a wider model", "has another shape");
+    for (int turned = 1; turned <= 3; turned++) // as many elements
+        must_refuse((Refusal){.spec = spec_mlp(2), .turned = turned}, 2,
+                    "a model with a shape turned", "has another shape");
     Job job = {.spec = spec_mlp(3), .step = 4, .saves = true};
     run_ranks(2, save_or_load, &job);
     must_refuse(load, 2, "a model with fewer layers", "another model");
@@ -533,6 +546,7 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
 TEST_BETWEEN(a_failed_save_changes_nothing, begin, own_folder_end)
 {
     needs_ranks(3);
+    RULE(a_failing_call_changes_nothing);
     Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
     Job good = {.spec = spec_mlp(2), .step = 4, .loads = true, .failed = true};
     save_good();

@@ -168,25 +168,27 @@ static Status copy_out(FsdpUnit *unit)
     //[L6.5] unsharded_param is a new buffer of the same size and type, which the compute stream has
     //  filled once it has run what is queued (layout_alloc_param): parameter i from offset[i] on.
     //  The views are set.
-    //  root->extensions->copied_out holds the gather buffer, its event recorded after the copy; one
-    //  that it held before was freed, before any memory was taken. Outside of a forward this one
-    //  is, too.
+    //  root->extensions->copied_out holds the gather buffer, its event recorded after the copy,
+    //  also where a copy fails; one that it held before was freed, before any memory was taken.
+    //  Outside of a forward this one is, too.
     //? The pieces of one parameter are equally long, and equally far apart. How many copies is
     //? that?
     size_t element = (size_t)dtype_bytes(gathered.dtype);
     size_t shard = (size_t)layout->shard_numel * element;
+    cudaError_t copied = cudaSuccess;
     TRY(layout_free_copied_out(root));
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
-    for (int i = 0; i < layout->n; i++) {
+    root->extensions->copied_out.buffer = gathered.data;
+    for (int i = 0; i < layout->n && copied == cudaSuccess; i++) {
         size_t chunk = (size_t)per_parameter_chunk(layout->params[i], layout->world) * element;
         Buffer to = buffer_range(&flat->unsharded_param, layout->offset[i], 0);
         Buffer from = buffer_range(&gathered, chunk_begin(layout, i), 0);
-        CUDA_TRY(cudaMemcpy2DAsync(to.data, chunk, from.data, shard, chunk, (size_t)layout->world,
-                                   cudaMemcpyDeviceToDevice, stream));
+        copied = cudaMemcpy2DAsync(to.data, chunk, from.data, shard, chunk, (size_t)layout->world,
+                                   cudaMemcpyDeviceToDevice, stream);
     }
-    flat_set_views(flat);
     CUDA_TRY(cudaEventRecord(root->extensions->copied_out.event, stream));
-    root->extensions->copied_out.buffer = gathered.data;
+    CUDA_TRY(copied);
+    flat_set_views(flat);
     return unit->phase == FSDP_FORWARD ? OK : layout_free_copied_out(root);
     //[end L6.5]
 }
@@ -200,21 +202,23 @@ static Status copy_in(FsdpUnit *unit)
     if (layout->world == 1 || grad.data == NULL) return OK;
     //[L6.6] unsharded_grad is a new buffer of the same size and type, which the compute stream has
     //  filled once it has run what is queued (layout_alloc_grad): the shards of all ranks in rank
-    //  order, padding and all. The buffer that was there is freed after the copy; what was being
-    //  reduced, before memory is taken.
+    //  order, padding and all. The buffer that was there is freed after the copy, also where one
+    //  fails; what was being reduced, before memory is taken.
     //? A frozen parameter has no gradient. Where does this end?
     size_t element = (size_t)dtype_bytes(grad.dtype);
     size_t shard = (size_t)layout->grad_numel * element;
+    cudaError_t copied = cudaSuccess;
     TRY(fsdp_free_reduce_scatter(unit->root));
     TRY(layout_alloc_grad(unit, &flat->unsharded_grad));
-    for (int i = 0; i < layout->n && !layout->params[i]->frozen; i++) {
+    for (int i = 0; i < layout->n && !layout->params[i]->frozen && copied == cudaSuccess; i++) {
         size_t chunk = (size_t)per_parameter_chunk(layout->params[i], layout->world) * element;
         Buffer to = buffer_range(&flat->unsharded_grad, chunk_begin(layout, i), 0);
         Buffer from = buffer_range(&grad, layout->offset[i], 0);
-        CUDA_TRY(cudaMemcpy2DAsync(to.data, shard, from.data, chunk, chunk, (size_t)layout->world,
-                                   cudaMemcpyDeviceToDevice, stream));
+        copied = cudaMemcpy2DAsync(to.data, shard, from.data, chunk, chunk, (size_t)layout->world,
+                                   cudaMemcpyDeviceToDevice, stream);
     }
     CUDA_TRY(cudaFreeAsync(grad.data, stream));
+    CUDA_TRY(copied);
     return OK;
     //[end L6.6]
 }

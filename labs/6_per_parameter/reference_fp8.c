@@ -171,9 +171,11 @@ Status fp8_copy_out(FsdpUnit *unit)
     flat->unsharded_param.dtype = fp8_of(unit)->wide.dtype;
     flat->unsharded_param.numel = fp8_of(unit)->wide.numel;
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
-    for (int i = 0; i < flat->layout.n; i++) TRY(copy_param(unit, i, gathered));
-    CUDA_TRY(cudaEventRecord(root->extensions->copied_out.event, unit->ctx->compute_stream));
     root->extensions->copied_out.buffer = gathered;
+    Status status = OK;
+    for (int i = 0; i < flat->layout.n && status == OK; i++) status = copy_param(unit, i, gathered);
+    CUDA_TRY(cudaEventRecord(root->extensions->copied_out.event, unit->ctx->compute_stream));
+    if (status != OK) return status;
     flat_set_views(flat);
     if (unit->phase != FSDP_FORWARD) TRY(layout_free_copied_out(root));
     return OK;

@@ -143,9 +143,9 @@ static Status copy_out(FsdpUnit *unit)
     // TODO L6.5: unsharded_param is a new buffer of the same size and type, which the compute
     // stream has filled once it has run what is queued (layout_alloc_param): parameter i from
     // offset[i] on. The views are set.
-    // root->extensions->copied_out holds the gather buffer, its event recorded after the copy; one
-    // that it held before was freed, before any memory was taken. Outside of a forward this one
-    // is, too.
+    // root->extensions->copied_out holds the gather buffer, its event recorded after the copy,
+    // also where a copy fails; one that it held before was freed, before any memory was taken.
+    // Outside of a forward this one is, too.
     // Hint: The pieces of one parameter are equally long, and equally far apart. How many copies is
     // Hint: that?
     NOT_YET("L6.5");
@@ -160,8 +160,8 @@ static Status copy_in(FsdpUnit *unit)
     if (layout->world == 1 || grad.data == NULL) return OK;
     // TODO L6.6: unsharded_grad is a new buffer of the same size and type, which the compute stream
     // has filled once it has run what is queued (layout_alloc_grad): the shards of all ranks in
-    // rank order, padding and all. The buffer that was there is freed after the copy; what was
-    // being reduced, before memory is taken.
+    // rank order, padding and all. The buffer that was there is freed after the copy, also where
+    // one fails; what was being reduced, before memory is taken.
     // Hint: A frozen parameter has no gradient. Where does this end?
     NOT_YET("L6.6");
 }

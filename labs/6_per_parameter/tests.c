@@ -153,6 +153,7 @@ TEST(rows_are_cut_into_chunks)
         add_shape(&s, draw(1, 20), draw_chance(30) ? 0 : draw(1, 9), draw_chance(40));
     need_layout();
     run_ranks(1, drawn_body, &s);
+    RULE(layout_beyond_32_bits);
 }
 
 static void refused_body(const Rank *r, void *arg)
@@ -342,6 +343,7 @@ TEST(two_gather_buffers_at_most)
         Case c = by_parameter(spec_mlp(6), STRATEGY_ZERO3, world, 1, 1);
         run_wrapped(world, buffers_body, &c);
     }
+    RULE(copies_that_fail);
 }
 
 // ---- Training ----

@@ -20,4 +20,9 @@ float *values_of_param(const Param *param, int64_t numel);
 // How many entries of the log have this operation (copies: on the device), and their bytes.
 size_t count_since(uint64_t first, GpuOp op, size_t *bytes);
 
+// tests_failures.c
+void rule_layout_beyond_32_bits(void);
+void rule_copies_that_fail(void);
+void rule_fp8_costs_and_failures(void);
+
 #endif

@@ -10,6 +10,7 @@
 #include "harness.h"
 #include "narrow.h"
 #include "per_parameter.h"
+#include "snapshot.h"
 #include "strategies.h"
 #include "tests.h"
 
@@ -500,11 +501,12 @@ static void masters_body(Wrapped *w, const Case *c, const Rank *r)
     for (int i = 0; i < unit->flat.layout.n; i++)
         check_param(c, unit->flat.layout.params[i],
                     "after fp8_full_state, as gather_in_fp8 has it");
-    need_refused(fsdp_full_state(w->model, compare_master, &seen),
-                 "call fsdp_reshard_all(root) first");
-    need_refused(fp8_remove(w->model), "call fsdp_reshard_all(root) first");
+    need_refused_whole(w->model, &w->adamw, fsdp_full_state(w->model, compare_master, &seen),
+                       "call fsdp_reshard_all(root) first");
+    need_refused_whole(w->model, &w->adamw, fp8_remove(w->model),
+                       "call fsdp_reshard_all(root) first");
     need(fsdp_reshard_all(w->model));
-    need_refused(fp8_apply(w->model, NULL), "gathers in FP8 already");
+    need_refused_whole(w->model, &w->adamw, fp8_apply(w->model, NULL), "gathers in FP8 already");
     if (c->policy == NULL)
         need_refused(precision_apply(w->model, &narrow), "call precision_apply before fp8_apply");
     else
@@ -519,14 +521,16 @@ static void masters_body(Wrapped *w, const Case *c, const Rank *r)
     check(r->rank > 0 || seen == params, "after fp8_remove fsdp_full_state gave %d parameters",
           seen);
     case_train(w, c, r, 0);
-    need_refused(fp8_remove(w->model), "does not gather in FP8");
-    need_refused(fp8_apply(w->model, &NONE), "no parameter is chosen for FP8");
+    need_refused_whole(w->model, &w->adamw, fp8_remove(w->model), "does not gather in FP8");
+    need_refused_whole(w->model, &w->adamw, fp8_apply(w->model, &NONE),
+                       "no parameter is chosen for FP8");
     need(fsdp_unshard(unit));
-    need_refused(fp8_apply(w->model, NULL), "call fsdp_reshard_all(root) first");
+    need_refused_whole(w->model, &w->adamw, fp8_apply(w->model, NULL),
+                       "call fsdp_reshard_all(root) first");
     need(fsdp_reshard_all(w->model));
     OffloadState elsewhere;
     w->root->extensions->offload = &elsewhere;
-    need_refused(fp8_apply(w->model, NULL), "in shards on the device");
+    need_refused_whole(w->model, &w->adamw, fp8_apply(w->model, NULL), "in shards on the device");
     w->root->extensions->offload = NULL;
     need(fp8_apply(w->model, NULL));
     case_train(w, c, r, 1);
@@ -541,6 +545,7 @@ TEST(the_masters_are_saved)
         c.policy = world == 2 ? &BF16 : NULL;
         run_wrapped(world, masters_body, &c);
     }
+    RULE(fp8_costs_and_failures);
     Case flat = in_fp8(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     flat.layout = NULL;
     check_case_refused(2, &flat);

@@ -81,17 +81,18 @@ static void choose(const Param *param, AdamWConfig *config, void *arg)
     (*asked)++;
     config->lr *= (float)(1 + param->id % 3);
     if (param->ndim == 1) config->weight_decay = 0.0f;
+    config->beta1 = 0.5f;
+    config->beta2 = 0.75f;
+    config->eps = 1e-3f;
 }
 
 // AdamW of one element, as the handout of task 5 has it, for step 1.
 static float adamw_of(float p, float g, const AdamWConfig *c, int id, int ndim)
 {
     float lr = c->lr * (float)(1 + id % 3), decay = ndim == 1 ? 0.0f : c->weight_decay;
-    float m = (1.0f - c->beta1) * g, v = (1.0f - c->beta2) * g * g;
-    double m_hat = (double)m / (1.0 - (double)c->beta1),
-           v_hat = (double)v / (1.0 - (double)c->beta2);
-    return (float)((double)p - (double)lr * (m_hat / (sqrt(v_hat) + (double)c->eps) +
-                                             (double)decay * (double)p));
+    double m_hat = (double)g, v_hat = (double)g * (double)g; // of the first step, whatever decays
+    return (float)((double)p -
+                   (double)lr * (m_hat / (sqrt(v_hat) + 1e-3) + (double)decay * (double)p));
 }
 
 static void rates_body(Wrapped *w, const Case *c, const Rank *r)
@@ -107,6 +108,8 @@ static void rates_body(Wrapped *w, const Case *c, const Rank *r)
         size_t n = (size_t)flat->layout.shard_numel, trains = (size_t)flat->sharded_grad.numel;
         float *got = fetch(flat->sharded_param.data, n), *start = calloc(n + 1, sizeof *start);
         float *grads = trains > 0 ? fetch(flat->sharded_grad.data, trains) : calloc(1, 4);
+        float *m = trains > 0 ? fetch(w->adamw.m[u], trains) : calloc(1, 4);
+        float *v = trains > 0 ? fetch(w->adamw.v[u], trains) : calloc(1, 4);
         check(start != NULL, "no memory for the oracle");
         const FlatLayout *cut = &flat->layout;
         for (int i = 0; i < cut->n; i++) {
@@ -129,9 +132,16 @@ static void rates_body(Wrapped *w, const Case *c, const Rank *r)
                       : one->ndim == 1 ? " and without decay"
                                        : "",
                       (double)want);
+                check(one->frozen || (m[k] == 0.5f * grads[k] &&
+                                      fabsf(v[k] - 0.25f * grads[k] * grads[k]) <= 1e-6f * v[k]),
+                      "step_by_groups: the moments of element %lld of %s are not those of betas "
+                      "0.5 and 0.75, which `choose` has set",
+                      (long long)(begin + k - at), one->name);
             }
         }
         free(got);
+        free(m);
+        free(v);
         free(grads);
         free(start);
     }

@@ -138,15 +138,15 @@ Status pipeline_backward(Pipeline *p, int k)
     if (is_last(p)) TRY(loss_of(p, k, &loss_grad));
     //[L7.6] The stage's backward of micro-batch k is queued, with what its forward had left and
     //  with the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is what it gives,
-    //  unless the stage is the first. The loss's gradient is freed.
+    //  unless the stage is the first. The loss's gradient is freed, failed or not.
     //? Which backward reduces the gradients, and how do the units know that it is this one?
     const void *out_grad = is_last(p) ? loss_grad : slot->out_grad.data;
     TRY(pipeline_swap(p, k));
     TRY(pipeline_micro_batch(p, k));
-    TRY(module_backward_typed(p->module, p->run, out_grad,
-                              p->mesh->stage > 0 ? &slot->in_grad : NULL));
+    Status status = module_backward_typed(p->module, p->run, out_grad,
+                                          p->mesh->stage > 0 ? &slot->in_grad : NULL);
     if (loss_grad != NULL) CUDA_TRY(cudaFreeAsync(loss_grad, p->run->stream));
-    return OK;
+    return status;
     //[end L7.6]
 }
 

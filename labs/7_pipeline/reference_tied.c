@@ -55,12 +55,17 @@ Status pipeline_sum_ties(Pipeline *p)
         TRY(offload_borrow_grad(shared->unit));
         float *grad = (float *)shared->unit->flat.sharded_grad.data + begin, *others = NULL;
         //[L7.12] Elements [begin, end) of the sharded gradient have grown by the other stage's, and
-        //  nothing stays allocated.
+        //  nothing stays allocated, failed or not.
         //? May the other stage's gradient arrive where this rank's is read from?
         CUDA_TRY(cudaMallocAsync((void **)&others, (size_t)(end - begin) * sizeof *others, stream));
-        TRY(swap_pieces(shared, p, others));
-        CUDA_TRY(kernel_add_ex(DTYPE_F32, grad, DTYPE_F32, others, (size_t)(end - begin), stream));
+        Status status = swap_pieces(shared, p, others);
+        cudaError_t added = cudaSuccess;
+        if (status == OK)
+            added =
+                kernel_add_ex(DTYPE_F32, grad, DTYPE_F32, others, (size_t)(end - begin), stream);
         CUDA_TRY(cudaFreeAsync(others, stream));
+        if (status != OK) return status;
+        CUDA_TRY(added);
         //[end L7.12]
         TRY(offload_return_grad(shared->unit));
     }

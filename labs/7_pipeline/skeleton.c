@@ -119,7 +119,7 @@ Status pipeline_backward(Pipeline *p, int k)
     if (is_last(p)) TRY(loss_of(p, k, &loss_grad));
     // TODO L7.6: The stage's backward of micro-batch k is queued, with what its forward had left
     // and with the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is what it gives,
-    // unless the stage is the first. The loss's gradient is freed.
+    // unless the stage is the first. The loss's gradient is freed, failed or not.
     // Hint: Which backward reduces the gradients, and how do the units know that it is this one?
     NOT_YET("L7.6");
 }

@@ -46,7 +46,7 @@ Status pipeline_sum_ties(Pipeline *p)
         TRY(offload_borrow_grad(shared->unit));
         float *grad = (float *)shared->unit->flat.sharded_grad.data + begin, *others = NULL;
         // TODO L7.12: Elements [begin, end) of the sharded gradient have grown by the other
-        // stage's, and nothing stays allocated.
+        // stage's, and nothing stays allocated, failed or not.
         // Hint: May the other stage's gradient arrive where this rank's is read from?
         NOT_YET("L7.12");
         TRY(offload_return_grad(shared->unit));

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend.h"
 #include "bubble.h"
 #include "draw_model.h"
 #include "tests.h"
@@ -47,8 +48,18 @@ static void mesh_body(const Rank *r, void *arg)
     check(rank == mesh.place && size == ranks,
           "the stage's communicator says rank %d of %d, want %d of %d", rank, size, mesh.place,
           ranks);
+    const ncclComm_t own = mesh.group.comm;
     need(pipeline_mesh_destroy(&mesh));
     check(mesh.group.comm == NULL, "a destroyed mesh still has a communicator");
+#ifndef BACKEND_CUDA
+    backend_ignore_reports();
+    bool gone = ncclCommCount(own, &size) != ncclSuccess;
+    backend_listen();
+    check(gone == (stages > 1),
+          "pipeline_mesh_destroy has %s the communicator of %d stages: it destroys its own, and "
+          "not the world's",
+          gone ? "destroyed" : "not destroyed", stages);
+#endif
 }
 
 static void blocks_body(const Rank *r, void *arg)
@@ -84,6 +95,7 @@ TEST(ranks_and_blocks)
         for (int stages = 1; stages <= world && stages <= 4; stages++)
             if (world % stages == 0) run_ranks(world, mesh_body, &stages);
     run_ranks(1, blocks_body, NULL);
+    RULE(sizes_beyond_32_bits);
 }
 
 // ---- Schedules ----
@@ -159,6 +171,11 @@ TEST(stages_sum_the_same)
         c = cut_of(spec_mlp(3), 1, 3, KINDS[i]);
         run_cut(2, &c);
     }
+    static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    Case narrow = cut_of(spec_mlp(4), 2, 3, PIPELINE_1F1B);
+    narrow.policy = &bf16;
+    run_cut(4, &narrow);
+    RULE(a_failed_step_is_told);
     Case llama = cut_of(spec_llama(2, false), 2, 2, PIPELINE_1F1B);
     run_cut(2, &llama);
     Case drawn = cut_of(draw_mlp(4), 0, draw(1, CASE_ROUNDS), draw_of(KINDS));

@@ -17,4 +17,10 @@ void run_cut(int world, Case *c);
 // tests_costs.c
 void check_tied_bytes(Wrapped *w, const Case *c, const Rank *r, int step);
 
+// tests_failures.c
+void rule_sizes_beyond_32_bits(void);
+void rule_received_buffers_go_first(void);
+void rule_a_failed_step_is_told(void);
+void rule_norms_of_ties_and_nans(void);
+
 #endif

@@ -247,6 +247,7 @@ TEST(transfers_go_both_ways)
             Case c = cut_of(spec_mlp(5), stages, 5, KINDS[i]);
             run_wrapped(stages, transfers_body, &c);
         }
+    RULE(received_buffers_go_first);
 }
 
 // ---- The bubble ----

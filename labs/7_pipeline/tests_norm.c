@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "snapshot.h"
 #include "tests.h"
 
 // ---- What does not go with a pipeline ----
@@ -14,19 +15,24 @@ static void refused_body(Wrapped *w, const Case *c, const Rank *r)
     Pipeline *second = NULL;
     PipelineTies none = {0};
     MicroBatch batch = {0};
-    need_refused(loss_scaler_create(&scaler, w->model), "is a stage: a loss scale");
-    need_refused(pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 1),
-                 "is in a pipeline already");
+    need_refused_whole(w->model, &w->adamw, loss_scaler_create(&scaler, w->model),
+                       "is a stage: a loss scale");
+    need_refused_whole(w->model, &w->adamw,
+                       pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 1),
+                       "is in a pipeline already");
     check(second == NULL, "a pipeline that was refused was made");
-    need_refused(pipeline_evaluate(w->pipeline, &w->run, &batch, c->rounds + 1, NULL),
-                 "a step has 3");
+    need_refused_whole(w->model, &w->adamw,
+                       pipeline_evaluate(w->pipeline, &w->run, &batch, c->rounds + 1, NULL),
+                       "a step has 3");
     need(pipeline_destroy(w->pipeline));
     w->pipeline = NULL;
-    need_refused(pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 0),
-                 "a step of 0 micro-batches");
+    need_refused_whole(w->model, &w->adamw,
+                       pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 0),
+                       "a step of 0 micro-batches");
     need(strategy_remove(w->model));
-    need_refused(pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 1),
-                 "has no strategy");
+    need_refused_whole(w->model, &w->adamw,
+                       pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 1),
+                       "has no strategy");
 }
 
 // ---- Clipping and evaluation ----
@@ -69,6 +75,7 @@ TEST(norm_counts_once)
     c.options.strategy = STRATEGY_DDP;
     c.replicas = 2;
     run_cut(4, &c);
+    RULE(norms_of_ties_and_nans);
 }
 
 static void evaluation_body(Wrapped *w, const Case *c, const Rank *r)

@@ -4,9 +4,11 @@
 
 static Status alloc(FsdpUnit *unit, Buffer *buffer, GpuCategory category)
 {
+    void *data = NULL;
     if (buffer->data != NULL) gpulog_category(buffer->data, category);
-    CUDA_TRY(cudaMallocAsync(&buffer->data, buffer_bytes(buffer), unit->ctx->compute_stream));
-    gpulog_category(buffer->data, category);
+    CUDA_TRY(cudaMallocAsync(&data, buffer_bytes(buffer), unit->ctx->compute_stream));
+    gpulog_category(data, category);
+    buffer->data = data;
     return OK;
 }
 

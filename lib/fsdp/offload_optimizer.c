@@ -131,6 +131,7 @@ static Status zero_grad(Module *module, FsdpContext *ctx)
     TRY(offload_wait(root->extensions->offload));
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
+        offload_drop(root->units[i]); // of a backward that has failed
         if (grad->numel > 0) memset(grad->data, 0, buffer_bytes(grad)); // else all of it is frozen
         root->extensions->offload->units[i].has_grad = false;
     }

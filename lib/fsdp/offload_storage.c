@@ -30,6 +30,36 @@ cudaStream_t offload_grad_stream(const FsdpUnit *unit)
     return mesh_size(&ctx->mesh) == 1 ? ctx->compute_stream : ctx->reduce_scatter_stream;
 }
 
+void offload_drop(FsdpUnit *unit)
+{
+    const OffloadUnit *own = offload_of(unit);
+    Buffer *const shards[] = {&unit->flat.sharded_param, &unit->flat.sharded_grad};
+    void *const host[] = {own->param, own->grad};
+    for (int i = 0; i < 2; i++) {
+        if (shards[i]->data == host[i]) continue;
+        cudaDeviceSynchronize();
+        cudaFree(shards[i]->data);
+        shards[i]->data = host[i];
+    }
+}
+
+// unit->all_gather: the copy goes where a call has failed.
+static Status all_gather(FsdpUnit *unit)
+{
+    Status status = offload_all_gather(unit);
+    if (status != OK) offload_drop(unit);
+    return status;
+}
+
+// The last copy of a parameter goes with the outermost forward: an evaluation has no backward.
+static Status drop_param(Module *module, void *arg)
+{
+    const FsdpRoot *root = ((FsdpUnit *)arg)->root;
+    OffloadState *state = root->extensions->offload;
+    if (root->iter_forward_root != NULL || state->param.buffer == NULL) return OK;
+    return stream_free_after(&state->param.buffer, state->param.event, state->to_device);
+}
+
 // ---- The switch ----
 
 static Status check_root(const FsdpRoot *root)
@@ -64,6 +94,7 @@ static Status check_root(const FsdpRoot *root)
 
 static void remove_hooks(const FsdpUnit *unit, const OffloadUnit *own)
 {
+    module_remove_hook(unit->module, own->after_forward);
     module_remove_hook(unit->module, own->before_backward);
     module_remove_hook(unit->module, own->before_reduce);
     module_remove_hook(unit->module, own->after_reduce);
@@ -92,10 +123,12 @@ static Status move_to_host(FsdpUnit *unit, OffloadUnit *own)
     FlatParam *flat = &unit->flat;
     size_t bytes = buffer_bytes(&flat->sharded_param), of_grad = buffer_bytes(&flat->sharded_grad);
     void *param = NULL, *grad = NULL;
+    own->after_forward = module_add_hook(m, HOOK_POST_FORWARD, drop_param, unit);
     own->before_backward = module_add_first_hook(m, HOOK_PRE_BACKWARD, offload_pre_backward, unit);
     own->before_reduce = module_add_first_hook(m, HOOK_POST_BACKWARD, offload_pre_reduce, unit);
     own->after_reduce = module_add_hook(m, HOOK_POST_BACKWARD, offload_post_backward, unit);
-    if (own->before_backward == NULL || own->before_reduce == NULL || own->after_reduce == NULL)
+    if (own->after_forward == NULL || own->before_backward == NULL || own->before_reduce == NULL ||
+        own->after_reduce == NULL)
         return ERR_MEMORY;
     CUDA_TRY(cudaMallocHost(&param, bytes));
     own->param = param;
@@ -170,7 +203,7 @@ Status offload_apply(Module *module)
         flat->sharded_param.data = units[i].param;
         flat->sharded_grad.data = units[i].grad;
         flat->gathers_alone = true;
-        root->units[i]->all_gather = offload_all_gather;
+        root->units[i]->all_gather = all_gather;
     }
     return OK;
 }
@@ -199,8 +232,7 @@ Status offload_remove(Module *module)
     TRY(offload_wait(state));
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        if (flat->sharded_grad.data != state->units[i].grad) cudaFree(flat->sharded_grad.data);
-        flat->sharded_grad.data = state->units[i].grad;
+        offload_drop(root->units[i]);
         TRY(move_to_device(&flat->sharded_param));
         TRY(move_to_device(&flat->sharded_grad));
         gpulog_category(flat->sharded_param.data, GPU_SHARDED_PARAM);

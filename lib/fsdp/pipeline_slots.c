@@ -266,6 +266,8 @@ Status pipeline_destroy(Pipeline *p)
     if (p == NULL) return OK;
     TRY(extension_check_last(p->root, EXTENSION_PIPELINE));
     CUDA_TRY(cudaDeviceSynchronize());
+    NnRun none = {.stream = p->root->ctx->compute_stream};
+    IGNORE_STATUS(module_discard(p->module, &none)); // of a forward that failed
     for (int i = 0; i < p->n_slots && p->slots != NULL; i++) empty_slot(p, i);
     for (int i = 0; i < p->n_shared; i++) free(p->shared[i].pieces);
     if (p->computed != NULL) cudaEventDestroy(p->computed);

@@ -59,7 +59,7 @@ void state_fill(Sharded *s, int step)
             free(values);
         }
     }
-    if (s->adamw.ctx != NULL) s->adamw.t = step;
+    if (s->adamw.ctx != NULL) s->adamw.t = step + STATE_MORE_STEPS;
 }
 
 // What a wrong value is one of: the parameter, the element, the part and the step that made it.
@@ -156,8 +156,9 @@ void state_check(const Sharded *s, int step, const char *when)
         for (int part = 0; part < (s->adamw.ctx != NULL ? 3 : 1); part++)
             check_part(s, u, part, step, when);
     if (s->adamw.ctx != NULL)
-        check(s->adamw.t == step, "%s: the optimizer has done %d steps, want %d", when, s->adamw.t,
-              step);
+        check(s->adamw.t == step + STATE_MORE_STEPS,
+              "%s: the optimizer has done %d steps, want %d: that is no position in the data", when,
+              s->adamw.t, step + STATE_MORE_STEPS);
 }
 
 // ---- Files of other kinds ----

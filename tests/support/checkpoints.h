@@ -16,7 +16,9 @@ static const AdamWConfig STATE_ADAMW = {1e-3f, 0.9f, 0.99f, 1e-8f, 0.01f};
 // read.
 enum { STATE_BEFORE = 77 };
 
-// Fills the rank's shards and moments with the values of `step`, and t is step; padding is zero.
+// Fills the rank's shards and moments with the values of `step`; the optimizer has done some steps
+// more. Padding is zero.
+enum { STATE_MORE_STEPS = 3 };
 void state_fill(Sharded *s, int step);
 // What it gives element i of the parameter with that id, at step 1.
 float state_value(int id, int64_t i);

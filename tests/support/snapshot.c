@@ -42,7 +42,7 @@ static void note_device(Snapshot *s, const char *of, const char *what, const voi
     if (device == NULL || bytes == 0) return;
     void *host = malloc(bytes);
     check(host != NULL, "no memory");
-    need_cuda(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+    need_cuda(cudaMemcpy(host, device, bytes, cudaMemcpyDefault)); // offloaded, it is on the host
     note(s, of, what, host, bytes);
     free(host);
 }
@@ -135,6 +135,9 @@ static void note_module(Snapshot *s, const Module *m)
             NOTE(m->name, hook->fn);
             NOTE(m->name, hook->arg);
         }
+    NOTE(m->name, m->forward);
+    NOTE(m->name, m->backward);
+    NOTE(m->name, m->around);
     NOTE(m->name, m->unit);
     if (m->unit != NULL) note_unit(s, m->unit);
     for (int i = 0; i < m->n_children; i++) note_module(s, m->children[i]);

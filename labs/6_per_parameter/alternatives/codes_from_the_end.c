@@ -21,7 +21,6 @@ Status fp8_update_scales(FsdpRoot *root)
     Fp8State *state = root->extensions->fp8;
     FsdpContext *ctx = root->ctx;
     if (!state->stale) return OK;
-    state->stale = false;
     size_t bytes = sizeof *state->amax * (size_t)state->n;
     CUDA_TRY(cudaMemsetAsync(state->amax, 0, bytes, ctx->all_gather_stream));
     for (int u = root->n_units; u-- > 0;) {
@@ -36,9 +35,10 @@ Status fp8_update_scales(FsdpRoot *root)
                                  ctx->all_gather_stream));
         }
     }
-    if (ctx->mesh.shard.size == 1) return OK;
-    NCCL_TRY(ncclAllReduce(state->amax, state->amax, (size_t)state->n, ncclUint32, ncclMax,
-                           ctx->mesh.shard.comm, ctx->all_gather_stream));
+    if (ctx->mesh.shard.size > 1)
+        NCCL_TRY(ncclAllReduce(state->amax, state->amax, (size_t)state->n, ncclUint32, ncclMax,
+                               ctx->mesh.shard.comm, ctx->all_gather_stream));
+    state->stale = false;
     return OK;
 }
 

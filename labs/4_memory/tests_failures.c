@@ -1,0 +1,296 @@
+/* Lab 4, memory: what a call that fails leaves; what is in flight, or still there, when a call has
+ * returned; one unit alone, and sums that nobody zeroed in between.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend.h"
+#include "huge.h"
+#include "tests.h"
+
+// ---- Sums ----
+
+// Three passes, all of them reduced, and no fsdp_zero_grad in between.
+static float *sum_of_three(const Case *c, const Rank *r, size_t *n)
+{
+    Wrapped w;
+    case_wrap(&w, c, r);
+    for (int k = 0; k < 3; k++) {
+        Batch batch = case_batch(c, 0, r->rank, k);
+        train_batch(&c->spec, &w.run, w.model, &batch);
+        batch_destroy(&batch);
+    }
+    float *sum = case_gradients(&w, n);
+    case_unwrap(&w, r);
+    return sum;
+}
+
+static void unzeroed_body(const Rank *r, void *arg)
+{
+    Case c = *(const Case *)arg;
+    size_t n, m;
+    float *got = sum_of_three(&c, r, &n);
+    c.offload = false;
+    float *want = sum_of_three(&c, r, &m);
+    check(n == m && memcmp(got, want, n * sizeof *got) == 0,
+          "three backwards without fsdp_zero_grad in between do not leave the sum that they leave "
+          "without offload: what the host has since the gradients were zeroed is added to "
+          "(offload_begin_grad, has_grad)");
+    free(got);
+    free(want);
+}
+
+void rule_micro_batches_add_up(void)
+{
+    for (int i = 1; i < 4; i++) { // one rank, by the last micro-batch alone
+        Case c = offloaded(spec_mlp(3), ALL[i], 1);
+        c.rounds = 3;
+        run_case(1, &c);
+    }
+    for (int world = 1; world <= 4; world += world) { // one unit: no other's copy is in between
+        Case c = offloaded(spec_mlp(1), STRATEGY_ZERO3, world);
+        c.rounds = 3;
+        c.replicas = world == 4 ? 2 : 1;
+        c.options.reduce_every_time = true;
+        run_case(world, &c);
+    }
+    Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, 2);
+    run_worlds(unzeroed_body, &c, 1, 2);
+}
+
+// ---- What is in flight ----
+
+static void in_flight_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    size_t live = gpulog_live_bytes(r->device);
+    for (int u = 0; u < w->root->n_units; u++) { // gathered, and nobody uses it
+        float *shard = w->root->units[u]->flat.sharded_param.data;
+        need(fsdp_unshard(w->root->units[u]));
+        need(offload_wait(w->root->extensions->offload));
+        shard[0] += 0.0f; // as the optimizer does
+        check(w->root->extensions->offload->param.buffer == NULL,
+              "after offload_wait a copy of a parameter shard is still there");
+        need(fsdp_reshard_all(w->model));
+    }
+    need(fsdp_free_all_gather(w->root));
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    need(fsdp_set_training(w->model, false));
+    size_t before = gpulog_live_bytes(r->device);
+    forward_batch(&c->spec, &w->run, w->model, &batch);
+    need(fsdp_set_training(w->model, true));
+    need(module_discard(w->model, &w->run));
+    need(fsdp_reshard_all(w->model));
+    check(gpulog_live_bytes(r->device) == before,
+          "an evaluation leaves %zu bytes on the device: the last copy of a parameter shard goes "
+          "with the outermost forward",
+          gpulog_live_bytes(r->device) - before);
+    batch_destroy(&batch);
+    check(gpulog_live_bytes(r->device) == live, "the evaluations have left %zu bytes",
+          gpulog_live_bytes(r->device) - live);
+}
+
+void rule_nothing_is_in_flight(void)
+{
+    for (int world = 1; world < 4; world++) {
+        Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, world);
+        run_wrapped(world, in_flight_body, &c);
+    }
+}
+
+// ---- A hook that fails ----
+
+static int hooks_left; // until one fails; 0: none does
+
+static Status failing_hook(Module *module, void *arg)
+{
+    if (hooks_left == 0 || --hooks_left > 0) return OK;
+    return fail(ERR_IO, "%s: its hook fails, as it is meant to", module->name);
+}
+
+static void add_hooks(Module *m)
+{
+    for (HookPoint point = 0; point < HOOK_POINTS; point++)
+        check(module_add_hook(m, point, failing_hook, NULL) != NULL &&
+                  module_add_first_hook(m, point, failing_hook, NULL) != NULL,
+              "no hook");
+    for (int i = 0; i < m->n_children; i++) add_hooks(m->children[i]);
+}
+
+// A forward and a backward; hook number n fails, and then the status is its own.
+static Status pass(Wrapped *w, const Case *c, const Batch *batch, int n)
+{
+    float *logits = NULL, *dlogits = NULL, *din = NULL;
+    w->run.B = c->spec.B;
+    w->run.T = c->spec.T;
+    hooks_left = n;
+    Status status = module_forward(w->model, &w->run, batch->in, &logits);
+    if (status != OK) return status;
+    need(cross_entropy(&w->run, logits, batch->targets, w->run.B * w->run.T, c->spec.vocab, NULL,
+                       &dlogits));
+    status = module_backward(w->model, &w->run, dlogits, c->spec.gpt2 ? NULL : &din);
+    need_cuda(cudaFreeAsync(dlogits, w->run.stream));
+    if (din != NULL) need_cuda(cudaFreeAsync(din, w->run.stream));
+    return status;
+}
+
+static void hooks_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    size_t numel;
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    size_t live = gpulog_live_bytes(r->device);
+    need(pass(w, c, &batch, 0));
+    need_cuda(cudaDeviceSynchronize());
+    float *want = case_gradients(w, &numel);
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    add_hooks(w->model);
+    for (int n = 1;; n++) {
+        check_set_silent(true);
+        Status status = pass(w, c, &batch, n);
+        check_set_silent(false);
+        if (hooks_left > 0) break;
+        check(status == ERR_IO,
+              "hook number %d of a pass failed with ERR_IO, and the pass with status %d: who calls "
+              "what fails returns its status",
+              n, (int)status);
+        check(!w->root->extensions->recomputes,
+              "hook number %d of a pass failed, and root->extensions->recomputes is still set: "
+              "run_again",
+              n);
+        hooks_left = 0;
+        need(module_discard(w->model, &w->run));
+        need(fsdp_reshard_all(w->model));
+        need(fsdp_zero_grad(w->model, &w->ctx));
+        check(gpulog_live_bytes(r->device) == live,
+              "hook number %d of a pass failed, and after fsdp_reshard_all and fsdp_zero_grad %zd "
+              "bytes more are on the device",
+              n, (ssize_t)(gpulog_live_bytes(r->device) - live));
+        need(pass(w, c, &batch, 0));
+        need_cuda(cudaDeviceSynchronize());
+        float *got = case_gradients(w, &numel);
+        check(memcmp(got, want, numel * sizeof *got) == 0,
+              "the pass after one whose hook number %d failed has other gradients", n);
+        free(got);
+        need(fsdp_zero_grad(w->model, &w->ctx));
+    }
+    hooks_left = 0;
+    free(want);
+    batch_destroy(&batch);
+}
+
+void rule_a_failed_pass_is_over(void)
+{
+    static const RecomputeKind KINDS[] = {RECOMPUTE_NONE, RECOMPUTE_BLOCKS, RECOMPUTE_ATTENTION};
+    for (int world = 1; world <= 2; world++)
+        for (int i = 0; i < 3; i++) {
+            Case c = offloaded(i == 2 ? spec_gpt2(2) : spec_mlp(3), STRATEGY_ZERO3, world);
+            c.recompute = KINDS[i];
+            run_wrapped(world, hooks_body, &c);
+        }
+}
+
+// ---- A call of CUDA's that fails ----
+
+// What unit 1 has on the device and on the host is as at first; nothing stays allocated.
+static void check_as_before(const Wrapped *w, const Rank *r, size_t live, const char *call)
+{
+    const FsdpUnit *unit = w->root->units[1];
+    const OffloadUnit *own = offload_of(unit);
+    need(fsdp_reshard_all(w->model));
+    need(offload_wait(w->root->extensions->offload));
+    need_cuda(cudaDeviceSynchronize());
+    check(unit->flat.sharded_param.data == own->param && unit->flat.sharded_grad.data == own->grad,
+          "after %s failed a shard of %s is not the host's", call, unit->flat.name);
+    check(gpulog_live_bytes(r->device) == live, "after %s failed %zd bytes are left on the device",
+          call, (ssize_t)(gpulog_live_bytes(r->device) - live));
+}
+
+static void collective_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[1];
+    size_t live = gpulog_live_bytes(r->device);
+    for (failing_status = ERR_ARGUMENT; failing_status <= ERR_IO; failing_status++) {
+        unit->gather_shards = failing_collective;
+        need_failure(fsdp_unshard(unit), failing_status, "the test's collective");
+        unit->gather_shards = fsdp_all_gather;
+        check_as_before(w, r, live, "the all-gather of offload_all_gather");
+    }
+}
+
+#ifndef BACKEND_CUDA
+enum { CALLS = 10 };
+
+// Runs function number i, with a stream, an event or a communicator that is none; its name.
+static const char *run_dead(Wrapped *w, int i, Status *status)
+{
+    static const char *const NAME[CALLS] = {
+        "offload_all_gather, to_device",   "offload_all_gather, copied",
+        "offload_all_gather, param.event", "offload_begin_grad, its stream",
+        "offload_begin_grad, arrived",     "offload_send_grad, to_host",
+        "offload_send_grad, copied",       "offload_send_grad, arrived",
+        "offload_wait, to_host",           "offload_sum_squares, comm"};
+    FsdpUnit *unit = w->root->units[1];
+    OffloadState *state = w->root->extensions->offload;
+    const OffloadState whole = *state;
+    const FsdpContext context = w->ctx;
+    OffloadUnit *own = offload_of(unit);
+    double *sum = NULL, squares;
+    cudaStream_t dead = dead_stream();
+    cudaEvent_t no_event = (cudaEvent_t)(void *)dead;
+    if (i >= 5 && i < 9) need(offload_begin_grad(unit));
+    if (i == 8) need(offload_send_grad(unit));
+    if (i == 9) need_cuda(cudaMalloc((void **)&sum, sizeof *sum));
+    if (i == 2) need(fsdp_unshard(w->root->units[0])); // whose copy is to be freed
+    own->has_grad = i == 4;
+    if (i == 0) state->to_device = dead;
+    if (i == 1 || i == 6) state->copied = no_event;
+    if (i == 2) state->param.event = no_event;
+    if (i == 3) w->ctx.compute_stream = w->ctx.reduce_scatter_stream = dead;
+    if (i == 4 || i == 7) state->arrived = no_event;
+    if (i == 5 || i == 8) state->to_host = dead;
+    if (i == 9) w->ctx.mesh.shard.comm = NULL;
+    check_set_silent(true);
+    *status = i < 3   ? fsdp_unshard(unit)
+              : i < 5 ? offload_begin_grad(unit)
+              : i < 8 ? offload_send_grad(unit)
+              : i < 9 ? offload_wait(state)
+                      : offload_sum_squares(w->root, sum, &squares);
+    check_set_silent(false);
+    state->to_device = whole.to_device;
+    state->to_host = whole.to_host;
+    state->copied = whole.copied;
+    state->arrived = whole.arrived;
+    state->param.event = whole.param.event;
+    w->ctx = context;
+    if (sum != NULL) need_cuda(cudaFree(sum));
+    return NAME[i];
+}
+
+static void dead_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    size_t live = gpulog_live_bytes(r->device);
+    for (int i = 0; i < CALLS; i++) {
+        Status status, want = i == 9 ? ERR_NCCL : ERR_CUDA;
+        if (i == 9 && r->world == 1) continue;
+        backend_ignore_reports();
+        const char *call = run_dead(w, i, &status);
+        cudaGetLastError();
+        check(status == want, "a call in %s fails, and its status is %d, want %d", call,
+              (int)status, (int)want);
+        need(fsdp_reshard_all(w->model));
+        need(fsdp_zero_grad(w->model, &w->ctx));
+        backend_listen();
+        check_as_before(w, r, live, call);
+    }
+    case_train(w, c, r, 0);
+}
+#endif
+
+void rule_failed_copies_are_told(void)
+{
+    Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, 2);
+    run_wrapped(2, collective_body, &c);
+#ifndef BACKEND_CUDA
+    run_wrapped(2, dead_body, &c);
+    run_wrapped(1, dead_body, &c);
+#endif
+}

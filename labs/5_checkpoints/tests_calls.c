@@ -1,0 +1,284 @@
+/* Lab 5, checkpoints: calls of the disk that fail, one after the other; which elements a rank reads;
+ * replicas and frozen parameters.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "per_parameter.h"
+#include "tests.h"
+
+// ---- A call that fails ----
+
+static int open_files(void)
+{
+    DIR *list = opendir("/proc/self/fd");
+    int n = 0;
+    check(list != NULL, "the test cannot list its open files");
+    while (readdir(list) != NULL) n++;
+    closedir(list);
+    return n;
+}
+
+// Where call number `at` of one rank fails, of a save or of a load; `gone`: and all after it.
+typedef struct Failing {
+    Disk *disk;
+    int rank, at;
+    bool gone;
+} Failing;
+
+static Status call_of(Sharded *s, bool saves, CheckpointPosition *position)
+{
+    return saves ? checkpoint_save(dir, s->model, &s->adamw, position)
+                 : checkpoint_load(dir, s->model, &s->adamw, position);
+}
+
+// The status of the save, or the load, and whether a call of the disk has failed in it.
+static Status run_failing(const Failing *f, Sharded *s, const Rank *r, bool saves,
+                          CheckpointPosition *position)
+{
+    int files = open_files();
+    size_t live = gpulog_live_bytes(r->device);
+    if (r->rank == f->rank) disk_fail(f->at, f->gone);
+    check_set_silent(true);
+    Status status = call_of(s, saves, position);
+    check_set_silent(false);
+    disk_fail(0, false);
+    need_cuda(cudaDeviceSynchronize());
+    check(open_files() == files && gpulog_live_bytes(r->device) == live,
+          "call %d of the disk failed on rank %d, and the %s has left %d open files and %zd bytes "
+          "of the device",
+          f->at, f->rank, saves ? "save" : "load", open_files() - files,
+          (ssize_t)(gpulog_live_bytes(r->device) - live));
+    return status;
+}
+
+// What a load takes: all of step 4, or all of step 5.
+static int load_any(Sharded *s)
+{
+    CheckpointPosition position = {.step = 0};
+    state_fill(s, STATE_BEFORE);
+    Status status = checkpoint_load(dir, s->model, &s->adamw, &position);
+    check(status == OK, "after a save that failed there is nothing to load (%s): in commit",
+          last_error());
+    state_check(s, (int)position.step, "after a save that failed");
+    return (int)position.step;
+}
+
+static void save_four(Sharded *s)
+{
+    CheckpointPosition position = {.step = 4};
+    state_fill(s, 4);
+    need(checkpoint_save(dir, s->model, &s->adamw, &position));
+}
+
+// The name of the folder with this ending is there.
+static bool is_there(const char *ending)
+{
+    char path[PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s%s", dir, ending);
+    return access(path, F_OK) == 0;
+}
+
+static const char *call_name(const DiskEntry *call)
+{
+    static char text[400];
+    static const char *const NAME[] = {"a write to",    "the fsync of",   "the rename of",
+                                       "the making of", "the removal of", "a read of"};
+    snprintf(text, sizeof text, "%s %s", NAME[call->call], call->path);
+    return text;
+}
+
+// One save of step 5; false where no call failed any more.
+static bool save_fails(const Failing *f, Sharded *s, const Rank *r)
+{
+    CheckpointPosition position = {.step = 5};
+    char old[PATH_BYTES + 32];
+    state_fill(s, 5);
+    Status status = run_failing(f, s, r, true, &position);
+    state_check(s, 5, "after a save that failed");
+    int failed = f->disk->failed;
+    const DiskEntry *call = &f->disk->entry[failed > 0 ? failed - 1 : 0];
+    snprintf(old, sizeof old, "%s.old", dir);
+    bool removes = failed > 0 && call->call == DISK_REMOVE;
+    bool harmless = removes && strncmp(call->path, old, strlen(old)) == 0;
+    if (failed > 0 && !f->gone && !removes)
+        check(is_there("") && !is_there(".tmp") && !is_there(".old"),
+              "%s failed on rank %d, and it left %s%s%s: DIR as it was, and nothing else, is what "
+              "commit and save_together leave",
+              call_name(call), f->rank, is_there("") ? "" : "no DIR ",
+              is_there(".tmp") ? "DIR.tmp " : "", is_there(".old") ? "DIR.old" : "");
+    int step = load_any(s);
+    if (failed == 0 || harmless) // of what is not needed any more
+        check(status == OK && step == 5, "a save of step 5 gives status %d, and step %d is loaded",
+              (int)status, step);
+    else
+        check(status != OK && (step == 4 || (f->gone && call->call == DISK_SYNC)),
+              "%s failed on rank %d: the save gives status %d, and step %d is loaded, want a "
+              "failure and step 4: in write_pieces, commit or save_together",
+              call_name(call), f->rank, (int)status, step);
+    if (step == 5 && failed > 0) save_four(s);
+    if (r->rank == 0) f->disk->n = f->disk->failed = 0; // all have read it: load_any is collective
+    return failed > 0;
+}
+
+// One load: it fails on all ranks, or no call fails any more.
+static bool load_fails(const Failing *f, Sharded *s, const Rank *r)
+{
+    CheckpointPosition position = {.step = 8};
+    state_fill(s, 5);
+    Status status = run_failing(f, s, r, false, &position);
+    int failed = f->disk->failed;
+    check((status != OK) == (failed > 0),
+          "read %d of rank %d %s, and the load gives status %d: in load_together all ranks learn "
+          "whether one has failed",
+          f->at, f->rank, failed > 0 ? "failed" : "did not fail", (int)status);
+    check(failed == 0 || (position.step == 8 && s->adamw.t == 5 + STATE_MORE_STEPS),
+          "a load that failed has changed the position or t");
+    load_any(s);
+    if (r->rank == 0) f->disk->n = f->disk->failed = 0;
+    return failed > 0;
+}
+
+static void failing_body(const Rank *r, void *arg)
+{
+    Job job = {.spec = spec_mlp(2)};
+    Failing f = {.disk = arg};
+    Sharded s;
+    make_model(&s, &job, r);
+    disk_join(f.disk, r->rank);
+    for (int gone = 0; gone < 2; gone++)
+        for (f.rank = 0; f.rank < r->world; f.rank++) {
+            f.gone = gone == 1;
+            save_four(&s);
+            if (r->rank == 0) f.disk->n = f.disk->failed = 0;
+            load_any(&s);
+            for (f.at = 1; save_fails(&f, &s, r);) f.at++;
+            check(f.at > 5, "a save of rank %d makes %d calls of the disk", f.rank, f.at - 1);
+        }
+    if (r->rank == 0) f.disk->reads = true;
+    f.gone = false;
+    for (f.rank = 0; f.rank < r->world; f.rank++) {
+        load_any(&s);
+        for (f.at = 1; load_fails(&f, &s, r);) f.at++;
+    }
+    sharded_destroy(&s);
+}
+
+void rule_a_failing_call_changes_nothing(void)
+{
+    run_ranks(2, failing_body, disk_open());
+}
+
+// ---- The handout's own examples ----
+
+static Module *one_parameter(const Spec *spec)
+{
+    return linear_create("one", 1, spec->dim, false, 0.1f);
+}
+
+// What a rank reads of a file: n elements of its tensor, from element `first` on.
+typedef struct Part {
+    int rank, file, first, n;
+} Part;
+typedef struct Example {
+    int numel, from, to;
+    Part part[8];
+} Example;
+static const Example EXAMPLES[] = {
+    {10, 2, 3, {{0, 0, 0, 4}, {1, 0, 4, 1}, {1, 1, 0, 3}, {2, 1, 3, 2}}},
+    {24,
+     6,
+     4,
+     {{0, 0, 0, 4},
+      {0, 1, 0, 2},
+      {1, 1, 2, 2},
+      {1, 2, 0, 4},
+      {2, 3, 0, 4},
+      {2, 4, 0, 2},
+      {3, 4, 2, 2},
+      {3, 5, 0, 4}}},
+};
+
+// The bytes in front of a file's data.
+static long data_begin(const char *path)
+{
+    unsigned char bytes[8] = {0};
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || fread(bytes, 1, 8, file) != 8) fail_msg("%s cannot be read", path);
+    fclose(file);
+    return 8 + bytes[0] + 256 * bytes[1];
+}
+
+// The reads of one rank in one file, against the example's table.
+static void check_reads(const Disk *disk, const Example *e, int rank, int file)
+{
+    char path[PATH_BYTES + 64];
+    Part want = {rank, file, 0, 0}, got = want;
+    int opened = 0;
+    for (int i = 0; i < 8; i++)
+        if (e->part[i].rank == rank && e->part[i].file == file && e->part[i].n > 0)
+            want = e->part[i];
+    snprintf(path, sizeof path, "%s/rank-%d-of-%d.safetensors", dir, file, e->from);
+    long begin = data_begin(path);
+    for (int i = 0; i < disk->n && i < DISK_MAX; i++) {
+        const DiskEntry *entry = &disk->entry[i];
+        if (entry->rank != rank || strcmp(entry->path, path) != 0) continue;
+        opened += entry->at == 0;
+        if (entry->at < begin) continue;
+        if (got.n == 0) got.first = (int)((entry->at - begin) / 4);
+        got.n += (int)(entry->bytes / 4);
+    }
+    if (got.first != want.first || got.n != want.n)
+        fail_msg("%d elements, saved on %d ranks and loaded on %d: of file %d rank %d reads %d "
+                 "elements from element %d on, want %d from %d on: in read_piece",
+                 e->numel, e->from, e->to, file, rank, got.n, got.first, want.n, want.first);
+    // Each file is looked at by one rank beforehand.
+    if (opened != (want.n > 0) + (file % e->to == rank))
+        fail_msg("rank %d opens file %d %d times, want %d: read_piece opens what it reads from",
+                 rank, file, opened, (want.n > 0) + (file % e->to == rank));
+}
+
+void rule_each_reads_what_it_owns(void)
+{
+    for (int i = 0; i < 2 && ranks_fit(EXAMPLES[i].from); i++) {
+        const Example *e = &EXAMPLES[i];
+        Job job = {.spec = {.create = one_parameter, .dim = e->numel},
+                   .step = 3,
+                   .one_unit = true,
+                   .without_optimizer = true,
+                   .saves = true};
+        run_ranks(e->from, save_or_load, &job);
+        job.saves = false;
+        job.loads = true;
+        job.disk = disk_open();
+        job.disk->reads = true;
+        run_ranks(e->to, save_or_load, &job);
+        for (int rank = 0; rank < e->to; rank++)
+            for (int file = 0; file < e->from; file++) check_reads(job.disk, e, rank, file);
+    }
+}
+
+// ---- Replicas, and frozen parameters ----
+
+static bool every_third(int i)
+{
+    return i % 3 == 1;
+}
+
+void rule_replicas_and_frozen_resume(void)
+{
+    Case replicas = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 2, 1);
+    Case frozen = case_of(spec_mlp(3), STRATEGY_ZERO3, 3, 1, 1);
+    frozen.layout = per_parameter_layout;
+    frozen.frozen = every_third;
+    Case *cases[] = {&replicas, &frozen};
+    for (int i = 0; i < 2; i++) {
+        snprintf(case_folder, sizeof case_folder, "%s", own_folder);
+        cases[i]->between = case_resume;
+        cases[i]->steps = 3;
+        run_case(i == 0 ? 4 : 3, cases[i]);
+    }
+}

@@ -1,0 +1,223 @@
+/* Lab 6: a copy, a collective or a visitor that fails; sizes beyond 2³¹; what only costs; what is
+ * taken off leaves nothing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend.h"
+#include "fp8_gather.h"
+#include "per_parameter.h"
+#include "snapshot.h"
+#include "tests.h"
+
+// ---- Sizes ----
+
+enum { WORLD = 4 };
+
+static void huge_layout_body(const Rank *r, void *arg)
+{
+    // Two parameters of 2³² + 5 rows of 3 and 2³² + 1 rows of 2.
+    const int64_t rows[] = {(INT64_C(1) << 32) + 5, (INT64_C(1) << 32) + 1}, columns[] = {3, 2};
+    const int64_t chunk[] = {((INT64_C(1) << 30) + 2) * 3, ((INT64_C(1) << 30) + 1) * 2};
+    Param param[2] = {{.name = "a", .ndim = 2, .shape = {rows[0], columns[0]}},
+                      {.name = "b", .ndim = 2, .shape = {rows[1], columns[1]}}};
+    Param *list[] = {&param[0], &param[1]};
+    const int slots[][2] = {{-1, 0}, {0, -1}};
+    FlatLayout layout;
+    need(per_parameter_layout(&layout, "unit", list, 2, WORLD - 1, WORLD, false));
+    check(layout.offset[1] == WORLD * chunk[0] && layout.shard_numel == chunk[0] + chunk[1] &&
+              layout.numel == rows[0] * columns[0] + rows[1] * columns[1],
+          "per_parameter_layout counts beyond 2³¹: the second parameter is at %lld of shards of "
+          "%lld, want %lld and %lld",
+          (long long)layout.offset[1], (long long)layout.shard_numel, (long long)(WORLD * chunk[0]),
+          (long long)(chunk[0] + chunk[1]));
+    for (int i = 0; i < 2; i++) {
+        int64_t begin, end, at;
+        check(per_parameter_chunk(list[i], WORLD) == chunk[i],
+              "per_parameter_chunk counts beyond 2³¹: %lld, want %lld",
+              (long long)per_parameter_chunk(list[i], WORLD), (long long)chunk[i]);
+        flat_param_range_in_shard(&layout, i, WORLD - 1, &begin, &end, &at);
+        check(begin == (WORLD - 1) * chunk[i] && end == rows[i] * columns[i] &&
+                  at == (i == 0 ? 0 : chunk[0]),
+              "param_range counts beyond 2³¹: [%lld, %lld) at %lld", (long long)begin,
+              (long long)end, (long long)at);
+    }
+    for (int i = 0; i < 2; i++) {
+        int64_t at[2], wide = chunk[i] * 4, codes = chunk[1 - i];
+        int64_t bytes = fp8_place(&layout, slots[i], 4, at);
+        check(at[i] == 0 && at[1 - i] == wide && bytes == (wide + codes + 3) / 4 * 4,
+              "fp8_place counts beyond 2³¹: places %lld and %lld, %lld bytes", (long long)at[0],
+              (long long)at[1], (long long)bytes);
+    }
+    flat_layout_destroy(&layout);
+}
+
+void rule_layout_beyond_32_bits(void)
+{
+    run_ranks(1, huge_layout_body, NULL);
+}
+
+// ---- What is freed before memory is taken ----
+
+static void freed_first_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    uint64_t first = gpulog_length();
+    size_t most = 0;
+    for (int u = 2; u < w->root->n_units; u++) { // as in a forward, of equal units
+        FsdpUnit *unit = w->root->units[u];
+        unit->phase = FSDP_FORWARD;
+        need(fsdp_unshard(unit));
+        need(fsdp_wait_for_unshard(unit));
+        unit->phase = FSDP_IDLE;
+        if (u > 2) need(fsdp_reshard(w->root->units[u - 1]));
+        most = buffer_bytes(&unit->flat.unsharded_param);
+    }
+    need(fsdp_reshard_all(w->model));
+    need(layout_free_copied_out(w->root));
+    need(fsdp_free_all_gather(w->root));
+    size_t peak = case_peak(first, GPU_UNSHARDED_PARAM);
+    check(peak <= 3 * most,
+          "two units of %zu bytes are unsharded one after the other, and %zu bytes are there at a "
+          "time, want three buffers: copy_out frees the gather buffer before it takes memory",
+          most, peak);
+}
+
+// ---- A call that fails ----
+
+#ifndef BACKEND_CUDA
+static void dead_copies_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[1];
+    const FsdpContext whole = w->ctx;
+    size_t live = gpulog_live_bytes(r->device);
+    backend_ignore_reports();
+    for (int i = 0; i < 2; i++) { // before memory is taken, and after it
+        cudaEvent_t copied = w->root->extensions->copied_out.event;
+        need(fsdp_unshard(unit));
+        if (i == 0) w->ctx.compute_stream = dead_stream();
+        if (i == 1) w->root->extensions->copied_out.event = (cudaEvent_t)(void *)dead_stream();
+        need_failure(fsdp_wait_for_unshard(unit), ERR_CUDA, "");
+        w->ctx = whole;
+        w->root->extensions->copied_out.event = copied;
+        need(fsdp_reshard_all(w->model));
+        need(layout_free_copied_out(w->root));
+        need_cuda(cudaDeviceSynchronize());
+        check(gpulog_live_bytes(r->device) == live,
+              "a call in copy_out failed, and after fsdp_reshard_all %zd bytes are left",
+              (ssize_t)(gpulog_live_bytes(r->device) - live));
+    }
+    need(fsdp_unshard(unit));
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_begin_grad(unit));
+    w->ctx.compute_stream = dead_stream();
+    need_failure(fsdp_reduce_grad(unit), ERR_CUDA, "");
+    w->ctx = whole;
+    need(fsdp_reduce_grad(unit)); // the gradient is still there
+    need(fsdp_free_reduce_scatter(w->root));
+    need(fsdp_reshard_all(w->model));
+    need_cuda(cudaDeviceSynchronize());
+    check(gpulog_live_bytes(r->device) == live,
+          "a call in copy_in failed, and after the next reduction %zd bytes are left",
+          (ssize_t)(gpulog_live_bytes(r->device) - live));
+    cudaGetLastError();
+    backend_listen();
+}
+#endif
+
+void rule_copies_that_fail(void)
+{
+    Case c = by_parameter(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
+    run_wrapped(2, freed_first_body, &c);
+#ifndef BACKEND_CUDA
+    run_wrapped(2, dead_copies_body, &c);
+#endif
+}
+
+// ---- FP8 ----
+
+static Status count_params(const Param *param, const float *values, void *arg)
+{
+    return ++*(int *)arg == 2 ? fail(ERR_IO, "%s: as it is meant to", param->name) : OK;
+}
+
+// Kernels, and sets of memory, since `first`.
+static size_t launches(uint64_t first, GpuOp op)
+{
+    size_t n = 0;
+    GpuLogEntry entry;
+    for (uint64_t i = first; i < gpulog_length(); i++) n += gpulog_get(i, &entry) && entry.op == op;
+    return n;
+}
+
+static void fp8_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    Fp8State *state = w->root->extensions->fp8;
+    FsdpUnit *unit = w->root->units[w->root->n_units - 1];
+    int n = 0;
+    uint64_t first = gpulog_length();
+#ifndef BACKEND_CUDA
+    if (r->world > 1) {
+        const ncclComm_t comm = w->ctx.mesh.shard.comm;
+        backend_ignore_reports();
+        w->ctx.mesh.shard.comm = NULL;
+        need_failure(fp8_update_scales(w->root), ERR_NCCL, "");
+        w->ctx.mesh.shard.comm = comm;
+        check(state->stale, "the all-reduce of the scales failed, and they are not stale any more");
+        need_cuda(cudaDeviceSynchronize());
+        backend_listen();
+    }
+#endif
+    first = gpulog_length();
+    need(fp8_update_scales(w->root));
+    check_no_host_wait(first, "for its scales");
+    check(r->world == 1 || launches(first, GPU_ALL_REDUCE) == 1,
+          "with %d units the scales take %zu all-reduces, want 1", w->root->n_units,
+          launches(first, GPU_ALL_REDUCE));
+    // In front of an all-gather, one for each parameter; after it as well.
+    first = gpulog_length();
+    need(fsdp_unshard(unit));
+    size_t kernels = launches(first, GPU_KERNEL), sets = launches(first, GPU_MEMSET);
+    check(kernels == (size_t)unit->flat.layout.n && sets <= 1,
+          "%d parameters take %zu kernels and %zu memsets in front of an all-gather, want one "
+          "kernel each: fill_part",
+          unit->flat.layout.n, kernels, sets);
+    check(r->world > 1 || launches(first, GPU_ALL_GATHER) == 0,
+          "one rank sends nothing, and there is an all-gather: fp8_all_gather");
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_reshard_all(w->model));
+    check(!state->stale, "after an all-gather the scales are still stale");
+    // The model is saved, and goes on in FP8, failed or not.
+    for (int fails = 0; fails < 2; fails++) {
+        n = fails ? 0 : 2;
+        check_set_silent(true);
+        Status status = fsdp_full_state(w->model, count_params, &n);
+        check_set_silent(false);
+        check(status == (fails && r->rank == 0 ? ERR_IO : OK), // it is shown to one
+              "a visitor %s, and fp8_full_state gives status %d", fails ? "fails" : "works",
+              (int)status);
+        check(unit->all_gather == fp8_all_gather && unit->flat.gathers_alone &&
+                  unit->flat.unsharded_param.dtype == DTYPE_BYTE,
+              "after fp8_full_state, %s, %s does not gather in FP8",
+              fails ? "whose visitor failed" : "which worked", unit->flat.name);
+        check(!state->stale, "fp8_full_state writes no shard: the scales are those of before");
+    }
+    need(fp8_remove(w->model));
+    Snapshot *before = snapshot_take(w->model, &w->adamw);
+    need(fp8_apply(w->model, c->fp8));
+    need(fp8_remove(w->model));
+    snapshot_check_at(__FILE__, __LINE__, before, w->model, &w->adamw, "fp8_apply and fp8_remove");
+    need(fp8_apply(w->model, c->fp8));
+}
+
+void rule_fp8_costs_and_failures(void)
+{
+    static const Fp8Options MATRICES = {NULL};
+    for (int layers = 1; layers < 4; layers += 2) // one unit, and three
+        for (int world = 1; world < 4; world++) {
+            Case c = by_parameter(spec_mlp(layers), STRATEGY_ZERO3, world, 1, 1);
+            c.fp8 = &MATRICES;
+            run_wrapped(world, fp8_body, &c);
+            c.rounds = 2;
+            run_case(world, &c);
+        }
+}
