@@ -27,11 +27,11 @@ LONGEST = 200     # characters of an answer
 DEEPEST = 100    # signs and brackets in one another
 MOST = 1e30       # of a number on the way
 KEY = re.compile(r"(seed|id) (\S.{0,99})")
-LINE = re.compile(r"(\d[a-z])\s*=\s*(.*)")
+LINE = re.compile(r"(L?\d[a-z])\s*=\s*(.*)")
 HEAD = """\
 # The quiz: write each answer behind its "=", as a number, or as numbers with + - * / and
 # brackets. Right is what is within 1 %%; a number of things below 1000 must be exact.
-# `make quiz TASK=3` adds the questions of a task, and says what is right so far.
+# `make quiz TASK=3` adds the questions of a task, LAB=3 that of a lab; both mark the answers.
 # The questions' numbers are drawn for you: leave the next line as it is.
 numbers for: %s
 """

@@ -37,6 +37,7 @@ import re
 from dataclasses import dataclass
 
 from alike import NOT_YET, RULE
+from manifest import whole
 
 LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
@@ -272,7 +273,7 @@ def look(part, task, files, words=""):
         and part in parts_of(place.group("function"), task, "".join(text for _, text in files))]
     if ended:
         return "part %s, %s, %s:%s" % ((part,) + ended[0].group("function", "file", "line"))
-    names = task.functions.get(part, [""])
+    names = task.functions.get(whole(part), [""])
     name = next((name for name in names if re.search(r"\b%s\b" % re.escape(name), words)
                  and any(function == name for _, source in files
                          for function, _, _ in places_of(source))), names[0])

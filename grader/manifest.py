@@ -28,7 +28,7 @@ problems(tasks, root) returns what is wrong with them, a line each; choose(tasks
 of a number or name; asked(options) what a command is about; how_many() and no_folder(path), words
 of messages; Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(), .option();
 Test.hints(); headings(text) and sections_of_parts(text) of a handout, section_of_part(sections,
-part); BadManifest.
+part); whole(part); BadManifest.
 """
 
 import dataclasses
@@ -36,6 +36,7 @@ import glob
 import json
 import os
 import re
+import string
 from dataclasses import dataclass, field
 
 import gaps
@@ -243,7 +244,18 @@ def load_task(path, shown, kind):
     task = Task(**data, path=shown, kind=kind)
     task.tests = [Test(**take(entry, TEST_FIELDS, "%s, test %d" % (shown, i + 1), TEST_OPTIONS))
                   for i, entry in enumerate(task.tests)]
+    for part in [part for part in task.functions if part != whole(part)]:
+        task.functions.setdefault(whole(part), []).extend(task.functions.pop(part))
+    task.errors = {error: whole(part) for error, part in task.errors.items()}
+    for test in task.tests:
+        test.parts = list(dict.fromkeys(map(whole, test.parts)))
     return task
+
+
+def whole(part):
+    """The part that a part with a letter belongs to: only a skeleton of GAPS=2 has those, so no
+    message names one but a NOT_YET of such a skeleton."""
+    return part.rstrip(string.ascii_lowercase)
 
 
 def load(root, kind=TASK):
@@ -326,9 +338,7 @@ def sections_of_parts(text):
 def section_of_part(sections, part):
     """The heading for a part, of those that sections_of_parts found, or "". A part with a letter
     that has no paragraph of its own is explained with the part."""
-    if part not in sections and part[-1:].isalpha():
-        part = part[:-1]
-    return sections.get(part, "")
+    return sections.get(part) or sections.get(whole(part), "")
 
 
 def text_of(root, path):

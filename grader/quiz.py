@@ -11,11 +11,11 @@ The numbers come from an id (ID=anna@example.edu) or from a seed (SEED=8812; dra
 given), and answers.txt names it: the same file has the same questions everywhere. A platform that
 knows who hands in wants that id (--known).
 
-Interface: quiz.py --impl DIR [--build DIR] [--task N|name] [--id NAME] [--known NAME …]
+Interface: quiz.py --impl DIR [--build DIR] [--task N|name | --lab N|name] [--id NAME] [--known NAME …]
 [--mark-only] [--out FILE]; `make quiz`. The results are a part's name, points and message each, as
 tests have them. Exit status: 0 when the marking worked; 2 for a question that makes no sense; 3
 where the kit is at fault.
-Files: answers.py (the file), quiz_questions.py (the questions), plan.py.
+Files: answers.py (the file), quiz_questions.py and lab_questions.py (the questions), plan.py.
 """
 
 import argparse
@@ -38,6 +38,7 @@ import runner
 import seeds
 from builder import ROOT, Infrastructure
 from files import write_atomically
+from lab_questions import LAB_QUESTIONS
 from quiz_questions import QUESTIONS, Draw, Figures
 
 LIMIT = 120.0 # seconds of a plan, times SHARDLAB_TIME_FACTOR
@@ -51,16 +52,19 @@ class BadUsage(Exception):
 
 # ---- What is asked ----
 
-def chosen_tasks(wanted):
-    """The numbers of the tasks that are asked for."""
-    tasks = manifest.load(ROOT)
-    if wanted:
+def chosen_questions(options):
+    """The questions of the tasks, or of the labs, that are asked for; without a word the tasks'."""
+    kind, wanted = manifest.asked(options)
+    tasks = manifest.load(ROOT, kind)
+    if wanted not in ("", "all"):
         chosen = manifest.choose(tasks, wanted)
         if not chosen:
-            raise BadUsage("there is no task %s; the tasks are %s" % (wanted, ", ".join(
+            what = kind.folder()[:-1]
+            raise BadUsage("there is no %s %s; the %ss are %s" % (what, wanted, what, ", ".join(
                 "%d %s" % (task.number, task.name) for task in tasks)))
         tasks = chosen
-    return [task.number for task in tasks if task.number in QUESTIONS]
+    known = LAB_QUESTIONS if options.lab else QUESTIONS
+    return [known[task.number] for task in tasks if task.number in known]
 
 
 def key_of(options, there):
@@ -97,7 +101,7 @@ def planned(program, setting, strategy):
 
 def figures_of(program, question, key):
     """The drawn numbers of a question, and what is planned for them."""
-    setting = question.draw(Draw("%s|task %d" % (key, question.task)))
+    setting = question.draw(Draw("%s|task %s" % (key, question.task)))
     return Figures(setting, {strategy: planned(program, setting, strategy)
                              for strategy in question.strategies})
 
@@ -130,11 +134,10 @@ def mark(question, part, figures, given, line):
     return row(question, part, "failed", "Not that. " + part.how)
 
 
-def mark_all(program, tasks, given, key):
-    """[(Question, Figures, rows)] of the tasks."""
+def mark_all(program, questions, given, key):
+    """[(Question, Figures, rows)]"""
     found = []
-    for number in tasks:
-        question = QUESTIONS[number]
+    for question in questions:
         figures = figures_of(program, question, key)
         found.append((question, figures, [
             mark(question, part, figures, given.given.get(question.name(part)),
@@ -145,7 +148,8 @@ def mark_all(program, tasks, given, key):
 
 def unknown(given):
     """A part that no question has."""
-    names = {question.name(part) for question in QUESTIONS.values() for part in question.parts}
+    names = {question.name(part) for known in (QUESTIONS, LAB_QUESTIONS)
+             for question in known.values() for part in question.parts}
     for name in given.given:
         if name not in names:
             raise answers.BadAnswers("%s:%d: no question has a part %s"
@@ -177,8 +181,9 @@ def tell_next(options, marked, shown, added):
     elif any(result["status"] == "skipped" for result in rows):
         print("Questions without an answer are in %s." % shown)
     earned = sum(result["score"] for result in rows)
-    print("Quiz: %d of %d%s" % (earned, len(rows), " (task %d alone)" % marked[0][0].task
-                                if options.task else ""))
+    print("Quiz: %d of %d%s" % (earned, len(rows), " (%s alone)" % (
+        "lab " + options.lab if options.lab else "task %s" % marked[0][0].task)
+                                if options.task or options.lab else ""))
 
 
 # ---- All together ----
@@ -197,14 +202,14 @@ def run(options):
     if not os.path.isdir(options.impl):
         raise BadUsage(manifest.no_folder(options.impl))
     path = os.path.join(options.impl, answers.NAME)
-    tasks = chosen_tasks(options.task.strip())
+    questions = chosen_questions(options)
     given = answers.read(path)
     unknown(given)
     key = key_of(options, given.key)
     check_known(options, key)
     program = plan.build_program(types.SimpleNamespace(impl="reference",
                                                        build=options.build))[0]
-    marked = mark_all(program, tasks, given, key)
+    marked = mark_all(program, questions, given, key)
     added = not options.mark_only and answers.write(path, key, [
         (question.title, question.text(figures), asked_parts(question, figures))
         for question, figures, _ in marked])
@@ -224,6 +229,7 @@ def parse(arguments):
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
     parser.add_argument("--task", default="", metavar="N|name", help="this task's questions alone")
+    parser.add_argument("--lab", default="", metavar="N|name", help="this lab's in their place")
     parser.add_argument("--id", default="", metavar="NAME", help="whose numbers the questions have")
     parser.add_argument("--known", action="append", default=[], metavar="NAME",
                         help="who hands in: answers with the numbers of others do not count")

@@ -29,7 +29,8 @@ class Draw:
 
 @dataclass
 class Setting:
-    """What is drawn. T tokens in a sequence, and the longest the model takes; B sequences a GPU."""
+    """What is drawn. T tokens in a sequence, and the longest the model takes; B sequences a GPU, in
+    each of `micro` micro-batches."""
     layers: int
     heads: int
     dim: int
@@ -37,13 +38,17 @@ class Setting:
     seq: int
     gpus: int
     sequences: int = 1
+    micro: int = 1
 
     def plan(self, strategy="fsdp"):
-        """As the planner is asked."""
+        """As the planner is asked: the strategy may be followed by further settings."""
+        return self.settings() + ("STRATEGY=" + strategy).split()
+
+    def settings(self):
         return ["LAYERS=%d" % self.layers, "HEADS=%d" % self.heads, "DIM=%d" % self.dim,
                 "VOCAB=%d" % self.vocab, "SEQ=%d" % self.seq, "GPUS=%d" % self.gpus,
-                "BATCH=%d" % (self.gpus * self.sequences), "MACHINE=h100x8",
-                "STRATEGY=" + strategy]
+                "BATCH=%d" % (self.gpus * self.sequences * self.micro), "MACHINE=h100x8"] + (
+                    ["ACCUMULATE=%d" % self.micro] if self.micro > 1 else [])
 
     def words(self):
         return ("A GPT-2 has %d blocks of width %d (%d head%s), a vocabulary of %d tokens and at "
@@ -57,19 +62,19 @@ KEPT = ("sharded parameters", "sharded gradients", "optimizer state")
 
 class Figures:
     """Of one setting: the planner's figures under each strategy that is asked for. rank is the
-    first rank's, last the last one's."""
+    first rank's, last the last one's, under the first strategy."""
 
     def __init__(self, setting, plans):
         self.setting = setting
         self.plans = plans
-        self.fsdp = plans["fsdp"]
+        self.fsdp = next(iter(plans.values()))
         self.rank, self.last = self.fsdp["ranks"][0], self.fsdp["ranks"][-1]
         self.root, self.block = self.rank["units"][:2]
         self.parameters = self.fsdp["formulas"]["parameters"]
 
     def words(self):
         """What stands in the questions."""
-        return dict(vars(self.setting), hbm="%.3g" % (1e-12 * self.fsdp["memory_bandwidth"]))
+        return dict(vars(self.setting), settings=" ".join(self.setting.settings()), hbm="%.3g" % (1e-12 * self.fsdp["memory_bandwidth"]))
 
     def kept(self, strategy="fsdp"):
         """Bytes of parameters, gradients and Adam's moments between two steps."""
@@ -102,7 +107,7 @@ class Part:
 
 @dataclass
 class Question:
-    task: int
+    task: object               # a number; of a lab "L1"
     title: str
     ask: str
     draw: object               # Draw -> Setting
@@ -114,7 +119,7 @@ class Question:
         return "%s %s" % (figures.setting.words(), self.ask % figures.words())
 
     def name(self, part):
-        return "%d%s" % (self.task, part.letter)
+        return "%s%s" % (self.task, part.letter)
 
     def close(self, value, right):
         """Whether a value is as good as the right one. A small whole number must be equal."""

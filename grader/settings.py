@@ -21,6 +21,8 @@
                 tests; 0: the quiz is no part of the assignment, as with a lab
     challenge   whether the challenge (plan.txt, challenge.py) is planned, for Gradescope's
                 leaderboard and Autolab's scoreboard
+    one_file    whether students get FSDP in one file (handouts/one_file.md, examples/fsdp_300.c),
+                which shows the solution of tasks 2 to 5: in their archive and on their site
     hidden      seed: the same for the hidden suites; tests: suite (a task: its hidden.c; or
                 "together"), name,
                 points, title, hint, and if you like more and section, as in manifest.py
@@ -45,7 +47,8 @@ DEFAULTS = {"name": "shardlab", "title": "ShardLab", "course": "", "version": ""
             "late": {"percent_per_day": 0, "taken_by": "platform"},
             "visibility": {"tests": "visible", "hidden": "after_published", "stdout": "hidden"},
             "leaderboard": False, "lab": "", "run_as": "nobody", "limit_seconds": 540, "seed": 1,
-            "quiz": 0, "challenge": False, "hidden": {"seed": 1, "tests": []}}
+            "quiz": 0, "challenge": False, "one_file": False,
+            "hidden": {"seed": 1, "tests": []}}
 
 
 class BadCourse(Exception):
@@ -117,8 +120,8 @@ def problems(course, root):
     quiz = course["quiz"]
     if isinstance(quiz, bool) or not isinstance(quiz, (int, float)) or not 0 <= quiz <= 100:
         found.append("quiz is %r: must be the points of an answer, from 0 to 100" % (quiz,))
-    if course["challenge"] not in (True, False):
-        found.append("challenge is true or false")
+    found += ["%s is true or false" % name for name in ("challenge", "one_file")
+              if course[name] not in (True, False)]
     for name, seed in (("seed", course["seed"]), ("hidden: seed", course["hidden"].get("seed"))):
         if not seeds.is_seed(seed):
             found.append("%s is %r: must be a whole number from 0 to %d" % (name, seed, seeds.MOST))

@@ -43,10 +43,11 @@ gdb: deps
 ## make quiz          questions with numbers of your own: what a step keeps, sends
 ##                    and takes. They come to skeleton/answers.txt, where your
 ##                    answers go; the same command marks them. TASK=3 for one
-##                    task's, ID=name for the numbers that your course has of you
+##                    task's, LAB=3 for a lab's, ID=name for the numbers that your
+##                    course has of you
 quiz: deps
 	@$(PYTHON) grader/quiz.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') \
-	    $(if $(ID),--id $(call quote,$(ID))) \
+	    $(if $(LAB),--lab '$(LAB)') $(if $(ID),--id $(call quote,$(ID))) \
 	    --build '$(BUILD)' --out '$(BUILD)/grade/quiz.json'
 
 ## make challenge     the fastest step of 7 billion parameters on 64 GPUs: plans

@@ -71,6 +71,8 @@ STUDENT_FOLDERS = (".devcontainer", ".vscode", "handouts", "tests/trace")
 STUDENT_FILES = (".clang-format", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
+# FSDP in one file: what tasks 2 to 5 ask for. Students get it where the course says so.
+ONE_FILE = ("handouts/one_file.md", "examples/fsdp_300.c")
 # Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every
 # archive has all, of grader/devtools/ none has any.
 COURSE_FILES = ("course.json", "deliver.py", "handin.py", "hidden.py")
@@ -177,6 +179,11 @@ def walk(root, folder, kinds=KINDS):
                     raise BadRelease("%s is a link: it would not be the same elsewhere" % path)
                 found.append(os.path.relpath(path, root))
     return found
+
+
+def withheld(course):
+    """What students of the course do not get of the pages and examples."""
+    return FOR_STAFF + (() if course["one_file"] else ONE_FILE)
 
 
 def entry(root, path):
@@ -301,7 +308,7 @@ class Contents:
         course = self.course["course"]
         files = collect(self.root, KIT_FOLDERS + STUDENT_FOLDERS, KIT_FILES + STUDENT_FILES)
         files = {path: file for path, file in files.items()
-                 if path not in FOR_STAFF and not HIDDEN.match(path)}
+                 if path not in withheld(self.course) and not HIDDEN.match(path)}
         files.update(collect(self.root, (), grader_files(self.root) + make_files(self.root)))
         files.update(self.given)
         files.update(self.version_file)
@@ -322,6 +329,7 @@ class Contents:
     def kit(self):
         """The part of every archive for graders."""
         files = collect(self.root, KIT_FOLDERS, KIT_FILES)
+        files = {path: file for path, file in files.items() if path not in ONE_FILE}
         files.update(collect(self.root, (), grader_files(self.root, COURSE_FILES) +
                              make_files(self.root)))
         files.update((path, Entry(text.encode("utf-8")))
@@ -335,6 +343,8 @@ class Contents:
     def check(self, files):
         """No file holds a line of the solution."""
         for path, file in sorted(files.items()):
+            if path in ONE_FILE: # there only where the course gives the solution
+                continue
             leaks = self.secrets.leaks(file.data)
             if leaks:
                 raise BadRelease("%s holds a line of the solution: %s" % (path, leaks[0]))

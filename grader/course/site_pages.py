@@ -16,6 +16,7 @@ import shutil
 from dataclasses import dataclass
 
 import release
+import settings
 import site_formulas
 
 # Sections of the site: title, and pages in order; a pattern stands for those not named before.
@@ -64,7 +65,7 @@ def matches(root, pattern):
 
 def pages(root, staff=False):
     """What is on the site, in order."""
-    taken, sections = set(() if staff else release.FOR_STAFF), []
+    taken, sections = set(() if staff else release.withheld(settings.load(root))), []
     named = {path for _, patterns in SECTIONS for path in patterns if "*" not in path}
     for title, patterns in SECTIONS:
         found = []

@@ -240,6 +240,8 @@ CHECKS = (
 
     # Starting ranks.
     Check(r"build/bin/launch -n 4 build/bin/after_fsdp README\.md", PROOF, AFTER),
+    Check(r"build/bin/launch -n 4 build/bin/fsdp_300 README\.md", PROOF,
+          test("fsdp/examples.c", "one_file_trains_on_three")),
     Check(r"build/bin/launch -n 4 (PROGRAM ARGUMENTS|\./prog)", ELSEWHERE, STAND_INS),
     Check(r"launch --limit( 60)?", PROOF, test("launch/program.c", "test_limit")),
     Check(r"SHARE_GPU=1 build/bin/launch -n 4 build/bin/after_fsdp README\.md", PROOF,

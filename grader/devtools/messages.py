@@ -22,6 +22,7 @@ import re
 
 import cause
 import grade
+from manifest import whole
 from report import Report
 
 COLUMNS, LINES = 80, 24
@@ -44,7 +45,7 @@ class Right:
                 self.functions |= {name for name, begin, end in bounds
                                    if begin < found.end() and found.start() < end}
         self.at = set(self.functions) # where the mistake is
-        self.parts = set(solution.also)
+        self.parts = {whole(part) for part in solution.also}
         for function in self.functions:
             self.parts |= cause.parts_of(function, self.task, reference)
         for part in self.parts:

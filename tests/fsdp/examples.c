@@ -81,6 +81,15 @@ TEST(after_trains_on_four)
         fail_msg("the loss did not fall:\n%s", output);
 }
 
+// FSDP in one file. On a simgpu that reports anything the exit status is not 0.
+TEST(one_file_trains_on_three)
+{
+    needs_ranks(3);
+    expect(run("$LAUNCH -n 3 $BIN/fsdp_300 $DIR/text"), 0, "step 100");
+    if (!(number_behind("step 100  loss") < 4.0) || strstr(output, "simgpu:") != NULL)
+        fail_msg("the loss did not fall, or there is a report:\n%s", output);
+}
+
 // ---- The demo ----
 
 #ifndef EMULATED_CUDA

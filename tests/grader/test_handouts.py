@@ -94,6 +94,50 @@ class Chapters(unittest.TestCase):
             self.assertEqual([words for words in found if words != "10 minutes"], [], path)
 
 
+class Labs(unittest.TestCase):
+    """What each lab's page has, as a chapter."""
+    HOURS = {"easy": 0.25, "medium": 0.5, "hard": 1} # a part; and one hour for the page
+
+    def pages(self):
+        return [(lab, helpers.read(ROOT, lab.handout))
+                for lab in manifest.load(ROOT, manifest.LAB)]
+
+    def test_each_has_its_parts_in_order(self):
+        for lab, text in self.pages():
+            found = re.findall(r"(?m)^## (.*)$", text)
+            wanted = ["The question", "What to implement", "You are done when", "Common mistakes",
+                      "Accounting"]
+            self.assertEqual([name for name in found if name in wanted], wanted, lab.name)
+            self.assertIn("Score: 20/20", text)
+            self.assertIn("| What you see | What to ask yourself |", text)
+            self.assertIn("<details><summary>Answers</summary>", text)
+            self.assertIn("*Your measurement.* `make quiz LAB=%d`" % lab.number, text)
+            if lab.name != "checkpoints": # which has no stream
+                self.assertRegex(text, r"(?m)^\| who \|.*stream.*\||^\| compute stream \|")
+            self.assertLess(len(text.split()), 3300)
+            self.assertLessEqual(len(text.splitlines()), 300)
+
+    def test_the_table_of_parts_and_the_hours_to_plan(self):
+        for lab, text in self.pages():
+            rows = re.findall(r"(?m)^\| (L\d\.\d+) \| `(\w+)` \| .+ \| (easy|medium|hard) \|$",
+                              text)
+            whole = [part for part in lab.parts if manifest.whole(part) == part]
+            self.assertEqual([part for part, _, _ in rows], sorted(
+                whole, key=lambda part: int(part.partition(".")[2])))
+            for part, function, _ in rows:
+                self.assertIn(function, lab.functions[part])
+            hours = 1 + sum(self.HOURS[level] for _, _, level in rows)
+            self.assertIn("Plan %d hours" % math.ceil(hours), text)
+
+    def test_which_questions_it_answers(self):
+        """Both pages say the same."""
+        goals = read("learning_goals.md").split("## To answer")[1]
+        for lab, text in self.pages():
+            said = re.search(r"answers questions? ([\d, and]+) of", " ".join(text.split()[:120]))
+            self.assertEqual(re.findall(r"\d+", said.group(1)), re.findall(
+                r"(?m)^\| (\d+)\. .*%s" % re.escape(lab.handout), goals))
+
+
 class Questions(unittest.TestCase):
     def rows(self, heading):
         text = read("learning_goals.md").split("## " + heading)[1].split("\n## ")[0]

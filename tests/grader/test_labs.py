@@ -138,6 +138,23 @@ class Grading(TempFolder):
         self.assertEqual(ones, ["L1.%d" % (i + 1) for i in range(len(ones))])
         self.assertTrue(all(part[-1].isalpha() for part in lab.parts if part not in ones))
 
+    def test_no_page_or_message_names_a_part_that_no_skeleton_has(self):
+        for task in manifest.load_all(ROOT):
+            labels = [part for part in task.parts if part != manifest.whole(part)]
+            pages = {task.handout: manifest.text_of(ROOT, task.handout)}
+            for piece in task.pieces():
+                pages[piece.in_kit("skeleton")] = skeleton.read(
+                    os.path.join(ROOT, piece.in_kit("skeleton")))
+            for test in task.tests:
+                pages[test.name] = " ".join(
+                    [test.title, *test.hints(), *test.parts, *task.functions])
+            pages["hints"] = " ".join(text for levels in task.parts.values() for text in levels)
+            pages["errors"] = " ".join(task.errors.values())
+            for name, text in pages.items():
+                with self.subTest(name):
+                    self.assertEqual([label for label in labels
+                                      if re.search(r"\b%s\b" % re.escape(label), text)], [])
+
 
 if __name__ == "__main__":
     unittest.main()

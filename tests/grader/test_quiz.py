@@ -15,17 +15,21 @@ import plan
 import quiz
 import quiz_questions
 import runner
-from quiz_questions import QUESTIONS
+from lab_questions import LAB_QUESTIONS
+from quiz_questions import QUESTIONS as OF_TASKS
 
 HBM = 3.35e12 # bytes/s of an H100 SXM's memory (NVIDIA's data sheet)
 BUILD = os.path.relpath(build_folder(), ROOT)
 LIMIT = 300
+QUESTIONS = {question.task: question for known in (OF_TASKS, LAB_QUESTIONS)
+             for question in known.values()}
 SEEDS = range(100) if os.environ.get("QUIZ_ALL") == "1" else range(1, 5)
 
 
 def oracle(setting):
     """The answers, from the sizes alone."""
     L, C, V, T, W = (setting.layers, setting.dim, setting.vocab, setting.seq, setting.gpus)
+    n_micro, rows, heads = setting.micro, setting.sequences * setting.seq, setting.heads
     block, root = 12 * C * C + 13 * C, (V + T + 2) * C
     n = L * block + root
     up = lambda numel: -(-numel // W) # a shard
@@ -35,6 +39,15 @@ def oracle(setting):
     three = 4 * W * (up(root) + 2 * up(block)) # the root and two blocks
     whole = 4 * W * shards
     last = max(0, root - (W - 1) * up(root))
+    u, R = W * up(block), W * up(root)
+    # A block's activations with plain attention, the last normalisation, the logits (lab 4).
+    kept = 4 * (15 * rows * C + rows * heads * T) + 16 * rows
+    # Lab 6: rows are padded; biases and norms (9 of C, one of 3C, one of 4C) travel as floats.
+    rows_of = lambda r, c: up(r) * c
+    floats = 6 * up(C) + up(3 * C) + up(4 * C) # two norms, proj and out; qkv; fc
+    codes = rows_of(3 * C, C) + rows_of(C, C) + rows_of(4 * C, C) + rows_of(C, 4 * C)
+    part = lambda floats, codes: 4 * floats + -(-codes // 4) * 4
+    of_block, of_root = part(floats, codes), part(2 * up(C), rows_of(V, C) + rows_of(T, C))
     return {
         "1a": block, "1b": n, "1c": 16 * n, "1d": 16 * n / W, "1e": n / W,
         "2a": block, "2b": up(block), "2c": root, "2d": W * up(root) - root, "2e": last,
@@ -45,7 +58,12 @@ def oracle(setting):
         "5a": shards, "5b": 8 * shards, "5c": 28 * shards, "5d": 1e6 * 28 * shards / HBM,
         "5e": 1e6 * 28 * n / HBM,
         "6a": L + 1, "6b": 4 * W * up(n), "6c": 4 * L * up(block) * (W - 1),
-        "6d": 4 * W * (L - 2) * up(block), "6e": 4 * n}
+        "6d": 4 * W * (L - 2) * up(block), "6e": 4 * n,
+        "L1a": (n_micro * (2 * (R + L * u) - R) + n_micro * (R + L * u)) / (2 * (R + L * u)),
+        "L2a": 2 * R + max(6 * u, 4 * R), "L3a": 8 * u,
+        "L4a": (L - 1) * kept + min(kept, 4 * rows * C + 8 * rows),
+        "L5a": 12 * (min(up(root), root) + L * min(up(block), block)),
+        "L6a": (W - 1) * (2 * L * of_block + of_root), "L7a": n_micro / 4}
 
 
 @unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "the reference is not here")
@@ -69,7 +87,7 @@ class Questions(unittest.TestCase):
 
     def setting(self, key, number):
         question = QUESTIONS[number]
-        return question.draw(quiz_questions.Draw("%s|task %d" % (key, number)))
+        return question.draw(quiz_questions.Draw("%s|task %s" % (key, number)))
 
     def test_right_answers_are_right_whatever_is_drawn(self):
         settings = set()
@@ -79,19 +97,19 @@ class Questions(unittest.TestCase):
                 setting = self.setting(key, number)
                 settings.add(str(setting))
                 right = {name: "%r" % value for name, value in oracle(setting).items()
-                         if name[0] == str(number)}
+                         if name[:-1] == str(number)}
                 rows = self.marked(key, number, right)
                 self.assertEqual([row["name"] for row in rows], ["quiz " + name for name in right])
                 for row in rows:
                     self.assertEqual((row["status"], row["score"], row["max_score"]),
                                      ("passed", 1, 1), (key, setting, row))
-        # Two students seldom have the same numbers: once among the 600 of a hundred.
-        self.assertGreaterEqual(len(settings), 0.99 * 6 * len(SEEDS))
+        # Two students seldom have the same numbers: once among the 1,300 of a hundred.
+        self.assertGreaterEqual(len(settings), 0.99 * len(QUESTIONS) * len(SEEDS))
 
     def test_one_per_cent_is_right_and_two_are_not(self):
         for number in QUESTIONS:
             all_right = oracle(self.setting("seed 1", number))
-            right = {name: value for name, value in all_right.items() if name[0] == str(number)}
+            right = {name: value for name, value in all_right.items() if name[:-1] == str(number)}
             for share, status in ((1.009, "passed"), (0.991, "passed"), (1.02, "failed"),
                                   (0.98, "failed")):
                 given = {name: repr(value * share) for name, value in right.items()}
@@ -236,6 +254,13 @@ class Command(TempFolder):
                          (2, 5, "seed 77"))
         status, said, _ = self.quiz() # the other tasks are added, these answers stay
         self.assertEqual((status, said.splitlines()[-1]), (0, "Quiz: 2 of 30"))
+        status, said, _ = self.quiz("--lab", "prefetch") # a lab's too, which counts alone
+        self.fill(_L3a=oracle(QUESTIONS["L3"].draw(
+            quiz_questions.Draw("seed 77|task L3")))["L3a"])
+        status, said, results = self.quiz("--lab", "3")
+        self.assertEqual((status, said.splitlines()[-1]), (0, "Quiz: 1 of 1 (lab 3 alone)"))
+        self.assertEqual(results["tests"][0]["name"], "quiz L3a")
+        self.assertEqual(self.quiz()[1].splitlines()[-1], "Quiz: 2 of 30")
 
     def test_the_numbers_are_the_file_s(self):
         self.quiz("--task", "1", "--id", "anna@example.edu")
@@ -284,7 +309,8 @@ class Command(TempFolder):
 
     def test_bad_input_is_one_line(self):
         for words, seed, what in (
-                (["--task", "9"], None, "there is no task 9"), (["--id", "a b"], None, "ID is"),
+                (["--task", "9"], None, "there is no task 9"),
+                (["--lab", "9"], None, "there is no lab 9"), (["--id", "a b"], None, "ID is"),
                 ([], "x", "SEED is"), (["--impl", self.path("no")], None, "is not a folder")):
             status, said, _ = self.quiz(*words, seed=seed)
             self.assertEqual((status, len(said.splitlines())), (2, 1), said)

@@ -104,6 +104,8 @@ class Archives(Released):
             self.assertNotRegex(name, r"hidden\w*\.c$|mutants|alternatives")
             for test in COURSE["hidden"]["tests"]:
                 self.assertNotIn(test["name"].encode(), data, name)
+        for archive in self.archives().values():
+            self.assertFalse([name for name in archive if name.endswith(release.ONE_FILE)])
         for name in ("handouts/instructors.md", "handouts/interview_answers.md",
                      "grader/course/course.json", "grader/course/release.py",
                      "grader/course/deliver.py", "tests/grader/test_release.py"):
@@ -273,6 +275,12 @@ class CourseFile(unittest.TestCase):
     def test_the_courses_own(self):
         self.assertEqual(settings.problems(COURSE, ROOT), [])
 
+    def test_students_get_fsdp_in_one_file_where_the_course_says_so(self):
+        for path in release.ONE_FILE:
+            self.assertTrue(os.path.exists(os.path.join(ROOT, path)), path)
+            self.assertIn(path, release.withheld(dict(settings.DEFAULTS)))
+            self.assertNotIn(path, release.withheld(dict(COURSE, one_file=True)))
+
     def test_a_hidden_test_may_have_more_hints_and_a_section(self):
         hidden = [dict(test, more=["Look."], section="The streams")
                   for test in COURSE["hidden"]["tests"]]
@@ -289,7 +297,7 @@ class CourseFile(unittest.TestCase):
                 ("'seen' is none of", {"visibility": {"tests": "seen"}}),
                 ("taken_by", {"late": {"percent_per_day": 10, "taken_by": "me"}}),
                 ("percent_per_day", {"late": {"percent_per_day": 300, "taken_by": "grader"}}),
-                ("unknown field", {"due": "today"}),
+                ("unknown field", {"due": "today"}), ("one_file is", {"one_file": "yes"}),
                 ("no task sideways", {"hidden": {"seed": 1, "tests": [
                     dict(hidden, suite="sideways")]}}),
                 ("has suite, name", {"hidden": {"seed": 1, "tests": [{"suite": "api"}]}}),

@@ -14,6 +14,7 @@ from helpers import COURSE, ROOT, TempFolder, build_folder
 
 sys.path.insert(0, COURSE)
 import links
+import release
 import site_build
 import site_check
 import site_data
@@ -79,14 +80,14 @@ class Pages(TempFolder):
 
     def test_what_is_hidden(self):
         out, staged = self.stage()
-        for page in ("handouts/interview_answers.md", "handouts/instructors.md"):
+        for page in release.FOR_STAFF + release.ONE_FILE[:1]:
             self.assertNotIn(page, staged)
             self.assertFalse(os.path.exists(os.path.join(out, page)))
         self.assertNotIn("For course staff", site_pages.read(os.path.join(out, "index.md")))
         secrets = site_pages.release.Secrets(ROOT) if REFERENCE else None
         for page in staged:
             text = site_pages.read(os.path.join(out, page))
-            self.assertNotRegex(text, r"\]\([^)]*(interview_answers|instructors)\.md")
+            self.assertNotRegex(text, r"\]\([^)]*(interview_answers|instructors|one_file)\.md")
             if secrets:
                 self.assertEqual(secrets.leaks(text.encode()), [], page)
 
