@@ -14,6 +14,7 @@ typedef struct Call {
     const void *site;
     ncclRedOp_t handle;    // the operation as the program gave it
     ncclComm_t *new_comm;  // split
+    Options new_options;   // of it
     bool alone;            // the only call of its group
     bool may_stay;         // a send that nothing in its group comes after
     struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)

@@ -22,6 +22,7 @@
 #include "nccl/comm.h"
 #include "nccl/comm_id.h"
 #include "nccl/diagnose.h"
+#include "nccl/inside.h"
 #include "nccl/launched.h"
 #include "nccl/lent.h"
 #include "nccl/peer_end.h"
@@ -42,9 +43,7 @@ static void forget_all(void)
 {
     for (ncclComm_t comm = sim_comms, next; comm; comm = next) {
         next = comm->next;
-        free(comm->redop);
-        free(comm->logged.sends);
-        free(comm);
+        sim_comm_free(comm);
     }
     sim_comms = NULL;
     named = false;
@@ -160,11 +159,20 @@ static void agree_on_size(CommShared *shared, int rank, int size, const void *si
     sim_diagnose_size(shared, rank, size, site);
 }
 
-bool sim_comm_count_calls(ncclComm_t comm)
+bool sim_comm_fill(ncclComm_t comm, const Init *init)
 {
+    comm->inside = sim_inside_make(init && init->shares ? init->parent : NULL);
     comm->logged.sends = calloc(2 * (size_t)comm->size, sizeof *comm->logged.sends);
     comm->logged.recvs = comm->logged.sends + comm->size;
-    return comm->logged.sends != NULL;
+    return comm->logged.sends && comm->inside;
+}
+
+void sim_comm_free(ncclComm_t comm)
+{
+    sim_inside_drop(comm->inside);
+    free(comm->redop);
+    free(comm->logged.sends);
+    free(comm);
 }
 
 void sim_comm_enlist(ncclComm_t comm)
@@ -207,14 +215,14 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
     *comm = (struct ncclComm){.rank = rank,
                               .size = size,
                               .device = device->index,
+                              .options = init->options,
                               .site = site,
                               .parent = init->parent,
                               .mates = init->mates};
-    bool counts = sim_comm_count_calls(comm);
+    bool counts = sim_comm_fill(comm, init);
     ncclResult_t result = counts ? sim_comm_id_find(&init->id, comm) : ncclSystemError;
     if (result != ncclSuccess) {
-        free(comm->logged.sends);
-        free(comm);
+        sim_comm_free(comm);
         return result;
     }
     comm->shared = comm->map->shared;
@@ -232,8 +240,7 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
             "Does every process pass its own rank? Is the id used for a second communicator?",
             rank, size, where, getpid(), comm->self->pid);
         sim_shared_release(comm->map, false);
-        free(comm->logged.sends);
-        free(comm);
+        sim_comm_free(comm);
         return ncclInvalidUsage;
     }
     fill_slot(comm->self, comm->map, device);
@@ -295,7 +302,5 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
     sim_unlock();
     sim_sends_forget(comm);
     sim_shared_release(comm->map, false);
-    free(comm->redop);
-    free(comm->logged.sends);
-    free(comm);
+    sim_comm_free(comm);
 }

@@ -9,6 +9,7 @@
  *   refuse.c           what is said of a call that is wrong
  *   arguments.c        the checks of a call's arguments
  *   group.c            calls of a group wait for its end
+ *   inside.c           one thread at a time is inside a communicator
  *
  *   call.c             calls that are posted, waited for and worked off, in lanes
  *   arrive.c           what a collective orders, for ranks of one process
@@ -46,12 +47,17 @@ typedef struct RedOp {
     const void *device_scalar; // NULL: `scalar` holds it
 } RedOp;
 
+typedef struct Options { // of an ncclConfig_t, as far as they change anything
+    bool nonblocking, split_share, shrink_share;
+} Options;
+
 struct ncclComm {
     struct ncclComm *next;
     SharedMap *map;
     CommShared *shared;
     RankSlot *self;
     int rank, size, device;
+    Options options;
     uint64_t number;                                     // collectives begun
     uint64_t sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS]; // messages begun, by peer
     struct {                                             // that the log has
@@ -70,6 +76,8 @@ struct ncclComm {
     const int *mates;        // and the ranks of it (size) that come here
     struct IdServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the memory is
     char meets_at[128];      // what its id is, in words
+    struct Inside *inside;   // which thread makes a call on it (inside.c)
+    const void *finalized;   // where; NULL: it is not
     const void *site;
 };
 
@@ -81,7 +89,9 @@ typedef struct Init {
     int size, rank, device;
     CommId id;
     const void *site;
+    Options options;
     ncclComm_t parent; // of a split, else NULL
+    bool shares;       // the parent's resources
     const int *mates;  // the ranks of `parent` that come (size)
 } Init;
 // Makes a communicator on the current device and joins it, without waiting for others
@@ -98,9 +108,10 @@ bool sim_comm_gone(ncclComm_t comm, int rank);
 void sim_comm_wake(ncclComm_t comm);
 void sim_wake_rank(ncclComm_t comm, int rank);
 
-// The parts of joining and leaving: counts the calls that are logged (false: no memory); it lives
-// from here on, and no longer does.
-bool sim_comm_count_calls(ncclComm_t comm);
+// The parts of joining and leaving: what a new one has of its own (false: no memory), and its end;
+// it lives from here on, and no longer does.
+bool sim_comm_fill(ncclComm_t comm, const Init *init);
+void sim_comm_free(ncclComm_t comm);
 void sim_comm_enlist(ncclComm_t comm);
 void sim_comm_unlist(ncclComm_t comm);
 void sim_note_program(RankSlot *slot); // the fields that say which program runs here, and where

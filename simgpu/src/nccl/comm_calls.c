@@ -7,6 +7,7 @@
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/group.h"
+#include "nccl/inside.h"
 #include "nccl/kind.h"
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
@@ -40,12 +41,45 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
     return ncclSuccess;
 }
 
+static ncclResult_t refuse_config(const char *name, const void *site, const char *title,
+                                  const char *text)
+{
+    return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, site, title,
+                      "On real GPUs it returns \"invalid argument\", as now.\n%s", text);
+}
+
+static bool is_switch(int value, bool *out)
+{
+    if (value != NCCL_CONFIG_UNDEF_INT) *out = value != 0;
+    return value == NCCL_CONFIG_UNDEF_INT || value == 0 || value == 1;
+}
+
+// *options have their defaults; NULL: these.
+static ncclResult_t read_config(const ncclConfig_t *config, Options *options, const char *name,
+                                const void *site)
+{
+    bool blocking = true;
+    if (!config) return ncclSuccess;
+    if (config->magic != 0xcafebeef)
+        return refuse_config(name, site, "a configuration without its start values",
+                             "Does it begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER?");
+    *options = (Options){.nonblocking = false};
+    if (!is_switch(config->blocking, &blocking) ||
+        !is_switch(config->splitShare, &options->split_share) ||
+        !is_switch(config->shrinkShare, &options->shrink_share))
+        return refuse_config(name, site, "a configuration with an invalid value",
+                             "blocking, splitShare and shrinkShare are 0 or 1.");
+    options->nonblocking = !blocking;
+    return ncclSuccess;
+}
+
 static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id, int rank,
-                              const char *name, const void *site)
+                              const ncclConfig_t *config, const char *name, const void *site)
 {
     Init init = {
         .out = comm, .size = size, .rank = rank, .device = sim_current_device(), .site = site};
-    ncclResult_t result = sim_check_not_null(comm, "comm", name, site);
+    ncclResult_t result = read_config(config, &init.options, name, site);
+    if (result == ncclSuccess) result = sim_check_not_null(comm, "comm", name, site);
     if (result != ncclSuccess) return sim_grouped_error(result);
     *comm = NULL;
     int most = sim_phantoms() ? SIM_MAX_PHANTOMS : SIM_MAX_RANKS;
@@ -69,37 +103,25 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
-    return init_rank(comm, nranks, &commId, rank, "ncclCommInitRank", HERE);
-}
-
-static ncclResult_t check_config(const ncclConfig_t *config, const char *name, const void *site)
-{
-    if (!config || config->magic == 0xcafebeef) return ncclSuccess;
-    return sim_grouped_error(sim_refuse(
-        SIMGPU_CALL, ncclInvalidArgument, name, site, "a configuration without its start values",
-        "On real GPUs it returns \"invalid argument\", as now.\n"
-        "Does it begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER?"));
+    return init_rank(comm, nranks, &commId, rank, NULL, "ncclCommInitRank", HERE);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
                                     ncclConfig_t *config)
 {
-    ncclResult_t result = check_config(config, "ncclCommInitRankConfig", HERE);
-    if (result != ncclSuccess) return result;
-    return init_rank(comm, nranks, &commId, rank, "ncclCommInitRankConfig", HERE);
+    return init_rank(comm, nranks, &commId, rank, config, "ncclCommInitRankConfig", HERE);
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId,
                                       ncclUniqueId *commIds, ncclConfig_t *config)
 {
     const char *name = "ncclCommInitRankScalable";
-    ncclResult_t result = check_config(config, name, HERE);
-    if (result == ncclSuccess) result = sim_check_not_null(commIds, "commIds", name, HERE);
+    ncclResult_t result = sim_check_not_null(commIds, "commIds", name, HERE);
     if (result != ncclSuccess) return sim_grouped_error(result);
     if (nId < 1)
         return sim_grouped_error(
             sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "no id", "nId is %d.", nId));
-    return init_rank(newcomm, nranks, &commIds[0], myrank, name, HERE);
+    return init_rank(newcomm, nranks, &commIds[0], myrank, config, name, HERE);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
@@ -138,17 +160,21 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config)
 {
-    ncclResult_t result = sim_check_not_null(newcomm, "newcomm", "ncclCommSplit", HERE);
-    if (result == ncclSuccess) result = check_config(config, "ncclCommSplit", HERE);
+    const char *name = "ncclCommSplit";
+    ncclResult_t result = sim_check_not_null(newcomm, "newcomm", name, HERE);
+    if (result == ncclSuccess) result = sim_check_usable(comm, name, HERE);
+    Options options = result == ncclSuccess ? comm->options : (Options){0};
+    if (result == ncclSuccess) result = read_config(config, &options, name, HERE);
     if (result != ncclSuccess) return sim_grouped_error(result);
     if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
         return sim_grouped_error(
-            sim_refuse(SIMGPU_CALL, ncclInvalidArgument, "ncclCommSplit", HERE, "a negative color",
+            sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "a negative color",
                        "%d is neither 0 or more nor NCCL_SPLIT_NOCOLOR.", color));
     Call call = {.comm = comm,
                  .signature.kind = CALL_SPLIT,
                  .site = HERE,
                  .new_comm = newcomm,
+                 .new_options = options,
                  .desc = {.color = color, .key = key}};
     return sim_submit(&call);
 }
@@ -156,10 +182,15 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
 // Ranks work off their calls as they make them: there is nothing to flush but sends.
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    ncclResult_t result = sim_check_comm(comm, "ncclCommFinalize", HERE);
+    const char *name = "ncclCommFinalize";
+    if (!comm) return ncclSuccess; // NCCL's answer, too
+    ncclResult_t result = sim_check_usable(comm, name, HERE);
     if (result != ncclSuccess) return result;
+    bool entered = sim_comm_enter(comm, name, HERE);
+    comm->finalized = HERE;
     sim_board_wait(comm);
-    sim_sends_wait_comm(comm, "ncclCommFinalize", HERE);
+    sim_sends_wait_comm(comm, name, HERE);
+    if (entered) sim_comm_exit(comm);
     return result;
 }
 
@@ -174,6 +205,7 @@ static ncclResult_t destroy(ncclComm_t comm, bool abort, const char *name, const
                           "The group holds calls on it, which begin only at ncclGroupEnd.\n"
                           "On real GPUs this is a crash, or a hang.\n"
                           "Does the ncclCommDestroy belong after the ncclGroupEnd?");
+    if (!abort) sim_comm_enter(comm, name, site);
     if (!abort) sim_board_wait(comm); // before it really waits: others see its clock
     if (!abort) sim_sends_wait_comm(comm, name, site);
     if (!abort) sim_board_resolve(comm);

@@ -238,7 +238,7 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all",
                                                        waits[3 * LINE];
     char parting[REPORT / 2] = "";
-    if (gone == GONE_FATAL && slot->pid == getpid()) return; // another thread is ending all
+    if (atomic_load(&comm->self->gone) == GONE_FATAL) return; // another thread is ending all
     if (gone == GONE_FATAL) {
         int files = atomic_load(&slot->files_limit);
         snprintf(title, sizeof title, "rank %d ended: see its report", missing);
@@ -367,8 +367,8 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
             "%sThe rank it waits for belongs to this same thread, which cannot call twice at "
             "once.\n"
             "On real GPUs this hangs.\n"
-            "Was the group forgotten? Calls of one thread for several devices, and messages to\n"
-            "oneself, belong between ncclGroupStart and ncclGroupEnd.",
+            "Was the group forgotten? Calls of one thread for several devices belong between\n"
+            "ncclGroupStart and ncclGroupEnd.",
             text);
     bool crosses = crosses_communicators(step, n);
     if (crosses && !has_messages(step, n))

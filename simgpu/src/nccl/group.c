@@ -14,6 +14,7 @@
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/group.h"
+#include "nccl/inside.h"
 #include "nccl/kind.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
@@ -98,6 +99,8 @@ static ncclResult_t finish_splits(Call *calls, int n)
                                  .device = call->comm->device,
                                  .id = call->new_id,
                                  .site = call->site,
+                                 .options = call->new_options,
+                                 .shares = call->comm->options.split_share,
                                  .parent = call->comm,
                                  .mates = call->phantom_mates ? call->phantom_mates : call->mates};
     }
@@ -109,7 +112,8 @@ static ncclResult_t finish_splits(Call *calls, int n)
 
 static ncclResult_t run_calls(Call *calls, int n)
 {
-    ncclResult_t result = sim_run_calls(calls, n);
+    ncclResult_t result = sim_check_messages(calls, n);
+    if (result == ncclSuccess) result = sim_run_calls(calls, n);
     return result == ncclSuccess ? finish_splits(calls, n) : result;
 }
 
@@ -149,7 +153,12 @@ ncclResult_t sim_submit(Call *call)
                             group.init[0].site);
     ncclResult_t result = sim_check_call(call);
     if (result != ncclSuccess) return sim_grouped_error(result);
-    if (group.depth == 0) return run_calls(call, 1);
+    sim_comm_enter(call->comm, sim_kind(call->signature.kind)->call, call->site);
+    if (group.depth == 0) {
+        result = run_calls(call, 1);
+        sim_comm_exit(call->comm);
+        return result;
+    }
     if (!grow((void **)&group.call, group.n_calls, &group.max_calls, sizeof *call))
         return sim_grouped_error(ncclSystemError);
     group.call[group.n_calls++] = *call;
@@ -232,8 +241,8 @@ ncclResult_t ncclGroupEnd(void)
     memset(&group, 0, sizeof group);
     atomic_fetch_sub(&open_groups, 1);
     if (result == ncclSuccess && n_inits) result = sim_run_inits(init, n_inits);
-    if (result == ncclSuccess && n_calls) sim_check_messages(call, n_calls);
     if (result == ncclSuccess && n_calls) result = run_calls(call, n_calls);
+    for (int i = 0; i < n_calls; i++) sim_comm_exit(call[i].comm);
     free(call);
     free(init);
     return result;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nccl/describe.h"
+#include "nccl/inside.h"
 #include "nccl/kind.h"
 #include "nccl/redop.h"
 #include "nccl/reduce.h"
@@ -67,26 +68,30 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
                                       ncclScalarResidence_t residence, ncclComm_t comm)
 {
     const char *name = "ncclRedOpCreatePreMulSum";
-    ncclResult_t result = sim_check_comm(comm, name, HERE);
+    ncclResult_t result = sim_check_usable(comm, name, HERE);
     if (result == ncclSuccess) result = sim_check_not_null(op, "op", name, HERE);
     if (result == ncclSuccess) result = sim_check_not_null(scalar, "scalar", name, HERE);
     if (result != ncclSuccess) return result;
     if ((int)datatype < 0 || datatype >= ncclFloat8e4m3)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "an invalid data type",
                           "%d is no type that simgpu reduces.", (int)datatype);
+    bool entered = sim_comm_enter(comm, name, HERE);
     int i = comm->n_redops < FEW_REDOPS ? comm->n_redops : 0;
     while (i < comm->n_redops && comm->redop[i].used) i++;
     if (i == comm->n_redops) {
         RedOp *more = realloc(comm->redop, ((size_t)i + 1) * sizeof *more);
-        if (!more) return ncclSystemError;
-        comm->redop = more;
-        comm->n_redops++;
+        if (more) comm->redop = more;
+        comm->n_redops += more != NULL;
     }
-    comm->redop[i] = (RedOp){.used = true, .type = datatype};
+    RedOp made = {.used = true, .type = datatype};
     if (residence == ncclScalarDevice)
-        comm->redop[i].device_scalar = scalar;
+        made.device_scalar = scalar;
     else
-        memcpy(&comm->redop[i].scalar, scalar, gpulog_element_size(datatype));
+        memcpy(&made.scalar, scalar, gpulog_element_size(datatype));
+    bool has_room = i < comm->n_redops;
+    if (has_room) comm->redop[i] = made;
+    if (entered) sim_comm_exit(comm);
+    if (!has_room) return ncclSystemError;
     *op = (ncclRedOp_t)(ncclNumOps + i);
     return ncclSuccess;
 }

@@ -92,6 +92,22 @@ ncclResult_t sim_check_comm(ncclComm_t comm, const char *name, const void *site)
                "Did ncclCommInitRank fail, or did it never run?");
 }
 
+ncclResult_t sim_check_usable(ncclComm_t comm, const char *name, const void *site)
+{
+    ncclResult_t result = sim_check_comm(comm, name, site);
+    if (result != ncclSuccess || !comm->finalized) return result;
+    char where[256];
+    gpulog_where(comm->finalized, where, sizeof where);
+    return sim_refuse_of(
+        SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "ncclCommFinalize", comm->finalized,
+        "the communicator is finalized",
+        "It was finalized at %s.\n"
+        "On real GPUs a second ncclCommFinalize returns \"invalid argument\", as\n"
+        "now; another call is a crash, or a hang.\n"
+        "Only ncclCommDestroy may follow. It finalizes by itself where nobody has.",
+        where);
+}
+
 ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *name,
                                 const void *site)
 {
