@@ -25,6 +25,7 @@
 #include "misuse/leak.c"
 #include "misuse/lifetime.c"
 #include "misuse/mismatch.c"
+#include "misuse/nonblocking.c"
 #include "misuse/overlap.c"
 #include "misuse/pointer.c"
 #include "misuse/race.c"
@@ -52,7 +53,7 @@
 #include "run.h"
 #include "simgpu.h"
 
-enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = PATH_MAX, ROWS = (int)SIMGPU_CALL };
+enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = PATH_MAX, ROWS = (int)SIMGPU_CALL + 1 };
 #define NONE SIMGPU_CLASSES       // the column of programs that report nothing
 #define LIMIT (RANKS_LIMIT / 2.0) // seconds
 #define NOTICED 77                // how a rank ends that has waited long enough for its notice
@@ -133,10 +134,15 @@ ncclUniqueId share_id(int rank, int ranks)
 {
     ncclUniqueId id;
     if (rank == 0) NCCL(ncclGetUniqueId(&id));
-    for (int r = 1; r < ranks && rank == 0; r++)
-        CHECK(write(running->pipe[1], &id, sizeof id) == sizeof id);
-    if (rank > 0) CHECK(read(running->pipe[0], &id, sizeof id) == sizeof id);
+    hand_id(&id, rank, ranks);
     return id;
+}
+
+void hand_id(ncclUniqueId *id, int rank, int ranks)
+{
+    for (int r = 1; r < ranks && rank == 0; r++)
+        CHECK(write(running->pipe[1], id, sizeof *id) == sizeof *id);
+    if (rank > 0) CHECK(read(running->pipe[0], id, sizeof *id) == sizeof *id);
 }
 
 // ---- Running ----
@@ -519,6 +525,7 @@ ROW(HOST_RACE)
 ROW(OVERLAP)
 ROW(LEAK)
 ROW(HOST_DEREFERENCE)
+ROW(CALL)
 
 // Fails for each entry of a folder whose name holds the words; removes it where that is asked for.
 static void expect_none(const char *folder, const char *words, bool remove_it)

@@ -9,6 +9,8 @@
 #include "nccl/group.h"
 #include "nccl/inside.h"
 #include "nccl/kind.h"
+#include "nccl/making.h"
+#include "nccl/pending.h"
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
 #include "nccl/sends.h"
@@ -98,7 +100,7 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
                        "On real GPUs this fails, or hangs until a time limit.\n"
                        "Was it handed over whole, all %d bytes, to every rank?",
                        NCCL_UNIQUE_ID_BYTES));
-    return sim_submit_init(&init);
+    return sim_submit_init(&init, name);
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
@@ -134,7 +136,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     if (ndev < 1 || ndev > SIM_MAX_RANKS)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE,
                           "an invalid number of devices", "ndev is %d.", ndev);
-    Init init[SIM_MAX_RANKS];
+    Init init[SIM_MAX_RANKS], *own;
     CommId id;
     for (int i = 0; i < ndev; i++) {
         int device = devlist ? devlist[i] : i;
@@ -154,7 +156,10 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     if (!sim_phantoms()) result = sim_comm_id_offer(&id);
     if (result != ncclSuccess) return result;
     for (int i = 0; i < ndev; i++) init[i].id = id;
-    return sim_run_inits(init, ndev);
+    own = malloc((size_t)ndev * sizeof *own);
+    if (!own) return ncclSystemError;
+    memcpy(own, init, (size_t)ndev * sizeof *own);
+    return sim_run_inits(own, ndev);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
@@ -166,6 +171,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     Options options = result == ncclSuccess ? comm->options : (Options){0};
     if (result == ncclSuccess) result = read_config(config, &options, name, HERE);
     if (result != ncclSuccess) return sim_grouped_error(result);
+    *newcomm = NULL; // until it is made
     if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
         return sim_grouped_error(
             sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "a negative color",
@@ -179,6 +185,97 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     return sim_submit(&call);
 }
 
+// Ends what is in progress, of this thread and of others.
+static void stop(ncclComm_t comm)
+{
+    sim_sends_forget(comm);
+    sim_comm_expel(comm, false);
+    sim_pending_cancel(comm);
+    atomic_store(&comm->async_error, ncclSuccess);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static ncclResult_t refuse_shrink(const void *site, const char *title, int rank, const char *text)
+{
+    return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, "ncclCommShrink", site, title,
+                      "excludeRanksList has rank %d.\n"
+                      "On real GPUs it returns \"invalid argument\", or hangs.\n%s",
+                      rank, text);
+}
+
+// Fills in who stays: all ranks but those n of the list.
+static ncclResult_t find_stayers(Init *init, const int *list, int n)
+{
+    ncclComm_t comm = init->parent;
+    for (int i = 0; i < n; i++) {
+        int rank = list[i];
+        if (rank < 0 || rank >= comm->size)
+            return refuse_shrink(init->site, "a rank outside the communicator", rank,
+                                 "Is it a rank of the whole world?");
+        if (rank == comm->rank)
+            return refuse_shrink(init->site, "a rank leaves itself out", rank,
+                                 "Only the ranks that stay call ncclCommShrink.");
+        init->left_out[rank / 64] |= UINT64_C(1) << rank % 64;
+    }
+    init->own_mates = malloc((size_t)comm->size * sizeof *init->own_mates);
+    if (!init->own_mates) return ncclSystemError;
+    for (int r = 0; r < comm->size; r++) {
+        if (init->left_out[r / 64] >> r % 64 & 1) continue;
+        if (r == comm->rank) init->rank = init->size;
+        init->own_mates[init->size++] = r;
+    }
+    init->mates = init->own_mates;
+    return ncclSuccess;
+}
+
+static ncclResult_t begin_shrink(Init *init, int *list, int n, const ncclConfig_t *config,
+                                 int flags, const char *name)
+{
+    ncclComm_t comm = init->parent;
+    ncclResult_t result = sim_check_not_null(init->out, "newcomm", name, init->site);
+    if (result == ncclSuccess)
+        result = sim_check_not_null(list, "excludeRanksList", name, init->site);
+    if (result == ncclSuccess && n < 1)
+        result =
+            sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, init->site, "nobody is left out",
+                       "excludeRanksCount is %d.\n"
+                       "On real GPUs it returns \"invalid argument\", as now.\n"
+                       "Is ncclCommSplit meant?",
+                       n);
+    if (result == ncclSuccess && (flags & NCCL_SHRINK_ABORT)) stop(comm);
+    if (result == ncclSuccess) result = sim_check_ready(comm, name, init->site);
+    if (result != ncclSuccess) return result;
+    init->options = comm->options;
+    init->shares = comm->options.shrink_share && !comm->revoked && !(flags & NCCL_SHRINK_ABORT);
+    result = read_config(config, &init->options, name, init->site);
+    if (result == ncclSuccess) qsort(list, (size_t)n, sizeof *list, by_number); // as NCCL does
+    if (result == ncclSuccess) result = find_stayers(init, list, n);
+    if (result == ncclSuccess && comm->phantoms)
+        result = sim_refuse(SIMGPU_CALL, ncclInvalidUsage, name, init->site,
+                            "a shrink among phantom peers",
+                            "Nobody runs the other ranks (SIMGPU_PHANTOMS).");
+    if (result == ncclSuccess) *init->out = NULL;
+    return result;
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
+                            ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
+{
+    const char *name = "ncclCommShrink";
+    ncclResult_t result = sim_check_comm(comm, name, HERE);
+    if (result != ncclSuccess) return sim_grouped_error(result);
+    Init init = {
+        .out = newcomm, .device = comm->device, .site = HERE, .parent = comm, .shrinks = true};
+    result = begin_shrink(&init, excludeRanksList, excludeRanksCount, config, shrinkFlags, name);
+    if (result == ncclSuccess) return sim_submit_init(&init, name);
+    free(init.own_mates);
+    return sim_grouped_error(result);
+}
+
 // Ranks work off their calls as they make them: there is nothing to flush but sends.
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
@@ -189,37 +286,66 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     bool entered = sim_comm_enter(comm, name, HERE);
     comm->finalized = HERE;
     sim_board_wait(comm);
-    sim_sends_wait_comm(comm, name, HERE);
+    if (!comm->options.nonblocking) sim_sends_wait_comm(comm, name, HERE);
     if (entered) sim_comm_exit(comm);
-    return result;
+    return comm->options.nonblocking ? sim_pending_finalize(comm) : result;
 }
 
-static ncclResult_t destroy(ncclComm_t comm, bool abort, const char *name, const void *site)
+static ncclResult_t refuse_in_group(const char *name, const void *site)
 {
-    if (!comm) return ncclSuccess; // NCCL's answer, too
-    ncclResult_t result = sim_check_comm(comm, name, site);
-    if (result != ncclSuccess) return result;
-    if (sim_group_holds(comm))
-        return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, name, site,
-                          "a communicator destroyed inside a group",
-                          "The group holds calls on it, which begin only at ncclGroupEnd.\n"
-                          "On real GPUs this is a crash, or a hang.\n"
-                          "Does the ncclCommDestroy belong after the ncclGroupEnd?");
-    if (!abort) sim_comm_enter(comm, name, site);
-    if (!abort) sim_board_wait(comm); // before it really waits: others see its clock
-    if (!abort) sim_sends_wait_comm(comm, name, site);
-    if (!abort) sim_board_resolve(comm);
-    sim_note_gone(comm, site);
-    sim_comm_leave(comm, site);
-    return ncclSuccess;
+    return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, name, site,
+                      "a communicator destroyed inside a group",
+                      "The group holds calls on it, which begin only at ncclGroupEnd.\n"
+                      "On real GPUs this is a crash, or a hang.\n"
+                      "Does the %s belong after the ncclGroupEnd?",
+                      name);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    return destroy(comm, false, "ncclCommDestroy", HERE);
+    const char *name = "ncclCommDestroy";
+    if (!comm) return ncclSuccess; // NCCL's answer, too
+    ncclResult_t result = sim_check_ready(comm, name, HERE);
+    if (result != ncclSuccess) return result;
+    if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
+    sim_comm_enter(comm, name, HERE);
+    sim_board_wait(comm); // before it really waits: others see its clock
+    sim_sends_wait_comm(comm, name, HERE);
+    sim_board_resolve(comm);
+    sim_note_gone(comm, HERE);
+    sim_comm_exit(comm);
+    sim_comm_leave(comm, HERE);
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    return destroy(comm, true, "ncclCommAbort", HERE);
+    const char *name = "ncclCommAbort";
+    if (!comm) return ncclSuccess; // NCCL's answer, too
+    ncclResult_t result = sim_check_comm(comm, name, HERE);
+    if (result != ncclSuccess) return result;
+    if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
+    sim_sends_forget(comm);
+    sim_comm_expel(comm, true);
+    sim_pending_cancel(comm);
+    if (comm->self) atomic_store(&comm->self->aborted, 1);
+    sim_note_gone(comm, HERE);
+    sim_comm_leave(comm, HERE);
+    return ncclSuccess;
+}
+
+// Stops what is in progress, as an abort does, and leaves the communicator for its end, or for what
+// is made of it.
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
+{
+    const char *name = "ncclCommRevoke";
+    ncclResult_t result = sim_check_comm(comm, name, HERE);
+    if (result != ncclSuccess) return result;
+    if (revokeFlags != NCCL_REVOKE_DEFAULT)
+        return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "unknown flags",
+                          "They are %d; NCCL has NCCL_REVOKE_DEFAULT alone.", revokeFlags);
+    if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
+    stop(comm);
+    comm->revoked = true;
+    return comm->options.nonblocking ? sim_pending_finalize(comm) : ncclSuccess;
 }

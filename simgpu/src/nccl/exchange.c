@@ -29,7 +29,7 @@ ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
     sim_open_group(HERE);
     exchange(GPU_SEND, sendbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
     exchange(GPU_RECV, recvbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
-    return ncclGroupEnd();
+    return sim_close_group();
 }
 
 static ncclResult_t check_root(ncclComm_t comm, int root, const char *name, const void *site)
@@ -48,7 +48,7 @@ ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, nccl
     sim_open_group(HERE);
     exchange(GPU_SEND, sendbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
     exchange(GPU_RECV, recvbuff, false, 0, receives, count, datatype, comm, stream, HERE);
-    return ncclGroupEnd();
+    return sim_close_group();
 }
 
 ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
@@ -60,5 +60,5 @@ ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
     sim_open_group(HERE);
     exchange(GPU_SEND, sendbuff, false, 0, sends, count, datatype, comm, stream, HERE);
     exchange(GPU_RECV, recvbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
-    return ncclGroupEnd();
+    return sim_close_group();
 }

@@ -17,6 +17,7 @@ struct Inside {
     _Atomic int thread; // 0: nobody
     _Atomic(const char *) name;
     _Atomic(const void *) site;
+    atomic_bool expelled;
     atomic_int users; // communicators
 };
 
@@ -79,8 +80,18 @@ void sim_comm_exit(ncclComm_t comm)
     atomic_compare_exchange_strong(&comm->inside->thread, &own, 0);
 }
 
-bool sim_comm_taken(ncclComm_t comm)
+bool sim_comm_expelled(ncclComm_t comm)
 {
-    int thread = atomic_load(&comm->inside->thread);
-    return thread && thread != own_thread();
+    return atomic_load(&comm->inside->expelled);
+}
+
+void sim_comm_expel(ncclComm_t comm, bool for_good)
+{
+    int thread;
+    atomic_store(&comm->inside->expelled, true);
+    while ((thread = atomic_load(&comm->inside->thread)) && thread != own_thread()) {
+        sim_wake_own();
+        sim_nap(sim_ticket(), 1);
+    }
+    if (!for_good) atomic_store(&comm->inside->expelled, false);
 }

@@ -8,8 +8,10 @@
 // group. Ends the process where another thread is.
 bool sim_comm_enter(ncclComm_t comm, const char *name, const void *site);
 void sim_comm_exit(ncclComm_t comm); // unless another thread is inside
-// Whether another thread is, or has an open group with a call on it.
-bool sim_comm_taken(ncclComm_t comm);
+// Has the thread that is inside, if another one is, come out of what it waits in, and waits for
+// that: its call returns ncclInternalError. `for_good`: later ones do, too.
+void sim_comm_expel(ncclComm_t comm, bool for_good);
+bool sim_comm_expelled(ncclComm_t comm);
 // What a new communicator has; a child with splitShare has its parent's.
 struct Inside *sim_inside_make(ncclComm_t parent);
 void sim_inside_drop(struct Inside *inside);

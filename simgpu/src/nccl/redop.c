@@ -98,7 +98,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
 
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
-    ncclResult_t result = sim_check_comm(comm, "ncclRedOpDestroy", HERE);
+    ncclResult_t result = sim_check_ready(comm, "ncclRedOpDestroy", HERE);
     if (result != ncclSuccess) return result;
     int i = (int)op - ncclNumOps;
     if (is_destroyed(comm, i)) return refuse_destroyed(comm, i, "ncclRedOpDestroy", HERE);

@@ -19,7 +19,9 @@ ncclResult_t sim_refuse_of(SimgpuClass kind, ncclResult_t result, const char *na
 
 // Refuses what is no living communicator.
 ncclResult_t sim_check_comm(ncclComm_t comm, const char *name, const void *site);
-// The same, and what is finalized.
+// The same, and what is in progress or has failed.
+ncclResult_t sim_check_ready(ncclComm_t comm, const char *name, const void *site);
+// The same, and what is finalized or revoked.
 ncclResult_t sim_check_usable(ncclComm_t comm, const char *name, const void *site);
 // Refuses a null pointer, which is `what`.
 ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *name,
