@@ -233,6 +233,27 @@ ncclResult_t ncclGroupEnd(void);
 // Ends the group without its calls, and says what they would have taken.
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo);
 
+// ---- Names for tools ----
+// Each call has a second name, pncclGetVersion …, for programs that define the first one themselves
+// and call the second in it.
+// clang-format off
+#define SIMGPU_NCCL_CALLS(CALL) \
+    CALL(ncclAllGather) CALL(ncclAllReduce) CALL(ncclAlltoAll) CALL(ncclBcast) \
+    CALL(ncclBroadcast) CALL(ncclCommAbort) CALL(ncclCommCount) CALL(ncclCommCuDevice) \
+    CALL(ncclCommDeregister) CALL(ncclCommDestroy) CALL(ncclCommFinalize) \
+    CALL(ncclCommGetAsyncError) CALL(ncclCommInitAll) CALL(ncclCommInitRank) \
+    CALL(ncclCommInitRankConfig) CALL(ncclCommInitRankScalable) CALL(ncclCommRegister) \
+    CALL(ncclCommRevoke) CALL(ncclCommShrink) CALL(ncclCommSplit) CALL(ncclCommUserRank) \
+    CALL(ncclCommWindowDeregister) CALL(ncclCommWindowRegister) CALL(ncclGather) \
+    CALL(ncclGetErrorString) CALL(ncclGetLastError) CALL(ncclGetUniqueId) CALL(ncclGetVersion) \
+    CALL(ncclGroupEnd) CALL(ncclGroupSimulateEnd) CALL(ncclGroupStart) CALL(ncclMemAlloc) \
+    CALL(ncclMemFree) CALL(ncclRecv) CALL(ncclRedOpCreatePreMulSum) CALL(ncclRedOpDestroy) \
+    CALL(ncclReduce) CALL(ncclReduceScatter) CALL(ncclResetDebugInit) CALL(ncclScatter) \
+    CALL(ncclSend)
+// clang-format on
+#define SIMGPU_SECOND_NAME(call) extern __typeof__(call) p##call;
+SIMGPU_NCCL_CALLS(SIMGPU_SECOND_NAME)
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,6 +10,7 @@
 #include "nccl/inside.h"
 #include "nccl/kind.h"
 #include "nccl/making.h"
+#include "nccl/names.h"
 #include "nccl/pending.h"
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
@@ -17,6 +18,18 @@
 #include "runtime/runtime.h"
 
 #define HERE SIM_SITE
+
+SIM_NCCL(ncclGetUniqueId)
+SIM_NCCL(ncclCommInitRank)
+SIM_NCCL(ncclCommInitRankConfig)
+SIM_NCCL(ncclCommInitRankScalable)
+SIM_NCCL(ncclCommInitAll)
+SIM_NCCL(ncclCommSplit)
+SIM_NCCL(ncclCommShrink)
+SIM_NCCL(ncclCommFinalize)
+SIM_NCCL(ncclCommDestroy)
+SIM_NCCL(ncclCommAbort)
+SIM_NCCL(ncclCommRevoke)
 
 static ncclResult_t make_id(CommId *id)
 {

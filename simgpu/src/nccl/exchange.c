@@ -3,10 +3,15 @@
 #include "nccl/collective.h"
 #include "nccl/comm.h"
 #include "nccl/group.h"
+#include "nccl/names.h"
 #include "nccl/refuse.h"
 #include "runtime/runtime.h"
 
 #define HERE SIM_SITE
+
+SIM_NCCL(ncclAlltoAll)
+SIM_NCCL(ncclGather)
+SIM_NCCL(ncclScatter)
 
 // Messages between this rank and all ranks from `first` on, up to `end`: what is sent to or
 // received from rank r lies at element r·count of the buffer, or at its begin where `same`.

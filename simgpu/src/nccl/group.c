@@ -19,6 +19,7 @@
 #include "nccl/inside.h"
 #include "nccl/kind.h"
 #include "nccl/making.h"
+#include "nccl/names.h"
 #include "nccl/pending.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
@@ -27,6 +28,10 @@
 
 #define HERE SIM_SITE
 #define SIM_INFO_MAGIC 0x74685283 // of NCCL_SIM_INFO_INITIALIZER
+
+SIM_NCCL(ncclGroupStart)
+SIM_NCCL(ncclGroupEnd)
+SIM_NCCL(ncclGroupSimulateEnd)
 
 static __thread struct {
     int depth;

@@ -1,10 +1,25 @@
 /* questions.c: what a program may ask, and memory that NCCL gives: any device memory will do. */
 #include "nccl/group.h"
+#include "nccl/names.h"
 #include "nccl/pending.h"
 #include "nccl/refuse.h"
 #include "runtime/runtime.h"
 
 #define HERE SIM_SITE
+
+SIM_NCCL(ncclGetVersion)
+SIM_NCCL(ncclCommGetAsyncError)
+SIM_NCCL(ncclResetDebugInit)
+SIM_NCCL(ncclCommCount)
+SIM_NCCL(ncclCommCuDevice)
+SIM_NCCL(ncclCommUserRank)
+SIM_NCCL(ncclGetErrorString)
+SIM_NCCL(ncclMemAlloc)
+SIM_NCCL(ncclMemFree)
+SIM_NCCL(ncclCommRegister)
+SIM_NCCL(ncclCommDeregister)
+SIM_NCCL(ncclCommWindowRegister)
+SIM_NCCL(ncclCommWindowDeregister)
 
 ncclResult_t ncclGetVersion(int *version)
 {

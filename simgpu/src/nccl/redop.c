@@ -6,12 +6,16 @@
 #include "nccl/describe.h"
 #include "nccl/inside.h"
 #include "nccl/kind.h"
+#include "nccl/names.h"
 #include "nccl/redop.h"
 #include "nccl/reduce.h"
 #include "nccl/refuse.h"
 
 #define HERE SIM_SITE
 #define FEW_REDOPS 256 // one that is destroyed is not used again as long as there are few
+
+SIM_NCCL(ncclRedOpCreatePreMulSum)
+SIM_NCCL(ncclRedOpDestroy)
 
 static bool is_destroyed(ncclComm_t comm, int own)
 {

@@ -6,7 +6,10 @@
 #include <stdio.h>
 
 #include "nccl/comm.h"
+#include "nccl/names.h"
 #include "nccl/refuse.h"
+
+SIM_NCCL(ncclGetLastError)
 
 static __thread char last_error[512] = "";
 
