@@ -65,8 +65,15 @@ typedef enum {
 #define NCCL_WIN_DEFAULT 0x00
 #define NCCL_WIN_COLL_SYMMETRIC 0x01
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
+#define NCCL_CTA_POLICY_DEFAULT 0x00
+#define NCCL_CTA_POLICY_EFFICIENCY 0x01
+#define NCCL_CTA_POLICY_ZERO 0x02
+#define NCCL_SHRINK_DEFAULT 0x00
+#define NCCL_SHRINK_ABORT 0x01
+#define NCCL_REVOKE_DEFAULT 0x00
 
-// How a communicator is tuned. simgpu takes it and, having nothing to tune, lets it be.
+// How a communicator works. simgpu heeds blocking, splitShare and shrinkShare; it has nothing to
+// tune.
 typedef struct ncclConfig_v22800 {
     size_t size;
     unsigned int magic;
@@ -95,6 +102,20 @@ typedef struct ncclConfig_v22800 {
             NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,                   \
             NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                   \
             NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                           \
+    }
+
+// What ncclGroupSimulateEnd fills in.
+typedef struct ncclSimInfo_v22200 {
+    size_t size;
+    unsigned int magic;
+    unsigned int version;
+    float estimatedTime; // microseconds
+} ncclSimInfo_t;
+
+#define NCCL_SIM_INFO_INITIALIZER                                                                  \
+    {                                                                                              \
+        sizeof(ncclSimInfo_t), 0x74685283, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),       \
+            NCCL_UNDEF_FLOAT                                                                       \
     }
 
 typedef enum { ncclNumOps_dummy = 5 } ncclRedOp_dummy_t;
@@ -135,6 +156,7 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
+void ncclResetDebugInit(void); // it has nothing to do: simgpu does not read NCCL_DEBUG
 
 // ---- Communicators ----
 // Rank 0 makes an id and hands it to all; every rank then calls ncclCommInitRank with its device
@@ -148,6 +170,10 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist);
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config);
+// The ranks that stay call it, with the numbers of those that do not.
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
+                            ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags);
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
@@ -204,6 +230,29 @@ ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int
 // ---- Groups: nothing between start and end begins before the outermost end ----
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
+// Ends the group without its calls, and says what they would have taken.
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo);
+
+// ---- Names for tools ----
+// Each call has a second name, pncclGetVersion …, for programs that define the first one themselves
+// and call the second in it.
+// clang-format off
+#define SIMGPU_NCCL_CALLS(CALL) \
+    CALL(ncclAllGather) CALL(ncclAllReduce) CALL(ncclAlltoAll) CALL(ncclBcast) \
+    CALL(ncclBroadcast) CALL(ncclCommAbort) CALL(ncclCommCount) CALL(ncclCommCuDevice) \
+    CALL(ncclCommDeregister) CALL(ncclCommDestroy) CALL(ncclCommFinalize) \
+    CALL(ncclCommGetAsyncError) CALL(ncclCommInitAll) CALL(ncclCommInitRank) \
+    CALL(ncclCommInitRankConfig) CALL(ncclCommInitRankScalable) CALL(ncclCommRegister) \
+    CALL(ncclCommRevoke) CALL(ncclCommShrink) CALL(ncclCommSplit) CALL(ncclCommUserRank) \
+    CALL(ncclCommWindowDeregister) CALL(ncclCommWindowRegister) CALL(ncclGather) \
+    CALL(ncclGetErrorString) CALL(ncclGetLastError) CALL(ncclGetUniqueId) CALL(ncclGetVersion) \
+    CALL(ncclGroupEnd) CALL(ncclGroupSimulateEnd) CALL(ncclGroupStart) CALL(ncclMemAlloc) \
+    CALL(ncclMemFree) CALL(ncclRecv) CALL(ncclRedOpCreatePreMulSum) CALL(ncclRedOpDestroy) \
+    CALL(ncclReduce) CALL(ncclReduceScatter) CALL(ncclResetDebugInit) CALL(ncclScatter) \
+    CALL(ncclSend)
+// clang-format on
+#define SIMGPU_SECOND_NAME(call) extern __typeof__(call) p##call;
+SIMGPU_NCCL_CALLS(SIMGPU_SECOND_NAME)
 
 #ifdef __cplusplus
 }

@@ -145,7 +145,7 @@ RANK_TEST(test_leaves_in_order, 3)
 
 // ---- Cycles ----
 
-enum { TWO_COMMUNICATORS, MESSAGES, MESSAGE_AND_COLLECTIVE, TO_ONESELF, RING, CYCLES };
+enum { TWO_COMMUNICATORS, MESSAGES, MESSAGE_AND_COLLECTIVE, RING, CYCLES };
 
 static void cycle(const Rank *r, void *arg)
 {
@@ -170,10 +170,6 @@ static void cycle(const Rank *r, void *arg)
         ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
         if (r->rank == 1) ncclRecv(x, 8, ncclFloat, 0, r->comm, r->stream);
         break;
-    case TO_ONESELF:
-        ncclSend(x, 8, ncclFloat, r->rank, r->comm, r->stream);
-        ncclRecv(x + 8, 8, ncclFloat, r->rank, r->comm, r->stream);
-        break;
     default:
         ncclSend(x, 8, ncclFloat, next, r->comm, r->stream);
         ncclRecv(x, 8, ncclFloat, (r->rank + r->world - 1) % r->world, r->comm, r->stream);
@@ -194,9 +190,8 @@ TEST(test_cycles)
         int told = 0;
         for (int r = 0; r < world; r++) {
             const char *title = shared->heard[r].title;
-            const char *want = how == TO_ONESELF          ? "one thread waits for itself"
-                               : how == TWO_COMMUNICATORS ? "two communicators in different orders"
-                                                          : "deadlock";
+            const char *want =
+                how == TWO_COMMUNICATORS ? "two communicators in different orders" : "deadlock";
             if (strstr(title, want)) {
                 told++;
                 assert_non_null(strstr(shared->heard[r].text, "(cycle)"));

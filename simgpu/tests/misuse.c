@@ -26,6 +26,7 @@
 #include "misuse/leak.c"
 #include "misuse/lifetime.c"
 #include "misuse/mismatch.c"
+#include "misuse/nonblocking.c"
 #include "misuse/overlap.c"
 #include "misuse/pointer.c"
 #include "misuse/race.c"
@@ -134,10 +135,15 @@ ncclUniqueId share_id(int rank, int ranks)
 {
     ncclUniqueId id;
     if (rank == 0) NCCL(ncclGetUniqueId(&id));
-    for (int r = 1; r < ranks && rank == 0; r++)
-        CHECK(write(running->pipe[1], &id, sizeof id) == sizeof id);
-    if (rank > 0) CHECK(read(running->pipe[0], &id, sizeof id) == sizeof id);
+    hand_id(&id, rank, ranks);
     return id;
+}
+
+void hand_id(ncclUniqueId *id, int rank, int ranks)
+{
+    for (int r = 1; r < ranks && rank == 0; r++)
+        CHECK(write(running->pipe[1], id, sizeof *id) == sizeof *id);
+    if (rank > 0) CHECK(read(running->pipe[0], id, sizeof *id) == sizeof *id);
 }
 
 // ---- Running ----

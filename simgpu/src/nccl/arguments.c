@@ -100,7 +100,7 @@ static ncclResult_t check_overlap(const Call *call)
 ncclResult_t sim_check_call(Call *call)
 {
     const GpuLogKind *kind = sim_kind(call->signature.kind);
-    ncclResult_t result = sim_check_comm(call->comm, kind->call, call->site);
+    ncclResult_t result = sim_check_usable(call->comm, kind->call, call->site);
     if (result != ncclSuccess || call->signature.kind == CALL_SPLIT) return result;
     if (call->signature.type < 0 || call->signature.type >= ncclNumTypes)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, kind->call, call->site,
@@ -163,9 +163,8 @@ static void report_clash(const Call *into, const Call *other)
                b.bytes, from);
 }
 
-void sim_check_messages(const Call *call, int n)
+static void check_clashes(const Call *call, int n)
 {
-    if (n > MOST_COMPARED || sim_config()->check == CHECK_OFF) return;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n && call[i].signature.kind == GPU_RECV; j++) {
             bool once = call[j].signature.kind == GPU_SEND || j > i;
@@ -174,4 +173,39 @@ void sim_check_messages(const Call *call, int n)
             report_clash(&call[i], &call[j]);
             return;
         }
+}
+
+static bool is_to_itself(const Call *call)
+{
+    return sim_is_message(call->signature.kind) && call->signature.root == call->comm->rank;
+}
+
+// The last message to oneself of which the group has more than of its other side; NULL: none.
+static const Call *find_alone(const Call *call, int n)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        int more = 0;
+        if (!is_to_itself(&call[i])) continue;
+        for (int j = 0; j < n; j++)
+            if (call[j].comm == call[i].comm && is_to_itself(&call[j]))
+                more += call[j].signature.kind == call[i].signature.kind ? 1 : -1;
+        if (more > 0) return &call[i];
+    }
+    return NULL;
+}
+
+ncclResult_t sim_check_messages(const Call *call, int n)
+{
+    const Call *alone = find_alone(call, n);
+    if (n <= MOST_COMPARED && sim_config()->check != CHECK_OFF) check_clashes(call, n);
+    if (!alone) return ncclSuccess;
+    bool sends = alone->signature.kind == GPU_SEND;
+    return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, sim_kind(alone->signature.kind)->call,
+                      alone->site, "a message to oneself without its other side",
+                      "Rank %d %s itself, and nothing in the same group %s.\n"
+                      "On real GPUs it returns \"invalid usage\", as now, and moves nothing.\n"
+                      "Was the group forgotten? A message to oneself takes an ncclSend and an\n"
+                      "ncclRecv between one ncclGroupStart and its ncclGroupEnd.",
+                      alone->comm->rank, sends ? "sends to" : "receives from",
+                      sends ? "receives it" : "sends it");
 }

@@ -6,7 +6,8 @@
 
 // Refuses a call that is wrong; fills in the reduction of its signature.
 ncclResult_t sim_check_call(Call *call);
-// Reports two messages of a group whose buffers overlap.
-void sim_check_messages(const Call *call, int n);
+// Reports two messages of a group whose buffers overlap. Refuses one to oneself that has no other
+// side in its group.
+ncclResult_t sim_check_messages(const Call *call, int n);
 
 #endif

@@ -22,8 +22,10 @@
 #include "nccl/describe.h"
 #include "nccl/diagnose.h"
 #include "nccl/history.h"
+#include "nccl/inside.h"
 #include "nccl/kind.h"
 #include "nccl/lent.h"
+#include "nccl/pending.h"
 #include "nccl/phantom.h"
 #include "nccl/sends.h"
 #include "runtime/runtime.h"
@@ -95,6 +97,8 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     if (recv) call->desc.recv = recv - alias;
     sim_count_traffic(call, &op.entry);
     if (op.error == cudaSuccess) op.entry.collective = facts_of(call, group, left);
+    if (op.error == cudaSuccess && comm->options.nonblocking)
+        sim_stream_place(&op, &call->place_slot, &call->place_time);
     if (op.error == cudaSuccess && call->may_stay && !comm->phantoms)
         call->kept = sim_send_keep(call, &op, send, sends, &call->desc.send);
     if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
@@ -263,11 +267,6 @@ static bool advance(Call *call)
 
 // ---- Lanes ----
 
-typedef struct Lane {
-    Call **call;
-    int n, at;
-} Lane;
-
 static bool same_lane(const Call *a, const Call *b)
 {
     if (a->comm != b->comm || is_message(a) != is_message(b)) return false;
@@ -330,18 +329,22 @@ static bool waits_for(const Call *call, const WaitRef *ref, int rank)
     return atomic_load(ref->working ? &slot->done : &slot->arrived) < ref->seq;
 }
 
-// Ends the process if a rank that must come, or must finish its part, never will. A rank may
-// finish, leave and end between two looks: so the call is looked at again after the rank was seen
-// gone.
-static void check_call(const Call *call, const WaitRef *ref)
+// Whether a rank that must come, or must finish its part, never will: ends the process then, unless
+// the communicator is one that does not block. A rank may finish, leave and end between two looks:
+// so the call is looked at again after the rank was seen gone.
+static bool is_lost(const Call *call, const WaitRef *ref)
 {
     ncclComm_t comm = call->comm;
     if (!is_message(call) && atomic_load(&comm->shared->broken))
         sim_diagnose_disagreement(comm, call->desc.seq);
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && waits_for(call, ref, r) && sim_comm_gone(comm, r) &&
-            waits_for(call, ref, r))
-            sim_diagnose_missing(comm, r, ref, call->site, NULL);
+    for (int r = 0; r < comm->size; r++) {
+        if (r == comm->rank || !waits_for(call, ref, r) || !sim_comm_gone(comm, r) ||
+            !waits_for(call, ref, r))
+            continue;
+        if (comm->options.nonblocking) return true;
+        sim_diagnose_missing(comm, r, ref, call->site, NULL);
+    }
+    return false;
 }
 
 static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *notice)
@@ -355,7 +358,7 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
         WaitRef ref = ref_of(call);
         // Something may have moved since it was looked at: the next round sees to it.
         if (sim_ticket() != ticket) return;
-        check_call(call, &ref);
+        is_lost(call, &ref);
         if (!first) first = call;
         if (n < SIM_MAX_REFS) refs[n++] = ref;
         waiting++;
@@ -399,8 +402,6 @@ static ncclResult_t prepare_all(Call *calls, int n)
 {
     static _Atomic uint64_t groups;
     ncclResult_t result = ncclSuccess;
-    for (int i = 0; i < n; i++)
-        sim_sends_wait_comm(calls[i].comm, sim_kind(calls[i].signature.kind)->call, calls[i].site);
     look_for_stayers(calls, n);
     merge_streams(calls, n);
     uint64_t group = n > 1 ? atomic_fetch_add(&groups, 1) + 1 : 0;
@@ -420,36 +421,97 @@ static ncclResult_t prepare_all(Call *calls, int n)
     return result;
 }
 
+void sim_run_drop(Run *run)
+{
+    if (run->n > 1) {
+        free(run->lane);
+        free(run->order);
+    }
+    run->n = 0;
+}
+
+static ncclResult_t start(Run *run, Call *calls, int n)
+{
+    *run = (Run){.calls = calls, .n = n, .lane = &run->one_lane, .order = &run->one_call};
+    ncclResult_t result = prepare_all(calls, n);
+    if (n == 1) calls[0].alone = true;
+    if (result == ncclSuccess && sim_phantoms()) result = sim_phantom_run(calls, n);
+    if (n > 1) {
+        run->lane = malloc((size_t)n * sizeof *run->lane);
+        run->order = malloc((size_t)n * sizeof *run->order);
+    }
+    if (result == ncclSuccess && (!run->lane || !run->order)) result = ncclSystemError;
+    if (result == ncclSuccess && !sim_phantoms())
+        run->n_lanes = make_lanes(calls, n, run->lane, run->order);
+    if (result != ncclSuccess) sim_run_drop(run);
+    return result;
+}
+
+static void finish(Run *run)
+{
+    for (int i = 0; i < run->n && !sim_phantoms(); i++) {
+        sim_listen(run->calls[i].comm->self, false);
+        sim_learn_arrivals(&run->calls[i]);
+    }
+    sim_run_drop(run);
+}
+
+ncclResult_t sim_run_try(Run *run)
+{
+    bool finished;
+    while (advance_all(run->lane, run->n_lanes, &finished) && !finished) continue;
+    if (finished) {
+        finish(run);
+        return ncclSuccess;
+    }
+    bool lost = false;
+    for (int k = 0; k < run->n_lanes && !lost; k++) {
+        if (run->lane[k].at == run->lane[k].n) continue;
+        const Call *call = run->lane[k].call[run->lane[k].at];
+        WaitRef ref = ref_of(call);
+        lost = is_lost(call, &ref);
+    }
+    if (!lost) return ncclInProgress;
+    sim_run_drop(run);
+    return ncclRemoteError;
+}
+
+ncclResult_t sim_run_begin(Run *run, Call *calls, int n)
+{
+    ncclResult_t result = start(run, calls, n);
+    bool finished;
+    if (result != ncclSuccess) return result;
+    advance_all(run->lane, run->n_lanes, &finished);
+    return ncclInProgress;
+}
+
+static bool is_expelled(const Call *calls, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (sim_comm_expelled(calls[i].comm)) return true;
+    return false;
+}
+
 ncclResult_t sim_run_calls(Call *calls, int n)
 {
-    ncclResult_t result = prepare_all(calls, n);
-    if (result != ncclSuccess) return result;
-    if (n == 1) calls[0].alone = true;
-    if (sim_phantoms()) return sim_phantom_run(calls, n);
-    Lane one_lane, *lane = &one_lane;
-    Call *one_call, **order = &one_call;
-    if (n > 1) {
-        lane = malloc((size_t)n * sizeof *lane);
-        order = malloc((size_t)n * sizeof *order);
-    }
-    if (!lane || !order) {
-        free(lane);
-        free(order);
-        return ncclSystemError;
-    }
-    int n_lanes = make_lanes(calls, n, lane, order);
+    Run run;
     Notice notice;
+    for (int i = 0; i < n; i++)
+        sim_sends_wait_comm(calls[i].comm, sim_kind(calls[i].signature.kind)->call, calls[i].site);
+    if (is_expelled(calls, n)) return ncclInternalError;
+    ncclResult_t result = start(&run, calls, n);
+    if (result != ncclSuccess) return result;
     sim_notice_begin(&notice);
     for (bool finished = false; !finished;) {
         uint32_t ticket = sim_ticket();
-        if (!advance_all(lane, n_lanes, &finished) && !finished)
-            wait_for_others(lane, n_lanes, ticket, &notice);
+        sim_pending_poll();
+        if (advance_all(run.lane, run.n_lanes, &finished) || finished) continue;
+        if (is_expelled(calls, n)) {
+            sim_run_drop(&run);
+            return ncclInternalError;
+        }
+        wait_for_others(run.lane, run.n_lanes, ticket, &notice);
     }
-    for (int i = 0; i < n; i++) sim_listen(calls[i].comm->self, false);
-    for (int i = 0; i < n; i++) sim_learn_arrivals(&calls[i]);
-    if (n > 1) {
-        free(lane);
-        free(order);
-    }
+    finish(&run);
     return ncclSuccess;
 }

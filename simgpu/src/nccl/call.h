@@ -14,6 +14,8 @@ typedef struct Call {
     const void *site;
     ncclRedOp_t handle;    // the operation as the program gave it
     ncclComm_t *new_comm;  // split
+    Options new_options;   // of it
+    bool entered;          // its thread came inside by it (inside.c)
     bool alone;            // the only call of its group
     bool may_stay;         // a send that nothing in its group comes after
     struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)
@@ -23,6 +25,8 @@ typedef struct Call {
     _Atomic uint32_t *users; // of `lent`, one of which it is
     bool borrows;            // what it receives is read there, and not copied
     int stream_slot;         // of its stream
+    int place_slot;          // of a non-blocking one: where it stands on its stream
+    uint64_t place_time;
     SimVectorClock
         start;     // what is ordered before it, until it is posted; where races are looked for
     CommId new_id; // split: of the new communicator; its size (0: not in one), my rank
@@ -31,7 +35,25 @@ typedef struct Call {
     int *phantom_mates; // … among phantoms: by their new ranks, then the split's number; else NULL
 } Call;
 
-// Posts and works off all calls; the order matters only where they are of one lane.
+// Calls on their way. A lane: those that happen in order, and how far they are.
+typedef struct Lane {
+    Call **call;
+    int n, at;
+} Lane;
+typedef struct Run {
+    Call *calls, **order, *one_call;
+    int n, n_lanes;
+    Lane *lane, one_lane;
+} Run;
+
+// Posts and works off all calls; the order matters only where they are of one lane. An abort of
+// their communicator by another thread ends it: ncclInternalError.
 ncclResult_t sim_run_calls(Call *calls, int n);
+// The same for those that do not block, whose communicators have no sends to wait for: begins, and
+// goes as far as it can without waiting, which is ncclInProgress until all are done. The run stays
+// where it is; a result other than ncclInProgress ends it, as does sim_run_drop.
+ncclResult_t sim_run_begin(Run *run, Call *calls, int n);
+ncclResult_t sim_run_try(Run *run);
+void sim_run_drop(Run *run);
 
 #endif

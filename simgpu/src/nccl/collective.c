@@ -18,9 +18,12 @@
 #include "nccl/group.h"
 #include "nccl/kind.h"
 #include "nccl/lent.h"
+#include "nccl/names.h"
 #include "nccl/reduce.h"
 
 #define HERE SIM_SITE
+
+SIM_NCCL(ncclBcast)
 // Bytes of a result that is copied on to other ranks while it is in the cache.
 #define BLOCK_BYTES ((size_t)64 << 10)
 // Where all ranks together receive more than so many bytes, they do not stay in a cache until they
@@ -217,6 +220,8 @@ ncclResult_t sim_call_collective(GpuOp kind, const void *send, void *recv, size_
 }
 
 #define UNPACKED(...) __VA_ARGS__
+#define NAMES(op, name, call, ...) SIM_NCCL(call)
+GPULOG_COLLECTIVES(NAMES)
 #define DEFINE(op_, call, parameters, arguments, same, reduces)                                    \
     ncclResult_t call parameters                                                                   \
     {                                                                                              \

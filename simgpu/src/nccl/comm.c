@@ -22,9 +22,11 @@
 #include "nccl/comm.h"
 #include "nccl/comm_id.h"
 #include "nccl/diagnose.h"
+#include "nccl/inside.h"
 #include "nccl/launched.h"
 #include "nccl/lent.h"
 #include "nccl/peer_end.h"
+#include "nccl/pending.h"
 #include "nccl/phantom.h"
 #include "nccl/sends.h"
 #include "report/report.h"
@@ -42,13 +44,12 @@ static void forget_all(void)
 {
     for (ncclComm_t comm = sim_comms, next; comm; comm = next) {
         next = comm->next;
-        free(comm->redop);
-        free(comm->logged.sends);
-        free(comm);
+        sim_comm_free(comm);
     }
     sim_comms = NULL;
     named = false;
     sim_peers_forked();
+    sim_pending_forked();
     sim_sends_forked();
     sim_wait_forked();
     sim_peer_end_forked();
@@ -60,7 +61,7 @@ static void say_goodbye(Gone how, int status)
 {
     bool locked = sim_lock_within(0);
     for (ncclComm_t comm = sim_comms; comm; comm = comm->next) {
-        if (atomic_load(&comm->self->gone) != GONE_NOT) continue;
+        if (!comm->self || atomic_load(&comm->self->gone) != GONE_NOT) continue;
         atomic_store(&comm->self->exit_told, 1 + ((uint32_t)(status & 0xff) << 8));
         atomic_store(&comm->self->files_limit, sim_files_limit());
         atomic_store(&comm->self->gone, how);
@@ -85,8 +86,16 @@ static void on_normal_exit(int status)
     sim_clock_finish(status);
 }
 
+static atomic_bool ending;
+
+bool sim_comm_ending(void)
+{
+    return atomic_load(&ending);
+}
+
 void sim_comm_goodbye(void)
 {
+    atomic_store(&ending, true);
     say_goodbye(GONE_FATAL, SIMGPU_FATAL_EXIT);
 }
 
@@ -160,11 +169,21 @@ static void agree_on_size(CommShared *shared, int rank, int size, const void *si
     sim_diagnose_size(shared, rank, size, site);
 }
 
-bool sim_comm_count_calls(ncclComm_t comm)
+bool sim_comm_fill(ncclComm_t comm, const Init *init)
 {
+    if (init) comm->options = init->options;
+    comm->inside = sim_inside_make(init && init->shares ? init->parent : NULL);
     comm->logged.sends = calloc(2 * (size_t)comm->size, sizeof *comm->logged.sends);
     comm->logged.recvs = comm->logged.sends + comm->size;
-    return comm->logged.sends != NULL;
+    return comm->logged.sends && comm->inside;
+}
+
+void sim_comm_free(ncclComm_t comm)
+{
+    sim_inside_drop(comm->inside);
+    free(comm->redop);
+    free(comm->logged.sends);
+    free(comm);
 }
 
 void sim_comm_enlist(ncclComm_t comm)
@@ -188,59 +207,65 @@ void sim_comm_unlist(ncclComm_t comm)
     sim_unlock();
 }
 
-ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
+ncclResult_t sim_comm_make(const Init *init, ncclComm_t *out)
 {
-    int rank = init->rank, size = init->size;
-    const void *site = init->site;
+    *out = NULL;
     pthread_once(&once, prepare_process);
     if (sim_phantoms()) return sim_phantom_join(init, out);
-    if (size > 1 && !init->parent) {
+    if (!sim_device(init->device)) return ncclUnhandledCudaError;
+    ncclComm_t comm = calloc(1, sizeof *comm);
+    if (!comm) return ncclSystemError;
+    *comm = (struct ncclComm){.rank = init->rank,
+                              .size = init->size,
+                              .device = init->device,
+                              .site = init->site,
+                              .parent = init->parent,
+                              .mates = init->mates};
+    if (!sim_comm_fill(comm, init)) {
+        sim_comm_free(comm);
+        return ncclSystemError;
+    }
+    sim_comm_enlist(comm);
+    *out = comm;
+    return ncclSuccess;
+}
+
+static ncclResult_t refuse_twin(const ncclComm_t comm, const RankSlot *twin, const void *site)
+{
+    char where[256];
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call("ncclCommInitRank", site, SIM_NO_STREAM);
+    sim_report(SIMGPU_MISMATCH, "ncclCommInitRank: two ranks of the same number",
+               "Rank %d of %d came twice: now at %s\nin process %d, before in process %d.\n"
+               "On real GPUs this hangs, or fails with an internal error.\n"
+               "Does every process pass its own rank? Is the id used for a second communicator?",
+               comm->rank, comm->size, where, getpid(), twin->pid);
+    return ncclInvalidUsage;
+}
+
+ncclResult_t sim_comm_join(ncclComm_t comm, const Init *init)
+{
+    if (comm->size > 1 && !init->parent) {
         sim_lock();
         sim_launched_open();
         sim_unlock();
     }
-    *out = NULL;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return ncclUnhandledCudaError;
-    ncclComm_t comm = calloc(1, sizeof *comm);
-    if (!comm) return ncclSystemError;
-    *comm = (struct ncclComm){.rank = rank,
-                              .size = size,
-                              .device = device->index,
-                              .site = site,
-                              .parent = init->parent,
-                              .mates = init->mates};
-    bool counts = sim_comm_count_calls(comm);
-    ncclResult_t result = counts ? sim_comm_id_find(&init->id, comm) : ncclSystemError;
-    if (result != ncclSuccess) {
-        free(comm->logged.sends);
-        free(comm);
-        return result;
-    }
+    ncclResult_t result = comm->map ? ncclSuccess : sim_comm_id_find(&init->id, comm);
+    if (result != ncclSuccess) return result;
     comm->shared = comm->map->shared;
-    comm->self = &comm->shared->slot[rank];
-    agree_on_size(comm->shared, rank, size, site);
+    RankSlot *self = &comm->shared->slot[comm->rank];
+    agree_on_size(comm->shared, comm->rank, comm->size, init->site);
     uint32_t absent = RANK_ABSENT;
-    if (!atomic_compare_exchange_strong(&comm->self->state, &absent, RANK_CLAIMED)) {
-        char where[256];
-        gpulog_where(site, where, sizeof where);
-        sim_facts_call("ncclCommInitRank", site, SIM_NO_STREAM);
-        sim_report(
-            SIMGPU_MISMATCH, "ncclCommInitRank: two ranks of the same number",
-            "Rank %d of %d came twice: now at %s\nin process %d, before in process %d.\n"
-            "On real GPUs this hangs, or fails with an internal error.\n"
-            "Does every process pass its own rank? Is the id used for a second communicator?",
-            rank, size, where, getpid(), comm->self->pid);
-        sim_shared_release(comm->map, false);
-        free(comm->logged.sends);
-        free(comm);
-        return ncclInvalidUsage;
-    }
-    fill_slot(comm->self, comm->map, device);
-    sim_comm_enlist(comm);
+    if (!atomic_compare_exchange_strong(&self->state, &absent, RANK_CLAIMED))
+        return refuse_twin(comm, self, init->site);
+    fill_slot(self, comm->map, device);
+    sim_lock();
+    comm->self = self;
+    sim_unlock();
     atomic_fetch_add(&comm->shared->joined, 1);
     atomic_store(&comm->self->state, RANK_JOINED);
-    *out = comm;
     return ncclSuccess;
 }
 
@@ -281,12 +306,15 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
         sim_phantom_free(comm);
         return;
     }
-    sim_board_leave(comm);
-    sim_lent_return(comm);
-    comm->self->left_site.n = gpulog_frames(site, comm->self->left_site.frame);
-    atomic_store(&comm->self->state, RANK_LEFT);
-    sim_comm_wake(comm);
+    if (comm->boarded) sim_board_leave(comm);
+    if (comm->self) {
+        sim_lent_return(comm);
+        comm->self->left_site.n = gpulog_frames(site, comm->self->left_site.frame);
+        atomic_store(&comm->self->state, RANK_LEFT);
+        sim_comm_wake(comm);
+    }
     sim_comm_unlist(comm);
+    sim_comm_id_served(comm->server, true);
     sim_lock();
     for (int r = 0; r < comm->size; r++) {
         sim_arena_drop(comm->peer_arena[r]);
@@ -294,8 +322,6 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
     }
     sim_unlock();
     sim_sends_forget(comm);
-    sim_shared_release(comm->map, false);
-    free(comm->redop);
-    free(comm->logged.sends);
-    free(comm);
+    if (comm->map) sim_shared_release(comm->map, false);
+    sim_comm_free(comm);
 }

@@ -9,6 +9,9 @@
  *   refuse.c           what is said of a call that is wrong
  *   arguments.c        the checks of a call's arguments
  *   group.c            calls of a group wait for its end
+ *   inside.c           one thread at a time is inside a communicator
+ *   making.c           communicators on their way
+ *   pending.c          calls that do not block
  *
  *   call.c             calls that are posted, waited for and worked off, in lanes
  *   arrive.c           what a collective orders, for ranks of one process
@@ -46,12 +49,17 @@ typedef struct RedOp {
     const void *device_scalar; // NULL: `scalar` holds it
 } RedOp;
 
+typedef struct Options { // of an ncclConfig_t, as far as they change anything
+    bool nonblocking, split_share, shrink_share;
+} Options;
+
 struct ncclComm {
     struct ncclComm *next;
     SharedMap *map;
     CommShared *shared;
     RankSlot *self;
     int rank, size, device;
+    Options options;
     uint64_t number;                                     // collectives begun
     uint64_t sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS]; // messages begun, by peer
     struct {                                             // that the log has
@@ -66,10 +74,17 @@ struct ncclComm {
     int n_redops;
     int waited_for;          // threads that wait for sends of it (sends.c)
     bool connected;          // to all ranks
+    bool boarded;            // the virtual clock knows it (board.c)
     ncclComm_t parent;       // while a split makes this one: what is split,
     const int *mates;        // and the ranks of it (size) that come here
     struct IdServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the memory is
     char meets_at[128];      // what its id is, in words
+    struct Inside *inside;   // which thread makes a call on it (inside.c)
+    const void *finalized;   // where; NULL: it is not
+    bool revoked;
+    atomic_bool abort_told;            // that another rank has aborted it
+    _Atomic(struct Pending *) pending; // what is in progress on it (pending.c)
+    _Atomic int async_error;           // what became of the last such
     const void *site;
 };
 
@@ -81,12 +96,19 @@ typedef struct Init {
     int size, rank, device;
     CommId id;
     const void *site;
-    ncclComm_t parent; // of a split, else NULL
+    Options options;
+    ncclComm_t parent; // of a split or a shrink, else NULL
+    bool shares;       // the parent's resources
     const int *mates;  // the ranks of `parent` that come (size)
+    int *own_mates;    // … where they are the init's own, to be freed with it
+    bool shrinks;      // the id is still to be found (making.c): with whom the parent leaves out
+    uint64_t left_out[SIM_MAX_RANKS / 64];
 } Init;
-// Makes a communicator on the current device and joins it, without waiting for others
-// (sim_comm_connect).
-ncclResult_t sim_comm_join(const Init *init, ncclComm_t *comm);
+// A communicator that has joined nobody: `self` is NULL.
+ncclResult_t sim_comm_make(const Init *init, ncclComm_t *comm);
+// Joins it on the current device, without waiting for others (connect.h). ncclInProgress: where the
+// others meet is not known yet, for as long as rank 0 has not come.
+ncclResult_t sim_comm_join(ncclComm_t comm, const Init *init);
 // Leaves: the others see that no more calls come. Frees it.
 void sim_comm_leave(ncclComm_t comm, const void *site);
 // A communicator that lives; false for NULL and for what was destroyed.
@@ -98,9 +120,10 @@ bool sim_comm_gone(ncclComm_t comm, int rank);
 void sim_comm_wake(ncclComm_t comm);
 void sim_wake_rank(ncclComm_t comm, int rank);
 
-// The parts of joining and leaving: counts the calls that are logged (false: no memory); it lives
-// from here on, and no longer does.
-bool sim_comm_count_calls(ncclComm_t comm);
+// The parts of joining and leaving: what a new one has of its own (false: no memory), and its end;
+// it lives from here on, and no longer does.
+bool sim_comm_fill(ncclComm_t comm, const Init *init);
+void sim_comm_free(ncclComm_t comm);
 void sim_comm_enlist(ncclComm_t comm);
 void sim_comm_unlist(ncclComm_t comm);
 void sim_note_program(RankSlot *slot); // the fields that say which program runs here, and where
@@ -110,5 +133,6 @@ struct SimLeaks;
 // must know.
 void sim_comm_visit(struct SimLeaks *leaks);
 void sim_comm_goodbye(void);
+bool sim_comm_ending(void); // it does
 
 #endif

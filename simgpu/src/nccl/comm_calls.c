@@ -7,13 +7,29 @@
 #include "nccl/comm_id.h"
 #include "nccl/connect.h"
 #include "nccl/group.h"
+#include "nccl/inside.h"
 #include "nccl/kind.h"
+#include "nccl/making.h"
+#include "nccl/names.h"
+#include "nccl/pending.h"
 #include "nccl/phantom.h"
 #include "nccl/refuse.h"
 #include "nccl/sends.h"
 #include "runtime/runtime.h"
 
 #define HERE SIM_SITE
+
+SIM_NCCL(ncclGetUniqueId)
+SIM_NCCL(ncclCommInitRank)
+SIM_NCCL(ncclCommInitRankConfig)
+SIM_NCCL(ncclCommInitRankScalable)
+SIM_NCCL(ncclCommInitAll)
+SIM_NCCL(ncclCommSplit)
+SIM_NCCL(ncclCommShrink)
+SIM_NCCL(ncclCommFinalize)
+SIM_NCCL(ncclCommDestroy)
+SIM_NCCL(ncclCommAbort)
+SIM_NCCL(ncclCommRevoke)
 
 static ncclResult_t make_id(CommId *id)
 {
@@ -40,12 +56,45 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
     return ncclSuccess;
 }
 
+static ncclResult_t refuse_config(const char *name, const void *site, const char *title,
+                                  const char *text)
+{
+    return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, site, title,
+                      "On real GPUs it returns \"invalid argument\", as now.\n%s", text);
+}
+
+static bool is_switch(int value, bool *out)
+{
+    if (value != NCCL_CONFIG_UNDEF_INT) *out = value != 0;
+    return value == NCCL_CONFIG_UNDEF_INT || value == 0 || value == 1;
+}
+
+// *options have their defaults; NULL: these.
+static ncclResult_t read_config(const ncclConfig_t *config, Options *options, const char *name,
+                                const void *site)
+{
+    bool blocking = true;
+    if (!config) return ncclSuccess;
+    if (config->magic != 0xcafebeef)
+        return refuse_config(name, site, "a configuration without its start values",
+                             "Does it begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER?");
+    *options = (Options){.nonblocking = false};
+    if (!is_switch(config->blocking, &blocking) ||
+        !is_switch(config->splitShare, &options->split_share) ||
+        !is_switch(config->shrinkShare, &options->shrink_share))
+        return refuse_config(name, site, "a configuration with an invalid value",
+                             "blocking, splitShare and shrinkShare are 0 or 1.");
+    options->nonblocking = !blocking;
+    return ncclSuccess;
+}
+
 static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id, int rank,
-                              const char *name, const void *site)
+                              const ncclConfig_t *config, const char *name, const void *site)
 {
     Init init = {
         .out = comm, .size = size, .rank = rank, .device = sim_current_device(), .site = site};
-    ncclResult_t result = sim_check_not_null(comm, "comm", name, site);
+    ncclResult_t result = read_config(config, &init.options, name, site);
+    if (result == ncclSuccess) result = sim_check_not_null(comm, "comm", name, site);
     if (result != ncclSuccess) return sim_grouped_error(result);
     *comm = NULL;
     int most = sim_phantoms() ? SIM_MAX_PHANTOMS : SIM_MAX_RANKS;
@@ -64,42 +113,30 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
                        "On real GPUs this fails, or hangs until a time limit.\n"
                        "Was it handed over whole, all %d bytes, to every rank?",
                        NCCL_UNIQUE_ID_BYTES));
-    return sim_submit_init(&init);
+    return sim_submit_init(&init, name);
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
-    return init_rank(comm, nranks, &commId, rank, "ncclCommInitRank", HERE);
-}
-
-static ncclResult_t check_config(const ncclConfig_t *config, const char *name, const void *site)
-{
-    if (!config || config->magic == 0xcafebeef) return ncclSuccess;
-    return sim_grouped_error(sim_refuse(
-        SIMGPU_CALL, ncclInvalidArgument, name, site, "a configuration without its start values",
-        "On real GPUs it returns \"invalid argument\", as now.\n"
-        "Does it begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER?"));
+    return init_rank(comm, nranks, &commId, rank, NULL, "ncclCommInitRank", HERE);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
                                     ncclConfig_t *config)
 {
-    ncclResult_t result = check_config(config, "ncclCommInitRankConfig", HERE);
-    if (result != ncclSuccess) return result;
-    return init_rank(comm, nranks, &commId, rank, "ncclCommInitRankConfig", HERE);
+    return init_rank(comm, nranks, &commId, rank, config, "ncclCommInitRankConfig", HERE);
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId,
                                       ncclUniqueId *commIds, ncclConfig_t *config)
 {
     const char *name = "ncclCommInitRankScalable";
-    ncclResult_t result = check_config(config, name, HERE);
-    if (result == ncclSuccess) result = sim_check_not_null(commIds, "commIds", name, HERE);
+    ncclResult_t result = sim_check_not_null(commIds, "commIds", name, HERE);
     if (result != ncclSuccess) return sim_grouped_error(result);
     if (nId < 1)
         return sim_grouped_error(
             sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "no id", "nId is %d.", nId));
-    return init_rank(newcomm, nranks, &commIds[0], myrank, name, HERE);
+    return init_rank(newcomm, nranks, &commIds[0], myrank, config, name, HERE);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
@@ -112,7 +149,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     if (ndev < 1 || ndev > SIM_MAX_RANKS)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE,
                           "an invalid number of devices", "ndev is %d.", ndev);
-    Init init[SIM_MAX_RANKS];
+    Init init[SIM_MAX_RANKS], *own;
     CommId id;
     for (int i = 0; i < ndev; i++) {
         int device = devlist ? devlist[i] : i;
@@ -132,62 +169,196 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     if (!sim_phantoms()) result = sim_comm_id_offer(&id);
     if (result != ncclSuccess) return result;
     for (int i = 0; i < ndev; i++) init[i].id = id;
-    return sim_run_inits(init, ndev);
+    own = malloc((size_t)ndev * sizeof *own);
+    if (!own) return ncclSystemError;
+    memcpy(own, init, (size_t)ndev * sizeof *own);
+    return sim_run_inits(own, ndev);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config)
 {
-    ncclResult_t result = sim_check_not_null(newcomm, "newcomm", "ncclCommSplit", HERE);
-    if (result == ncclSuccess) result = check_config(config, "ncclCommSplit", HERE);
+    const char *name = "ncclCommSplit";
+    ncclResult_t result = sim_check_not_null(newcomm, "newcomm", name, HERE);
+    if (result == ncclSuccess) result = sim_check_usable(comm, name, HERE);
+    Options options = result == ncclSuccess ? comm->options : (Options){0};
+    if (result == ncclSuccess) result = read_config(config, &options, name, HERE);
     if (result != ncclSuccess) return sim_grouped_error(result);
+    *newcomm = NULL; // until it is made
     if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
         return sim_grouped_error(
-            sim_refuse(SIMGPU_CALL, ncclInvalidArgument, "ncclCommSplit", HERE, "a negative color",
+            sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "a negative color",
                        "%d is neither 0 or more nor NCCL_SPLIT_NOCOLOR.", color));
     Call call = {.comm = comm,
                  .signature.kind = CALL_SPLIT,
                  .site = HERE,
                  .new_comm = newcomm,
+                 .new_options = options,
                  .desc = {.color = color, .key = key}};
     return sim_submit(&call);
+}
+
+// Ends what is in progress, of this thread and of others.
+static void stop(ncclComm_t comm)
+{
+    sim_sends_forget(comm);
+    sim_comm_expel(comm, false);
+    sim_pending_cancel(comm);
+    atomic_store(&comm->async_error, ncclSuccess);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static ncclResult_t refuse_shrink(const void *site, const char *title, int rank, const char *text)
+{
+    return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, "ncclCommShrink", site, title,
+                      "excludeRanksList has rank %d.\n"
+                      "On real GPUs it returns \"invalid argument\", or hangs.\n%s",
+                      rank, text);
+}
+
+// Fills in who stays: all ranks but those n of the list.
+static ncclResult_t find_stayers(Init *init, const int *list, int n)
+{
+    ncclComm_t comm = init->parent;
+    for (int i = 0; i < n; i++) {
+        int rank = list[i];
+        if (rank < 0 || rank >= comm->size)
+            return refuse_shrink(init->site, "a rank outside the communicator", rank,
+                                 "Is it a rank of the whole world?");
+        if (rank == comm->rank)
+            return refuse_shrink(init->site, "a rank leaves itself out", rank,
+                                 "Only the ranks that stay call ncclCommShrink.");
+        init->left_out[rank / 64] |= UINT64_C(1) << rank % 64;
+    }
+    init->own_mates = malloc((size_t)comm->size * sizeof *init->own_mates);
+    if (!init->own_mates) return ncclSystemError;
+    for (int r = 0; r < comm->size; r++) {
+        if (init->left_out[r / 64] >> r % 64 & 1) continue;
+        if (r == comm->rank) init->rank = init->size;
+        init->own_mates[init->size++] = r;
+    }
+    init->mates = init->own_mates;
+    return ncclSuccess;
+}
+
+static ncclResult_t begin_shrink(Init *init, int *list, int n, const ncclConfig_t *config,
+                                 int flags, const char *name)
+{
+    ncclComm_t comm = init->parent;
+    ncclResult_t result = sim_check_not_null(init->out, "newcomm", name, init->site);
+    if (result == ncclSuccess)
+        result = sim_check_not_null(list, "excludeRanksList", name, init->site);
+    if (result == ncclSuccess && n < 1)
+        result =
+            sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, init->site, "nobody is left out",
+                       "excludeRanksCount is %d.\n"
+                       "On real GPUs it returns \"invalid argument\", as now.\n"
+                       "Is ncclCommSplit meant?",
+                       n);
+    if (result == ncclSuccess && (flags & NCCL_SHRINK_ABORT)) stop(comm);
+    if (result == ncclSuccess) result = sim_check_ready(comm, name, init->site);
+    if (result != ncclSuccess) return result;
+    init->options = comm->options;
+    init->shares = comm->options.shrink_share && !comm->revoked && !(flags & NCCL_SHRINK_ABORT);
+    result = read_config(config, &init->options, name, init->site);
+    if (result == ncclSuccess) qsort(list, (size_t)n, sizeof *list, by_number); // as NCCL does
+    if (result == ncclSuccess) result = find_stayers(init, list, n);
+    if (result == ncclSuccess && comm->phantoms)
+        result = sim_refuse(SIMGPU_CALL, ncclInvalidUsage, name, init->site,
+                            "a shrink among phantom peers",
+                            "Nobody runs the other ranks (SIMGPU_PHANTOMS).");
+    if (result == ncclSuccess) *init->out = NULL;
+    return result;
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
+                            ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
+{
+    const char *name = "ncclCommShrink";
+    ncclResult_t result = sim_check_comm(comm, name, HERE);
+    if (result != ncclSuccess) return sim_grouped_error(result);
+    Init init = {
+        .out = newcomm, .device = comm->device, .site = HERE, .parent = comm, .shrinks = true};
+    result = begin_shrink(&init, excludeRanksList, excludeRanksCount, config, shrinkFlags, name);
+    if (result == ncclSuccess) return sim_submit_init(&init, name);
+    free(init.own_mates);
+    return sim_grouped_error(result);
 }
 
 // Ranks work off their calls as they make them: there is nothing to flush but sends.
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    ncclResult_t result = sim_check_comm(comm, "ncclCommFinalize", HERE);
+    const char *name = "ncclCommFinalize";
+    if (!comm) return ncclSuccess; // NCCL's answer, too
+    ncclResult_t result = sim_check_usable(comm, name, HERE);
     if (result != ncclSuccess) return result;
+    bool entered = sim_comm_enter(comm, name, HERE);
+    comm->finalized = HERE;
     sim_board_wait(comm);
-    sim_sends_wait_comm(comm, "ncclCommFinalize", HERE);
-    return result;
+    if (!comm->options.nonblocking) sim_sends_wait_comm(comm, name, HERE);
+    if (entered) sim_comm_exit(comm);
+    return comm->options.nonblocking ? sim_pending_finalize(comm) : result;
 }
 
-static ncclResult_t destroy(ncclComm_t comm, bool abort, const char *name, const void *site)
+static ncclResult_t refuse_in_group(const char *name, const void *site)
 {
-    if (!comm) return ncclSuccess; // NCCL's answer, too
-    ncclResult_t result = sim_check_comm(comm, name, site);
-    if (result != ncclSuccess) return result;
-    if (sim_group_holds(comm))
-        return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, name, site,
-                          "a communicator destroyed inside a group",
-                          "The group holds calls on it, which begin only at ncclGroupEnd.\n"
-                          "On real GPUs this is a crash, or a hang.\n"
-                          "Does the ncclCommDestroy belong after the ncclGroupEnd?");
-    if (!abort) sim_board_wait(comm); // before it really waits: others see its clock
-    if (!abort) sim_sends_wait_comm(comm, name, site);
-    if (!abort) sim_board_resolve(comm);
-    sim_note_gone(comm, site);
-    sim_comm_leave(comm, site);
-    return ncclSuccess;
+    return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, name, site,
+                      "a communicator destroyed inside a group",
+                      "The group holds calls on it, which begin only at ncclGroupEnd.\n"
+                      "On real GPUs this is a crash, or a hang.\n"
+                      "Does the %s belong after the ncclGroupEnd?",
+                      name);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    return destroy(comm, false, "ncclCommDestroy", HERE);
+    const char *name = "ncclCommDestroy";
+    if (!comm) return ncclSuccess; // NCCL's answer, too
+    ncclResult_t result = sim_check_ready(comm, name, HERE);
+    if (result != ncclSuccess) return result;
+    if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
+    sim_comm_enter(comm, name, HERE);
+    sim_board_wait(comm); // before it really waits: others see its clock
+    sim_sends_wait_comm(comm, name, HERE);
+    sim_board_resolve(comm);
+    sim_note_gone(comm, HERE);
+    sim_comm_exit(comm);
+    sim_comm_leave(comm, HERE);
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    return destroy(comm, true, "ncclCommAbort", HERE);
+    const char *name = "ncclCommAbort";
+    if (!comm) return ncclSuccess; // NCCL's answer, too
+    ncclResult_t result = sim_check_comm(comm, name, HERE);
+    if (result != ncclSuccess) return result;
+    if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
+    sim_sends_forget(comm);
+    sim_comm_expel(comm, true);
+    sim_pending_cancel(comm);
+    if (comm->self) atomic_store(&comm->self->aborted, 1);
+    sim_note_gone(comm, HERE);
+    sim_comm_leave(comm, HERE);
+    return ncclSuccess;
+}
+
+// Stops what is in progress, as an abort does, and leaves the communicator for its end, or for what
+// is made of it.
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
+{
+    const char *name = "ncclCommRevoke";
+    ncclResult_t result = sim_check_comm(comm, name, HERE);
+    if (result != ncclSuccess) return result;
+    if (revokeFlags != NCCL_REVOKE_DEFAULT)
+        return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "unknown flags",
+                          "They are %d; NCCL has NCCL_REVOKE_DEFAULT alone.", revokeFlags);
+    if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
+    stop(comm);
+    comm->revoked = true;
+    return comm->options.nonblocking ? sim_pending_finalize(comm) : ncclSuccess;
 }

@@ -39,6 +39,7 @@
 struct IdServer {
     pthread_t thread;
     int listener, shared_fd, peers;
+    atomic_bool stop;
 };
 
 // Takes over the handle and CommShared, mapped. Another thread's rank may have mapped it already.
@@ -216,6 +217,7 @@ static void *serve(void *arg)
     while (served < server->peers) {
         int peer = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
         if (peer < 0 && errno == EMFILE) sim_no_files_left();
+        if (peer < 0 && atomic_load(&server->stop)) break;
         if (peer < 0) {
             pause_for(&interval);
             continue;
@@ -227,29 +229,23 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static struct IdServer *start_server(const char *text, SharedMap *map, int peers)
+static ncclResult_t start_server(const char *text, ncclComm_t comm)
 {
     struct IdServer *server = calloc(1, sizeof *server);
-    if (!server) return NULL;
-    *server = (struct IdServer){.shared_fd = map->fd, .peers = peers};
+    if (!server) return ncclSystemError;
+    *server = (struct IdServer){.shared_fd = comm->map->fd, .peers = comm->size - 1};
     server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (server->listener < 0 && errno == EMFILE) sim_no_files_left();
     struct sockaddr_un name;
     socklen_t size = socket_name(&name, text);
-    double interval = 0.001;
-    Notice notice;
-    sim_notice_begin(&notice);
-    // Another job of the same name may just be meeting.
-    while (bind(server->listener, (struct sockaddr *)&name, size) != 0) {
-        if (errno != EADDRINUSE) {
+    if (bind(server->listener, (struct sockaddr *)&name, size) != 0) {
+        bool taken = errno == EADDRINUSE; // another job of the same name may just be meeting
+        if (!taken)
             sim_report(SIMGPU_SYSTEM, "ncclCommInitRank: rank 0 cannot listen",
                        "NCCL_COMM_ID=%s: %s.", text, strerror(errno));
-            close(server->listener);
-            free(server);
-            return NULL;
-        }
-        if (sim_notice_due(&notice)) sim_say_taken(text, &notice);
-        pause_for(&interval);
+        close(server->listener);
+        free(server);
+        return taken ? ncclInProgress : ncclSystemError;
     }
     listen(server->listener, SIM_MAX_RANKS);
     sigset_t all, before;
@@ -259,41 +255,37 @@ static struct IdServer *start_server(const char *text, SharedMap *map, int peers
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failed) {
         simgpu_helper_threads(1);
-        return server;
+        comm->server = server;
+        return ncclSuccess;
     }
     close(server->listener);
     free(server);
-    return NULL;
+    return ncclSystemError;
 }
 
-ncclResult_t sim_comm_id_served(struct IdServer *server)
+void sim_comm_id_served(struct IdServer *server, bool stop)
 {
-    if (!server) return ncclSuccess;
+    if (!server) return;
+    if (stop) {
+        atomic_store(&server->stop, true);
+        shutdown(server->listener, SHUT_RDWR); // wakes it
+    }
     pthread_join(server->thread, NULL);
     simgpu_helper_threads(-1);
     free(server);
-    return ncclSuccess;
 }
 
-static int fetch_shared(const char *text, ncclComm_t comm)
+// The memory's handle; -1: rank 0 is not there.
+static int fetch_shared(const char *text)
 {
     struct sockaddr_un name;
     socklen_t size = socket_name(&name, text);
-    double interval = 0.001;
-    Notice notice;
-    sim_notice_begin(&notice);
-    for (;;) {
-        int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (to < 0 && errno == EMFILE) sim_no_files_left();
-        if (to < 0) return -1;
-        int fd = -1;
-        if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to)) fd = take_handle(to);
-        close(to);
-        if (fd != -1) return fd;
-        pause_for(&interval);
-        sim_diagnose_never_joined(comm, NULL);
-        if (sim_notice_due(&notice)) sim_say_absent(comm, NULL, &notice);
-    }
+    int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
+    if (to < 0 && errno == EMFILE) sim_no_files_left();
+    if (to < 0) return -1;
+    if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to)) fd = take_handle(to);
+    close(to);
+    return fd;
 }
 
 // ---- Either way ----
@@ -301,17 +293,18 @@ static int fetch_shared(const char *text, ncclComm_t comm)
 static ncclResult_t find_by_text(const CommId *id, ncclComm_t comm)
 {
     if (comm->rank != 0) {
-        int fd = fetch_shared(id->text, comm);
-        if (fd != -1) comm->map = join_shared(fd, 0);
+        int fd = fetch_shared(id->text);
+        if (fd == -1) return ncclInProgress;
+        comm->map = join_shared(fd, 0);
         return comm->map ? ncclSuccess : ncclSystemError;
     }
     comm->map = make_shared();
     if (!comm->map) return ncclSystemError;
-    if (comm->size == 1) return ncclSuccess;
-    comm->server = start_server(id->text, comm->map, comm->size - 1);
-    if (comm->server) return ncclSuccess;
+    ncclResult_t result = comm->size == 1 ? ncclSuccess : start_server(id->text, comm);
+    if (result == ncclSuccess) return result;
     sim_shared_release(comm->map, false);
-    return ncclSystemError;
+    comm->map = NULL;
+    return result;
 }
 
 // Who made the id may be ending just now: its files are gone before it is. Where a launcher's world

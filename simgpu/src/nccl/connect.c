@@ -20,7 +20,9 @@
 #include "report/report.h"
 #include "runtime/runtime.h"
 
-#define LOOK_MILLISECONDS 500 // between two looks at what nobody rings for
+// Between two looks at what nobody rings for: at an end, and at a place to meet.
+#define LOOK_MILLISECONDS 500
+#define MOST_MILLISECONDS 200
 
 bool sim_may_share(void)
 {
@@ -87,19 +89,28 @@ static ncclResult_t check_devices(ncclComm_t comm)
     return ncclSuccess;
 }
 
-static void check_peers(ncclComm_t comm)
+// Gone, and seen so before the last became ready. Of those who ended before they joined, the
+// communicator that is split knows.
+static bool is_lost(ncclComm_t in, int rank, const ncclComm_t comm)
+{
+    return rank != in->rank && sim_comm_gone(in, rank) &&
+           atomic_load(&comm->shared->ready) < (uint32_t)comm->size;
+}
+
+// Ends the process where a rank will never come, but for a communicator that does not block: true.
+static bool has_lost(ncclComm_t comm)
 {
     CommShared *shared = comm->shared;
     if (atomic_load(&shared->broken)) sim_diagnose_size(shared, comm->rank, comm->size, comm->site);
-    for (int r = 0; r < comm->size; r++) // gone, and seen so before the last became ready
-        if (r != comm->rank && sim_comm_gone(comm, r) &&
-            atomic_load(&shared->ready) < (uint32_t)comm->size)
-            sim_diagnose_missing(comm, r, NULL, comm->site, NULL);
-    // Who ended before it joined is known only to the communicator that is split.
-    for (int i = 0; comm->parent && i < comm->size; i++)
-        if (sim_comm_gone(comm->parent, comm->mates[i]) &&
-            atomic_load(&shared->ready) < (uint32_t)comm->size)
-            sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site, NULL);
+    for (int r = 0; r < comm->size; r++) {
+        bool here = is_lost(comm, r, comm);
+        bool before = comm->parent && is_lost(comm->parent, comm->mates[r], comm);
+        if (!here && !before) continue;
+        if (comm->options.nonblocking) return true;
+        if (here) sim_diagnose_missing(comm, r, NULL, comm->site, NULL);
+        if (before) sim_diagnose_missing(comm->parent, comm->mates[r], NULL, comm->site, NULL);
+    }
+    return false;
 }
 
 void sim_comm_await_end(ncclComm_t comm)
@@ -133,6 +144,8 @@ static bool try_connect(ncclComm_t comm)
     }
     if (n == comm->size && !comm->connected) {
         comm->connected = true;
+        // All know its id, and nobody can go on to the next shrink before this rank is ready.
+        if (comm->parent) atomic_store(&comm->parent->self->shrinking, 0);
         if (atomic_fetch_add(&shared->ready, 1) + 1 == size) sim_comm_wake(comm);
     }
     return atomic_load(&shared->ready) == size;
@@ -144,6 +157,32 @@ static int count_missing(ncclComm_t comm)
     for (int r = 0; r < comm->size; r++)
         missing += atomic_load(&comm->shared->slot[r].state) < RANK_JOINED;
     return missing;
+}
+
+ncclResult_t sim_comm_try_connect(ncclComm_t *comms, int n)
+{
+    ncclResult_t result = ncclSuccess;
+    if (sim_phantoms()) return result;
+    for (int i = 0; i < n; i++) // all of them, so that ranks of one thread find each other
+        if (!comms[i]->self || !try_connect(comms[i])) result = ncclInProgress;
+    for (int i = 0; i < n && result == ncclInProgress; i++)
+        if (comms[i]->self && has_lost(comms[i])) result = ncclRemoteError;
+    return result;
+}
+
+// Where the others meet is not known, and nobody rings.
+static void await_place(ncclComm_t comm, uint32_t ticket, Notice *notice)
+{
+    int waited = sim_notice_waited(notice), left = sim_notice_left(notice);
+    int nap = waited < MOST_MILLISECONDS ? waited / 2 + 1 : MOST_MILLISECONDS;
+    sim_nap(ticket, nap < left ? nap : left);
+    bool taken = comm->rank == 0 && !comm->parent;
+    if (!taken && !comm->parent) sim_diagnose_never_joined(comm, NULL);
+    if (!sim_notice_due(notice)) return;
+    if (taken)
+        sim_say_taken(comm->meets_at, notice);
+    else
+        sim_say_absent(comm, NULL, notice);
 }
 
 // Sleeps until something happens. Ranks that have yet to join ring when they do; of the end of one
@@ -160,35 +199,41 @@ static void await_ranks(ncclComm_t comm, uint32_t ticket, Notice *notice)
     if (sim_notice_due(notice) && count_missing(comm)) sim_say_absent(comm, comm->shared, notice);
 }
 
-ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
+void sim_comm_await(ncclComm_t *comms, int n, uint32_t ticket, Notice *notice)
 {
     char what[96];
-    Notice notice;
-    if (sim_phantoms()) return ncclSuccess;
-    sim_notice_begin(&notice);
-    for (;;) {
-        uint32_t ticket = sim_ticket();
-        ncclComm_t waiting = NULL;
-        for (int i = 0; i < n; i++) // all of them, so that ranks of one thread find each other
-            if (!try_connect(comms[i])) waiting = comms[i];
-        if (!waiting) break;
-        for (int i = 0; i < n; i++) check_peers(comms[i]);
-        snprintf(what, sizeof what, "ncclCommInitRank (rank %d of %d, %u ranks came)",
-                 waiting->rank, waiting->size, atomic_load(&waiting->shared->joined));
-        gpulog_waiting(what, waiting->site);
-        await_ranks(waiting, ticket, &notice);
+    ncclComm_t waiting = NULL;
+    for (int i = 0; i < n; i++) {
+        bool done =
+            comms[i]->self && atomic_load(&comms[i]->shared->ready) == (uint32_t)comms[i]->size;
+        if (!done && (!waiting || waiting->self)) waiting = comms[i];
     }
+    if (!waiting) return;
+    snprintf(what, sizeof what, "ncclCommInitRank (rank %d of %d, %u ranks came)", waiting->rank,
+             waiting->size, waiting->self ? atomic_load(&waiting->shared->joined) : 0);
+    gpulog_waiting(what, waiting->site);
+    if (waiting->self)
+        await_ranks(waiting, ticket, notice);
+    else
+        await_place(waiting, ticket, notice);
     gpulog_waiting(NULL, NULL);
+}
+
+ncclResult_t sim_comm_connected(ncclComm_t *comms, int n)
+{
     ncclResult_t result = ncclSuccess;
+    if (sim_phantoms()) return result;
     for (int i = 0; i < n; i++) {
         sim_listen(comms[i]->self, false);
-        sim_comm_id_served(comms[i]->server);
+        sim_comm_id_served(comms[i]->server, false);
         comms[i]->server = NULL;
         comms[i]->parent = NULL;
+        comms[i]->mates = NULL;
         sim_shared_release(comms[i]->map, true); // nobody will ask for the id again
         ncclResult_t devices = check_devices(comms[i]);
         if (devices != ncclSuccess) result = devices;
         sim_board_join(comms[i]);
+        comms[i]->boarded = true;
     }
     return result;
 }

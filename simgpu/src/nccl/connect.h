@@ -4,9 +4,14 @@
 
 #include "nccl/comm.h"
 
-// Waits until all ranks of the communicators have connected to all; it takes all that one thread
-// joins at a time.
-ncclResult_t sim_comm_connect(ncclComm_t *comms, int n);
+// Connects to the ranks that have come. ncclSuccess: all ranks of the communicators have connected
+// to all; it takes all that one thread makes at a time. ncclRemoteError, where they do not block:
+// one will never come.
+ncclResult_t sim_comm_try_connect(ncclComm_t *comms, int n);
+// Sleeps until something may have happened; says now and then who is missing.
+void sim_comm_await(ncclComm_t *comms, int n, uint32_t ticket, Notice *notice);
+// What is left to do when all are connected.
+ncclResult_t sim_comm_connected(ncclComm_t *comms, int n);
 // Where a split cannot go on: one of the ranks that should come may just have ended. Ends this
 // process, too, as soon as that is known; returns after a second without such news.
 void sim_comm_await_end(ncclComm_t comm);

@@ -190,6 +190,27 @@ void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site)
               where);
 }
 
+static void list_left_out(const RankSlot *slot, int size, char *text, size_t room)
+{
+    text[0] = '\0';
+    for (int r = 0; r < size; r++)
+        if (atomic_load(&slot->left_out[r / 64]) >> r % 64 & 1)
+            sim_append(text, room, "%s%d", text[0] ? ", " : "", r);
+}
+
+void sim_diagnose_shrink(ncclComm_t comm, int other, const void *site)
+{
+    char where[LINE], mine[LINE / 2], others[LINE / 2];
+    gpulog_where(site, where, sizeof where);
+    list_left_out(comm->self, comm->size, mine, sizeof mine);
+    list_left_out(&comm->shared->slot[other], comm->size, others, sizeof others);
+    sim_facts_rank_call(comm->rank, "ncclCommShrink", site, SIM_NO_STREAM);
+    sim_fatal(SIMGPU_MISMATCH, "ncclCommShrink: the ranks disagree about who is left out",
+              "Rank %d, at %s, leaves out %s.\nRank %d leaves out %s.\n"
+              "On real GPUs this hangs.\nDo all ranks that stay pass the same list?",
+              comm->rank, where, mine, other, others);
+}
+
 // ---- Missing ----
 
 static void describe_end(const RankSlot *slot, char *text, size_t size)
@@ -228,6 +249,28 @@ static void describe_waiter(ncclComm_t comm, const void *site, const HostCall *i
              where, call);
 }
 
+// A rank that has aborted its communicator: the others are to do so, too, and another thread here
+// may be about to.
+static bool may_be_aborted(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site)
+{
+    const RankSlot *slot = &comm->shared->slot[missing];
+    char text[3 * LINE], where[LINE], there[LINE];
+    SimTids threads;
+    sim_program_tids(&threads);
+    if (!atomic_load(&slot->aborted) || threads.n < 2) return false;
+    if (atomic_exchange(&comm->abort_told, true)) return true;
+    gpulog_where(site, where, sizeof where);
+    sim_describe_site(slot, &slot->left_site, there, sizeof there);
+    snprintf(text, sizeof text,
+             "[simgpu] rank %d has aborted the communicator at %s,\n"
+             "  and rank %d waits for it in %s at %s:\n"
+             "  until another thread of this process aborts it, too.\n",
+             missing, there, comm->rank, waiter ? sim_kind(waiter->kind)->call : "ncclCommInitRank",
+             where);
+    sim_say(text);
+    return true;
+}
+
 void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
                           const HostCall *in)
 {
@@ -235,10 +278,11 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     uint32_t gone = atomic_load(&slot->gone);
     bool left = atomic_load(&slot->state) == RANK_LEFT;
     if (gone == GONE_NOT && !left) return;
+    if (left && may_be_aborted(comm, missing, waiter, site)) return;
     char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all",
                                                        waits[3 * LINE];
     char parting[REPORT / 2] = "";
-    if (gone == GONE_FATAL && slot->pid == getpid()) return; // another thread is ending all
+    if (sim_comm_ending()) return; // by another thread's report
     if (gone == GONE_FATAL) {
         int files = atomic_load(&slot->files_limit);
         snprintf(title, sizeof title, "rank %d ended: see its report", missing);
@@ -367,8 +411,8 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
             "%sThe rank it waits for belongs to this same thread, which cannot call twice at "
             "once.\n"
             "On real GPUs this hangs.\n"
-            "Was the group forgotten? Calls of one thread for several devices, and messages to\n"
-            "oneself, belong between ncclGroupStart and ncclGroupEnd.",
+            "Was the group forgotten? Calls of one thread for several devices belong between\n"
+            "ncclGroupStart and ncclGroupEnd.",
             text);
     bool crosses = crosses_communicators(step, n);
     if (crosses && !has_messages(step, n))

@@ -16,6 +16,7 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
 // one may be lost, and whether it is can change without anybody saying so.
 bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared);
 _Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
+_Noreturn void sim_diagnose_shrink(ncclComm_t comm, int other, const void *site);
 // A thread that waits, in a cycle of such: what it waits in and for whom.
 typedef struct CycleStep {
     const CommShared *shared;

@@ -3,10 +3,15 @@
 #include "nccl/collective.h"
 #include "nccl/comm.h"
 #include "nccl/group.h"
+#include "nccl/names.h"
 #include "nccl/refuse.h"
 #include "runtime/runtime.h"
 
 #define HERE SIM_SITE
+
+SIM_NCCL(ncclAlltoAll)
+SIM_NCCL(ncclGather)
+SIM_NCCL(ncclScatter)
 
 // Messages between this rank and all ranks from `first` on, up to `end`: what is sent to or
 // received from rank r lies at element r·count of the buffer, or at its begin where `same`.
@@ -29,7 +34,7 @@ ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
     sim_open_group(HERE);
     exchange(GPU_SEND, sendbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
     exchange(GPU_RECV, recvbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
-    return ncclGroupEnd();
+    return sim_close_group();
 }
 
 static ncclResult_t check_root(ncclComm_t comm, int root, const char *name, const void *site)
@@ -48,7 +53,7 @@ ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, nccl
     sim_open_group(HERE);
     exchange(GPU_SEND, sendbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
     exchange(GPU_RECV, recvbuff, false, 0, receives, count, datatype, comm, stream, HERE);
-    return ncclGroupEnd();
+    return sim_close_group();
 }
 
 ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
@@ -60,5 +65,5 @@ ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
     sim_open_group(HERE);
     exchange(GPU_SEND, sendbuff, false, 0, sends, count, datatype, comm, stream, HERE);
     exchange(GPU_RECV, recvbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
-    return ncclGroupEnd();
+    return sim_close_group();
 }

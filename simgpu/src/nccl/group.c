@@ -10,15 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "machine/machine.h"
 #include "nccl/arguments.h"
+#include "nccl/board.h"
+#include "nccl/collective.h"
 #include "nccl/comm_id.h"
-#include "nccl/connect.h"
 #include "nccl/group.h"
+#include "nccl/inside.h"
 #include "nccl/kind.h"
+#include "nccl/making.h"
+#include "nccl/names.h"
+#include "nccl/pending.h"
 #include "nccl/refuse.h"
 #include "report/report.h"
+#include "time/clock.h"
+#include "time/time.h"
 
 #define HERE SIM_SITE
+#define SIM_INFO_MAGIC 0x74685283 // of NCCL_SIM_INFO_INITIALIZER
+
+SIM_NCCL(ncclGroupStart)
+SIM_NCCL(ncclGroupEnd)
+SIM_NCCL(ncclGroupSimulateEnd)
 
 static __thread struct {
     int depth;
@@ -29,12 +42,20 @@ static __thread struct {
     int n_calls, max_calls;
     Init *init;
     int n_inits, max_inits;
+    const char *first; // its first call, by which the others must go
+    const void *first_site;
+    bool nonblocking;
 } group;
 
 static void check_end(void);
 static void check_wait(const char *name, cudaStream_t stream, const void *site);
 static SimHooks hooks = {
     .visit = sim_comm_visit, .end = check_end, .idle_wait = check_wait, .fatal = sim_comm_goodbye};
+
+void sim_group_hooks(void)
+{
+    sim_hooks_add(&hooks);
+}
 
 // Room for one more; false where there is none.
 static bool grow(void **items, int n, int *max, size_t size)
@@ -48,42 +69,12 @@ static bool grow(void **items, int n, int *max, size_t size)
     return true;
 }
 
-static ncclResult_t join_on_device(const Init *init, ncclComm_t *comm)
+ncclResult_t sim_split_inits(Call *calls, int n_calls, Init **init, int *n)
 {
-    sim_hooks_add(&hooks);
-    int device = sim_current_device();
-    if (device != init->device) cudaSetDevice(init->device);
-    ncclResult_t result = sim_comm_join(init, comm);
-    if (device != init->device) cudaSetDevice(device);
-    return result;
-}
-
-// Joins all, then connects all. Rank 0 goes first: with NCCL_COMM_ID others find the memory through
-// it.
-ncclResult_t sim_run_inits(const Init *init, int n)
-{
-    ncclComm_t *comm = calloc((size_t)n, sizeof *comm);
-    ncclResult_t result = comm ? ncclSuccess : ncclSystemError;
-    int joined = 0;
-    for (int first = 1; first >= 0; first--)
-        for (int i = 0; i < n && result == ncclSuccess; i++) {
-            if ((init[i].rank == 0) != first) continue;
-            result = join_on_device(&init[i], init[i].out);
-            if (result == ncclSuccess) comm[joined++] = *init[i].out;
-        }
-    if (result == ncclSuccess) result = sim_comm_connect(comm, joined);
-    for (int i = 0; i < joined && result != ncclSuccess; i++) sim_comm_leave(comm[i], NULL);
-    for (int i = 0; i < n && result != ncclSuccess; i++) *init[i].out = NULL;
-    free(comm);
-    return result;
-}
-
-// What is left to do of the splits once everybody's color is known.
-static ncclResult_t finish_splits(Call *calls, int n)
-{
-    Init *init = NULL;
-    int n_inits = 0, max = 0;
-    for (int i = 0; i < n; i++) {
+    int max = 0;
+    *init = NULL;
+    *n = 0;
+    for (int i = 0; i < n_calls; i++) {
         Call *call = &calls[i];
         if (call->signature.kind != CALL_SPLIT) continue;
         *call->new_comm = NULL;
@@ -91,26 +82,43 @@ static ncclResult_t finish_splits(Call *calls, int n)
         if (offered && (!call->new_size || call->new_rank != 0))
             sim_comm_id_withdraw(&call->desc.id);
         if (!call->new_size) continue;
-        if (!grow((void **)&init, n_inits, &max, sizeof *init)) return ncclSystemError;
-        init[n_inits++] = (Init){.out = call->new_comm,
+        if (!grow((void **)init, *n, &max, sizeof **init)) return ncclSystemError;
+        (*init)[(*n)++] = (Init){.out = call->new_comm,
                                  .size = call->new_size,
                                  .rank = call->new_rank,
                                  .device = call->comm->device,
                                  .id = call->new_id,
                                  .site = call->site,
+                                 .options = call->new_options,
+                                 .shares = call->comm->options.split_share,
                                  .parent = call->comm,
-                                 .mates = call->phantom_mates ? call->phantom_mates : call->mates};
+                                 .mates = call->phantom_mates ? call->phantom_mates : call->mates,
+                                 .own_mates = call->phantom_mates};
     }
-    ncclResult_t result = n_inits ? sim_run_inits(init, n_inits) : ncclSuccess;
-    for (int i = 0; i < n; i++) free(calls[i].phantom_mates);
-    free(init);
-    return result;
+    return ncclSuccess;
 }
 
-static ncclResult_t run_calls(Call *calls, int n)
+// Of calls that are the caller's.
+static ncclResult_t wait_for_calls(Call *calls, int n)
 {
+    Init *init;
+    int n_inits;
     ncclResult_t result = sim_run_calls(calls, n);
-    return result == ncclSuccess ? finish_splits(calls, n) : result;
+    if (result == ncclSuccess) result = sim_split_inits(calls, n, &init, &n_inits);
+    return result == ncclSuccess && n_inits ? sim_run_inits(init, n_inits) : result;
+}
+
+static ncclResult_t run_one(Call *call)
+{
+    ncclResult_t result = sim_check_messages(call, 1);
+    bool waits = !call->comm->options.nonblocking;
+    if (result == ncclSuccess && waits) result = wait_for_calls(call, 1);
+    if (call->entered) sim_comm_exit(call->comm);
+    if (result != ncclSuccess || waits) return result;
+    Call *kept = malloc(sizeof *kept);
+    if (!kept) return ncclSystemError;
+    *kept = *call;
+    return sim_pending_calls(kept, 1);
 }
 
 ncclResult_t sim_grouped_error(ncclResult_t result)
@@ -119,49 +127,77 @@ ncclResult_t sim_grouped_error(ncclResult_t result)
     return result;
 }
 
-// A communicator is there only when the group of its initialisation ends: NCCL allows nothing else
-// in such a group ("Group Calls" in its documentation).
-static ncclResult_t refuse_mixed(const char *name, const void *site, const char *other,
-                                 const void *other_site)
+// A call on a communicator that has no place in a group with that earlier one.
+static ncclResult_t refuse_mixed(ncclResult_t result, const char *name, const void *site,
+                                 const char *title, const char *text)
 {
-    char where[256], other_where[256], error[512];
-    gpulog_where(site, where, sizeof where);
-    gpulog_where(other_site, other_where, sizeof other_where);
-    snprintf(error, sizeof error, "%s at %s: in one group with %s", name, where, other);
-    sim_nccl_error(error);
-    sim_facts_call(name, site, SIM_NO_STREAM);
-    sim_facts_call(other, other_site, SIM_NO_STREAM);
-    sim_report(
-        SIMGPU_GROUP, "a communicator's initialisation in a group with other calls",
-        "%s, called at %s,\nreturns \"%s\". The same group has\n"
-        "%s, called at %s.\n"
-        "On real GPUs this is an invalid argument, a crash or a hang: the communicator is\n"
-        "there only when the group ends.\n"
-        "Does the initialisation need a group of its own, with its ncclGroupEnd before this?",
-        name, where, ncclGetErrorString(ncclInvalidUsage), other, other_where);
-    return sim_grouped_error(ncclInvalidUsage);
+    char other_where[256];
+    gpulog_where(group.first_site, other_where, sizeof other_where);
+    return sim_grouped_error(
+        sim_refuse_of(SIMGPU_GROUP, result, name, site, group.first, group.first_site, title,
+                      "The same group has\n%s, called at %s.\n%s", group.first, other_where, text));
+}
+
+// A call becomes the group's, if it may. A communicator is there only when the group of its
+// initialisation ends: NCCL allows nothing else in such a group ("Group Calls" in its
+// documentation).
+static ncclResult_t join_group(bool init, bool nonblocking, const char *name, const void *site)
+{
+    if (!group.first) {
+        group.first = name;
+        group.first_site = site;
+        group.nonblocking = nonblocking;
+    }
+    if (init ? group.n_calls : group.n_inits)
+        return refuse_mixed(
+            ncclInvalidUsage, name, site,
+            "a communicator's initialisation in a group with other calls",
+            "On real GPUs this is an invalid argument, a crash or a hang: the communicator is\n"
+            "there only when the group ends.\n"
+            "Does the initialisation need a group of its own, with its ncclGroupEnd before this?");
+    if (group.nonblocking != nonblocking)
+        return refuse_mixed(
+            ncclInvalidArgument, name, site,
+            "communicators that block and that do not in one group",
+            "On real GPUs it returns \"invalid argument\", as now.\n"
+            "Is config.blocking the same for all of them? Those that differ need two groups.");
+    return ncclSuccess;
 }
 
 ncclResult_t sim_submit(Call *call)
 {
-    if (group.n_inits)
-        return refuse_mixed(sim_kind(call->signature.kind)->call, call->site, "ncclCommInitRank",
-                            group.init[0].site);
+    const char *name = sim_kind(call->signature.kind)->call;
+    if (group.n_inits) return join_group(false, group.nonblocking, name, call->site);
     ncclResult_t result = sim_check_call(call);
     if (result != ncclSuccess) return sim_grouped_error(result);
-    if (group.depth == 0) return run_calls(call, 1);
+    call->entered = sim_comm_enter(call->comm, name, call->site);
+    if (group.depth == 0) return run_one(call);
+    result = join_group(false, call->comm->options.nonblocking, name, call->site);
+    if (result != ncclSuccess) return result;
     if (!grow((void **)&group.call, group.n_calls, &group.max_calls, sizeof *call))
         return sim_grouped_error(ncclSystemError);
     group.call[group.n_calls++] = *call;
     return ncclSuccess;
 }
 
-ncclResult_t sim_submit_init(const Init *init)
+static ncclResult_t run_inits(Init *init, int n, bool nonblocking)
 {
-    if (group.depth == 0) return sim_run_inits(init, 1);
-    if (group.n_calls)
-        return refuse_mixed("ncclCommInitRank", init->site,
-                            sim_kind(group.call[0].signature.kind)->call, group.call[0].site);
+    return nonblocking ? sim_pending_inits(init, n) : sim_run_inits(init, n);
+}
+
+ncclResult_t sim_submit_init(const Init *init, const char *name)
+{
+    if (group.depth == 0) {
+        Init *own = malloc(sizeof *own);
+        if (!own) return ncclSystemError;
+        *own = *init;
+        // A child is its parent's affair, until it is made.
+        const Options *mode = init->parent ? &init->parent->options : &init->options;
+        return run_inits(own, 1, mode->nonblocking);
+    }
+    const Options *mode = init->parent ? &init->parent->options : &init->options;
+    ncclResult_t result = join_group(true, mode->nonblocking, name, init->site);
+    if (result != ncclSuccess) return result;
     if (!grow((void **)&group.init, group.n_inits, &group.max_inits, sizeof *init))
         return sim_grouped_error(ncclSystemError);
     group.init[group.n_inits++] = *init;
@@ -217,26 +253,86 @@ static void check_wait(const char *name, cudaStream_t stream, const void *site)
                name, where, held_name, held_where);
 }
 
-ncclResult_t ncclGroupEnd(void)
+static ncclResult_t run_calls(Call *calls, int n, bool nonblocking)
 {
-    if (group.depth == 0)
-        return sim_refuse(
-            SIMGPU_GROUP, ncclInvalidUsage, "ncclGroupEnd", HERE, "a group's end without its start",
-            "On real GPUs it returns \"invalid usage\", as now.\n"
-            "Is there one ncclGroupStart for every ncclGroupEnd, on the same thread?");
-    if (--group.depth > 0) return ncclSuccess;
+    ncclResult_t result = sim_check_messages(calls, n);
+    if (result == ncclSuccess && !nonblocking) result = wait_for_calls(calls, n);
+    for (int i = 0; i < n; i++)
+        if (calls[i].entered) sim_comm_exit(calls[i].comm);
+    if (result == ncclSuccess && nonblocking) return sim_pending_calls(calls, n);
+    free(calls);
+    return result;
+}
+
+// Takes the group of this thread apart, and runs its calls or, with `dry`, forgets them.
+static ncclResult_t end_group(bool dry)
+{
     Call *call = group.call;
     Init *init = group.init;
     int n_calls = group.n_calls, n_inits = group.n_inits;
     ncclResult_t result = group.error;
+    bool nonblocking = group.nonblocking;
     memset(&group, 0, sizeof group);
     atomic_fetch_sub(&open_groups, 1);
-    if (result == ncclSuccess && n_inits) result = sim_run_inits(init, n_inits);
-    if (result == ncclSuccess && n_calls) sim_check_messages(call, n_calls);
-    if (result == ncclSuccess && n_calls) result = run_calls(call, n_calls);
+    if (result == ncclSuccess && !dry && n_inits) return run_inits(init, n_inits, nonblocking);
+    if (result == ncclSuccess && !dry && n_calls) return run_calls(call, n_calls, nonblocking);
+    for (int i = 0; i < n_calls; i++)
+        if (call[i].entered) sim_comm_exit(call[i].comm);
+    for (int i = 0; i < n_inits; i++) free(init[i].own_mates);
     free(call);
     free(init);
     return result;
+}
+
+ncclResult_t sim_close_group(void)
+{
+    return --group.depth > 0 ? ncclSuccess : end_group(false);
+}
+
+static ncclResult_t refuse_end(const char *name, const void *site)
+{
+    return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, name, site, "a group's end without its start",
+                      "On real GPUs it returns \"invalid usage\", as now.\n"
+                      "Is there one ncclGroupStart for every ncclGroupEnd, on the same thread?");
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    return group.depth == 0 ? refuse_end("ncclGroupEnd", HERE) : sim_close_group();
+}
+
+// Microseconds that the calls take on the modelled machine, one after the other.
+static float estimate(const Call *calls, int n)
+{
+    double us = 0;
+    for (int i = 0; i < n && sim_clock_on(); i++) {
+        const Call *call = &calls[i];
+        bool message = sim_is_message(call->signature.kind);
+        if (call->signature.kind == CALL_SPLIT || call->comm->size < 2) continue;
+        int nodes = sim_board_nodes(call->comm, message ? call->signature.root : -1);
+        size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
+        SimCollectiveCost cost = sim_cost_collective(
+            sim_clock_machine(), (GpuOp)call->signature.kind, message ? 2 : call->comm->size, nodes,
+            sends > recvs ? sends : recvs);
+        us += (double)(cost.latency + cost.work) * 1e-6;
+    }
+    return (float)us;
+}
+
+// What the calls of the group would take. Nothing begins, and the group is over.
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
+{
+    const char *name = "ncclGroupSimulateEnd";
+    if (group.depth == 0) return refuse_end(name, HERE);
+    if (!simInfo || group.depth > 1) return sim_close_group(); // NCCL's answer, too
+    group.depth = 0;
+    if (group.error == ncclSuccess && simInfo->magic != SIM_INFO_MAGIC)
+        group.error = sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE,
+                                 "a ncclSimInfo_t without its start values",
+                                 "On real GPUs it returns \"invalid argument\", as now.\n"
+                                 "Does it begin with NCCL_SIM_INFO_INITIALIZER?");
+    if (group.error == ncclSuccess) simInfo->estimatedTime = estimate(group.call, group.n_calls);
+    return end_group(true);
 }
 
 // At the process's end: a group that was never ended.

@@ -7,12 +7,15 @@
 // Runs a call, or keeps it until the thread's group ends; a communicator that is to be made,
 // likewise.
 ncclResult_t sim_submit(Call *call);
-ncclResult_t sim_submit_init(const Init *init);
-// Makes communicators at once, all or none.
-ncclResult_t sim_run_inits(const Init *init, int n);
+ncclResult_t sim_submit_init(const Init *init, const char *name);
+// What is left to do of the splits among calls once everybody's color is known: *n inits, to be
+// freed.
+ncclResult_t sim_split_inits(Call *calls, int n_calls, Init **init, int *n);
 // The result of a call that was refused: the group's end, if there is one, gives it too.
 ncclResult_t sim_grouped_error(ncclResult_t result);
 void sim_open_group(const void *site); // as ncclGroupStart, called there
+ncclResult_t sim_close_group(void);    // … and ncclGroupEnd
+void sim_group_hooks(void);            // this room's, once the program uses it
 bool sim_group_holds(ncclComm_t comm); // a call on it
 
 #endif

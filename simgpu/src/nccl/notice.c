@@ -41,6 +41,12 @@ int sim_notice_left(const Notice *notice)
     return left <= 0 ? 0 : left > 1e6 ? 1000000000 : (int)(left * 1000) + 1;
 }
 
+int sim_notice_waited(const Notice *notice)
+{
+    double waited = now() - notice->began;
+    return waited > 1e6 ? 1000000000 : (int)(waited * 1000);
+}
+
 bool sim_notice_due(Notice *notice)
 {
     double interval = sim_config()->notice_seconds, time = now();
@@ -113,14 +119,13 @@ void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *not
     sim_say(text);
 }
 
-void sim_say_taken(const char *id, const Notice *notice)
+void sim_say_taken(const char *place, const Notice *notice)
 {
     char text[2 * LINE];
-    snprintf(
-        text, sizeof text,
-        "[simgpu] rank 0 has waited %d s for the ranks of another communicator to meet at\n"
-        "  NCCL_COMM_ID=%s. It goes on waiting. Does another job use this NCCL_COMM_ID, or are "
-        "there two ranks 0?\n",
-        notice->waited, id);
+    snprintf(text, sizeof text,
+             "[simgpu] rank 0 has waited %d s for the ranks of another communicator to meet at\n"
+             "  %s. It goes on waiting. Does another job use this NCCL_COMM_ID, or are "
+             "there two ranks 0?\n",
+             notice->waited, place);
     sim_say(text);
 }

@@ -96,7 +96,7 @@ void sim_mark_ended(const Peer *peer)
 {
     int pid = peer->pid, status = peer->status;
     for (ncclComm_t comm = sim_comms; comm; comm = comm->next)
-        for (int r = 0; r < comm->size; r++) {
+        for (int r = 0; r < comm->size && comm->self; r++) {
             RankSlot *slot = &comm->shared->slot[r];
             if (atomic_load(&slot->state) < RANK_JOINED || slot->pid != pid) continue;
             if (atomic_load(&slot->gone) != GONE_NOT) continue;

@@ -121,9 +121,7 @@ void sim_phantom_free(ncclComm_t comm)
     if (p) drop_roster(p->roster);
     if (p) free(p->world_rank);
     free(p);
-    free(comm->redop);
-    free(comm->logged.sends);
-    free(comm);
+    sim_comm_free(comm);
 }
 
 // Without a number; NULL: no memory.
@@ -138,8 +136,7 @@ static ncclComm_t make_comm(int rank, int size, int device)
     void *shared = mmap(NULL, sizeof(CommShared), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shared != MAP_FAILED) comm->shared = shared;
-    if (sim_comm_count_calls(comm) && comm->phantoms && comm->phantoms->world_rank &&
-        comm->shared) {
+    if (sim_comm_fill(comm, NULL) && comm->phantoms && comm->phantoms->world_rank && comm->shared) {
         comm->self = &comm->shared->slot[0];
         return comm;
     }
@@ -156,6 +153,7 @@ ncclResult_t sim_phantom_join(const Init *init, ncclComm_t *out)
     ncclComm_t comm = make_comm(init->rank, init->size, device->index);
     if (!comm) return ncclSystemError;
     comm->site = init->site;
+    comm->options = init->options;
     const ncclComm_t parent = init->parent;
     struct Phantoms *p = comm->phantoms;
     p->asks = parent ? parent->phantoms->asks : NULL;

@@ -1,9 +1,25 @@
 /* questions.c: what a program may ask, and memory that NCCL gives: any device memory will do. */
 #include "nccl/group.h"
+#include "nccl/names.h"
+#include "nccl/pending.h"
 #include "nccl/refuse.h"
 #include "runtime/runtime.h"
 
 #define HERE SIM_SITE
+
+SIM_NCCL(ncclGetVersion)
+SIM_NCCL(ncclCommGetAsyncError)
+SIM_NCCL(ncclResetDebugInit)
+SIM_NCCL(ncclCommCount)
+SIM_NCCL(ncclCommCuDevice)
+SIM_NCCL(ncclCommUserRank)
+SIM_NCCL(ncclGetErrorString)
+SIM_NCCL(ncclMemAlloc)
+SIM_NCCL(ncclMemFree)
+SIM_NCCL(ncclCommRegister)
+SIM_NCCL(ncclCommDeregister)
+SIM_NCCL(ncclCommWindowRegister)
+SIM_NCCL(ncclCommWindowDeregister)
 
 ncclResult_t ncclGetVersion(int *version)
 {
@@ -17,13 +33,20 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
     ncclResult_t result = sim_check_comm(comm, "ncclCommGetAsyncError", HERE);
     if (result == ncclSuccess)
         result = sim_check_not_null(asyncError, "asyncError", "ncclCommGetAsyncError", HERE);
-    if (result == ncclSuccess) *asyncError = ncclSuccess;
-    return result;
+    if (result != ncclSuccess) return result;
+    sim_pending_ask(comm);
+    bool over = !atomic_load(&comm->pending);
+    *asyncError = over ? (ncclResult_t)atomic_load(&comm->async_error) : ncclInProgress;
+    return ncclSuccess;
+}
+
+void ncclResetDebugInit(void)
+{
 }
 
 #define ANSWER(name, out, field)                                                                   \
     do {                                                                                           \
-        ncclResult_t result_ = sim_check_comm(comm, name, HERE);                                   \
+        ncclResult_t result_ = sim_check_ready(comm, name, HERE);                                  \
         if (result_ == ncclSuccess) result_ = sim_check_not_null(out, #out, name, HERE);           \
         if (result_ == ncclSuccess) *(out) = comm->field;                                          \
         return result_;                                                                            \

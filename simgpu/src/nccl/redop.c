@@ -5,7 +5,9 @@
 
 #include "core/config.h"
 #include "nccl/describe.h"
+#include "nccl/inside.h"
 #include "nccl/kind.h"
+#include "nccl/names.h"
 #include "nccl/redop.h"
 #include "nccl/reduce.h"
 #include "nccl/refuse.h"
@@ -13,6 +15,9 @@
 #define HERE SIM_SITE
 #define HOPPER 9       // the compute capability from which 8-bit floats are reduced
 #define FEW_REDOPS 256 // one that is destroyed is not used again as long as there are few
+
+SIM_NCCL(ncclRedOpCreatePreMulSum)
+SIM_NCCL(ncclRedOpDestroy)
 
 static bool is_destroyed(ncclComm_t comm, int own)
 {
@@ -77,33 +82,37 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
                                       ncclScalarResidence_t residence, ncclComm_t comm)
 {
     const char *name = "ncclRedOpCreatePreMulSum";
-    ncclResult_t result = sim_check_comm(comm, name, HERE);
+    ncclResult_t result = sim_check_usable(comm, name, HERE);
     if (result == ncclSuccess) result = sim_check_not_null(op, "op", name, HERE);
     if (result == ncclSuccess) result = sim_check_not_null(scalar, "scalar", name, HERE);
     if (result != ncclSuccess) return result;
     if ((int)datatype < 0 || datatype >= ncclNumTypes)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "an invalid data type",
                           "%d is no ncclDataType_t.", (int)datatype);
+    bool entered = sim_comm_enter(comm, name, HERE);
     int i = comm->n_redops < FEW_REDOPS ? comm->n_redops : 0;
     while (i < comm->n_redops && comm->redop[i].used) i++;
     if (i == comm->n_redops) {
         RedOp *more = realloc(comm->redop, ((size_t)i + 1) * sizeof *more);
-        if (!more) return ncclSystemError;
-        comm->redop = more;
-        comm->n_redops++;
+        if (more) comm->redop = more;
+        comm->n_redops += more != NULL;
     }
-    comm->redop[i] = (RedOp){.used = true, .type = datatype};
+    RedOp made = {.used = true, .type = datatype};
     if (residence == ncclScalarDevice)
-        comm->redop[i].device_scalar = scalar;
+        made.device_scalar = scalar;
     else
-        memcpy(&comm->redop[i].scalar, scalar, gpulog_element_size(datatype));
+        memcpy(&made.scalar, scalar, gpulog_element_size(datatype));
+    bool has_room = i < comm->n_redops;
+    if (has_room) comm->redop[i] = made;
+    if (entered) sim_comm_exit(comm);
+    if (!has_room) return ncclSystemError;
     *op = (ncclRedOp_t)(ncclNumOps + i);
     return ncclSuccess;
 }
 
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
-    ncclResult_t result = sim_check_comm(comm, "ncclRedOpDestroy", HERE);
+    ncclResult_t result = sim_check_ready(comm, "ncclRedOpDestroy", HERE);
     if (result != ncclSuccess) return result;
     int i = (int)op - ncclNumOps;
     if (is_destroyed(comm, i)) return refuse_destroyed(comm, i, "ncclRedOpDestroy", HERE);

@@ -17,8 +17,13 @@ ncclResult_t sim_refuse_of(SimgpuClass kind, ncclResult_t result, const char *na
 #define sim_refuse(kind, result, name, site, ...)                                                  \
     sim_refuse_of(kind, result, name, site, NULL, NULL, __VA_ARGS__)
 
-// Refuse what is no living communicator, and a null pointer, which is `what`.
+// Refuses what is no living communicator.
 ncclResult_t sim_check_comm(ncclComm_t comm, const char *name, const void *site);
+// The same, and what is in progress or has failed.
+ncclResult_t sim_check_ready(ncclComm_t comm, const char *name, const void *site);
+// The same, and what is finalized or revoked.
+ncclResult_t sim_check_usable(ncclComm_t comm, const char *name, const void *site);
+// Refuses a null pointer, which is `what`.
 ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *name,
                                 const void *site);
 // Refuses a root, or a peer, that is no rank of the communicator.

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 
 #include "nccl/diagnose.h"
+#include "nccl/pending.h"
 #include "nccl/sends.h"
 #include "time/time.h"
 
@@ -131,12 +132,17 @@ static void check_receivers(const SimVectorClock *clock, const char *call, const
 void sim_send_posted(KeptSend *send, uint64_t seq)
 {
     pthread_mutex_lock(&lock);
-    atomic_store(&sim_undone.wait, wait_for_clock);
-    atomic_store(&sim_undone.check, check_receivers);
     send->seq = seq;
     send->posted = true;
-    atomic_fetch_add(&sim_undone.n, 1);
+    sim_sends_note_undone(1);
     pthread_mutex_unlock(&lock);
+}
+
+void sim_sends_note_undone(int n)
+{
+    atomic_store(&sim_undone.wait, wait_for_clock);
+    atomic_store(&sim_undone.check, check_receivers);
+    atomic_fetch_add(&sim_undone.n, n);
 }
 
 // ---- Waiting ----
@@ -255,6 +261,7 @@ static void wait_for(const Which *which)
         KeptSend now[SIM_MAX_REFS];
         listen_to(open, n, true); // first, and then look again: or a wake would be lost
         uint32_t ticket = sim_ticket();
+        sim_pending_poll();
         int still = find_open(which, now);
         if (still > 0) sleep_for_receivers(ticket, now, still, which, &notice);
         listen_to(open, n, false);
@@ -266,6 +273,7 @@ static void wait_for(const Which *which)
 
 static void wait_for_clock(const SimVectorClock *clock, const char *call, const void *site)
 {
+    sim_pending_check(clock, call, site);
     wait_for(&(Which){.clock = clock, .call = call, .site = site});
 }
 
@@ -274,6 +282,7 @@ static void check_receivers(const SimVectorClock *clock, const char *call, const
 {
     Which which = {.clock = clock, .call = call, .site = site};
     KeptSend open[SIM_MAX_REFS];
+    sim_pending_check(clock, call, site);
     HostCall in = host_call_of(&which);
     int n = find_open(&which, open);
     for (int i = 0; i < n && i < SIM_MAX_REFS; i++) {
@@ -287,6 +296,15 @@ void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site)
 {
     if (atomic_load(&sim_undone.n)) sim_clock_before_comm(comm->shared->nonce, comm->rank);
     wait_for(&(Which){.comm = comm, .call = call, .site = site});
+}
+
+bool sim_sends_open(ncclComm_t comm)
+{
+    KeptSend open[SIM_MAX_REFS];
+    if (atomic_load(&sim_undone.n) == 0) return false;
+    int n = find_open(&(Which){.comm = comm}, open);
+    let_them_go(open, n);
+    return n > 0;
 }
 
 void sim_sends_wait_all(void)

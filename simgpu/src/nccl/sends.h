@@ -16,6 +16,9 @@ void sim_send_drop(KeptSend *send); // it will not be posted
 void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site);
 void sim_sends_wait_all(void);
 void sim_sends_forget(ncclComm_t comm); // it is aborted
+bool sim_sends_open(ncclComm_t comm);   // one is not received yet
+// So many more calls are on streams before they are over (pending.c).
+void sim_sends_note_undone(int n);
 void sim_sends_forked(void);
 
 #endif

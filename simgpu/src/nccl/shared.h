@@ -96,6 +96,10 @@ typedef struct RankSlot {
     CallDesc last;                  // the last call of any kind
     PastCall past[SIM_HISTORY];     // collectives, by number modulo SIM_HISTORY
     SharedSite left_site;           // ncclCommDestroy's
+    _Atomic uint32_t aborted;       // … or ncclCommAbort's
+    _Atomic uint32_t shrinking; // ncclCommShrink: 1: asked for, 2: shrink_id is there (making.c)
+    _Atomic uint64_t left_out[SIM_MAX_RANKS / 64]; // … by it, as bits
+    CommId shrink_id;
     ClockTime clock_arrived[SIM_CLOCK_CALLS], clock_met[SIM_CLOCK_MEETINGS];
 } RankSlot;
 

@@ -97,13 +97,57 @@ WRONG(GROUP, destroyed_inside_the_group, 1, "0")
     NCCL(ncclGroupEnd());
 }
 
-// A message to oneself needs a group as well.
+// A message to oneself needs both sides in one group.
 WRONG(GROUP, message_to_oneself, 1, "0")
 {
     ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, 1);
+    CHECK(ncclSend(out, N, ncclFloat, 0, comm, NULL) == ncclInvalidUsage); // HERE
+}
+
+WRONG(GROUP, message_from_oneself, 2, "1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *in = filled(N, 0);
+    if (rank == 1) CHECK(ncclRecv(in, N, ncclFloat, 1, comm, NULL) == ncclInvalidUsage); // HERE
+    NCCL(ncclAllReduce(in, in, N, ncclFloat, ncclSum, comm, NULL));
+    expect(in, N, 0);
+}
+
+// The loop over peers leaves oneself out of the receives only.
+WRONG(GROUP, message_to_oneself_among_others, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
     float *out = filled(N, 1), *in = filled(N, 0);
-    NCCL(ncclSend(out, N, ncclFloat, 0, comm, NULL)); // HERE
+    NCCL(ncclGroupStart());
+    for (int peer = 0; peer < ranks; peer++) {
+        NCCL(ncclSend(out, N, ncclFloat, peer, comm, NULL)); // HERE
+        if (peer != rank) NCCL(ncclRecv(in, N, ncclFloat, peer, comm, NULL));
+    }
+    CHECK(ncclGroupEnd() == ncclInvalidUsage);
+}
+
+// Two sends and one receive.
+WRONG(GROUP, two_messages_to_oneself_one_received, 1, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, 1), *in = filled(N, 0);
+    NCCL(ncclGroupStart());
+    NCCL(ncclSend(out, N, ncclFloat, 0, comm, NULL));
     NCCL(ncclRecv(in, N, ncclFloat, 0, comm, NULL));
+    NCCL(ncclSend(out, N, ncclFloat, 0, comm, NULL)); // HERE
+    CHECK(ncclGroupEnd() == ncclInvalidUsage);
+}
+
+RIGHT(GROUP, message_to_oneself_in_a_group, 1)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, 1), *in = filled(N, 0);
+    NCCL(ncclGroupStart());
+    NCCL(ncclRecv(in, N, ncclFloat, 0, comm, NULL));
+    NCCL(ncclSend(out, N, ncclFloat, 0, comm, NULL));
+    NCCL(ncclGroupEnd());
+    expect(in, N, 1);
 }
 
 // The communicators are there when the group ends, and not in it.
@@ -242,17 +286,6 @@ RIGHT(GROUP, thread_for_each_device, 1)
     }
     for (int d = 0; d < DEVICES; d++) pthread_join(thread[d], NULL);
     finish_with(&c, DEVICES);
-}
-
-RIGHT(GROUP, message_to_oneself_in_a_group, 1)
-{
-    ncclComm_t comm = meet(rank, ranks);
-    float *out = filled(N, 5), *in = filled(N, 0);
-    NCCL(ncclGroupStart());
-    NCCL(ncclSend(out, N, ncclFloat, 0, comm, NULL));
-    NCCL(ncclRecv(in, N, ncclFloat, 0, comm, NULL));
-    NCCL(ncclGroupEnd());
-    expect(in, N, 5);
 }
 
 // To wait for a stream that the group does not use is fine inside of it.

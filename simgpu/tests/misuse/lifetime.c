@@ -99,6 +99,53 @@ WRONG(LIFETIME, destroyed_communicator, 1, "0")
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
 }
 
+WRONG(LIFETIME, finalized_twice, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    NCCL(ncclCommFinalize(comm));                         // HERE
+    CHECK(ncclCommFinalize(comm) == ncclInvalidArgument); // HERE
+}
+
+WRONG(LIFETIME, summed_after_finalize, 1, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1);
+    NCCL(ncclCommFinalize(comm));                                                 // HERE
+    CHECK(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL) != ncclSuccess); // HERE
+}
+
+WRONG(LIFETIME, split_after_finalize, 1, "0")
+{
+    ncclComm_t comm = meet(rank, ranks), part;
+    NCCL(ncclCommFinalize(comm));                                 // HERE
+    CHECK(ncclCommSplit(comm, 0, 0, &part, NULL) != ncclSuccess); // HERE
+}
+
+WRONG(LIFETIME, finalized_after_its_destruction, 1, "0")
+{
+    ncclComm_t comm = join(rank, ranks);
+    NCCL(ncclCommDestroy(comm));                  // HERE
+    CHECK(ncclCommFinalize(comm) != ncclSuccess); // HERE
+}
+
+// Who finalizes may ask, and destroys.
+RIGHT(LIFETIME, finalized_asked_and_destroyed, 2)
+{
+    ncclComm_t comm = join(rank, ranks);
+    ncclResult_t state;
+    int count;
+    NCCL(ncclCommFinalize(comm));
+    NCCL(ncclCommGetAsyncError(comm, &state));
+    NCCL(ncclCommCount(comm, &count));
+    CHECK(state == ncclSuccess && count == ranks);
+    NCCL(ncclCommDestroy(comm));
+}
+
+RIGHT(LIFETIME, destroyed_without_finalize, 2)
+{
+    NCCL(ncclCommDestroy(join(rank, ranks)));
+}
+
 WRONG(LIFETIME, destroyed_handle, 1, "0")
 {
     cublasHandle_t blas, other;

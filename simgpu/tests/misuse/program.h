@@ -4,7 +4,7 @@
  * It knows CUDA, NCCL and the kit's kernels, and nothing of simgpu: it would run on real GPUs too.
  * The README says how to add one.
  *
- * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; share_id, join, meet, filled, pinned,
+ * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; share_id, hand_id, join, meet, filled, pinned,
  * new_pair, expect, side_stream, new_event.
  */
 #ifndef MISUSE_PROGRAM_H
@@ -68,6 +68,7 @@ enum { N = 1000 };
 
 // Rank 0's id, handed to all ranks of the program.
 ncclUniqueId share_id(int rank, int ranks);
+void hand_id(ncclUniqueId *id, int rank, int ranks); // … an id that it has already
 
 // Every rank takes the device of its own number; the communicator of all of them.
 HELPER ncclComm_t join(int rank, int ranks)

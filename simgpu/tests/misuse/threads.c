@@ -312,3 +312,231 @@ RIGHT(DEADLOCK, no_thread_returns_early, 1)
     join_mates(mate);
     finish_team(&team);
 }
+
+// ---- Two threads inside one communicator, which takes one call at a time ----
+
+// Of one communicator of two ranks. The second thread comes while the first is inside.
+typedef struct Shared {
+    ncclComm_t comm, other; // `other`: a child, or the same
+    float *x, *y;
+    pthread_mutex_t turn;
+    pthread_t second;
+} Shared;
+
+HELPER void one_communicator(int rank, int ranks, void *(*work)(void *), Shared *at)
+{
+    Shared s = {.comm = join(rank, ranks), .x = filled(N, 1), .y = filled(N, 1)};
+    s.other = s.comm;
+    CHECK(pthread_mutex_init(&s.turn, NULL) == 0);
+    *at = s;
+    if (work) CHECK(pthread_create(&at->second, NULL, work, at) == 0);
+}
+
+HELPER void finish_shared(Shared *s, float value)
+{
+    pthread_join(s->second, NULL);
+    expect(s->x, N, value);
+    expect(s->y, N, value);
+    NCCL(ncclCommDestroy(s->comm));
+    pthread_mutex_destroy(&s->turn);
+}
+
+HELPER void *sum_later(void *arg);
+
+// Rank 1 comes late, so rank 0's first call waits when the second begins.
+WRONG(COMM_ORDER, two_threads_inside_one_communicator, 2, "0")
+{
+    Shared s;
+    if (rank == 0) {
+        one_communicator(rank, ranks, sum_later, &s);
+        SUM(s.x, s.comm); // HERE
+        finish_shared(&s, 2);
+    } else {
+        one_communicator(rank, ranks, NULL, &s);
+        usleep(300000);
+        for (int i = 0; i < 2; i++) SUM(i ? s.y : s.x, s.comm);
+    }
+}
+
+HELPER void *sum_later(void *arg)
+{
+    Shared *s = arg;
+    usleep(100000);
+    SUM(s->y, s->other); // HERE
+    return NULL;
+}
+
+HELPER void *sum_in_turn(void *arg)
+{
+    Shared *s = arg;
+    CUDA(cudaSetDevice(0));
+    for (int step = 0; step < STEPS; step++) {
+        pthread_mutex_lock(&s->turn);
+        SUM(s->y, s->comm);
+        pthread_mutex_unlock(&s->turn);
+        usleep(1000);
+    }
+    return NULL;
+}
+
+// Calls of one size: whichever thread comes first, they fit.
+RIGHT(COMM_ORDER, two_threads_in_turn, 1)
+{
+    Shared s;
+    one_communicator(rank, ranks, sum_in_turn, &s);
+    for (int step = 0; step < STEPS; step++) {
+        pthread_mutex_lock(&s.turn);
+        SUM(s.x, s.comm);
+        pthread_mutex_unlock(&s.turn);
+        usleep(1000);
+    }
+    finish_shared(&s, 1);
+}
+
+// The second thread only asks, which is no operation.
+HELPER void *asks(void *arg)
+{
+    Shared *s = arg;
+    for (int i = 0; i < 200; i++) {
+        ncclResult_t state;
+        int count;
+        NCCL(ncclCommGetAsyncError(s->comm, &state));
+        NCCL(ncclCommCount(s->comm, &count));
+        CHECK(state == ncclSuccess && count == 2);
+        usleep(1000);
+    }
+    return NULL;
+}
+
+RIGHT(COMM_ORDER, a_thread_watches_the_other, 2)
+{
+    Shared s;
+    one_communicator(rank, ranks, asks, &s);
+    usleep(100000 * (useconds_t)rank);
+    SUM(s.x, s.comm);
+    SUM(s.y, s.comm);
+    finish_shared(&s, 2);
+}
+
+HELPER void *receives(void *arg);
+
+// One thread sends and another receives, on the same communicator.
+WRONG(COMM_ORDER, a_thread_sends_and_one_receives, 2, "0")
+{
+    Shared s;
+    if (rank == 0) {
+        one_communicator(rank, ranks, receives, &s);
+        usleep(100000);
+        NCCL(ncclSend(s.x, N, ncclFloat, 1, s.comm, NULL)); // HERE
+        finish_shared(&s, 1);
+    } else {
+        one_communicator(rank, ranks, NULL, &s);
+        usleep(300000);
+        NCCL(ncclRecv(s.x, N, ncclFloat, 0, s.comm, NULL));
+        NCCL(ncclSend(s.y, N, ncclFloat, 0, s.comm, NULL));
+    }
+}
+
+HELPER void *receives(void *arg)
+{
+    Shared *s = arg;
+    NCCL(ncclRecv(s->y, N, ncclFloat, 1, s->comm, NULL)); // HERE
+    return NULL;
+}
+
+RIGHT(COMM_ORDER, a_thread_sends_and_receives_in_a_group, 2)
+{
+    Shared s;
+    one_communicator(rank, ranks, NULL, &s);
+    NCCL(ncclGroupStart());
+    NCCL(ncclSend(s.x, N, ncclFloat, 1 - rank, s.comm, NULL));
+    NCCL(ncclRecv(s.y, N, ncclFloat, 1 - rank, s.comm, NULL));
+    NCCL(ncclGroupEnd());
+    expect(s.y, N, 1);
+    NCCL(ncclCommDestroy(s.comm));
+}
+
+HELPER void *destroys(void *arg);
+
+// A group's calls come from one thread: the other's may not come in between.
+WRONG(COMM_ORDER, a_call_between_anothers_group, 1, "0")
+{
+    Shared s;
+    one_communicator(rank, ranks, sum_later, &s);
+    NCCL(ncclGroupStart());
+    SUM(s.x, s.comm); // HERE
+    usleep(300000);
+    NCCL(ncclGroupEnd());
+    finish_shared(&s, 1);
+}
+
+WRONG(COMM_ORDER, destroyed_while_a_thread_is_inside, 2, "0")
+{
+    Shared s;
+    one_communicator(rank, ranks, rank == 0 ? destroys : NULL, &s);
+    usleep(300000 * (useconds_t)rank);
+    SUM(s.x, s.comm); // HERE
+    pthread_join(s.second, NULL);
+}
+
+HELPER void *destroys(void *arg)
+{
+    Shared *s = arg;
+    usleep(100000);
+    NCCL(ncclCommDestroy(s->comm)); // HERE
+    return NULL;
+}
+
+HELPER void sums_with_a_child(int rank, int ranks, int share);
+
+// Of communicators that share their resources one thread may be inside one.
+WRONG(COMM_ORDER, parent_and_its_sharing_child_at_once, 2, "0 1")
+{
+    sums_with_a_child(rank, ranks, 1);
+}
+
+HELPER void sums_with_a_child(int rank, int ranks, int share)
+{
+    Shared s;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.splitShare = share;
+    CUDA(cudaSetDevice(rank));
+    s = (Shared){.x = filled(N, 1), .y = filled(N, 1)};
+    NCCL(ncclCommInitRankConfig(&s.comm, ranks, share_id(rank, ranks), rank, &config));
+    NCCL(ncclCommSplit(s.comm, 0, rank, &s.other, NULL));
+    CHECK(pthread_create(&s.second, NULL, sum_later, &s) == 0);
+    usleep(300000 * (useconds_t)rank);
+    SUM(s.x, s.comm); // HERE
+    pthread_join(s.second, NULL);
+    expect(s.x, N, 2);
+    expect(s.y, N, 2);
+    NCCL(ncclCommDestroy(s.other));
+    NCCL(ncclCommDestroy(s.comm));
+}
+
+RIGHT(COMM_ORDER, parent_and_child_at_once, 2)
+{
+    sums_with_a_child(rank, ranks, 0);
+}
+
+HELPER void *makes_a_reduction(void *arg);
+
+WRONG(COMM_ORDER, a_reduction_made_while_a_thread_is_inside, 2, "0")
+{
+    Shared s;
+    one_communicator(rank, ranks, rank == 0 ? makes_a_reduction : NULL, &s);
+    usleep(300000 * (useconds_t)rank);
+    SUM(s.x, s.comm); // HERE
+    pthread_join(s.second, NULL);
+}
+
+HELPER void *makes_a_reduction(void *arg)
+{
+    Shared *s = arg;
+    float half = 0.5f;
+    ncclRedOp_t scaled;
+    usleep(100000);
+    NCCL(ncclRedOpCreatePreMulSum(&scaled, &half, ncclFloat, ncclScalarHostImmediate, // HERE
+                                  s->comm));
+    return NULL;
+}

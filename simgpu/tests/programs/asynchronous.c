@@ -32,12 +32,13 @@ static void *work(void *arg)
     config.blocking = 0;
     OK(cudaSetDevice(w->rank));
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    settle(ncclCommInitRankConfig(&comm, w->ranks, w->id, w->rank, &config), comm);
+    ncclResult_t result = ncclCommInitRankConfig(&comm, w->ranks, w->id, w->rank, &config);
+    settle(result, comm);
     OK(cudaMallocAsync((void **)&x, COUNT * sizeof *x, stream));
     for (int i = 0; i < COUNT; i++) host[i] = i * (w->rank + 1);
     OK(cudaMemcpyAsync(x, host, COUNT * sizeof *x, cudaMemcpyHostToDevice, stream));
     settle(ncclGroupStart(), comm);
-    ncclResult_t result = ncclAllReduce(x, x, COUNT, ncclInt, ncclMax, comm, stream);
+    result = ncclAllReduce(x, x, COUNT, ncclInt, ncclMax, comm, stream);
     MUST(result == ncclSuccess || result == ncclInProgress);
     settle(ncclGroupEnd(), comm);
     OK(cudaMemcpyAsync(host, x, COUNT * sizeof *x, cudaMemcpyDeviceToHost, stream));

@@ -1,8 +1,10 @@
 /* A program with a write and a read of its own, as tools that trace or inject faults have them, and
- * the C library's pwrite and pread: what a device computes goes through a file and back.
+ * the C library's pwrite and pread: what a device computes goes through a file and back. And with an
+ * ncclAllReduce of its own, which calls NCCL's by its second name.
  */
 #define _GNU_SOURCE
 #include <cuda_runtime.h>
+#include <nccl.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,7 +13,7 @@
 
 enum { BYTES = 4096 };
 
-static int writes, reads;
+static int writes, reads, sums;
 
 ssize_t write(int fd, const void *buf, size_t n)
 {
@@ -25,8 +27,17 @@ ssize_t read(int fd, void *buf, size_t n)
     return syscall(SYS_read, fd, buf, n);
 }
 
+ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    sums++;
+    return pncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream);
+}
+
 int main(void)
 {
+    ncclComm_t comm;
     int devices, wrong = 0, fd;
     FILE *file = tmpfile();
     unsigned char *host, *device;
@@ -38,6 +49,10 @@ int main(void)
         OK(cudaSetDevice(d));
         OK(cudaMalloc((void **)&device, BYTES));
         OK(cudaMemset(device, d + 1, BYTES));
+        OK(ncclCommInitAll(&comm, 1, &d));
+        OK(ncclAllReduce(device, device, BYTES, ncclUint8, ncclSum, comm, NULL));
+        OK(cudaStreamSynchronize(NULL));
+        OK(ncclCommDestroy(comm));
         OK(cudaMemcpyAsync(host, device, BYTES, cudaMemcpyDeviceToHost, NULL));
         OK(cudaStreamSynchronize(NULL));
         MUST(write(fd, host, BYTES) == BYTES && pwrite(fd, host, BYTES, BYTES) == BYTES);
@@ -50,7 +65,7 @@ int main(void)
         OK(cudaFree(device));
     }
     OK(cudaFreeHost(host));
-    MUST(writes >= devices && reads >= devices);
+    MUST(writes >= devices && reads >= devices && sums == devices);
     fclose(file);
     printf("%d devices, %d wrong\n", devices, wrong);
     return wrong != 0;

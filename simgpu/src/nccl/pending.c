@@ -1,0 +1,314 @@
+/* pending.c: calls that do not block: those on communicators with config.blocking = 0.
+ *
+ * NCCL has a thread that works off what such a communicator is asked for. Here the call begins it,
+ * and whoever asks for the communicator's state goes on with it, as do the threads of the process
+ * that wait in other calls. So it is the program's own threads that work, and what happens does not
+ * depend on the timing of another one. A call is in progress until somebody asks, even where it
+ * could be done at once: a program that does not ask is wrong, and found to be, every time.
+ *
+ * A rank that will never come is no reason to end the process: who does not block may abort.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "nccl/comm_id.h"
+#include "nccl/group.h"
+#include "nccl/kind.h"
+#include "nccl/making.h"
+#include "nccl/pending.h"
+#include "nccl/refuse.h"
+#include "nccl/sends.h"
+#include "report/report.h"
+#include "time/time.h"
+
+typedef struct Pending {
+    struct Pending *next;
+    enum { AT_SENDS, AT_CALLS, AT_MAKING, AT_END } at;
+    Call *call;
+    int n_calls;
+    Run run;
+    Making making;
+    ncclComm_t *comm; // those whose state it is
+    int n_comms;
+    ncclResult_t failed; // a communicator could not join
+    bool told;           // that a stream was used too early
+    bool busy, again;    // a thread goes on with it; and shall look once more
+    uint64_t pass;       // the last look at all of them that came to it
+} Pending;
+
+static Pending *pending;
+static atomic_int n_pending;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static Pending *new_pending(int n_comms)
+{
+    Pending *p = calloc(1, sizeof *p);
+    if (p) p->comm = calloc((size_t)n_comms, sizeof *p->comm);
+    if (p && p->comm) return p;
+    free(p);
+    return NULL;
+}
+
+static void add_comm(Pending *p, ncclComm_t comm)
+{
+    if (atomic_exchange(&comm->pending, p) != p) p->comm[p->n_comms++] = comm;
+}
+
+static void enlist(Pending *p)
+{
+    pthread_mutex_lock(&lock);
+    p->next = pending;
+    pending = p;
+    atomic_fetch_add(&n_pending, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+// Takes it out with that result. Called with the lock held.
+static void end(Pending *p, ncclResult_t result)
+{
+    Pending **link = &pending;
+    while (*link != p) link = &(*link)->next;
+    *link = p->next;
+    atomic_fetch_sub(&n_pending, 1);
+    if (p->at == AT_CALLS) sim_sends_note_undone(-1);
+    for (int i = 0; i < p->n_comms; i++) {
+        atomic_store(&p->comm[i]->async_error, (int)result);
+        atomic_store(&p->comm[i]->pending, NULL);
+    }
+    free(p->call);
+    free(p->comm);
+    free(p);
+}
+
+static ncclResult_t begin_calls(Pending *p)
+{
+    ncclResult_t result = p->n_calls ? sim_run_begin(&p->run, p->call, p->n_calls) : ncclSuccess;
+    if (result == ncclInProgress) {
+        sim_sends_note_undone(1);
+        p->at = AT_CALLS;
+    }
+    return result;
+}
+
+static bool has_sends(const Pending *p)
+{
+    for (int i = 0; i < p->n_comms; i++)
+        if (sim_sends_open(p->comm[i])) return true;
+    return false;
+}
+
+// The children of splits, once everybody's color is known.
+static ncclResult_t begin_children(Pending *p)
+{
+    Init *init;
+    int n;
+    ncclResult_t result = sim_split_inits(p->call, p->n_calls, &init, &n);
+    p->at = AT_END;
+    if (result != ncclSuccess || n == 0) return result;
+    result = sim_making_begin(&p->making, init, n);
+    if (result == ncclSuccess) p->at = AT_MAKING;
+    return result;
+}
+
+// Goes on as far as it can.
+static ncclResult_t go_on(Pending *p)
+{
+    ncclResult_t result = ncclSuccess;
+    if (p->at == AT_SENDS) {
+        if (has_sends(p)) return ncclInProgress;
+        p->at = AT_END;
+        result = begin_calls(p);
+        if (result != ncclInProgress) return result;
+    }
+    if (p->at == AT_CALLS) {
+        result = sim_run_try(&p->run);
+        if (result != ncclSuccess) return result;
+        sim_sends_note_undone(-1);
+        result = begin_children(p);
+    }
+    if (result == ncclSuccess && p->at == AT_MAKING) {
+        result = p->failed;
+        if (result == ncclSuccess)
+            result = sim_making_try(&p->making);
+        else
+            sim_making_drop(&p->making);
+        if (result != ncclInProgress) p->at = AT_END;
+    }
+    return result;
+}
+
+static void listen_to(const Pending *p)
+{
+    for (int i = 0; i < p->n_comms; i++)
+        if (p->comm[i]->self && !p->comm[i]->phantoms) sim_listen(p->comm[i]->self, true);
+    for (int i = 0; i < p->making.n; i++)
+        if (p->making.comm[i]->self && !p->making.comm[i]->phantoms)
+            sim_listen(p->making.comm[i]->self, true);
+}
+
+static Pending *next_of_pass(uint64_t pass)
+{
+    for (Pending *p = pending; p; p = p->next) {
+        if (p->busy) p->again = true;
+        if (!p->busy && p->pass != pass) return p;
+    }
+    return NULL;
+}
+
+void sim_pending_poll(void)
+{
+    static uint64_t passes;
+    if (atomic_load(&n_pending) == 0) return;
+    pthread_mutex_lock(&lock);
+    uint64_t pass = ++passes;
+    for (Pending *p; (p = next_of_pass(pass));) {
+        ncclResult_t result;
+        p->pass = pass;
+        p->busy = true;
+        do {
+            p->again = false;
+            pthread_mutex_unlock(&lock);
+            listen_to(p); // first: or what comes between would ring for nobody
+            result = go_on(p);
+            pthread_mutex_lock(&lock);
+        } while (result == ncclInProgress && p->again);
+        p->busy = false;
+        if (result != ncclInProgress) end(p, result);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_pending_ask(ncclComm_t comm)
+{
+    if (!atomic_load(&comm->pending)) return;
+    uint32_t ticket = sim_ticket();
+    sim_pending_poll();
+    if (!atomic_load(&comm->pending)) return;
+    sim_clock_inside(true);
+    sim_nap(ticket, 1);
+    sim_clock_inside(false);
+}
+
+void sim_pending_cancel(ncclComm_t comm)
+{
+    pthread_mutex_lock(&lock);
+    Pending *p;
+    while ((p = atomic_load(&comm->pending)) && p->busy) {
+        pthread_mutex_unlock(&lock);
+        sim_nap(sim_ticket(), 1);
+        pthread_mutex_lock(&lock);
+    }
+    if (p && p->at == AT_CALLS) sim_run_drop(&p->run);
+    if (p && p->at == AT_MAKING) sim_making_drop(&p->making);
+    if (p) end(p, ncclInternalError);
+    pthread_mutex_unlock(&lock);
+}
+
+// ---- Beginning ----
+
+static ncclResult_t begin(Pending *p, ncclResult_t (*first)(Pending *))
+{
+    p->busy = true; // by this thread, until it has begun
+    enlist(p);
+    ncclResult_t result = first(p);
+    pthread_mutex_lock(&lock);
+    p->busy = false;
+    if (result != ncclInProgress) end(p, ncclSuccess); // it was refused: the state is as before
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+static ncclResult_t first_of_calls(Pending *p)
+{
+    return has_sends(p) ? ncclInProgress : begin_calls(p);
+}
+
+ncclResult_t sim_pending_calls(Call *calls, int n)
+{
+    Pending *p = new_pending(n);
+    if (!p) {
+        free(calls);
+        return ncclSystemError;
+    }
+    p->call = calls;
+    p->n_calls = n;
+    for (int i = 0; i < n; i++) add_comm(p, calls[i].comm);
+    return begin(p, first_of_calls);
+}
+
+// Joins, if it can. What else it comes to is for who asks.
+static ncclResult_t first_of_making(Pending *p)
+{
+    ncclResult_t result = sim_making_join(&p->making);
+    if (result != ncclInProgress) p->failed = result;
+    return ncclInProgress;
+}
+
+ncclResult_t sim_pending_inits(Init *init, int n)
+{
+    Pending *p = new_pending(n);
+    if (!p) {
+        free(init);
+        return ncclSystemError;
+    }
+    ncclResult_t result = sim_making_begin(&p->making, init, n);
+    if (result != ncclSuccess) {
+        free(p->comm);
+        free(p);
+        return result;
+    }
+    p->at = AT_MAKING;
+    for (int i = 0; i < n; i++) add_comm(p, init[i].parent ? init[i].parent : p->making.comm[i]);
+    return begin(p, first_of_making);
+}
+
+ncclResult_t sim_pending_finalize(ncclComm_t comm)
+{
+    Pending *p = new_pending(1);
+    if (!p) return ncclSystemError;
+    add_comm(p, comm);
+    enlist(p);
+    return ncclInProgress;
+}
+
+// ---- Streams ----
+
+void sim_pending_check(const SimVectorClock *clock, const char *name, const void *site)
+{
+    const Call *early = NULL;
+    if (atomic_load(&n_pending) == 0 || !clock) return;
+    char where[256], early_where[256];
+    pthread_mutex_lock(&lock);
+    for (Pending *p = pending; p && !early; p = p->next)
+        for (int i = 0; i < p->n_calls && p->at == AT_CALLS && !p->told && !early; i++) {
+            const Call *call = &p->call[i];
+            if (call->signature.kind == CALL_SPLIT || call->place_slot >= clock->n ||
+                clock->t[call->place_slot] < call->place_time)
+                continue;
+            early = call;
+            p->told = true;
+            gpulog_where(site, where, sizeof where);
+            gpulog_where(call->site, early_where, sizeof early_where);
+            sim_facts_call(name, site, SIM_NO_STREAM);
+            sim_facts_call(sim_kind(call->signature.kind)->call, call->site, call->stream);
+        }
+    const char *early_name = early ? sim_kind(early->signature.kind)->call : "";
+    pthread_mutex_unlock(&lock);
+    if (!early) return;
+    sim_report(
+        SIMGPU_GROUP, "a stream is used before a call in progress is on it",
+        "%s, called at %s,\ncomes after\n%s, called at %s,\n"
+        "which returned ncclInProgress; nobody has asked whether it is on its stream.\n"
+        "On real GPUs it may come to the stream after this: what comes next sees the old\n"
+        "data.\n"
+        "Is there an ncclCommGetAsyncError, until it says ncclSuccess, before the stream is\n"
+        "used?",
+        name, where, early_name, early_where);
+}
+
+void sim_pending_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pending = NULL;
+    atomic_store(&n_pending, 0);
+}
