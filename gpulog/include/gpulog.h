@@ -108,6 +108,7 @@ typedef struct GpuLogEntry {
     uint64_t flops;           // kernels, cuBLAS: as far as they say so
     GpuType type;             // … in this arithmetic
     GpuCategory category;     // GPU_FREE: what the memory was for
+    const struct GpuLogScope *scope; // simgpu's own: the NVTX range that the call was in; NULL: none
     int n_ranges;
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;

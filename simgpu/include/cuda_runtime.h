@@ -65,6 +65,41 @@ SIMGPU_TYPED cudaError_t cudaMallocFromPoolAsync(T **ptr, size_t size, cudaMemPo
 {
     return ::cudaMallocFromPoolAsync((void **)(void *)ptr, size, memPool, stream);
 }
+SIMGPU_TYPED cudaError_t cudaFuncSetAttribute(T *func, enum cudaFuncAttribute attr, int value)
+{
+    return ::cudaFuncSetAttribute((const void *)func, attr, value);
+}
+SIMGPU_TYPED cudaError_t cudaFuncSetCacheConfig(T *func, enum cudaFuncCache cacheConfig)
+{
+    return ::cudaFuncSetCacheConfig((const void *)func, cacheConfig);
+}
+SIMGPU_TYPED cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, T func,
+                                                                       int blockSize,
+                                                                       size_t dynamicSMemSize)
+{
+    return ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, (const void *)func, blockSize,
+                                                           dynamicSMemSize);
+}
+// The largest block whose multiprocessor it fills: of the sizes from 1024 down, by warps.
+SIMGPU_TYPED cudaError_t cudaOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize,
+                                                            T func, size_t dynamicSMemSize = 0,
+                                                            int blockSizeLimit = 0)
+{
+    int device = 0, processors = 0, best = 0, limit = blockSizeLimit ? blockSizeLimit : 1024;
+    cudaError_t error = ::cudaGetDevice(&device);
+    if (error == cudaSuccess)
+        error = ::cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    for (int size = limit / 32 * 32; size >= 32 && error == cudaSuccess; size -= 32) {
+        int blocks = 0;
+        error = ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)func, size,
+                                                                dynamicSMemSize);
+        if (error != cudaSuccess || blocks * size <= best) continue;
+        best = blocks * size;
+        *blockSize = size;
+        *minGridSize = blocks * processors;
+    }
+    return error;
+}
 #undef SIMGPU_TYPED
 
 __attribute__((always_inline, artificial)) static inline cudaError_t

@@ -17,7 +17,14 @@
 #define __CUDA_RUNTIME_API_H__
 #define SIMGPU_CUDA_RUNTIME_API
 
+// A program for CUDA 12 may be compiled with -DCUDART_VERSION=12080: it then has what 13 dropped.
+#ifndef CUDART_VERSION
 #define CUDART_VERSION 13000
+#endif
+#if CUDART_VERSION < 13000
+#define cudaThreadSynchronize cudaDeviceSynchronize
+#define cudaThreadExit cudaDeviceReset
+#endif
 #define CUDART_CB
 
 #include "builtin_types.h"
@@ -63,6 +70,19 @@ cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value);
 cudaError_t cudaDeviceGetLimit(size_t *pValue, enum cudaLimit limit);
 cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache cacheConfig);
 cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *pCacheConfig);
+
+// ---- Kernels, by the address of their function: what fits a multiprocessor ----
+
+cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value);
+cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheConfig);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, const void *func,
+                                                          int blockSize, size_t dynamicSMemSize);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, const void *func,
+                                                                   int blockSize,
+                                                                   size_t dynamicSMemSize,
+                                                                   unsigned int flags);
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func,
+                                                      int numBlocks, int blockSize);
 
 // ---- Memory ----
 

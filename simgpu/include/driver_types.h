@@ -238,6 +238,21 @@ enum cudaFuncCache {
     cudaFuncCachePreferEqual = 3,
 };
 
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeClusterDimMustBeSet = 10,
+    cudaFuncAttributeRequiredClusterWidth = 11,
+    cudaFuncAttributeRequiredClusterHeight = 12,
+    cudaFuncAttributeRequiredClusterDepth = 13,
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 14,
+    cudaFuncAttributeClusterSchedulingPolicyPreference = 15,
+    cudaFuncAttributeMax
+};
+
+#define cudaOccupancyDefault 0x00
+#define cudaOccupancyDisableCachingOverride 0x01
+
 enum cudaDeviceP2PAttr {
     cudaDevP2PAttrPerformanceRank = 1,
     cudaDevP2PAttrAccessSupported = 2,
@@ -487,7 +502,14 @@ struct cudaDeviceProp {
     unsigned int gpuPciDeviceID;
     unsigned int gpuPciSubsystemID;
     int hostNumaMultinodeIpcSupported;
+#if defined(CUDART_VERSION) && CUDART_VERSION < 13000 // CUDA 13 has dropped these
+    int clockRate, memoryClockRate, singleToDoublePrecisionPerfRatio;
+    int deviceOverlap, kernelExecTimeoutEnabled, computeMode;
+    int maxTexture1DLinear, cooperativeMultiDeviceLaunch;
+    int reserved[48];
+#else
     int reserved[56];
+#endif
 };
 
 struct cudaPointerAttributes {

@@ -126,7 +126,7 @@ static const Program programs[] = {
     {"peers", ".c", false},      {"products", ".c", false},  {"pitched", ".c", false},
     {"volumes", ".c", false},    {"unified", ".cc", false},  {"query", ".cc", false},
     {"table", ".cc", false},     {"halves", ".cc", false},   {"libraries", ".cc", false},
-    {"own_calls", ".c", false},  {"inverses", ".c", false},
+    {"own_calls", ".c", false},  {"inverses", ".c", false},  {"older", ".cc", false},
 };
 enum { PROGRAMS = sizeof programs / sizeof programs[0] };
 

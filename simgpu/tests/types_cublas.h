@@ -18,6 +18,8 @@ CHECK(cublasSetAtomicsMode, cublasStatus_t (*)(cublasHandle_t, cublasAtomicsMode
 CHECK(cublasGetMathMode, cublasStatus_t (*)(cublasHandle_t, cublasMath_t *))
 CHECK(cublasSetMathMode, cublasStatus_t (*)(cublasHandle_t, cublasMath_t))
 CHECK(cublasGetSmCountTarget, cublasStatus_t (*)(cublasHandle_t, int *))
+CHECK(cublasGetEmulationStrategy, cublasStatus_t (*)(cublasHandle_t, cublasEmulationStrategy_t *))
+CHECK(cublasSetEmulationStrategy, cublasStatus_t (*)(cublasHandle_t, cublasEmulationStrategy_t))
 CHECK(cublasSetSmCountTarget, cublasStatus_t (*)(cublasHandle_t, int))
 CHECK(cublasGetStatusName, const char *(*)(cublasStatus_t))
 CHECK(cublasGetStatusString, const char *(*)(cublasStatus_t))

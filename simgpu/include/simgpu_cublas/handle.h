@@ -21,6 +21,10 @@ cublasStatus_t CUBLASWINAPI cublasGetMathMode(cublasHandle_t handle, cublasMath_
 cublasStatus_t CUBLASWINAPI cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 cublasStatus_t CUBLASWINAPI cublasGetSmCountTarget(cublasHandle_t handle, int *smCountTarget);
 cublasStatus_t CUBLASWINAPI cublasSetSmCountTarget(cublasHandle_t handle, int smCountTarget);
+cublasStatus_t CUBLASWINAPI cublasGetEmulationStrategy(cublasHandle_t handle,
+                                                       cublasEmulationStrategy_t *strategy);
+cublasStatus_t CUBLASWINAPI cublasSetEmulationStrategy(cublasHandle_t handle,
+                                                       cublasEmulationStrategy_t strategy);
 const char *CUBLASWINAPI cublasGetStatusName(cublasStatus_t status);
 const char *CUBLASWINAPI cublasGetStatusString(cublasStatus_t status);
 cublasStatus_t CUBLASWINAPI cublasLoggerConfigure(int logIsOn, int logToStdOut, int logToStdErr,

@@ -1,6 +1,18 @@
-/* overloads.h: a part of cublas_api.h, for C++: products whose compute type is named by a number
- * format, as programs for cuBLAS 10 do.
+/* overloads.h: a part of cublas_api.h, for C++: the strategy of emulation by CUDA's name for it, and
+ * products whose compute type is named by a number format, as programs for cuBLAS 10 do.
  */
+static inline cublasStatus_t cublasSetEmulationStrategy(cublasHandle_t handle,
+                                                        cudaEmulationStrategy strategy)
+{
+    return cublasSetEmulationStrategy(handle, (cublasEmulationStrategy_t)strategy);
+}
+
+static inline cublasStatus_t cublasGetEmulationStrategy(cublasHandle_t handle,
+                                                        cudaEmulationStrategy *strategy)
+{
+    return cublasGetEmulationStrategy(handle, (cublasEmulationStrategy_t *)strategy);
+}
+
 // The compute type for it; pedantic where the handle's math mode is.
 static inline cublasStatus_t cublasMigrateComputeType(cublasHandle_t handle,
                                                       cudaDataType_t dataType,

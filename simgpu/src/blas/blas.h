@@ -124,6 +124,7 @@ struct cublasContext {
     cublasMath_t math;
     cublasAtomicsMode_t atomics;
     int multiprocessors;
+    cublasEmulationStrategy_t emulation;
 };
 bool simblas_is_handle(const struct cublasContext *handle);
 // Where it was destroyed; NULL: it was not, or is no handle.

@@ -144,6 +144,7 @@ cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
 REMEMBERED(AtomicsMode, cublasAtomicsMode_t, atomics, mode)
 REMEMBERED(MathMode, cublasMath_t, math, mode)
 REMEMBERED(SmCountTarget, int, multiprocessors, smCountTarget)
+REMEMBERED(EmulationStrategy, cublasEmulationStrategy_t, emulation, strategy)
 
 // ---- The library ----
 

@@ -129,9 +129,12 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     SIM_ENTER();
     if (!prop) return sim_leave(cudaErrorInvalidValue);
     if (!sim_is_device(device)) return sim_leave(cudaErrorInvalidDevice);
-    Described described;
-    describe_device(&described, device);
-    *prop = described.p;
+    Described d;
+    describe_device(&d, device);
+    *prop = d.p;
+    // What CUDA 13 dropped, for programs that are compiled for 12 (driver_types.h).
+    const int dropped[] = {d.clock, d.memory_clock, d.single_to_double, 1};
+    memcpy(prop->reserved, dropped, sizeof dropped);
     return cudaSuccess;
 }
 

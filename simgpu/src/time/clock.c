@@ -22,6 +22,7 @@
 #include "core/error.h"
 #include "log_writer.h"
 #include "report/hooks.h"
+#include "time/ranges.h"
 #include "time/trace.h"
 
 #define TURN 256        // calls between two turns of the engine, where the host waits
@@ -261,6 +262,7 @@ void sim_clock_log(GpuLogEntry *entry)
     static pthread_once_t begun = PTHREAD_ONCE_INIT;
     pthread_once(&begun, begin);
     entry->thread = gpulog_thread();
+    entry->scope = sim_scope();
     if (!sim_clock_on() || atomic_load(&finished)) {
         gpulog_write(entry);
         return;

@@ -1,7 +1,7 @@
 /* time/trace.c: what is drawn of each span of the clock.
  *
  * A process of the trace is a device of this process: a rank. It has a track for each host thread
- * that called, one for each stream, and counters of memory. On a stream's track are its operations,
+ * that called, with NVTX's ranges around its calls, one for each stream, and counters of memory. On a stream's track are its operations,
  * of a collective how long it waits for the other ranks and its transfer; where a stream waits for
  * an event, how long; arrows go from an event's record to who waited for it, and between the ranks
  * of a collective. Operations of a stream that overlap (messages of a group) get a track more,
@@ -18,6 +18,7 @@
 #include "machine/figures.h"
 #include "report/hooks.h"
 #include "report/report.h"
+#include "time/ranges.h"
 #include "time/trace_file.h"
 #include "time/trace_memory.h"
 
@@ -29,7 +30,8 @@ typedef struct Lane {
     bool host;
     int device, number; // of the thread or the stream
     int lane;
-    SimPs last; // the end of its last slice
+    SimPs last;            // the end of its last slice
+    const SimScope *scope; // of a host thread: the range that is drawn, and not ended yet
     TraceTrack track;
 } Lane;
 
@@ -347,6 +349,29 @@ static void draw_stream_wait(const SimSpan *span, const char *where)
     if (slice) end(l, span->end);
 }
 
+// NVTX's ranges of a thread that are drawn and not ended yet end, but for those that the call at
+// `from` is in, too.
+static void end_scopes(Lane *l, const SimScope *until)
+{
+    while (l->scope && (!until || l->scope != until)) {
+        const SimScope *in = until;
+        while (in && in->depth > l->scope->depth) in = in->outer;
+        if (in == l->scope) return;
+        end(l, l->last);
+        l->scope = l->scope->outer;
+    }
+}
+
+// From the outermost on; they begin with the first call that is in them.
+static void begin_scopes(Lane *l, const SimScope *scope, SimPs from)
+{
+    TraceEvent e = {.name = scope ? scope->name : "", .category = "nvtx"};
+    if (!scope || scope == l->scope) return;
+    begin_scopes(l, scope->outer, from);
+    begin(l, &e, from);
+    l->scope = scope;
+}
+
 static void draw_call(const SimSpan *span, const char *where)
 {
     SimPs last;
@@ -354,6 +379,8 @@ static void draw_call(const SimSpan *span, const char *where)
     Lane *l = lane_of(span->entry, true, span->called, &last);
     TraceEvent e = {.name = span->entry->name, .category = "host"};
     if (!l) return;
+    end_scopes(l, span->entry->scope);
+    begin_scopes(l, span->entry->scope, span->called);
     note_text(&e, "call site", where);
     begin(l, &e, span->called);
     if (span->entry->op == GPU_EVENT_SYNC) {
@@ -417,6 +444,7 @@ static void count(int device, int counter, uint64_t ns, uint64_t bytes)
 static void finish(void)
 {
     char error[400];
+    for (int i = 0; i < trace.n_lanes; i++) end_scopes(&trace.lane[i], NULL);
     trace.on = false;
     sim_trace_memory_tell(count);
     for (int d = 0; d < GPULOG_DEVICES; d++)

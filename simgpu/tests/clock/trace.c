@@ -10,6 +10,7 @@
 #include <nccl.h>
 
 #include "../heard.h"
+#include "time/ranges.h"
 #include "time/trace.h"
 #include "trace_read.h"
 
@@ -223,6 +224,54 @@ TEST(test_memory_by_category)
     for (size_t i = 0; i < t.n; i++)
         if (t.event[i].type == 4 && t.event[i].track == track->track) last = t.event[i].value;
     assert_int_equal(last, 1100); // nobody has synchronised
+    trace_free(&t);
+    remove_file();
+}
+
+// ---- NVTX's ranges ----
+
+// A call in no range, two in "inner" within "step", one in "step" alone, one in another range; that
+// one is never left.
+static void ranged_calls(int rank, int ranks)
+{
+    static SimScope step = {"step", NULL, 1}, inner = {"inner", &step, 2},
+                    other = {"other", NULL, 1};
+    const SimScope *scopes[] = {NULL, &inner, &inner, &step, NULL, &other};
+    begin();
+    next_index = 0;
+    for (SimPs i = 0; i < 6; i++) {
+        GpuLogEntry e = operation(GPU_KERNEL, "kernel_a", 1);
+        e.scope = scopes[i];
+        record_entry(times(rank, 10 + i, 20 + 2 * i, 21 + 2 * i), e);
+    }
+    sim_trace_span(NULL, NULL);
+}
+
+TEST(test_ranges_lie_around_calls)
+{
+    static const struct {
+        const char *name;
+        uint64_t begin, end, depth;
+    } wanted[] = {
+        {"step", 11000, 13000, 0}, {"inner", 11000, 12000, 1}, {"other", 15000, 15000, 0}};
+    name_file("step.perfetto");
+    run(1, ranged_calls, -1);
+    TraceRead t = trace_read(file);
+    trace_check(&t, true);
+    for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++) {
+        assert_int_equal(count_of(&t, 1, wanted[w].name), 1);
+        const Event *from = named(&t, 1, wanted[w].name, 0), *to = from;
+        uint64_t open = 1;
+        while (open > 0) {
+            to++;
+            assert_true(to < t.event + t.n);
+            if (to->track == from->track && to->type == 1) open++;
+            if (to->track == from->track && to->type == 2) open--;
+        }
+        assert_true(from->ns == wanted[w].begin);
+        if (to->ns / 1000 * 1000 != wanted[w].end)
+            fail_msg("%s ends at %zu ns", wanted[w].name, (size_t)to->ns);
+    }
     trace_free(&t);
     remove_file();
 }

@@ -1,4 +1,6 @@
 /* call.c: calls that are wrong by themselves, whatever memory, streams and other ranks do. */
+#include <cuda.h>
+
 #include "program.h"
 
 // ---- CUDA calls inside of a host function. They stand behind their program, as its lines. ----
@@ -105,4 +107,11 @@ WRONG(CALL, array_for_a_texture, 1, "0")
     struct cudaChannelFormatDesc desc = {32, 0, 0, 0, cudaChannelFormatKindFloat};
     struct cudaExtent extent = {16, 16, 16};
     CHECK(cudaMalloc3DArray(&array, &desc, extent, 0) == cudaErrorNotSupported); // HERE
+}
+
+// The driver's interface is not here, and the runtime is.
+WRONG(CALL, memory_by_the_driver, 1, "0")
+{
+    CUdeviceptr x = 0;
+    CHECK(cuMemAlloc(&x, N) == CUDA_ERROR_NOT_SUPPORTED); // HERE
 }
