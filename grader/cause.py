@@ -8,8 +8,10 @@ order:
   2. the part whose function the test's own words name, where it is one part alone, or that the
      manifest's "errors" gives for what given code says;
   3. the part in whose function simgpu's report has its place. A report of two operations that do
-     not wait for each other names those that clash, not the wait that is missing: it points at a
-     part only where both are in it. A read of what nobody wrote points at who allocated it;
+     not wait for each other names those that clash, not the wait that is missing: it points at who
+     recorded the wrong event, or waited too early; at what the manifest's "errors" gives for the
+     streams that it names; at who freed; or at the part that both are in. A read of what nobody
+     wrote points at who allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for.
 
@@ -42,7 +44,9 @@ LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
 # A place in a message: folder/backward.c:88 (fsdp_reduce_grad).
 PLACE = re.compile(r"(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.c):(?P<line>\d+) \((?P<function>\w+)\)")
-RECORDED = re.compile(r"an event that was recorded at\s+\S+ \(\w+\)")
+# Of a report about two operations: the place of a record or a wait that is not as it should be.
+MISPLACED = re.compile(r"(?:an event that was recorded (?:at|on \S+ \(at)|but the wait at|"
+                       r"that waits for it \(at) (\S+ \(\w+\))")
 # What given code says of a call that did not work: the call is the test's, and no cause.
 CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
 # Whose result a function drops (dropped.py): no part of that one is at fault.
@@ -199,13 +203,17 @@ def of_report(report, text, task, source):
     """The part that simgpu's report points at, or "" (where a call and an allocation differ, one of
     the two)."""
     kind, calls = report.get("class"), report.get("calls") or []
-    recorded = RECORDED.search(text) # an event that covers the wrong work
-    if recorded:
-        return only(named(recorded.group(), task, source))
+    flat = " ".join(text.split())
+    misplaced = MISPLACED.search(flat)
+    if misplaced:
+        return only(named(misplaced.group(1), task, source))
     if kind == UNWRITTEN: # who allocated it, where it has nobody else fill it
         return only(of_allocations(report, task, source, called_by))
     if kind in TWO:
-        return only(of_calls(calls, task, source)) or ""
+        frees = [entry for entry in calls if "Free" in (entry.get("call") or "")]
+        part = next((part for error, part in task.errors.items() if error in flat), "")
+        return part or only(of_calls(frees, task, source) - {None}) or only(
+            of_calls(calls, task, source)) or ""
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right
     parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
