@@ -209,8 +209,8 @@ static void half_body(const Rank *r, void *arg)
     Status status = fully_shard(&root, &ctx, &TEST_OPTIONS);
     check(
         status == ERR_ARGUMENT && check_errors() > errors,
-        "collect_unowned_params: \"shared\" is in the unit \"child\" and also used outside of it, "
-        "and fully_shard gives %s",
+        "collect_unowned_params: \"shared\" is in the unit \"child\" and also used outside of it: "
+        "to make a unit of that gives %s",
         status == ERR_ARGUMENT ? "ERR_ARGUMENT without a line (return fail(…))"
                                : "another status than ERR_ARGUMENT");
     need_refused_whole(&root, NULL, fully_shard(&root, &ctx, &TEST_OPTIONS), shared.name);
