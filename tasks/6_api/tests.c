@@ -22,8 +22,8 @@ static bool takes(const FsdpUnit *unit, const Param *param)
     return false;
 }
 
-// Each of the units is for this rank of those that shard.
-static void check_laid_out(const Module *model)
+// Each of the units is for this rank of those that shard, and has its hooks' handles.
+static void check_units(const Module *model)
 {
     FsdpUnit *units[MAX];
     int n = fsdp_units(model, units, MAX);
@@ -34,6 +34,11 @@ static void check_laid_out(const Module *model)
               "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of the %d that "
               "shard (mesh.shard)",
               units[i]->flat.name, layout->rank, layout->world, group->rank, group->size);
+        for (int at = 0; at < HOOK_POINTS; at++)
+            check(units[i]->hooks[at] == units[i]->module->hooks[at],
+                  "install_hooks: unit->hooks[%d] of unit %s must be the handle that "
+                  "module_add_hook gave",
+                  at, units[i]->flat.name);
     }
 }
 
@@ -132,7 +137,7 @@ static void tied_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     const FlatParam *flat = &fsdp_unit(s.model)->flat;
     int found = 0;
-    check_laid_out(s.model);
+    check_units(s.model);
     for (int i = 0; i < flat->layout.n; i++)
         found += strstr(flat->layout.params[i]->name, "wte") != NULL;
     check(found == 1, "the tied embedding is %d times in the root unit", found);
@@ -241,7 +246,7 @@ static void options_body(const Rank *r, void *arg)
         uint64_t log = gpulog_length();
         sharded_create(&s, &spec, &options, NULL, r);
         int n = flat_params(s.model, flat, MAX);
-        check_laid_out(s.model);
+        check_units(s.model);
         for (int i = 0; i < n; i++) {
             const Module *m = i == 0 ? s.model : s.model->children[i - 1];
             check(strcmp(flat[i]->name, m->name) == 0,

@@ -101,6 +101,10 @@ class Pointing(unittest.TestCase):
         self.assertEqual(self.part("it is 3 at mine/one.c:9 (helper)"), "1.1")
         self.assertEqual(self.part("a beginning, not end_allx"), "")
 
+    def test_what_was_queued_elsewhere_is_where_that_was(self):
+        self.assertEqual(self.part("begin_one's work belongs on a, but f at mine/one.c:9 (end_all) "
+                                   "is queued on another stream"), "1.2")
+
     def test_the_likely_cause_names_it(self):
         self.assertEqual(self.part("x is 3\nLikely cause: does take_it do it?"), "1.3")
 
@@ -146,9 +150,12 @@ class Pointing(unittest.TestCase):
 
     def test_who_frees_what_is_in_use_did_not_wait(self):
         freed = report("lifetime", ("m/one.c", "end_all"), ("nn/x.c", "f"))
-        self.assertEqual(self.part(REPORT, freed), "")
+        in_use = REPORT + "\n   memory is freed while another\n   stream may still use it"
+        self.assertEqual(self.part(in_use, freed), "")
         freed["calls"][0]["call"] = "cudaFreeAsync"
-        self.assertEqual(self.part(REPORT, freed), "1.2")
+        self.assertEqual(self.part(in_use, freed), "1.2")
+        self.assertEqual(self.part(REPORT, freed), "") # twice, say
+        self.assertEqual(self.part(in_use + " Is the cudaEventRecord missing?", freed), "")
 
     def test_streams_between_which_a_wait_is_missing(self):
         task = task_of(errors={"a after the first, for which b waits": "1.3"})
