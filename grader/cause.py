@@ -8,8 +8,10 @@ order:
   2. the part whose function the test's own words name, where it is one part alone, or that the
      manifest's "errors" gives for what given code says;
   3. the part in whose function simgpu's report has its place. A report of two operations that do
-     not wait for each other names those that clash, not the wait that is missing: it points at a
-     part only where both are in it. A read of what nobody wrote points at who allocated it;
+     not wait for each other names those that clash, not the wait that is missing: it points at who
+     recorded the wrong event, or waited too early; at the part that both are in; at who freed what
+     is in use; or at what the manifest's "errors" gives for the streams that it names. A read of
+     what nobody wrote points at who allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for.
 
@@ -43,7 +45,13 @@ LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
 # A place in a message: folder/backward.c:88 (fsdp_reduce_grad).
 PLACE = re.compile(r"(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.c):(?P<line>\d+) \((?P<function>\w+)\)")
-RECORDED = re.compile(r"an event that was recorded at\s+\S+ \(\w+\)")
+# Of a report about two operations: the place of a record or a wait that is not as it should be.
+MISPLACED = re.compile(r"(?:an event that was recorded (?:at|on \S+ \(at)|but the wait at|"
+                       r"that waits for it \(at) (\S+ \(\w+\))")
+# A place that says more than the function which the test called.
+QUEUED = re.compile(r"\bat (\S+ \(\w+\)) is queued on another stream")
+UNRECORDED = "Is the cudaEventRecord missing"
+IN_USE = "memory is freed while another stream may still use it"
 # What given code says of a call that did not work: the call is the test's, and no cause.
 CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
 # Whose result a function drops (dropped.py): no part of that one is at fault.
@@ -200,13 +208,19 @@ def of_report(report, text, task, source):
     """The part that simgpu's report points at, or "" (where a call and an allocation differ, one of
     the two)."""
     kind, calls = report.get("class"), report.get("calls") or []
-    recorded = RECORDED.search(text) # an event that covers the wrong work
-    if recorded:
-        return only(named(recorded.group(), task, source))
+    flat = " ".join(text.split())
+    misplaced = MISPLACED.search(flat)
+    if misplaced:
+        return only(named(misplaced.group(1), task, source))
     if kind == UNWRITTEN: # who allocated it, where it has nobody else fill it
         return only(of_allocations(report, task, source, called_by))
     if kind in TWO:
-        return only(of_calls(calls, task, source)) or ""
+        if UNRECORDED in flat: # who was to record it?
+            return ""
+        frees = [entry for entry in calls if "Free" in (entry.get("call") or "")]
+        return only(of_calls(calls, task, source)) or only(
+            of_calls(frees if IN_USE in flat else [], task, source) - {None}) or next(
+                (part for error, part in task.errors.items() if error in flat), "")
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right
     parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
@@ -227,6 +241,9 @@ def point(row, task, source):
     for error, part in task.errors.items():
         if error in words:
             return Pointer(part, 2)
+    queued = QUEUED.search(words)
+    if queued:
+        words = queued.group(1)
     both = named(words, task, source) | named(cause, task, source)
     part = only(named(words, task, source)) or only(both)
     if part or not text:

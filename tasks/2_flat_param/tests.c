@@ -218,10 +218,11 @@ static void whole_body(const Rank *r, void *arg)
               "flat_create must create the event flat->all_gather_done: task 3 records it");
         float ms =
             0.0f; // there is no time between an event and itself, but it has to have been asked
-        check(cudaEventElapsedTime(&ms, flat.all_gather_done, flat.all_gather_done) ==
-                  cudaErrorInvalidResourceHandle,
-              "flat->all_gather_done measures time, which nobody asks it for: create it with "
-              "cudaEventDisableTiming");
+        check(
+            cudaEventElapsedTime(&ms, flat.all_gather_done, flat.all_gather_done) ==
+                cudaErrorInvalidResourceHandle,
+            "flat_create: flat->all_gather_done measures time, which nobody asks it for: create it "
+            "with cudaEventDisableTiming");
         cudaGetLastError(); // that was the answer, and no error of anybody's
 
         float *full = NULL;

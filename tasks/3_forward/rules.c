@@ -454,7 +454,8 @@ static void broken_body(Sharded *s, const Rank *r, void *arg)
         forward_by_hooks(s, (int[]){0, 1, 2}, 3);
         check(s->root->n_post_forward == 4,
               "the forward after one that broke off recorded %d forwards, 4 have ended: does "
-              "fsdp_post_forward call fsdp_record_post_forward for each?",
+              "fsdp_post_forward call fsdp_record_post_forward for each, and fsdp_pre_forward "
+              "fsdp_begin_forward for the outermost alone?",
               s->root->n_post_forward);
         need(fsdp_pre_backward(s->model, root));
         need(fsdp_reshard_all(s->model));

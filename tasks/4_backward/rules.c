@@ -136,6 +136,9 @@ static void orders_body(Sharded *s, const Rank *r, void *arg)
     check_entry_asked(ASKED_WAIT, 1, "fsdp_pre_backward");
     need(fsdp_unshard(unit_of(s, 1))); // ahead, and nobody uses it
     need(fsdp_post_backward(unit->module, unit));
+    check(s->root->iter_backward_root == NULL,
+          "fsdp_post_backward of the outermost backward must end the iteration, whichever unit's "
+          "it is");
     check_entry_asked(ASKED_REDUCE, 1, "fsdp_post_backward");
     check_entry_asked(ASKED_PADDING, 1, "fsdp_reduce_grad_default");
     check_entry_asked(ASKED_WAIT, 1, "fsdp_finish_backward");

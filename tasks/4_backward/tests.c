@@ -45,6 +45,7 @@ TEST(gradient_is_the_average)
     RULE(reduces_by_the_units_own_function, 2);
     RULE(shards_within_its_group);
     RULE(gradient_of_any_size_and_type);
+    RULE(gradients_alone_are_reduced);
 }
 
 static void one_body(Sharded *s, const Rank *r, void *arg)

@@ -119,7 +119,11 @@ static void formula_body(Sharded *s, const Rank *r, void *arg)
     need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &in->adamw));
     int n = flat_params(s->model, flat, MAX_FLAT);
     float *start[MAX_FLAT];
-    for (int k = 0; k < n; k++) start[k] = fetch_shard(s, flat[k]);
+    for (int k = 0; k < n; k++) {
+        start[k] = fetch_shard(s, flat[k]);
+        check(s->adamw.m[k] != s->adamw.v[k],
+              "create_moments: opt->m[%d] and opt->v[%d] are the same memory", k, k);
+    }
     for (int t = 1; t <= in->steps; t++) {
         set_scaled_gradients(s, given_scale(t), 0.0f);
         need(fsdp_adamw_step(&s->adamw));
@@ -232,10 +236,12 @@ static void padding_body(const Rank *r, void *arg)
                                    flat[k]->layout.numel;
                     valid += !padding;
                     moved += !padding && shard[i] != before[k][i];
-                    check(!padding || shard[i] == 0.0f,
-                          "after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
-                          step, step >= 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
-                          (double)shard[i], padding_cause(shard[i], step >= 2));
+                    check(
+                        !padding || shard[i] == 0.0f,
+                        "%s: after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
+                        step >= 2 ? "fsdp_sgd_step" : "fsdp_adamw_step", step,
+                        step >= 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name, (double)shard[i],
+                        padding_cause(shard[i], step >= 2));
                 }
                 free(before[k]);
                 before[k] = shard;
@@ -280,7 +286,8 @@ static void zero_body(Sharded *s, const Rank *r, void *arg)
         Layout layout;
         char what[100];
         unit_layout(&layout, s, flat[k], false);
-        snprintf(what, sizeof what, "unit %s, the gradient shard after zero_grad", flat[k]->name);
+        snprintf(what, sizeof what, "unit %s, the gradient shard after fsdp_zero_grad",
+                 flat[k]->name);
         check_equal_in(&((Clues){.layout = &layout, .before = before[k]}), what, got, zero, numel);
         free(got);
         free(zero);
@@ -370,7 +377,8 @@ static void clip_body(Sharded *s, const Rank *r, void *arg)
         check(collectives(log) <= once,
               "fsdp_clip_grad_norm makes %d collective calls, want %d: the norm is taken once",
               (int)collectives(log), (int)once);
-        check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g%s",
+        check(norm == want,
+              "fsdp_clip_grad_norm returns the norm %.9g, want that before clipping, %.9g%s",
               (double)norm, (double)want, norm_cause(s, norm));
         need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
         for (int k = 0; k < n; k++) {
@@ -380,7 +388,8 @@ static void clip_body(Sharded *s, const Rank *r, void *arg)
                 double g = place < flat[k]->layout.numel ? given_gradient(place) : 0.0;
                 if (c == 2) g *= (double)limits[c] / (double)want;
                 check(fabs(got[i] - g) <= (c == 2 ? 1e-6 * fabs(g) : 0.0),
-                      "norm %g, limit %g (%s): unit %s element %lld is %.9g, want %.9g%s",
+                      "fsdp_clip_grad_norm (norm %g, limit %g, %s): unit %s element %lld is %.9g, "
+                      "want %.9g%s",
                       (double)want, (double)limits[c],
                       c == 2 ? "every gradient times limit / norm" : "nothing may change",
                       flat[k]->name, (long long)i, (double)got[i], g,

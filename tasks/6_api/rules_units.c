@@ -401,6 +401,12 @@ RANK_RULE(full_state_is_shown_to_one, 4)
         need(fully_shard(model->children[model->n_children - 1], &ctx, &TEST_OPTIONS));
         need(fully_shard(model, &ctx, &TEST_OPTIONS));
         need_cuda(cudaDeviceSynchronize());
+        const FlatLayout *layout = &fsdp_unit(model)->flat.layout;
+        check(
+            layout->rank == meshes[i].shard.rank && layout->world == meshes[i].shard.size,
+            "make_flat: a unit is laid out for rank %d of %d, this is rank %d of the %d that shard "
+            "(mesh.shard)",
+            layout->rank, layout->world, meshes[i].shard.rank, meshes[i].shard.size);
         uint64_t log = gpulog_length();
         need(fsdp_full_state(model, count_params, &seen));
         check(

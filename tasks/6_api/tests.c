@@ -22,6 +22,26 @@ static bool takes(const FsdpUnit *unit, const Param *param)
     return false;
 }
 
+// Each of the units is for this rank of those that shard, and has its hooks' handles.
+static void check_units(const Module *model)
+{
+    FsdpUnit *units[MAX];
+    int n = fsdp_units(model, units, MAX);
+    for (int i = 0; i < n; i++) {
+        const FlatLayout *layout = &units[i]->flat.layout;
+        const ProcessGroup *group = &units[i]->ctx->mesh.shard;
+        check(layout->rank == group->rank && layout->world == group->size,
+              "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of the %d that "
+              "shard (mesh.shard)",
+              units[i]->flat.name, layout->rank, layout->world, group->rank, group->size);
+        for (int at = 0; at < HOOK_POINTS; at++)
+            check(units[i]->hooks[at] == units[i]->module->hooks[at],
+                  "install_hooks: unit->hooks[%d] of unit %s must be the handle that "
+                  "module_add_hook gave",
+                  at, units[i]->flat.name);
+    }
+}
+
 static void nested_body(const Rank *r, void *arg)
 {
     Spec spec = spec_gpt2(3);
@@ -64,6 +84,9 @@ static void nested_body(const Rank *r, void *arg)
     need(fully_shard(inner, &ctx, &TEST_OPTIONS));
     need(fully_shard(block, &ctx, &TEST_OPTIONS));
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    check(fsdp_units(model, NULL, 0) == 3,
+          "fsdp_units finds %d of three nested units, each in the one before",
+          fsdp_units(model, NULL, 0));
     int64_t sum = fsdp_unit(inner)->flat.layout.numel + fsdp_unit(block)->flat.layout.numel +
                   fsdp_unit(model)->flat.layout.numel;
     check(fsdp_unit(inner)->flat.layout.numel == meta_count(inner),
@@ -114,6 +137,7 @@ static void tied_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     const FlatParam *flat = &fsdp_unit(s.model)->flat;
     int found = 0;
+    check_units(s.model);
     for (int i = 0; i < flat->layout.n; i++)
         found += strstr(flat->layout.params[i]->name, "wte") != NULL;
     check(found == 1, "the tied embedding is %d times in the root unit", found);
@@ -186,6 +210,14 @@ static void half_body(const Rank *r, void *arg)
     root.children = below;
     make_context(&ctx, r);
     need(fully_shard(&child, &ctx, &TEST_OPTIONS));
+    unsigned errors = failure_begins();
+    Status status = fully_shard(&root, &ctx, &TEST_OPTIONS);
+    check(
+        status == ERR_ARGUMENT && check_errors() > errors,
+        "collect_unowned_params: \"shared\" is in the unit \"child\" and also used outside of it: "
+        "to make a unit of that gives %s",
+        status == ERR_ARGUMENT ? "ERR_ARGUMENT without a line (return fail(…))"
+                               : "another status than ERR_ARGUMENT");
     need_refused_whole(&root, NULL, fully_shard(&root, &ctx, &TEST_OPTIONS), shared.name);
     fsdp_unwrap(&root);
     need(fsdp_context_destroy(&ctx));
@@ -214,13 +246,11 @@ static void options_body(const Rank *r, void *arg)
         uint64_t log = gpulog_length();
         sharded_create(&s, &spec, &options, NULL, r);
         int n = flat_params(s.model, flat, MAX);
+        check_units(s.model);
         for (int i = 0; i < n; i++) {
             const Module *m = i == 0 ? s.model : s.model->children[i - 1];
             check(strcmp(flat[i]->name, m->name) == 0,
                   "the flat parameter of module %s is called %s", m->name, flat[i]->name);
-            check(flat[i]->layout.rank == r->rank && flat[i]->layout.world == r->world,
-                  "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of %d",
-                  m->name, flat[i]->layout.rank, flat[i]->layout.world, r->rank, r->world);
             check(
                 fsdp_unit(m)->reshard_after_forward == options.reshard_after_forward,
                 "unit %s does not know what options->reshard_after_forward says: fully_shard must "

@@ -101,6 +101,10 @@ class Pointing(unittest.TestCase):
         self.assertEqual(self.part("it is 3 at mine/one.c:9 (helper)"), "1.1")
         self.assertEqual(self.part("a beginning, not end_allx"), "")
 
+    def test_what_was_queued_elsewhere_is_where_that_was(self):
+        self.assertEqual(self.part("begin_one's work belongs on a, but f at mine/one.c:9 (end_all) "
+                                   "is queued on another stream"), "1.2")
+
     def test_the_likely_cause_names_it(self):
         self.assertEqual(self.part("x is 3\nLikely cause: does take_it do it?"), "1.3")
 
@@ -137,6 +141,27 @@ class Pointing(unittest.TestCase):
     def test_an_event_recorded_in_the_wrong_place(self):
         text = REPORT + "\n   is for an event that was recorded at mine/one.c:9 (end_all)"
         self.assertEqual(self.part(text, report("lifetime", ("m/one.c", "begin"))), "1.2")
+        for text in ("is for an event that was recorded\n on ctx->a (at mine/one.c:9 (end_all)).",
+                     "was recorded after that work at mine/one.c:3 (begin),\n but the wait at "
+                     "mine/one.c:9 (end_all)\n came before: a wait",
+                     "but it is ctx->a\n that waits for it (at mine/one.c:9 (end_all)). Should"):
+            race = report("race-between-streams", ("m/one.c", "begin"), ("nn/x.c", "f"))
+            self.assertEqual(self.part(REPORT + "\n   " + text, race), "1.2", text)
+
+    def test_who_frees_what_is_in_use_did_not_wait(self):
+        freed = report("lifetime", ("m/one.c", "end_all"), ("nn/x.c", "f"))
+        in_use = REPORT + "\n   memory is freed while another\n   stream may still use it"
+        self.assertEqual(self.part(in_use, freed), "")
+        freed["calls"][0]["call"] = "cudaFreeAsync"
+        self.assertEqual(self.part(in_use, freed), "1.2")
+        self.assertEqual(self.part(REPORT, freed), "") # twice, say
+        self.assertEqual(self.part(in_use + " Is the cudaEventRecord missing?", freed), "")
+
+    def test_streams_between_which_a_wait_is_missing(self):
+        task = task_of(errors={"a after the first, for which b waits": "1.3"})
+        race = report("race-between-streams", ("m/one.c", "begin"), ("nn/x.c", "f"))
+        text = REPORT + "\n   recorded on a after the first, for which\n   b waits?"
+        self.assertEqual(filled(row("both", text, reports=[race]), task=task)[0]["part"], "1.3")
 
     def test_a_read_of_what_nobody_wrote_is_who_allocated_it(self):
         read = report("uninitialised-read", ("m/one.c", "begin"), where="m/one.c:3 (take_it)")

@@ -134,6 +134,7 @@ void rule_full_state_of_what_is_below(void);
 // ---- Frozen parameters: rules_frozen.c ----
 void rule_flat_layout_refuses_a_frozen_parameter(void); // task 2
 void rule_a_unit_may_have_no_gradient(void);            // task 4
+void rule_gradients_alone_are_reduced(void);            // task 4
 void rule_gradients_alone_are_counted(Apart part);      // task 5
 
 #endif

@@ -87,13 +87,14 @@ static void fewer_body(Sharded *s, const Rank *r, void *arg)
     need(fsdp_reduce_scatter(unit));
     need_cuda(cudaDeviceSynchronize());
     float *got = fetch(flat->sharded_grad.data, shard);
+    int64_t begin = r->rank * numel;
     for (int64_t i = 0; i < numel; i++)
-        check(got[i] == (float)(r->rank * numel + i),
+        check(got[i] == (float)(begin + i),
               "fsdp_reduce_scatter of %lld gradients in a shard of %zu elements: element %lld of "
-              "sharded_grad is %g, want %g, that of element %lld of unsharded_grad: is %zu where "
-              "sharded_grad.numel belongs?",
-              (long long)numel, shard, (long long)i, (double)got[i], (double)(r->rank * numel + i),
-              (long long)(r->rank * numel + i), shard);
+              "sharded_grad is %g, want %g, that of element %lld of unsharded_grad: each rank has "
+              "sharded_grad.numel of them",
+              (long long)numel, shard, (long long)i, (double)got[i], (double)(begin + i),
+              (long long)(begin + i));
     check_nobodys(flat, "fsdp_reduce_scatter");
     need_cuda(cudaFree(flat->unsharded_grad.data));
     flat->unsharded_grad.data = NULL;
@@ -106,6 +107,10 @@ static void fewer_body(Sharded *s, const Rank *r, void *arg)
 void rule_a_unit_may_have_no_gradient(void)
 {
     run_sharded(spec_mlp(3), unit_body, 2);
+}
+
+void rule_gradients_alone_are_reduced(void)
+{
     run_sharded(spec_mlp(3), fewer_body, 2);
 }
 
