@@ -106,18 +106,9 @@ def run(program, words, out, deadline, seed, quiet=False, bad=0):
     try:
         process.wait(timeout=max(1.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        process.terminate() # it stops its tests
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            pass
         raise Trouble("the grading took longer than a submission's may")
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-        process.wait()
+        end(process)
         with log:
             log.seek(0)
             sys.stdout.buffer.write(log.read().replace(os.fsencode(work), b""))
@@ -128,6 +119,21 @@ def run(program, words, out, deadline, seed, quiet=False, bad=0):
         raise Trouble(document.get("message") or "%s ended with status %d"
                       % (program[-1], process.returncode))
     return document
+
+
+def end(process):
+    """Ends a part of the grader, which ends its tests first."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()
 
 
 def keep_apart(options, work, impl):

@@ -27,6 +27,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass, field
 
+from builder import look_alike
 from source_text import as_source, file_kind
 
 FILE_LIMIT = 1 << 20     # bytes of a file that is taken
@@ -417,7 +418,10 @@ def take(submission, files, target, optional=()):
     if len(handin.notes) > MOST_NOTES:
         taken.notes.append("%d more files are not taken." % (len(handin.notes) - MOST_NOTES))
     if silent:
-        taken.notes.append("Not handed in: %s." % listed(silent))
+        alike = [(file, look_alike(file, copied)) for file in silent]
+        taken.notes.append(" ".join(["Not handed in: %s." % listed(silent)] + [
+            "There is %s: the name must be exactly %s." % (copied[name].shown, file)
+            for file, name in alike if name]))
     return taken
 
 

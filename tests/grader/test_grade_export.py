@@ -338,7 +338,8 @@ class Thirty(Batch):
     def test_interrupted_and_resumed(self):
         status, said, first = self.interrupted(signal.SIGINT, 4)
         self.assertEqual(status, 130)
-        self.assertIn("%d of 30 are graded, and the same command goes on" % len(first), said)
+        self.assertRegex(said, "(%d|%d) of 30 are graded, and the same command goes on" % (
+            len(first) - 1, len(first))) # the last one may not be counted yet
         self.assertEqual(os.listdir(self.path("again")), ["results"])
         self.begun()
         status, _, second = self.interrupted(signal.SIGKILL, 11)

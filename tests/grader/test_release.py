@@ -532,6 +532,8 @@ class Deliver(FakeKit):
                 self.assertEqual(result["extra_data"]["status"], "infrastructure")
                 self.assertIn(words, result["output"])
                 for word in (self.path("grader"), self.path("build")):
+                    if number == signal.SIGTERM:
+                        self.assertEqual(processes_with(word), [])
                     for pid in processes_with(word):
                         os.kill(pid, signal.SIGKILL)
                 process.communicate(timeout=30)
