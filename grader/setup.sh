@@ -447,22 +447,20 @@ in_time="--setopt=timeout=15 --setopt=retries=2"
 
 # manage COMMAND WORD…: runs it quietly, as root; its output is shown where it fails.
 manage() {
-    say_that_it_lasts "$*" &
-    watcher=$!
-    $as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" </dev/null >"$log" 2>&1
+    : >"$work/waits"
+    say_that_it_lasts "$1" &
+    $as_root env DEBIAN_FRONTEND=noninteractive "$@" </dev/null >"$log" 2>&1
     status=$?
-    kill $watcher 2>/dev/null
-    wait $watcher 2>/dev/null
-    watcher=
+    rm "$work/waits"
+    kill $! 2>/dev/null # a signal may come too early for it: then the file ends it
     return $status
 }
 
-# In the background: after 5 s, and then every half a minute, what is waited for. It ends by itself,
-# within half a second, where whoever started it was killed.
+# In the background: after 5 s, and then every half a minute, what is waited for.
 say_that_it_lasts() {
-    trap - EXIT
+    trap - EXIT HUP INT TERM
     halves=0
-    while sleep 0.5 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+    while sleep 0.5 >/dev/null 2>&1 && [ -e "$work/waits" ] && kill -0 $$ 2>/dev/null; do
         halves=$((halves + 1))
         [ $((halves % 60)) = 10 ] || continue
         last=$(tail -n 1 "$log" 2>/dev/null)
@@ -516,8 +514,7 @@ fi
 
 work=$(mktemp -d) || exit 1
 log=$work/log
-watcher=
-trap '[ -z "$watcher" ] || kill "$watcher" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 write_program
 
