@@ -219,7 +219,8 @@ links() {
     return 1
 }
 
-# Sets `includes` and `folders`: the flags of folders of one's own that hold libraries.
+# Sets `includes` and `folders`: the flags of folders of one's own that hold libraries, whose own
+# libraries are looked for there, too: a RUNPATH (the new tag) would not say so.
 find_folders() {
     conda=${CONDA_PREFIX:+$CONDA_PREFIX/lib}
     path=${PKG_CONFIG_PATH:-}${conda:+:$conda/pkgconfig}
@@ -233,7 +234,7 @@ find_folders() {
         case $folder in '' | /lib* | /usr/lib* | *[!A-Za-z0-9_./+-]*) continue ;; esac
         case " $folders " in *" -L$folder "*) continue ;; esac
         includes="$includes -isystem $header"
-        folders="$folders -L$folder -Wl,-rpath,$folder"
+        folders="$folders -L$folder -Wl,--disable-new-dtags,-rpath,$folder"
     done
     [ -n "$folders" ]
 }
@@ -251,7 +252,7 @@ try_blas() {
     esac
     links "$with $flags" "$libs" || return 1
     for word in $libs; do
-        case $word in -L/usr/*) ;; -L*) libs="$libs -Wl,-rpath,${word#-L}" ;; esac
+        case $word in -L/usr/*) ;; -L*) libs="$libs -Wl,--disable-new-dtags,-rpath,${word#-L}" ;; esac
     done
     blas=$1 blas_defs=$flags blas_libs=$libs
 }

@@ -104,8 +104,8 @@ class Running(TempFolder):
         self.nothing_is_left()
 
     def test_a_base_is_made_of_its_own_system_by_a_script_that_is_there(self):
-        """What debootstrap is told, which is made up here: an Ubuntu by the oldest script of theirs,
-        with the keys that are beside the bases."""
+        """What debootstrap is told, which is made up here: an Ubuntu with the keys that are in the
+        folder of bases."""
         self.write("bin/debootstrap", '#!/bin/sh\nprintf "%s|" "$@" >"$TOLD"\nexit 1\n', 0o755)
         self.write("cache/ubuntu-archive-keyring.gpg", "")
         scripts = "/usr/share/debootstrap/scripts/"

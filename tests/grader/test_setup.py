@@ -370,7 +370,7 @@ class Config(Machine):
         values = self.values()
         self.assertEqual((values["BLAS"], values["BLAS_DEFS"], values["BLAS_LIBS"].strip()),
                          ("openblas", "-I/opt/o/include",
-                          "-L/opt/o -lopenblas  -Wl,-rpath,/opt/o"))
+                          "-L/opt/o -lopenblas  -Wl,--disable-new-dtags,-rpath,/opt/o"))
 
     def test_it_looks_again_only_where_something_changed(self):
         self.call(0)
@@ -505,7 +505,7 @@ class RealCompiler(TempFolder):
         config = self.read("build/config.mk")
         place = self.path("own")
         self.assertIn("\nLIBRARY_INCLUDES := -isystem %s/include\n" % place, config)
-        self.assertIn("\nLIBRARY_FOLDERS := -L%s/lib -Wl,-rpath,%s/lib\n" % (place, place), config)
+        self.assertIn("\nLIBRARY_FOLDERS := -L%s/lib -Wl,--disable-new-dtags,-rpath,%s/lib\n" % (place, place), config)
 
 
 if __name__ == "__main__":
