@@ -252,7 +252,10 @@ try_blas() {
     esac
     links "$with $flags" "$libs" || return 1
     for word in $libs; do
-        case $word in -L/usr/*) ;; -L*) libs="$libs -Wl,--disable-new-dtags,-rpath,${word#-L}" ;; esac
+        case $word in
+        -L/usr/*) ;;
+        -L*) libs="$libs -Wl,--disable-new-dtags,-rpath,${word#-L}" ;;
+        esac
     done
     blas=$1 blas_defs=$flags blas_libs=$libs
 }

@@ -10,8 +10,11 @@ last class asks this machine's own.
 import os
 import shutil
 import unittest
+from types import SimpleNamespace
 
 from helpers import GRADER, TempFolder, run
+
+import confinement
 
 PROGRAMS = {"cc": "gcc", "make": "make", "pkg-config": "pkg-config", "python3": "python3"}
 HEADERS = {"stdio.h": "libc6-dev", "cmocka.h": "libcmocka-dev", "dnnl.h": "libdnnl-dev",
@@ -505,7 +508,11 @@ class RealCompiler(TempFolder):
         config = self.read("build/config.mk")
         place = self.path("own")
         self.assertIn("\nLIBRARY_INCLUDES := -isystem %s/include\n" % place, config)
-        self.assertIn("\nLIBRARY_FOLDERS := -L%s/lib -Wl,--disable-new-dtags,-rpath,%s/lib\n" % (place, place), config)
+        self.assertIn("\nLIBRARY_FOLDERS := -L%s/lib -Wl,--disable-new-dtags,-rpath,%s/lib\n"
+                      % (place, place), config)
+        # What is graded may read them when it runs.
+        self.assertEqual(confinement.libraries(SimpleNamespace(build=self.path("build"))),
+                         [place + "/lib"])
 
 
 if __name__ == "__main__":
