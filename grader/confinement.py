@@ -12,6 +12,7 @@ Interface: Confinement(builder, tasks).words(scratch, program) (what a command l
 import glob
 import json
 import os
+import re
 import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -27,6 +28,15 @@ NO_FILTER = ("modes, owners, times and attributes of files", "UDP and other sock
              "limits of other processes")
 
 
+def libraries(builder):
+    """The folders of one's own that libraries are in, as setup.sh found them."""
+    try:
+        with open(os.path.join(ROOT, builder.build, "config.mk"), encoding="utf-8") as file:
+            return re.findall(r"-rpath,(\S+)", file.read())
+    except OSError:
+        return []
+
+
 class Confinement:
     def __init__(self, builder, tasks):
         self.program = os.path.join(ROOT, builder.confine)
@@ -36,7 +46,7 @@ class Confinement:
         own = [piece.source(builder.impl) for task in tasks for piece in task.pieces()]
         own += [path for path in glob.glob(os.path.join(glob.escape(builder.impl), "*.[ch]"))
                 if not os.path.islink(path)]
-        for path in own + [os.path.join(ROOT, folder) for folder in GIVEN]:
+        for path in own + [os.path.join(ROOT, folder) for folder in GIVEN] + libraries(builder):
             self.options += ["--read", path]
         self.enforced = self.ask()
 

@@ -83,7 +83,7 @@ def confined(confine, words, reads, write):
         found = READS.fullmatch(word)
         if found:
             reads = reads + [found.group(1) or words[min(i + 1, len(words) - 1)]]
-    for name in ("CPATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"):
+    for name in ("CPATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "CONDA_PREFIX"):
         reads = reads + os.environ.get(name, "").split(os.pathsep)
     options = [option for path in reads if path for option in ("--read", path)]
     return [confine, "--tool", "--without", ROOT] + options + ["--write", write, "--"] + words

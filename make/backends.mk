@@ -9,6 +9,9 @@
 ##                    NCCL by NCCL_HOME; CUDA_ARCH=90 for another machine's GPU;
 ##                    SHARE_GPU=1 lets ranks share one; TF32=1 for faster products
 
+# -ldl, -lrt, -lpthread: glibc before 2.34 has them apart.
+SYSTEM_LIBS := $(strip $(LIBRARY_FOLDERS) $(BLAS_LIBS) -ldw -lgomp -lm -ldl -lrt -lpthread)
+
 # Whether a shared library lacks something says the loader: to look for it takes a quarter of a
 # link.
 QUICK_LINK := -Wl,--allow-shlib-undefined
@@ -16,7 +19,7 @@ QUICK_LINK := -Wl,--allow-shlib-undefined
 ifeq ($(BACKEND),simgpu)
 BACKEND_DEFS :=
 LINK         := $(CC) $(BASE) $(QUICK_LINK)
-LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
+LDLIBS       := $(SYSTEM_LIBS)
 KERNELS      := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard lib/kernels/*.c))
 GPU_LIBS     := $(BUILD)/lib/libsimgpu.a
 HALF         := simgpu
@@ -38,7 +41,7 @@ LINK         := $(NVCC) -ccbin $(CXX) -cudart none $(CUDA_ARCH_FLAG) -Xcompiler 
                     -Xcompiler -fsanitize=$(subst $(comma),\$(comma),$(COMPILED_IN))) \
                 $(WRAPPED:%=-Xlinker --wrap=%)
 LDLIBS       := $(CUDA_LIB_FILES:%=-Xlinker %) $(CUDA_LIB_FOLDERS:%=-Xlinker -rpath=%) -ldw -lm \
-    -lpthread
+    -ldl -lrt -lpthread
 GPU_LIBS     := $(BUILD)/lib/libgpulog.a
 endif
 

@@ -11,7 +11,7 @@ ifeq ($(BACKEND),emulated-cuda)
 WRAPPED      += gpulog_reset_peak gpulog_reset_traffic gpulog_own_code gpulog_name_stream \
     gpulog_name_elements
 LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(QUICK_LINK) $(WRAPPED:%=-Wl,--wrap=%)
-LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
+LDLIBS       := $(SYSTEM_LIBS)
 KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
 GPU_LIBS     := $(BUILD)/obj/tests/support/emulated_cuda/logs_agree.o $(BUILD)/lib/libgpulog.a \
     $(BUILD)/lib/simgpu.o

@@ -23,14 +23,17 @@ HALF_DONE := -Wno-unused -Wno-unused-result
 # right, by luck.
 MISTAKES  := $(addprefix -Werror=,return-type implicit-function-declaration implicit-int \
              incompatible-pointer-types int-conversion)
+# LIBRARY_INCLUDES, LIBRARY_FOLDERS: folders of one's own that libraries are in (grader/setup.sh).
 INCLUDES  := -Iinclude -Igpulog/include \
     $(if $(filter cuda,$(BACKEND)),$(CUDA_INCLUDES),-Isimgpu/include)
+ALL_INCLUDES := $(INCLUDES) $(LIBRARY_INCLUDES)
 # Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not
 # depend on where in a vector loop it falls. sqrtf vectorises only where it need not set errno; and
 # where operations may trap, each one in front of a choice between two floats has a mask. -O3 takes
-# twice as long to compile and makes nothing faster that a step would show.
-VECTOR    := -O2 -ftree-vectorize -fvect-cost-model=dynamic -march=native -fopenmp-simd \
-             -ffp-contract=off -fno-math-errno -fno-trapping-math -Wvector-operation-performance
+# twice as long to compile and makes nothing faster that a step would show. VECTOR_FLAGS: what of
+# this gcc alone knows.
+VECTOR    := -O2 -ftree-vectorize $(VECTOR_FLAGS) -march=native -fopenmp-simd \
+             -ffp-contract=off -fno-math-errno -fno-trapping-math
 # The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME,
 # and the tables of the calls of NCCL that move data, and of cuBLAS's.
 WRAPPED   := $(if $(filter-out simgpu,$(BACKEND)),$(sort \

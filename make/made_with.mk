@@ -26,7 +26,7 @@ $(1): $(if $(filter yes,$(call made_so,$(call held,$(1)),$(call recorded,$(2))))
 endef
 
 WITH_C       = $(strip $(COMPILER): $(CC) $(BASE) $(LEAN) $(COLD) $(TESTS_OPT) $(CFLAGS) \
-    $(INCLUDES) $(SIMGPU_DEFS) $(COUNTED) $(SUPPORT_DEFS))
+    $(ALL_INCLUDES) $(SIMGPU_DEFS) $(COUNTED) $(SUPPORT_DEFS))
 WITH_BLAS    = $(strip $(BLAS_DEFS))
 WITH_VECTOR  = $(strip $(PROCESSOR): $(VECTOR))
 WITH_TASK    = $(strip $(MISTAKES) $(HALF_DONE))

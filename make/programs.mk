@@ -53,8 +53,8 @@ $(BUILD)/tests/checkpoint/fuzz: $(FUZZED) include/safetensors.h lib/checkpoint/i
 	$(FOLDER)
 	$(call say,LD,$@)
 	$(Q)$(LINK) -fsanitize=address,undefined -fno-sanitize-recover=all $(CFLAGS) $(LDFLAGS) \
-	    $(SUPPORT_DEFS) $(INCLUDES) $(FUZZED) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) \
-	    -lcmocka $(KIT_LIBS) $(LDLIBS) -o $@
+	    $(SUPPORT_DEFS) $(ALL_INCLUDES) $(FUZZED) \
+	    $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) -lcmocka $(KIT_LIBS) $(LDLIBS) -o $@
 endif
 define own_suite
 $(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link

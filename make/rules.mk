@@ -51,7 +51,7 @@ $(BUILD)/obj/tests/cuda/cpu_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 $(BUILD)/obj/%.o: %.c $(MADE_WITH)/c
 	$(FOLDER)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(BASE) $(LEAN) $(CFLAGS) $(OPT) $(DEFS) $(INCLUDES) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(BASE) $(LEAN) $(CFLAGS) $(OPT) $(DEFS) $(ALL_INCLUDES) -MMD -MP -c $< -o $@
 
 $(BUILD)/lib/libsimgpu.a: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 $(BUILD)/lib/libgpulog.a: $(GPULOG_OBJ) $(MADE_WITH)/libgpulog
@@ -98,6 +98,7 @@ $(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task $(CONFINE)
 $(BUILD)/impl/$(1)/%.o: $(BUILD)/impl/$(1)/%.i $(MADE_WITH)/c $(MADE_WITH)/task
 	$$(call say,CC,$(subst $(comma),$$(comma),$(2))/$$*.c)
 	$$(Q)CCACHE_DISABLE=1 $(CONFINE) --tool --without . \
+	    $(if $(CONDA_PREFIX),--read $(call quote,$(CONDA_PREFIX))) \
 	    --read $$(if $$(OWN_SOURCE),$$(OWN_SOURCE),$(2)) --write $$(@D) -- \
 	    $$(CC) $$(filter-out -D%,$$(BASE) $$(MISTAKES) $(3) $$(CFLAGS)) \
 	    -c $$< -o $$@

@@ -32,12 +32,18 @@ include $(BUILD)/cuda.mk
 endif
 endif
 
-# What this machine has, as grader/setup.sh found it: BLAS, BLAS_DEFS, BLAS_LIBS, COMPILER,
-# PROCESSOR. It is made here where it is not there yet, and make starts again, as it does whenever
-# it has made a file that it includes; `deps` sees whether it still holds.
+# What this machine has, as grader/setup.sh found it and says. It is made here where it is not there
+# yet; `deps` sees whether it still holds. (A rule for a file that is included would let make add
+# that there is no such file.)
 SETUP := CONFIG='$(BUILD)/config.mk' BACKEND='$(BACKEND)' sh grader/setup.sh
 ifneq ($(filter-out help clean skeleton deps,$(or $(MAKECMDGOALS),help)),)
+ifeq ($(wildcard $(BUILD)/config.mk),)
+# What the command line gives is in the environment of recipes alone, up to make 4.3.
+ON_LINE := $(foreach name,CC CXX CFLAGS LDFLAGS PYTHON BLAS NO_INSTALL,$(if \
+    $(filter command,$(firstword $(origin $(name)))),$(name)=$(call quote,$($(name)))))
+ifneq ($(shell $(ON_LINE) $(SETUP) >&2 || echo failed),)
+$(error nothing was built: what is missing, and what to do, is said above)
+endif
+endif
 include $(BUILD)/config.mk
 endif
-$(BUILD)/config.mk:
-	@$(SETUP)

@@ -208,6 +208,9 @@ CHECKS = (
     Check(r"make simgpu", PROOF, ARCHIVE),
     Check(r"make install PREFIX=(DIR|\$HOME/simgpu)", PROOF,
           test("grader/test_install.py", "Installed.test_a_program_elsewhere")),
+    Check(r"export PKG_CONFIG_PATH=DIR/lib/pkgconfig", PROOF,
+          test("grader/test_setup.py", "RealCompiler.test_libraries_in_a_folder_of_ones_own")),
+    Check(r"make CC=clang …", ELSEWHERE, ".ci/run grades the reference so, where there is a clang"),
     Check(r'export PKG_CONFIG_PATH="\$PWD/build/lib/pkgconfig"', QUICK,
           run='export PKG_CONFIG_PATH="$PWD/build/lib/pkgconfig" && make -s simgpu && '
               "pkg-config --libs simgpu", want="-lsimgpu"),

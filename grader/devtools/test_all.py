@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """`make test-all`: every test of the kit; what came of it is a line of bench/results/test-all.md.
 
-`make test`; the tests of the long tier, and longer runs of others (tests/tiers.txt); the commands
+`make test`; the tests of the long tier, and longer runs of others (tests/tiers.txt); `make grade`
+and `make test` on Debian 11 to 13 and on Ubuntu 22.04 and 24.04 (fresh-machine); the commands
 that README and handouts print and that take longer, all mutants, alternatives and flakiness among
 them (documented.py); and a draw of machine-made mutants, whose full set is `make mutation` and
 takes an hour. A step that fails stops none of the others. Whoever commits the line has run it on
@@ -29,9 +30,13 @@ RESULTS = os.path.join(ROOT, "bench", "results", "test-all.md")
 STEPS = (("test", "make test"),
          ("long tests", "make long-tests"),
          ("commands", "python3 -B grader/devtools/documented.py --long"),
-         ("machine-made mutants", "make mutation SAMPLE=400 SEED=%(seed)d"))
+         ("machine-made mutants", "make mutation SAMPLE=400 SEED=%(seed)d"),
+         ("machines", "for suite in bookworm trixie bullseye noble jammy; do "
+                      "grader/devtools/fresh-machine --suite $suite 'make grade' "
+                      "'make grade IMPL=reference' 'make test' || exit; done"))
 # As on two idle cores, bench/results/test-all.md.
-MINUTES = {"test": 3, "long tests": 18, "commands": 37, "machine-made mutants": 2}
+MINUTES = {"test": 3, "long tests": 18, "commands": 37, "machine-made mutants": 2,
+           "machines": 30}
 HEAD = """# make test-all
 
 A line for each run, the last one last: grader/devtools/test_all.py writes it, whoever ran it

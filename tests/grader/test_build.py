@@ -158,7 +158,7 @@ class Changes(Miniature):
         self.write("kit/build/config.mk", re.sub(r"PROCESSOR := \d+", "PROCESSOR := 1", config))
         self.assertEqual(self.sources(), self.VECTOR)
         # And the file of another processor does not hold here.
-        self.write("kit/build/config.mk", re.sub(r"(?m)^# cc\|.*$", "# cc|another", config))
+        self.write("kit/build/config.mk", re.sub(r"(?m)\|cc\|.*$", "|cc|another", config))
         self.make("deps")
         self.assertEqual(self.read("kit/build/config.mk"), config)
 
@@ -502,6 +502,22 @@ class RealKit(ReferenceCopy):
         super().forget_builds()
         for folder in glob.glob(os.path.join(build_folder(), "impl", "it_s_*")):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+class Missing(Miniature):
+    def test_the_words_of_set_up_are_the_last(self):
+        """Then make says in a line that it stops, and nothing of its own files."""
+        os.unlink(os.path.join(self.kit, "build/config.mk"))
+        for goal in ("grade", "plan", "build/bin/launch", "deps"):
+            done = run(["make", goal, "CC=/nowhere/cc -O1", "NO_INSTALL=1"], self.kit,
+                       environment=clean())
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            *told, command, last = done.stderr.splitlines()
+            self.assertEqual(told[0], "setup: some things that ShardLab is built with are missing "
+                             "on this machine:")
+            self.assertRegex(command, "^  .* gcc ")
+            self.assertRegex(last, r"make.* \*\*\* ")
+            self.assertNotIn("No such file", done.stderr)
 
 
 @unittest.skipUnless(shutil.which("setpriv") or os.getuid() != 0, "nobody to write as")

@@ -135,6 +135,9 @@ class Installed(TempFolder):
         self.assertRegex(report, r"made at nccl\.c:16 \(main\)")
         self.assertIn('Read: simgpu/pages/mistakes.md, "Leak"', report)
         self.assert_lacks(program, ROOT)
+        # So, too, where no addresses of units are listed: clang does not.
+        run(["objcopy", "--remove-section=.debug_aranges", program], status=0)
+        self.assertRegex(self.ran(program)[2], r"made at nccl\.c:16 \(main\)")
 
     def test_a_program_elsewhere(self):
         for name in ("opt", "it's an odd folder & more #1"):

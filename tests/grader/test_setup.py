@@ -1,24 +1,35 @@
 """setup.sh on machines made of a PATH, a compiler and a folder of headers: what it looks for,
 installs, says and writes for make.
 
-apt-get, apt-cache, sudo and id are small scripts that write down how they were called; apt-get
-"installs" by making the files that the compiler looks for. The compiler is a script, too: it knows
-a library where its file is there, and a function where the file names it. The last class asks this
-machine's own.
+apt-get, dnf, zypper, pacman, apt-cache, sudo and id are small scripts that write down how they were
+called; a manager "installs" by making the files that the compiler looks for. The compiler is a
+script, too: it knows a library where its file is there, and a function where the file names it. The
+last class asks this machine's own.
 """
 
 import os
 import shutil
 import unittest
+from types import SimpleNamespace
 
 from helpers import GRADER, TempFolder, run
+
+import confinement
 
 PROGRAMS = {"cc": "gcc", "make": "make", "pkg-config": "pkg-config", "python3": "python3"}
 HEADERS = {"stdio.h": "libc6-dev", "cmocka.h": "libcmocka-dev", "dnnl.h": "libdnnl-dev",
            "elfutils/libdw.h": "libdw-dev", "jansson.h": "libjansson-dev",
            "seccomp.h": "libseccomp-dev"}
+# What the other systems call them, in the order of PROGRAMS and HEADERS; and the command to type.
+ELSEWHERE = {
+    "dnf": ("gcc make pkgconf-pkg-config python3 glibc-devel libcmocka-devel onednn-devel "
+            "elfutils-devel jansson-devel libseccomp-devel", "dnf install -y "),
+    "zypper": ("gcc make pkg-config python3 glibc-devel libcmocka-devel onednn-devel libdw-devel "
+               "libjansson-devel libseccomp-devel", "zypper install -y "),
+    "pacman": ("gcc make pkgconf python glibc cmocka onednn libelf jansson libseccomp",
+               "pacman -Syu --needed ")}
 TOOLS = ("cat", "cksum", "env", "head", "mktemp", "mv", "rm", "tail", "touch", "tr", "mkdir",
-         "chmod", "cp", "dirname", "grep", "sh")
+         "chmod", "cp", "dirname", "grep", "sh", "sleep")
 
 # Links what is there: of the BLAS that a cblas.h belongs to it knows by what the file says.
 COMPILER = '''#!/bin/sh
@@ -46,25 +57,30 @@ for word in "$@"; do
 done
 exit 0
 '''
-APT_GET = '''#!/bin/sh
-echo "apt-get $*" >>"$LOG"
+MANAGER = '''#!/bin/sh
+echo "${0##*/} $*" >>"$LOG"
+[ -e "$STATE/slow" ] && sleep 6
 case " $* " in
+*" info "* | *" search "* | *" -Si "*)
+    case " $* " in *onednn*) [ ! -e "$STATE/no_dnnl" ] ;; esac
+    exit ;;
 *" update "*) touch "$STATE/updated"; exit 0 ;;
-*" install "*) ;;
 esac
 [ -e "$STATE/needs_update" ] && [ ! -e "$STATE/updated" ] && { echo "E: no such thing"; exit 100; }
 [ -e "$STATE/broken" ] && { echo "E: the mirror is on fire"; exit 100; }
 for word in "$@"; do
     case $word in
     gcc) cp "$STATE/cc" "$BIN/cc" ;;
-    g++|make|pkg-config|python3) cp "$STATE/true" "$BIN/$word" ;;
-    libc6-dev) touch "$INC/stdio.h" ;;
-    libcmocka-dev) touch "$INC/cmocka.h" ;;
-    libdnnl-dev) touch "$INC/dnnl.h" ;;
-    libopenblas-dev) echo openblas_set_num_threads >"$INC/cblas.h" ;;
-    libjansson-dev) touch "$INC/jansson.h" ;;
-    libseccomp-dev) touch "$INC/seccomp.h" ;;
-    libdw-dev) mkdir -p "$INC/elfutils"; touch "$INC/elfutils/libdw.h" ;;
+    g++|make) cp "$STATE/true" "$BIN/$word" ;;
+    pkg*) cp "$STATE/true" "$BIN/pkg-config" ;;
+    python|python3) cp "$STATE/true" "$BIN/python3" ;;
+    libc6-dev|glibc*) touch "$INC/stdio.h" ;;
+    *cmocka*) touch "$INC/cmocka.h" ;;
+    libdnnl-dev|onednn*) touch "$INC/dnnl.h" ;;
+    *openblas*) echo openblas_set_num_threads >"$INC/cblas.h" ;;
+    *jansson*) touch "$INC/jansson.h" ;;
+    *seccomp*) touch "$INC/seccomp.h" ;;
+    libdw-*|elfutils*|libelf) mkdir -p "$INC/elfutils"; touch "$INC/elfutils/libdw.h" ;;
     esac
 done
 '''
@@ -107,7 +123,7 @@ class Machine(TempFolder):
             self.apt()
 
     def apt(self):
-        self.program("apt-get", APT_GET)
+        self.program("apt-get", MANAGER)
         self.program("apt-cache", APT_CACHE)
 
     def state(self, name):
@@ -187,11 +203,48 @@ class Setup(Machine):
         self.assertIn("unit test library", done.stderr)
         self.assertEqual(self.log(), "")
 
-    def test_no_apt_get(self):
+    def test_no_manager_that_it_knows(self):
         self.everything(but=("cmocka.h",), apt=False)
         done = self.call(1)
-        self.assertIn("no apt-get", done.stderr)
+        self.assertIn("no apt-get, dnf, zypper or pacman", done.stderr)
         self.assertIn("install -y --no-install-recommends libcmocka-dev", done.stderr)
+        self.assertIn("\n  conda install -c conda-forge cmocka\n", done.stderr)
+
+    def test_the_managers_of_other_systems(self):
+        for manager, (names, typed) in ELSEWHERE.items():
+            with self.subTest(manager):
+                self.doCleanups()
+                self.setUp()
+                self.program("make", "#!/bin/sh\nexit 0\n")
+                self.program(manager, MANAGER)
+                want = set(names.split()) - {"make"}
+                told = self.call(1, NO_INSTALL="1").stderr.splitlines()[-1]
+                self.assertTrue(told.startswith("  " + typed), told)
+                self.assertEqual(set(told.replace(typed, "").split()), want)
+                self.call(0)
+                line = self.log().splitlines()[-1]
+                self.assertEqual({word for word in line.split() if word in want}, want)
+                self.assertEqual(self.call().stdout, "")
+                os.unlink(self.path("include/dnnl.h")) # and where there is no oneDNN
+                self.state("no_dnnl")
+                self.assertIn("libopenblas-dev", self.call(0).stdout)
+                self.assertRegex(self.log().splitlines()[-1], " [a-z]*openblas[-_a-z]*$")
+
+    def test_without_root_it_names_a_way(self):
+        self.everything(but=("cmocka.h", "elfutils/libdw.h", "dnnl.h"))
+        self.user(1000)
+        told = self.call(1).stderr
+        self.assertIn("\n  conda install -c conda-forge cmocka elfutils onednn\n", told)
+        self.assertIn("\n  export PKG_CONFIG_PATH=FOLDER/lib/pkgconfig\n", told)
+
+    def test_a_network_that_swallows_packets(self):
+        """It is said what is waited for, and no server is waited for long."""
+        self.everything(but=("cmocka.h",))
+        self.state("slow")
+        done = self.call(0)
+        self.assertRegex(done.stdout, "\nsetup: apt-get has taken 5 s; it says: nothing yet\n")
+        for option in ("http::Timeout=15", "https::Timeout=15", "Retries=1"):
+            self.assertIn(" -o Acquire::%s " % option, self.log())
 
     def test_neither_root_nor_sudo(self):
         self.everything(but=("cmocka.h",))
@@ -304,7 +357,8 @@ class Config(Machine):
         self.call(0)
         values = self.values()
         self.assertEqual(sorted(values),
-                         ["BLAS", "BLAS_DEFS", "BLAS_LIBS", "COMPILER", "PROCESSOR"])
+                         ["BLAS", "BLAS_DEFS", "BLAS_LIBS", "COMPILER", "LIBRARY_FOLDERS",
+                          "LIBRARY_INCLUDES", "PROCESSOR", "VECTOR_FLAGS"])
         self.assertEqual((values["BLAS"], values["BLAS_DEFS"], values["BLAS_LIBS"],
                           values["COMPILER"]),
                          ("dnnl", "-DSIMGPU_DNNL", "-ldnnl", "cc (made up) 1.0"))
@@ -318,7 +372,8 @@ class Config(Machine):
         self.call(0, BLAS="openblas")
         values = self.values()
         self.assertEqual((values["BLAS"], values["BLAS_DEFS"], values["BLAS_LIBS"].strip()),
-                         ("openblas", "-I/opt/o/include", "-L/opt/o -lopenblas"))
+                         ("openblas", "-I/opt/o/include",
+                          "-L/opt/o -lopenblas  -Wl,--disable-new-dtags,-rpath,/opt/o"))
 
     def test_it_looks_again_only_where_something_changed(self):
         self.call(0)
@@ -405,9 +460,10 @@ class RealCompiler(TempFolder):
         environment = dict(os.environ, BLAS="openblas", NO_INSTALL="1",
                            CPATH=self.path("include"), LIBRARY_PATH=self.path("lib"),
                            CONFIG=self.path("build/config.mk"),
-                           PKG_CONFIG_LIBDIR=self.path("none"), **more)
-        for name in ("CC", "CFLAGS", "LDFLAGS", "BACKEND", "PKG_CONFIG_PATH"):
+                           PKG_CONFIG_LIBDIR=self.path("none"))
+        for name in ("CC", "CFLAGS", "LDFLAGS", "BACKEND", "PKG_CONFIG_PATH", "CONDA_PREFIX"):
             environment.pop(name, None)
+        environment.update(more)
         return run(["sh", os.path.join(GRADER, "setup.sh")], environment=environment)
 
     def test_a_blas_counts_when_a_call_of_it_links(self):
@@ -427,6 +483,36 @@ class RealCompiler(TempFolder):
         self.assertIn("\nBLAS := openblas\n", self.read("build/config.mk"))
         os.unlink(self.path("lib/libopenblas.so"))
         self.assertIn("libopenblas-dev", self.look().stderr)
+
+    def test_libraries_in_a_folder_of_ones_own(self):
+        """That of a conda environment, and one that pkg-config finds."""
+        place = self.path("own")
+        os.makedirs(place + "/lib/pkgconfig")
+        self.write("own/include/cblas.h", self.HEADER + "void openblas_set_num_threads(int);\n")
+        self.write("blas.c", self.SOURCE)
+        run(["cc", "-shared", "-fPIC", self.path("blas.c"), "-o", place + "/lib/libopenblas.so"],
+            status=0)
+        if self.look().returncode == 0:
+            self.skipTest("OpenBLAS is installed on this machine")
+        self.check_folder(CONDA_PREFIX=place)
+        # Of a library that the system has, too.
+        self.write("own/lib/pkgconfig/jansson.pc", "libdir=%s/lib\nincludedir=%s/include\nName: j\n"
+                   "Description: j\nVersion: 1\n" % (place, place))
+        self.check_folder(PKG_CONFIG_LIBDIR=place + "/lib/pkgconfig")
+        os.rename(place, self.path("moved"))
+        self.assertIn("libopenblas-dev", self.look(CONDA_PREFIX=place).stderr)
+
+    def check_folder(self, **more):
+        done = self.look(**more)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        config = self.read("build/config.mk")
+        place = self.path("own")
+        self.assertIn("\nLIBRARY_INCLUDES := -isystem %s/include\n" % place, config)
+        self.assertIn("\nLIBRARY_FOLDERS := -L%s/lib -Wl,--disable-new-dtags,-rpath,%s/lib\n"
+                      % (place, place), config)
+        # What is graded may read them when it runs.
+        self.assertEqual(confinement.libraries(SimpleNamespace(build=self.path("build"))),
+                         [place + "/lib"])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,12 @@
 
 #ifdef SIMGPU_DNNL
 #include <dnnl.h>
+#if __has_include(<omp.h>)
 #include <omp.h>
+#else // clang finds gcc's library of these, and not its header
+int omp_get_max_threads(void);
+void omp_set_num_threads(int n);
+#endif
 #else
 #include <cblas.h>
 #endif
