@@ -215,16 +215,15 @@ def cards(root):
     """A card for the start, for each task and for each lab: its page, the question that it answers
     (a row of handouts/README.md) and the command to copy."""
     rows = CARD.findall(read(os.path.join(root, "handouts", "README.md")))
-    made = [("Start: ten minutes", "handouts/0_start.md", "What is FSDP for? And a line is missing.",
-             "", "make start")]
+    made = [("Start: ten minutes", "handouts/0_start.md", "",
+             "What is FSDP for, and what does a missing wait look like?", "make start")]
     for number, title, link, question, points in rows:
         path = posixpath.normpath(posixpath.join("handouts", link))
         word = "lab" if path.startswith("labs/") else "task"
-        made.append(("%s %s: %s" % (word.capitalize(), number, title), path, question,
-                     points + " points", "make grade %s=%s" % (word.upper(), number)))
+        made.append(("%s %s: %s" % (word.capitalize(), number, title), path, points + " points",
+                     question, "make grade %s=%s" % (word.upper(), number)))
     return '<div class="cards">\n%s</div>\n' % "".join(
-        '<div class="card">\n\n**[%s](%s)** %s\n\n%s\n\n    %s\n\n</div>\n' % (
-            title, path, points, question, command) for title, path, question, points, command in made)
+        '<div class="card">\n\n**[%s](%s)** %s\n\n%s\n\n    %s\n\n</div>\n' % one for one in made)
 
 
 def read(path):
