@@ -69,8 +69,9 @@ def tex(text):
     text = quotients(text)
     def expanded(found):
         piece = kept[int(found.group(1))]
-        high = piece.startswith("(") and "\0" in piece # brackets as high as what they hold
-        return r"\left(%s\right)" % piece[1:-1] if high else piece
+        high = any(kept[int(inner)].startswith(r"\frac")
+                   for inner in re.findall("\0(\\d+)\0", piece))
+        return r"\left(%s\right)" % piece[1:-1] if high and piece[0] == "(" else piece
 
     while "\0" in text:
         text = re.sub("\0(\\d+)\0", expanded, text)
@@ -119,7 +120,7 @@ def block(lines):
         if not is_formula(text, True):
             return None
         rows.append(tex(text) + (r" \qquad \text{%s}" % more.strip() if more.strip() else ""))
-    return "```{math}\n%s\n```" % "\\\\\n".join(rows) if rows else None
+    return "\n\n".join("```{math}\n%s\n```" % row for row in rows) if rows else None
 
 
 def cell(text):

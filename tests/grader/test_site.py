@@ -43,7 +43,7 @@ class Formulas(unittest.TestCase):
                 ("2(W-1)/W * N", r"\frac{2(W-1)}{W} \cdot N"),
                 ("n(2P − R)(S - 1)/S", r"\frac{n(2P - R)(S - 1)}{S}"),
                 ("12 (R - u) / 4W", r"\frac{12 (R - u)}{4W}"),
-                ("4(u + max(R, u))/S", r"\frac{4\left(u + \max(R, u)\right)}{S}"),
+                ("4(u + max(R, u))/S", r"\frac{4(u + \max(R, u))}{S}"),
                 ("S * ⌈u/S⌉", r"S \cdot \lceil \frac{u}{S} \rceil"),
                 ("x / (sqrt(v / (1 - b)) + eps)",
                  r"\frac{x}{\sqrt{\frac{v}{1 - b}} + \text{eps}}"),
@@ -53,7 +53,8 @@ class Formulas(unittest.TestCase):
             self.assertEqual(" ".join(site_formulas.tex(text).split()), wanted)
         self.assertEqual(site_formulas.cell(" n > 1 "), "{math}`n > 1`")
         self.assertEqual(site_formulas.block(["p = 1 / m    of the time", "", "q = p"]),
-                         "```{math}\np = \\frac{1}{m} \\qquad \\text{of the time}\\\\\nq = p\n```")
+                         "```{math}\np = \\frac{1}{m} \\qquad \\text{of the time}\n```\n\n"
+                         "```{math}\nq = p\n```")
 
     def test_what_is_none(self):
         for text in ("DDP", "ZeRO-3", "AG 1", "h.0", "1,398,101", "2, 4, 8", "48 · 203 MB", "1F1B",
