@@ -25,5 +25,5 @@ site-planner: $(BUILD)/impl/reference/bin/plan
 ##                    links, search, each slider against the planner, keyboard,
 ##                    contrast, a phone's width
 check-site: site
-	@$(PYTHON) -B grader/course/site_check.py --site '$(BUILD)/site' \
+	@$(BUILD)/site/venv/bin/python -B grader/course/site_check.py --site '$(BUILD)/site' \
 	    --plan $(BUILD)/impl/reference/bin/plan

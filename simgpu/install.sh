@@ -7,8 +7,8 @@
 # DIR/lib/libsimgpu.a, DIR/lib/pkgconfig/simgpu.pc, what CMake's find_package(simgpu) reads in
 # DIR/lib/cmake/simgpu, simgpu(7) in DIR/share/man/man7, the headers in DIR/include/simgpu (they
 # have the names of NVIDIA's, which may be on the machine too), the pages in DIR/share/doc/simgpu,
-# the machines of the clock (which the library holds too) in DIR/share/simgpu/machines. DESTDIR comes
-# before all of that and is in no file.
+# the machines of the clock (which the library holds too) in DIR/share/simgpu/machines. DESTDIR
+# comes before all of that and is in no file.
 set -eu
 cd "$(dirname "$0")/.."
 

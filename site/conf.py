@@ -3,10 +3,14 @@ the pages."""
 
 import os
 
+from docutils.nodes import SkipNode
+from docutils.utils.math.latex2mathml import tex2mathml
+
 project = "ShardLab"
 html_title = "ShardLab"
 release = version = os.environ.get("SHARDLAB_VERSION", "")
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx_copybutton"]
+html_math_renderer = "mathml" # below
 myst_heading_anchors = 6 # as GitHub makes them
 highlight_language = "none"
 
@@ -19,3 +23,14 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_theme_options = {
     "top_of_page_buttons": [], "light_css_variables": {}, "dark_css_variables": {}}
+
+
+def setup(app):
+    """Formulas as MathML, which browsers show without a script: by docutils' own converter, which
+    Sphinx does not use."""
+    def write(translator, node, block=False):
+        made = tex2mathml(node.astext(), as_block=block)
+        translator.body.append('<div class="formula">%s</div>' % made if block else made)
+        raise SkipNode
+    app.add_html_math_renderer(
+        "mathml", (write, None), (lambda translator, node: write(translator, node, True), None))

@@ -65,8 +65,8 @@ def memory_formulas(memory):
     strategies = memory.data["strategies"]
     for precision, types in enumerate(memory.data["precisions"][:2]): # the third is as both
         each = [memory.formulas(strategy, precision) for strategy in range(len(strategies))]
-        rows = [[name] + [shown(one[name]) for one in each] for name in each[0]
-                if name != "activations"]
+        rows = [[name] + ["{math}`%s`" % site_formulas.tex(one[name]) for one in each]
+                for name in each[0] if name != "activations"]
         parts.append("In %s:\n\n%s" % (types["name"], table(
             ["category"] + [name for _, name in strategies], rows)))
         text = each[0]["activations"]
@@ -74,10 +74,6 @@ def memory_formulas(memory):
     parts.append("In %s a and b are both 2: gradients as in float, all else as in bf16."
                  % memory.data["precisions"][2]["name"])
     return "\n\n".join(parts)
-
-
-def shown(text):
-    return site_formulas.mathml(site_formulas.parse(text), text)
 
 
 def timeline_table(grid):

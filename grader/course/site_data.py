@@ -1,7 +1,7 @@
 """What the figures that move show.
 
 Memory is in closed form: site/memory.json has a formula for each category, and JavaScript,
-MathML and tests are made of it. Timelines are the planner's own: a grid of plans, each of a step
+TeX and tests are made of it. Timelines are the planner's own: a grid of plans, each of a step
 on one modelled machine. Nothing here, and nothing in the browser, works out a time.
 
 Interface: Memory(root): formulas(strategy, precision), values(point), javascript(),
@@ -87,7 +87,7 @@ class Memory:
     def __init__(self, root):
         with open(os.path.join(root, "site", "memory.json"), encoding="utf-8") as file:
             self.data = json.load(file)
-        self.sizes = [(name, site_formulas.parse(text)) for name, text in self.data["sizes"]]
+        self.sizes = self.data["sizes"]
 
     def case(self, entry, strategy, precision):
         """The formula's text of one category."""
@@ -111,14 +111,14 @@ class Memory:
         names = {name: model[name] for name in "LCHV"}
         names.update(T=self.data["tokens"], a=types["a"], b=types["b"],
                      S=1 if ddp else self.data["worlds"][point.world])
-        for name, node in self.sizes:
-            names[name] = site_formulas.value(node, names)
+        for name, text in self.sizes:
+            names[name] = site_formulas.value(text, names)
         return names
 
     def values(self, point):
         """{category: bytes}, exactly."""
         names = self.names(point)
-        return {name: int(site_formulas.value(site_formulas.parse(text), names))
+        return {name: int(site_formulas.value(text, names))
                 for name, text in self.formulas(point.strategy, point.precision).items()}
 
     def settings(self, point):
@@ -135,8 +135,8 @@ class Memory:
         """The same data for the browser, each formula a function of the variables."""
         variables = "L,C,H,V,T,S,a,b"
         known, lines = variables, []
-        for name, node in self.sizes:
-            lines.append("    const %s = %s;" % (name, site_formulas.javascript(node)))
+        for name, text in self.sizes:
+            lines.append("    const %s = %s;" % (name, site_formulas.javascript(text)))
             known += "," + name
         table = []
         for strategy in range(len(self.data["strategies"])):
@@ -144,7 +144,7 @@ class Memory:
             for precision in range(len(self.data["precisions"])):
                 texts = self.formulas(strategy, precision).values()
                 row.append("[%s]" % ",".join(
-                    "(%s) => %s" % (known, site_formulas.javascript(site_formulas.parse(text)))
+                    "(%s) => %s" % (known, site_formulas.javascript(text))
                     for text in texts))
             table.append("[%s]" % ",\n".join(row))
         data = {name: self.data[name] for name in

@@ -1,7 +1,7 @@
 """The pages of the site: copies of the Markdown pages, in the same folders, for the generator.
 
 Links between pages stay as they are; a link to a file of the kit that is no page becomes its
-path, or leads into REPOSITORY where that is given. Formulas become MathML (site_formulas.py).
+path, or leads into REPOSITORY where that is given. Formulas become TeX (site_formulas.py).
 What is for staff, and students do not get (release.py), is left out unless it is asked for.
 
 Interface: pages(root, staff) -> [Section]; stage(root, out, staff, repository) -> the paths
@@ -39,6 +39,8 @@ MOVING = {
     "handouts/figures/forward.svg": ("ring", "An all-gather, step by step"),
     "handouts/figures/step.svg": ("timeline", "A step at other bandwidths, tokens and depths"),
 }
+# A row of handouts/README.md: number, title, page, question, points.
+CARD = re.compile(r"(?m)^\| \[(\d) ([^]]+)\]\(([^)]+)\) \|[^|]*\| ([^|]+) \| (\d+) \|$")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 SPAN = re.compile(r"(`+)(?:(?!\1).)+?\1", re.DOTALL)
 ELSEWHERE = re.compile(r"[a-z]+:")
@@ -157,7 +159,7 @@ class Page:
 
 
 def cells(line):
-    """A row of a table, with formulas as MathML."""
+    """A row of a table, with formulas as TeX."""
     if not re.match(r"\|.*\|\s*$", line) or re.fullmatch(r"[|\s:-]+", line):
         return line
     parts = re.split(r"(?<!\\)\|", line)
@@ -205,9 +207,24 @@ def entry(path):
 
 
 def contents(sections):
-    """The generator's lists of pages, one for each section."""
-    return "\n".join("```{toctree}\n:caption: %s\n:maxdepth: 1\n\n%s\n```\n" % (
+    """The generator's lists of pages, one for each section; the menu shows them."""
+    return "\n".join("```{toctree}\n:caption: %s\n:hidden:\n\n%s\n```\n" % (
         section.title, "\n".join(entry(path) for path in section.pages)) for section in sections)
+
+
+def cards(root):
+    """A card for the start, for each task and for each lab: its page, the question that it answers
+    (a row of handouts/README.md) and the command to copy."""
+    rows = CARD.findall(read(os.path.join(root, "handouts", "README.md")))
+    made = [("Start: ten minutes", "handouts/0_start.md", "",
+             "What is FSDP for, and what does a missing wait look like?", "make start")]
+    for number, title, link, question, points in rows:
+        path = posixpath.normpath(posixpath.join("handouts", link))
+        word = "lab" if path.startswith("labs/") else "task"
+        made.append(("%s %s: %s" % (word.capitalize(), number, title), path, points + " points",
+                     question, "make grade %s=%s" % (word.upper(), number)))
+    return '<div class="cards">\n%s</div>\n' % "".join(
+        '<div class="card">\n\n**[%s](%s)** %s\n\n%s\n\n    %s\n\n</div>\n' % one for one in made)
 
 
 def read(path):
@@ -241,7 +258,8 @@ def stage(root, out, staff=False, repository=""):
             shutil.copyfile(os.path.join(root, picture), os.path.join(out, picture))
     index = read(os.path.join(root, OWN, "index.md"))
     write(os.path.join(out, "index.md"),
-          rewritten("index.md", index, staged, repository) + "\n" + contents(sections))
+          rewritten("index.md", index.replace("@CARDS@", cards(root)), staged, repository)
+          + "\n" + contents(sections))
     shutil.copytree(os.path.join(root, OWN, "static"), os.path.join(out, "static"))
     shutil.copyfile(os.path.join(root, OWN, "conf.py"), os.path.join(out, "conf.py"))
     return staged

@@ -4,7 +4,8 @@
  *
  * Interface: ShardLab.figure(name, build): build(place) is called for the element
  * <div class="moving" data-figure="name">, which holds the same as a table for readers without
- * JavaScript. ShardLab.range, .choice, .live, .svg, .draw, .bytes, .milliseconds.
+ * JavaScript. ShardLab.range, .choice, .live, .svg, .draw, .bytes,
+ * .duration, .milliseconds.
  */
 "use strict";
 window.ShardLab = window.ShardLab || {};
@@ -149,5 +150,8 @@ ShardLab.bytes = (n) => {
     }
     return (i === 0 ? String(n) : n.toFixed(n < 10 ? 2 : n < 100 ? 1 : 0)) + " " + units[i];
 };
+
+ShardLab.duration = (seconds) =>
+    seconds < 1e-3 ? Math.round(1e6 * seconds) + " µs" : (1e3 * seconds).toFixed(2) + " ms";
 
 ShardLab.milliseconds = (picoseconds) => (picoseconds / 1e9).toFixed(2) + " ms";

@@ -41,7 +41,8 @@ ShardLab.figure("ring", (place) => {
     form.append(ShardLab.make("div", {class: "control"}, play));
     place.append(form);
     const say = ShardLab.live(place);
-    const again = ShardLab.draw(place, "The shards that each rank has", rows);
+    const again = ShardLab.draw(
+        place, "The ring: the shards that each rank has, and what it sends next", ring);
 
     function stop() {
         clearInterval(timer);
@@ -66,29 +67,42 @@ ShardLab.figure("ring", (place) => {
         timer = setInterval(next, 900);
     });
 
-    function rows(svg, width) {
+    // Ranks on a circle, each with its shards; within, the wires, and what goes over each next.
+    function ring(svg, width) {
         const W = ranks(world.get()), now = ShardLab.ring(W, step.get());
-        const left = 58, right = width < 500 ? 62 : 150, wide = (width - left - right) / W;
+        const cell = Math.min(20, (width < 500 ? 84 : 128) / W), room = W * cell / 2 + 4;
+        const size = Math.min(width, 480);
+        const middle = width / 2, radius = size / 2 - Math.max(room, 34), inner = radius - 34;
+        const at = (turn, far) => [middle + far * Math.sin(turn), size / 2 - far * Math.cos(turn)];
         for (let rank = 0; rank < W; rank++) {
-            const top = 40 * rank;
-            ShardLab.text(svg, 0, top + 21, "rank " + rank, {});
-            for (let shard = 0; shard < W; shard++) {
-                const age = now.has[rank].indexOf(shard), x = left + shard * wide;
-                const kind = age < 0 ? "cell-empty" : age === 0 ? "cell-own"
-                    : age === step.get() ? "cell-new" : "cell-had";
-                ShardLab.rect(svg, x + 1, top + 2, wide - 2, 30, kind);
-                if (age >= 0)
-                    ShardLab.text(svg, x + wide / 2, top + 22, String(shard),
-                                  {"text-anchor": "middle", class: "in-" + kind});
+            const turn = 2 * Math.PI * rank / W, [x, y] = at(turn, radius);
+            const sends = now.sends[rank] >= 0, part = 2 * Math.PI / W, gap = Math.min(0.12, part / 5);
+            const [x1, y1] = at(turn + gap, inner), [x2, y2] = at(turn + part - gap, inner);
+            const kind = sends ? "wire" : "wire idle";
+            svg.append(ShardLab.make("svg:path", {class: kind,
+                d: `M${x1} ${y1}A${inner} ${inner} 0 0 1 ${x2} ${y2}`}));
+            const angle = (turn + part - gap) * 180 / Math.PI;
+            svg.append(ShardLab.make("svg:path", {class: kind + " tip", d: "M-7 -4L0 0L-7 4",
+                transform: `translate(${x2} ${y2}) rotate(${angle})`}));
+            if (sends) {
+                const [sx, sy] = at(turn + part / 2, inner - 16);
+                ShardLab.rect(svg, sx - 9, sy - 10, 18, 20, "cell-sent");
+                ShardLab.text(svg, sx, sy + 5, String(now.sends[rank]), {"text-anchor": "middle"});
             }
-            if (now.sends[rank] >= 0)
-                ShardLab.text(svg, width - right + 6, top + 21, width < 500
-                    ? now.sends[rank] + " → " + (rank + 1) % W
-                    : "sends " + now.sends[rank] + " to rank " + (rank + 1) % W, {});
+            ShardLab.text(svg, x, y - 6, "rank " + rank, {"text-anchor": "middle"});
+            for (let shard = 0; shard < W; shard++) {
+                const age = now.has[rank].indexOf(shard), left = x + (shard - W / 2) * cell;
+                const shown = age < 0 ? "cell-empty" : age === 0 ? "cell-own"
+                    : age === step.get() ? "cell-new" : "cell-had";
+                ShardLab.rect(svg, left + 0.5, y, cell - 1, 18, shown);
+                if (age >= 0)
+                    ShardLab.text(svg, left + cell / 2, y + 14, String(shard),
+                                  {"text-anchor": "middle", class: "in-" + shown});
+            }
         }
-        return 40 * W + 8 + ShardLab.legend(svg, width, 40 * W + 8, [
+        return size + 8 + ShardLab.legend(svg, width, size + 8, [
             ["cell-own", "its own"], ["cell-new", "just received"], ["cell-had", "received before"],
-            ["cell-empty", "not there yet"]]);
+            ["cell-empty", "not there yet"], ["cell-sent", "sent next"]]);
     }
 
     show = () => {
@@ -96,7 +110,7 @@ ShardLab.figure("ring", (place) => {
         step.say();
         say("After step " + step.get() + " of " + (W - 1) + " each rank has " + (step.get() + 1) +
             " of " + W + " shards. It has sent " + now.bytes.toLocaleString("en-US") +
-            " bytes, in " + Math.round(1e6 * now.time) + " us.");
+            " bytes, in " + ShardLab.duration(now.time) + ".");
         place.dataset.bytes = now.bytes;
         place.dataset.shard = now.shard;
         again();

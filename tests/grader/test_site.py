@@ -14,6 +14,7 @@ from helpers import COURSE, ROOT, TempFolder, build_folder
 
 sys.path.insert(0, COURSE)
 import links
+import manifest
 import release
 import site_build
 import site_check
@@ -27,27 +28,34 @@ REFERENCE = os.path.isdir(os.path.join(ROOT, "reference"))
 
 class Formulas(unittest.TestCase):
     def test_what_they_are_worth(self):
-        names = {"N": 12, "W": 4, "R": 10, "S": 4, "u": 5, "b_1": 3}
+        names = {"N": 12, "W": 4, "R": 10, "S": 4, "u": 5, "b": 3}
         for text, wanted, javascript in (
-                ("4N/W", 12, "((4*N)/W)"), ("2(W-1)/W * N", 18, "(((2*((W-1)))/W)*N)"),
-                ("4(⌈R/S⌉ + u)", 32, None), ("S * ⌈R/S⌉", 12, "(S*Math.ceil((R/S)))"),
-                ("max(R, u) + 2^u", 42, "(Math.max(R,u)+Math.pow(2,u))"),
-                ("12 (R - u) / 4W", 3.75, None), ("N - W - u", 3, "(N-W-u)"), ("b_1^2", 9, None),
-                ("-u + 1,024", 1019, None)):
+                ("4 * N/W", 12, "4 * N/W"), ("4 * (⌈R/S⌉ + u)", 32, "4 * (Math.ceil(R/S) + u)"),
+                ("max(R, u) + 2^u", 42, "Math.max(R, u) + 2**u"),
+                ("12 * (R - u) / (4 * W)", 3.75, None), ("N - W - u", 3, "N - W - u")):
             with self.subTest(text=text):
-                node = site_formulas.parse(text)
-                self.assertEqual(site_formulas.value(node, names), wanted)
+                self.assertEqual(site_formulas.value(text, names), wanted)
                 if javascript:
-                    self.assertEqual(site_formulas.javascript(node), javascript)
+                    self.assertEqual(site_formulas.javascript(text), javascript)
 
-    def test_mathml(self):
-        self.assertEqual(site_formulas.cell("4N/W"), '<math alttext="4N/W"><mfrac><mrow><mn>4</mn>'
-                         "<mi>N</mi></mrow><mi>W</mi></mfrac></math>")
-        self.assertEqual(site_formulas.cell(" n > 1 "), '<math alttext="n &gt; 1"><mrow><mi>n</mi>'
-                         "<mo>&gt;</mo><mn>1</mn></mrow></math>")
-        line = site_formulas.block(["p = (P - 1) / (m + P - 1)    of the time"])
-        self.assertIn("<mfrac><mrow><mi>P</mi><mo>−</mo><mn>1</mn></mrow>", line)
-        self.assertIn('<span class="why">of the time</span>', line)
+    def test_tex(self):
+        for text, wanted in (
+                ("4N/W", r"\frac{4N}{W}"), ("n > 1", "n > 1"), ("b1^t", "b_{1}^t"),
+                ("2(W-1)/W * N", r"\frac{2(W-1)}{W} \cdot N"),
+                ("n(2P − R)(S - 1)/S", r"\frac{n(2P - R)(S - 1)}{S}"),
+                ("12 (R - u) / 4W", r"\frac{12 (R - u)}{4W}"),
+                ("4(u + max(R, u))/S", r"\frac{4(u + \max(R, u))}{S}"),
+                ("S * ⌈u/S⌉", r"S \cdot \lceil \frac{u}{S} \rceil"),
+                ("x / (sqrt(v / (1 - b)) + eps)",
+                 r"\frac{x}{\sqrt{\frac{v}{1 - b}} + \text{eps}}"),
+                ("time = (W - 1) * (α + shard bytes / b)", r"\text{time} = (W - 1) \cdot "
+                 r"\left(\alpha + \frac{\text{shard bytes}}{b}\right)"),
+                ("R + max over i of u(i)", r"R + \text{max over}\; i \;\text{of}\; u(i)")):
+            self.assertEqual(" ".join(site_formulas.tex(text).split()), wanted)
+        self.assertEqual(site_formulas.cell(" n > 1 "), "{math}`n > 1`")
+        self.assertEqual(site_formulas.block(["p = 1 / m    of the time", "", "q = p"]),
+                         "```{math}\np = \\frac{1}{m} \\qquad \\text{of the time}\n```\n\n"
+                         "```{math}\nq = p\n```")
 
     def test_what_is_none(self):
         for text in ("DDP", "ZeRO-3", "AG 1", "h.0", "1,398,101", "2, 4, 8", "48 · 203 MB", "1F1B",
@@ -115,10 +123,20 @@ class Pages(TempFolder):
                               ("handouts/5_optimizer.md", "p = p - lr * (g + wd * p)"),
                               ("handouts/4_backward.md", "2(W-1)/W * N"),
                               ("labs/1_strategies/handout.md", "16P/S")):
-            self.assertIn('alttext="%s' % formula, site_pages.read(os.path.join(out, page)))
+            self.assertIn(site_formulas.tex(formula), site_pages.read(os.path.join(out, page)))
         for path in glob.glob(os.path.join(out, "**", "*.md"), recursive=True):
-            for found in re.findall(r'alttext="([^"]*)"', site_pages.read(path)):
+            for found in re.findall(r"\{math\}[`\n]([^`]*)`", site_pages.read(path)):
                 self.assertNotRegex(found, r"\b(make|build|python3?|git|cc)\b|\.\w|_[a-z]{2}")
+
+    def test_the_start_page_has_a_card_for_each(self):
+        """With a command, and no second menu."""
+        out, _ = self.stage()
+        index = site_pages.read(os.path.join(out, "index.md"))
+        for kind, word in ((manifest.TASK, "TASK"), (manifest.LAB, "LAB")):
+            for task in manifest.load(ROOT, kind):
+                self.assertIn("(%s)**" % task.handout, index)
+                self.assertIn("\n    make grade %s=%d\n" % (word, task.number), index)
+        self.assertEqual(index.count("{toctree}"), index.count(":hidden:"))
 
     def test_code_is_left_alone(self):
         """What is in blocks and spans of code is on the staged page as it was."""
@@ -218,7 +236,7 @@ class Figures(TempFolder):
     def test_tables(self):
         text = site_build.memory_table(self.memory)
         self.assertEqual(len(re.findall(r"(?m)^\| (DDP|ZeRO)", text)), 12)
-        self.assertIn("<math", site_build.memory_formulas(self.memory))
+        self.assertIn("{math}`", site_build.memory_formulas(self.memory))
         self.assertIn("| 3 | rank 0: 0, 3, 2, 1; ", site_build.ring_table())
 
 
