@@ -28,8 +28,6 @@ static void remove_and_grow(Strategy strategy, int ranks, int replicas, int slic
     run_removed(ranks, &c, &removal);
     if (ranks == 1) return;
     c.spec = spec_mlp(8);
-    c.rounds = 2;
-    c.partial = strategy == STRATEGY_ZERO2 && replicas > 1;
     run_growth(ranks, &c);
 }
 
@@ -183,7 +181,8 @@ static void begin(Wrapped *w, FsdpUnit *unit)
     need_cuda(cudaDeviceSynchronize());
 }
 
-#define must_fail(call) check((call) != OK, "%s is OK, and a call in it has failed", #call)
+#define must_fail(call, in)                                                                        \
+    check((call) != OK, "%s is OK, and a call of CUDA or NCCL in %s has failed", #call, in)
 
 // Calls of CUDA and NCCL that fail, one after the other: whoever makes them says so.
 static void dead_body(Wrapped *w, const Case *c, const Rank *r)
@@ -201,35 +200,35 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     check_set_silent(true);
     if (ctx->mesh.shard.comm != NULL) {
         ctx->mesh.shard.comm = NULL;
-        must_fail(strategy_reduce(unit));
+        must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
         *ctx = whole;
         ctx->reduce_scatter_stream = dead;
-        must_fail(strategy_reduce(unit));
+        must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
         *ctx = whole;
     }
     if (ctx->mesh.replicate.comm != NULL) {
         ctx->mesh.replicate.comm = NULL;
-        must_fail(unit->reduce_scatter(unit));
+        must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
         *ctx = whole;
         state->all_reduce_stream = dead;
-        must_fail(unit->reduce_scatter(unit));
+        must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
         state->all_reduce_stream = all_reduce_stream;
     }
     if (state->slice_group.comm != NULL) {
         const ncclComm_t comm = state->slice_group.comm;
         ctx->all_gather_stream = dead;
-        must_fail(strategy_post_forward(unit->module, unit));
+        must_fail(strategy_post_forward(unit->module, unit), "keep_slice");
         *ctx = whole;
         need(fsdp_wait_for_unshard(unit));
         need(strategy_post_forward(unit->module, unit));
         begin(w, w->root->units[1]);
         unit->flat.unsharded_param.data = w->root->units[1]->flat.unsharded_param.data;
         state->slice_group.comm = NULL;
-        must_fail(strategy_all_gather(unit));
+        must_fail(strategy_all_gather(unit), "strategy_all_gather");
         state->slice_group.comm = comm;
         unit->flat.unsharded_param.data = NULL;
     }
-    if (!ddp && !hsdp) must_fail(mesh_2d(&mesh, NULL, 1));
+    if (!ddp && !hsdp) must_fail(mesh_2d(&mesh, NULL, 1), "mesh_2d");
     cudaGetLastError();
     check_set_silent(false);
     backend_listen();

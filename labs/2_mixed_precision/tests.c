@@ -56,6 +56,9 @@ static void travel_body(Wrapped *w, const Case *c, const Rank *r)
         float *after = fetch(flat->sharded_param.data, n);
         check(memcmp(shard, after, n * sizeof *shard) == 0,
               "an unshard has changed the shard of %s: the masters stay floats", flat->name);
+        check(flat->unsharded_grad.dtype == (r->world == 1 ? F32 : c->policy->reduce_dtype),
+              "the unsharded gradient is of %s: set_types gives it the type of the reduction",
+              type_name(flat->unsharded_grad.dtype));
         check(flat->layout.params[0]->data.dtype == type,
               "the parameters are views of another type than %s", type_name(type));
         need(fsdp_reshard(unit));
@@ -129,6 +132,7 @@ TEST(micro_batches_accumulate_in_reduce_dtype)
     partial.rounds = 3;
     partial.partial = true;
     run_case(4, &partial);
+    RULE(gradients_between_micro_batches);
 }
 
 static void divide_before_body(const Rank *r, void *arg)
@@ -260,6 +264,7 @@ TEST(bytes_are_the_formula)
         c = typed(spec, BF16, world == 8 ? BF16 : F32, STRATEGY_DDP, world);
         run_ranks(world, costs_body, &c);
     }
+    RULE(policies_grow_nothing);
 }
 
 SUITE_MAIN("mixed_precision")

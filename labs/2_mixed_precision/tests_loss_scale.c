@@ -192,4 +192,5 @@ TEST(the_scale_shrinks_and_grows)
 {
     Case c = typed(spec_mlp(2), F16, F32, STRATEGY_ZERO3, 2);
     run_wrapped(2, scale_body, &c);
+    RULE(scaler_refusals);
 }

@@ -66,6 +66,7 @@ TEST(the_full_state_is_the_masters)
 {
     Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 3);
     run_ranks(3, masters_body, &c);
+    RULE(masters_after_a_failure);
 }
 
 // That no module computes in another type than it did, and that the model trains as before.

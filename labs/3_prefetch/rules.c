@@ -39,7 +39,7 @@ void rule_prefetch_is_removed(void)
         c.options.reshard_ranks = SHAPES[i][3];
         run_removed(SHAPES[i][1], &c, &removal);
     }
-    Case c = case_of(spec_mlp(8), STRATEGY_ZERO3, 2, 1, 2);
+    Case c = case_of(spec_mlp(8), STRATEGY_ZERO3, 2, 1, 1);
     c.prefetch = &TWO;
     run_growth(2, &c);
 }

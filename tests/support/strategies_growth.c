@@ -9,17 +9,14 @@ enum { FIRST = 40, TIMES = 64, EACH = 64 }; // steps; bytes of each that simgpu 
 
 static void step(Wrapped *w, const Case *c, const Rank *r, int step)
 {
-    float *out;
     Batch batch = case_batch(c, step, r->rank, 0);
-    w->run.B = c->spec.B;
     need(fsdp_set_training(w->model, false));
-    need(module_forward(w->model, &w->run, batch.in, &out));
+    forward_batch(&c->spec, &w->run, w->model, &batch);
     need(fsdp_set_training(w->model, true));
-    need(module_discard(w->model, &w->run));
     need(fsdp_reshard_all(w->model));
-    batch_destroy(&batch);
-    case_train(w, c, r, step);
+    train_batch(&c->spec, &w->run, w->model, &batch);
     need_cuda(cudaDeviceSynchronize());
+    batch_destroy(&batch);
 }
 
 static void growth_body(const Rank *r, void *arg)
