@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host_memory.h"
 #include "snapshot.h"
 #include "strategies.h"
 #include "tests.h"
@@ -75,6 +76,71 @@ static void refused_body(Wrapped *w, const Case *c, const Rank *r)
     case_train(w, c, r, 0);
 }
 
+// A list that is set again and again, or finds no memory.
+static void replaced_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    enum { MOST = 4096, TIMES = 300, FEW = 8 };
+    static Module *many[MOST];
+    Module *first = w->root->units[1]->module;
+    const PrefetchList *list = &w->root->extensions->prefetch->forward[1];
+    for (int i = 0; i < MOST; i++) many[i] = w->root->units[2 + i % 2]->module;
+    size_t before = 0;
+    for (int i = 0; i < TIMES; i++) {
+        if (i == TIMES / 2) before = host_bytes();
+        need(fsdp_set_modules_to_forward_prefetch(first, many, FEW));
+    }
+    check(host_bytes() <= before + 1024,
+          "a list of %d modules is replaced %d times, and %zu bytes of host memory are left: "
+          "set_list frees the list that was there",
+          FEW, TIMES / 2, host_bytes() - before);
+    const PrefetchList was = *list;
+    host_exhaust(8192);
+    check_set_silent(true);
+    Status status = fsdp_set_modules_to_forward_prefetch(first, many, MOST);
+    check_set_silent(false);
+    host_exhaust(0);
+    if (status == OK) return; // where memory cannot be held back
+    check(status == ERR_MEMORY, "set_list finds no memory, and its status is %d", (int)status);
+    check(list->n == was.n && list->units == was.units && list->units[0] == w->root->units[2],
+          "set_list finds no memory for the new list, and the old one is gone: it stays");
+}
+
+static Status (*gather_before)(FsdpUnit *unit);
+
+static Status fails_once(FsdpUnit *unit)
+{
+    unit->all_gather = gather_before;
+    return failing_collective(unit);
+}
+
+// Lists alone have the hooks gather ahead, and the first that does meets the failure.
+static void failed_list_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *ahead = w->root->units[2];
+    Module *const listed[] = {ahead->module};
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    float *out;
+    w->run.B = c->spec.B;
+    gather_before = ahead->all_gather;
+    failing_status = ERR_NCCL;
+    need(fsdp_set_modules_to_forward_prefetch(w->model, listed, 1));
+    for (int i = 0; i < 2; i++) {
+        ahead->all_gather = fails_once;
+        check_set_silent(true);
+        Status status = module_forward(w->model, &w->run, batch.in, &out);
+        check_set_silent(false);
+        check(status == ERR_NCCL,
+              "the all-gather that prefetch_pre_forward queues has failed, and the forward's "
+              "status is %d",
+              (int)status);
+        need(module_discard(w->model, &w->run));
+        need(fsdp_reshard_all(w->model));
+        need(fsdp_set_modules_to_forward_prefetch(w->model, listed, 0));
+        w->root->extensions->prefetch->options.forward_depth = 2; // the second time by depth
+    }
+    batch_destroy(&batch);
+}
+
 // An all-gather that somebody prefetches fails: the pass that does says so, and after
 // fsdp_reshard_all the next step is as ever.
 static void failed_body(Wrapped *w, const Case *c, const Rank *r)
@@ -123,6 +189,9 @@ void rule_prefetch_refusals(void)
     run_wrapped(2, refused_body, &c);
     c.prefetch = &TWO;
     run_wrapped(2, failed_body, &c);
+    run_wrapped(2, replaced_body, &c);
+    c.prefetch = &(const PrefetchOptions){0, 0, 0};
+    run_wrapped(2, failed_list_body, &c);
 }
 
 // ---- Larger than 32 bits can count ----

@@ -369,6 +369,10 @@ TEST(lists_go_before_depth)
     k.options = (PrefetchOptions){.forward_depth = 0, .backward_depth = 0};
     k.limit_units = 2;
     walk(2, &k);
+    Walk other = with_runs(SWAPPED, 6); // a list holds in any order of forwards
+    other.options.forward_depth = 1;
+    other.forward[1] = other.forward[3] = (PlanList){2, {5, 6}};
+    walk(2, &other);
 }
 
 static void replaced_body(const Rank *r, void *arg)
