@@ -18,30 +18,16 @@ static Status put(Wrapped *w, const Case *c)
     return strategy_apply(w->model, &c->options);
 }
 
-static void remove_and_grow(Strategy strategy, int ranks, int replicas, int slices,
-                            FsdpReshard reshard)
+void rule_strategy_is_removed(Strategy strategy, int ranks, int replicas, int slices,
+                              FsdpReshard reshard)
 {
     static const Removal removal = {"strategy_remove", put, strategy_remove, false};
     Case c = case_of(spec_mlp(3), strategy, ranks, replicas, 1);
     c.options.reshard_ranks = slices;
     c.reshard = reshard;
     run_removed(ranks, &c, &removal);
-    if (ranks == 1) return;
     c.spec = spec_mlp(8);
-    run_growth(ranks, &c);
-}
-
-void rule_strategy_is_removed(void)
-{
-    remove_and_grow(STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
-    remove_and_grow(STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
-    remove_and_grow(STRATEGY_ZERO2, 4, 2, 0, FSDP_RESHARD_ALWAYS);
-    remove_and_grow(STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
-}
-
-void rule_slices_are_removed(void)
-{
-    remove_and_grow(STRATEGY_ZERO3, 4, 1, 2, FSDP_RESHARD_NEVER);
+    if (ranks > 1) run_growth(ranks, &c);
 }
 
 // ---- Refused ----
@@ -238,17 +224,12 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
 }
 #endif
 
-void rule_failed_strategies_are_told(void)
+void rule_failed_strategies_are_told(Strategy strategy, int ranks, int replicas, int slices)
 {
 #ifndef BACKEND_CUDA
-    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
-    run_wrapped(4, dead_body, &c);
-    c.options.reshard_ranks = 2;
-    run_wrapped(4, dead_body, &c);
-    c = case_of(spec_mlp(3), STRATEGY_ZERO2, 4, 2, 1);
-    run_wrapped(4, dead_body, &c);
-    c = case_of(spec_mlp(3), STRATEGY_DDP, 2, 2, 1);
-    run_wrapped(2, dead_body, &c);
+    Case c = case_of(spec_mlp(3), strategy, ranks, replicas, 1);
+    c.options.reshard_ranks = slices;
+    run_wrapped(ranks, dead_body, &c);
 #endif
 }
 
@@ -323,10 +304,15 @@ static void huge_gradient(OneUnit *u, const Rank *r)
     need(fsdp_begin_grad(u->unit));
     Buffer gradient = flat->unsharded_grad, valid = flat->sharded_grad;
     valid.numel = flat_valid_numel(&flat->layout, flat->layout.rank);
+    const bool pairs = u->ctx.mesh.replicate.size > 1;
+    const char *sums = pairs ? "reduce_within, which sums an unsharded gradient"
+                             : "strategy_reduce, which sums an unsharded gradient";
+    const char *adds = pairs ? "reduce_between, which adds to a gradient shard"
+                             : "strategy_reduce, which adds to a gradient shard";
     uint64_t log = gpulog_length();
     need(fsdp_reduce_grad(u->unit));
-    check_covers(log, &gradient, GPU_READ, "strategy_reduce, which sums an unsharded gradient");
-    check_covers(log, &valid, GPU_WRITE, "strategy_reduce, which adds to a gradient shard");
+    check_covers(log, &gradient, GPU_READ, sums);
+    check_covers(log, &valid, GPU_WRITE, adds);
     need(strategy_remove(u->model));
 }
 
@@ -360,5 +346,9 @@ void rule_strategies_beyond_32_bits(void)
 {
     run_huge(huge_gradient, 2);
     run_huge_pairs(huge_gradient);
+}
+
+void rule_slices_beyond_32_bits(void)
+{
     run_huge(huge_slice, 4);
 }

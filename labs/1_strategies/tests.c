@@ -118,9 +118,12 @@ TEST(strategies_sum_the_same)
     tied.tied = true;
     tied.options.first_bucket_bytes = tied.options.bucket_bytes = 1; // each parameter by itself
     run_case(2, &tied);
-    RULE(strategy_is_removed);
+    RULE(strategy_is_removed, STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
+    RULE(strategy_is_removed, STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
+    RULE(strategy_is_removed, STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
     RULE(strategy_refusals);
-    RULE(failed_strategies_are_told);
+    RULE(failed_strategies_are_told, STRATEGY_ZERO3, 4, 1, 0);
+    RULE(failed_strategies_are_told, STRATEGY_DDP, 2, 2, 0);
     Spec spec = draw_mlp(4);
     Strategy strategy = draw_of(ALL);
     int world = drawn_world(&spec, 2, 8);
@@ -156,6 +159,8 @@ TEST(replicas_are_summed_last)
     c.partial = true;
     run_case(4, &c);
     RULE(strategies_beyond_32_bits);
+    RULE(strategy_is_removed, STRATEGY_ZERO2, 4, 2, 0, FSDP_RESHARD_ALWAYS);
+    RULE(failed_strategies_are_told, STRATEGY_ZERO2, 4, 2, 0);
 }
 
 // ---- Evaluation ----

@@ -19,12 +19,13 @@ Case case_in_mode(Spec spec, Strategy strategy, int world, int replicas, int mod
 void costs_body(const Rank *r, void *c);
 
 // rules.c
-void rule_strategy_is_removed(void);
-void rule_slices_are_removed(void);
+void rule_strategy_is_removed(Strategy strategy, int ranks, int replicas, int slices,
+                              FsdpReshard reshard);
 void rule_strategy_refusals(void);
 void rule_backward_gathers_ahead(void);
-void rule_failed_strategies_are_told(void);
+void rule_failed_strategies_are_told(Strategy strategy, int ranks, int replicas, int slices);
 void rule_buckets_by_hand(void);
 void rule_strategies_beyond_32_bits(void);
+void rule_slices_beyond_32_bits(void);
 
 #endif

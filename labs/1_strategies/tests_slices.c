@@ -119,5 +119,7 @@ TEST(a_slice_is_gathered_from_fewer)
     }
     c.options.strategy = STRATEGY_ZERO2;
     run_or_refuse(4, &c);
-    RULE(slices_are_removed);
+    RULE(slices_beyond_32_bits);
+    RULE(strategy_is_removed, STRATEGY_ZERO3, 4, 1, 2, FSDP_RESHARD_NEVER);
+    RULE(failed_strategies_are_told, STRATEGY_ZERO3, 4, 1, 2);
 }

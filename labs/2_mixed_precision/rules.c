@@ -175,7 +175,12 @@ void rule_precision_refusals(void)
 {
     Case c = typed(spec_mlp(3), F16, F32, STRATEGY_ZERO3, 2);
     run_wrapped(2, policies_body, &c);
+}
+
+void rule_failed_policies_are_told(void)
+{
 #ifndef BACKEND_CUDA
+    Case c = typed(spec_mlp(3), F16, F32, STRATEGY_ZERO3, 2);
     run_wrapped(2, dead_body, &c);
 #endif
 }
@@ -337,7 +342,7 @@ static void huge_body(OneUnit *u, const Rank *r)
     need(loss_scaler_create(&scaler, u->model));
     log = gpulog_length();
     need(loss_scaler_unscale(&scaler));
-    check_covers(log, &flat->sharded_grad, GPU_WRITE, "loss_scaler_unscale, which divides");
+    check_covers(log, &flat->sharded_grad, GPU_WRITE, "check_and_unscale, which divides");
     loss_scaler_destroy(&scaler);
     need(fsdp_reshard_all(u->model));
     need(precision_remove(u->model));

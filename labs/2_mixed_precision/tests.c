@@ -102,6 +102,7 @@ TEST(training_follows_the_oracle)
     Case slices = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 4);
     slices.options.reshard_ranks = 2;
     run_case(4, &slices);
+    RULE(failed_policies_are_told);
     Spec spec = draw_mlp(4);
     const DType *pair = PAIRS[draw(0, N_PAIRS - 1)];
     Strategy strategy = draw_of(ALL);

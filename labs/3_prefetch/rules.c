@@ -40,6 +40,10 @@ void rule_prefetch_is_removed(void)
         c.options.reshard_ranks = SHAPES[i][3];
         run_removed(SHAPES[i][1], &c, &removal);
     }
+}
+
+void rule_prefetches_grow_nothing(void)
+{
     Case c = case_of(spec_mlp(8), STRATEGY_ZERO3, 2, 1, 1);
     c.prefetch = &TWO;
     run_growth(2, &c);
@@ -187,10 +191,32 @@ void rule_prefetch_refusals(void)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
     run_wrapped(2, refused_body, &c);
-    c.prefetch = &TWO;
-    run_wrapped(2, failed_body, &c);
+}
+
+// From here on of four layers, under a prefetch.
+static Case prefetched(const PrefetchOptions *options)
+{
+    Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
+    c.prefetch = options;
+    return c;
+}
+
+void rule_lists_are_replaced(void)
+{
+    Case c = prefetched(&TWO);
     run_wrapped(2, replaced_body, &c);
-    c.prefetch = &(const PrefetchOptions){0, 0, 0};
+}
+
+void rule_failed_prefetches_are_told(void)
+{
+    Case c = prefetched(&TWO);
+    run_wrapped(2, failed_body, &c);
+}
+
+void rule_failed_lists_are_told(void)
+{
+    static const PrefetchOptions NONE = {0, 0, 0};
+    Case c = prefetched(&NONE);
     run_wrapped(2, failed_list_body, &c);
 }
 
@@ -226,7 +252,6 @@ static void large_body(Wrapped *w, const Case *c, const Rank *r)
 
 void rule_prefetch_beyond_32_bits(void)
 {
-    Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
-    c.prefetch = &TWO;
+    Case c = prefetched(&TWO);
     run_wrapped(2, large_body, &c);
 }

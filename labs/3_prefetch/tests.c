@@ -373,6 +373,7 @@ TEST(lists_go_before_depth)
     other.options.forward_depth = 1;
     other.forward[1] = other.forward[3] = (PlanList){2, {5, 6}};
     walk(2, &other);
+    RULE(failed_lists_are_told);
 }
 
 static void replaced_body(const Rank *r, void *arg)
@@ -397,6 +398,7 @@ TEST(a_list_is_replaced)
     Walk k = UNEVEN;
     k.options = (PrefetchOptions){.forward_depth = 2, .backward_depth = 2};
     run_ranks(2, replaced_body, &k);
+    RULE(lists_are_replaced);
 }
 
 TEST(a_limit_bounds_what_is_in_flight)
@@ -411,6 +413,7 @@ TEST(a_limit_bounds_what_is_in_flight)
     k.nested = 4;
     walk(4, &k);
     RULE(prefetch_beyond_32_bits);
+    RULE(failed_prefetches_are_told);
     int world;
     k = draw_walk(&world);
     k.options = (PrefetchOptions){.forward_depth = draw(1, 4), .backward_depth = draw(1, 4)};
@@ -468,6 +471,7 @@ TEST(nothing_outlives_its_pass)
     k = UNEVEN;
     k.options.forward_depth = 3;
     run_ranks(2, broken_body, &k);
+    RULE(prefetches_grow_nothing);
 }
 
 // ---- What is refused ----
