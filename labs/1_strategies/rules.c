@@ -26,7 +26,6 @@ void rule_strategy_is_removed(Strategy strategy, int ranks, int replicas, int sl
     c.options.reshard_ranks = slices;
     c.reshard = reshard;
     run_removed(ranks, &c, &removal);
-    c.spec = spec_mlp(8);
     if (ranks > 1) run_growth(ranks, &c);
 }
 

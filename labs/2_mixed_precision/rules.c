@@ -44,7 +44,7 @@ void rule_precision_is_removed(void)
 
 void rule_policies_grow_nothing(void)
 {
-    Case c = typed(spec_mlp(8), BF16, F32, STRATEGY_ZERO3, 4);
+    Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 4);
     c.replicas = 2;
     run_growth(4, &c);
 }

@@ -44,7 +44,7 @@ void rule_prefetch_is_removed(void)
 
 void rule_prefetches_grow_nothing(void)
 {
-    Case c = case_of(spec_mlp(8), STRATEGY_ZERO3, 2, 1, 1);
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     c.prefetch = &TWO;
     run_growth(2, &c);
 }
