@@ -71,6 +71,7 @@ static void refused_body(const Rank *r, void *arg)
     need(case_mesh(&w, &c, r));
     need(case_shard(&w, &c, &ties));
     need_refused_whole(w.model, NULL, strategy_apply(w.model, &wrong->options), wrong->words);
+    check(w.root->extensions->strategy == NULL, "a refused strategy has left something");
     case_unwrap(&w, r);
 }
 
@@ -183,7 +184,7 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     cudaStream_t dead = dead_stream();
     backend_ignore_reports();
     check_set_silent(true);
-    if (ctx->mesh.shard.comm != NULL) {
+    if (!ddp) {
         ctx->mesh.shard.comm = NULL;
         must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
         *ctx = whole;
@@ -191,7 +192,7 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
         must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
         *ctx = whole;
     }
-    if (ctx->mesh.replicate.comm != NULL) {
+    if (ddp || hsdp) {
         ctx->mesh.replicate.comm = NULL;
         must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
         *ctx = whole;
@@ -199,7 +200,7 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
         must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
         state->all_reduce_stream = all_reduce_stream;
     }
-    if (state->slice_group.comm != NULL) {
+    if (c->options.reshard_ranks > 0) {
         const ncclComm_t comm = state->slice_group.comm;
         ctx->all_gather_stream = dead;
         must_fail(strategy_post_forward(unit->module, unit), "keep_slice");

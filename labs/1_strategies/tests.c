@@ -3,11 +3,9 @@
  * Every case trains a small model with a strategy, and each rank compares the result with an oracle
  * of its own (tests/support/strategies.h).
  */
-#include <string.h>
-
+#include "tests.h"
 #include "draw_model.h"
 #include "fsdp.h"
-#include "tests.h"
 
 // ---- The mesh ----
 
@@ -56,36 +54,6 @@ TEST(mesh_of_shards_and_replicas)
 
 // ---- All of them ----
 
-static void refused_body(const Rank *r, void *arg)
-{
-    const Case *c = arg;
-    FsdpOptions fsdp = {.seed = 42};
-    Mesh mesh;
-    FsdpContext ctx;
-    Module *model = spec_create(&c->spec);
-    need(mesh_2d(&mesh, r->comm, c->replicas));
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    need(fully_shard(model, &ctx, &fsdp));
-    check(strategy_apply(model, &c->options) == ERR_ARGUMENT,
-          "options that do not suit were taken: in check_options");
-    check(strstr(check_last(), case_refusal(c, r->world)) != NULL, "the line says: %s",
-          check_last());
-    check(fsdp_unit(model)->root->extensions->strategy == NULL,
-          "a refused strategy has left something");
-    fsdp_unwrap(model);
-    module_destroy(model);
-    need(fsdp_context_destroy(&ctx));
-    need(mesh_destroy(&mesh, r->comm));
-}
-
-void run_or_refuse(int world, Case *c)
-{
-    if (case_refusal(c, world)[0] != '\0')
-        run_ranks(world, refused_body, c);
-    else
-        run_case(world, c);
-}
-
 static void defaults_body(Wrapped *w, const Case *c, const Rank *r)
 {
     const StrategyOptions *o = &w->root->extensions->strategy->options;
@@ -101,11 +69,6 @@ TEST(strategies_sum_the_same)
 {
     Case plain = {.spec = spec_mlp(3), .options = {.strategy = STRATEGY_ZERO2}, .replicas = 1};
     run_wrapped(2, defaults_body, &plain);
-    Case bad = case_of(spec_mlp(3), STRATEGY_ZERO1, 2, 1, 1);
-    bad.options.reduce_every_time = true;
-    run_or_refuse(2, &bad);
-    bad = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 2, 1);
-    run_or_refuse(2, &bad);
     for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
         Case c = case_of(spec_mlp(3), ALL[i], 4, 1, 1);
         run_case(4, &c);

@@ -7,9 +7,6 @@
 
 static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
 
-// Trains, or is refused with the line that case_refusal says.
-void run_or_refuse(int world, Case *c);
-
 // What several micro-batches do: one, two that accumulate, two that reduce each, two of which the
 // last is all-reduced.
 enum { ONE, ACCUMULATE, EVERY, PARTIAL, MODES };

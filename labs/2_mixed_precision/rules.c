@@ -83,20 +83,6 @@ static void scalers_body(Wrapped *w, const Case *c, const Rank *r)
     need_refused(loss_scaler_create(&below, w->root->units[1]->module), "is below the root");
 }
 
-static void policies_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    const MixedPrecisionPolicy bad[] = {
-        {(DType)-1, F32, F32, true}, {F32, (DType)3, F32, true}, {F32, F32, (DType)99, true}};
-    need(precision_remove(w->model));
-    for (int i = 0; i < 3; i++)
-        need_refused_whole(w->model, &w->adamw, precision_apply(w->model, &bad[i]), "is no DType");
-    need_refused_whole(w->model, &w->adamw, precision_apply(w->root->units[1]->module, c->policy),
-                       "is below the root");
-    need_refused_whole(w->model, &w->adamw, precision_remove(w->model), "has no precision");
-    need(precision_apply(w->model, c->policy));
-    need_refused_whole(w->model, &w->adamw, precision_apply(w->model, c->policy), "already");
-}
-
 // ---- A failure that is passed on ----
 
 static Status failing_visitor(const Param *param, const float *values, void *arg)
@@ -170,12 +156,6 @@ static void dead_scaler_body(Wrapped *w, const Case *c, const Rank *r)
     loss_scaler_destroy(&scaler);
 }
 #endif
-
-void rule_precision_refusals(void)
-{
-    Case c = typed(spec_mlp(3), F16, F32, STRATEGY_ZERO3, 2);
-    run_wrapped(2, policies_body, &c);
-}
 
 void rule_failed_policies_are_told(void)
 {

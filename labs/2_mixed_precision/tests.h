@@ -33,7 +33,6 @@ static inline Case typed(Spec spec, DType param, DType reduce, Strategy strategy
 // rules.c
 void rule_precision_is_removed(void);
 void rule_policies_grow_nothing(void);
-void rule_precision_refusals(void);
 void rule_failed_policies_are_told(void);
 void rule_scaler_refusals(void);
 void rule_masters_after_a_failure(void);

@@ -1,6 +1,5 @@
-/* rules.c: sentences of prefetch.h that no other body of this suite reads: what is taken off again, a
- * refusal that changes nothing, a gather that fails, sizes beyond 2^31. See rules.h of
- * tests/support.
+/* rules.c: sentences of prefetch.h that no other body of this suite reads: what is taken off again,
+ * a list or a gather that fails, sizes beyond 2^31. See rules.h of tests/support.
  */
 #include "rules.h"
 
@@ -8,7 +7,6 @@
 #include <string.h>
 
 #include "host_memory.h"
-#include "snapshot.h"
 #include "strategies.h"
 #include "tests.h"
 
@@ -49,36 +47,7 @@ void rule_prefetches_grow_nothing(void)
     run_growth(2, &c);
 }
 
-// ---- Refused, and failed ----
-
-static void refused_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    Module *first = w->root->units[1]->module, *second = w->root->units[2]->module;
-    Module *plain = first->children[0];
-    Module *const good[] = {second}, *const bad[] = {second, plain}, *const own[] = {second, first};
-    const PrefetchOptions wrong[] = {{-1, 1, 0}, {1, -1, 0}, {1, 1, -1}};
-    FsdpAdamW *opt = &w->adamw;
-    need(prefetch_apply(w->model, &TWO));
-    need(fsdp_set_modules_to_forward_prefetch(first, good, 1));
-    const PrefetchState *state = w->root->extensions->prefetch;
-    const PrefetchList was = state->forward[1];
-    need_refused_whole(w->model, opt, fsdp_set_modules_to_forward_prefetch(first, bad, 2), "is no");
-    need_refused_whole(w->model, opt, fsdp_set_modules_to_forward_prefetch(first, own, 2),
-                       "cannot prefetch itself");
-    need_refused_whole(w->model, opt, fsdp_set_modules_to_backward_prefetch(plain, good, 1),
-                       "is no unit");
-    check(state->forward[1].n == was.n && state->forward[1].units == was.units &&
-              state->backward[1].n == 0,
-          "a list that was refused has changed the one that was there");
-    need_refused_whole(w->model, opt, prefetch_apply(w->model, &TWO), "has a prefetch already");
-    need(prefetch_remove(w->model));
-    need_refused_whole(w->model, opt, prefetch_remove(w->model), "has no prefetch");
-    for (int i = 0; i < 3; i++)
-        need_refused_whole(w->model, opt, prefetch_apply(w->model, &wrong[i]), "is");
-    need_refused_whole(w->model, opt, prefetch_apply(first, &TWO), "is below the root");
-    need_refused_whole(w->model, opt, prefetch_apply(plain, &TWO), "is not sharded");
-    case_train(w, c, r, 0);
-}
+// ---- Failed ----
 
 // A list that is set again and again, or finds no memory.
 static void replaced_body(Wrapped *w, const Case *c, const Rank *r)
@@ -185,12 +154,6 @@ static void failed_body(Wrapped *w, const Case *c, const Rank *r)
     }
     free(want);
     batch_destroy(&batch);
-}
-
-void rule_prefetch_refusals(void)
-{
-    Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
-    run_wrapped(2, refused_body, &c);
 }
 
 // From here on of four layers, under a prefetch.
