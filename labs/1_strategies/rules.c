@@ -294,6 +294,45 @@ void rule_buckets_by_hand(void)
         run_ranks(1, cut_body, (void *)&CUTS[i]);
 }
 
+// ---- Buckets, hook by hook ----
+
+static bool is_complete(const Ddp *ddp, const Bucket *bucket)
+{
+    bool complete = true;
+    for (int p = bucket->first; p < bucket->last; p++) complete &= ddp->done[p] >= ddp->uses[p];
+    return complete;
+}
+
+static Status check_sent(Module *module, void *arg)
+{
+    const Ddp *ddp = arg;
+    check(ddp->next == ddp->n_buckets || !is_complete(ddp, &ddp->buckets[ddp->next]),
+          "after the backward of %s bucket %d is complete, and those before it are sent: "
+          "ddp_post_backward sends all that may be",
+          module->name, ddp->next);
+    return OK;
+}
+
+static void check_all_sent(Module *m, Ddp *ddp)
+{
+    check(module_add_hook(m, HOOK_POST_BACKWARD, check_sent, ddp) != NULL, "no memory");
+    for (int i = 0; i < m->n_children; i++) check_all_sent(m->children[i], ddp);
+}
+
+static void sent_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    for (int i = 0; i < w->model->n_children; i++)
+        check_all_sent(w->model->children[i], &w->root->extensions->strategy->ddp);
+    case_train(w, c, r, 0);
+}
+
+void rule_complete_buckets_are_sent(void)
+{
+    Case c = case_of(spec_mlp(4), STRATEGY_DDP, 2, 2, 1);
+    c.options.first_bucket_bytes = c.options.bucket_bytes = 1; // a weight's, and its bias's
+    run_wrapped(2, sent_body, &c);
+}
+
 // ---- Larger than 32 bits can count ----
 
 static void huge_gradient(OneUnit *u, const Rank *r)

@@ -22,6 +22,7 @@ void rule_strategy_refusals(void);
 void rule_backward_gathers_ahead(void);
 void rule_failed_strategies_are_told(Strategy strategy, int ranks, int replicas, int slices);
 void rule_buckets_by_hand(void);
+void rule_complete_buckets_are_sent(void);
 void rule_strategies_beyond_32_bits(void);
 void rule_slices_beyond_32_bits(void);
 
