@@ -1,5 +1,5 @@
-/* rules.c: sentences of precision.h that no other body of this suite reads: what is refused, what is
- * taken off again, a visitor that fails, any scale and gradient, sizes beyond 2^31. See rules.h of
+/* rules.c: sentences of precision.h that no other body of this suite reads: what is refused, what
+ * is taken off again, what fails, any scale and gradient, sizes beyond 2^31. See rules.h of
  * tests/support.
  */
 #include <math.h>
