@@ -136,7 +136,8 @@ typedef struct LossScaler {
                   .growth_interval = 2000})
 
 // Of the numbers scale … growth_tracker, which are set: ERR_ARGUMENT unless scale is positive and
-// finite, growth_factor above 1 and finite, backoff_factor between 0 and 1, growth_interval positive.
+// finite, growth_factor above 1 and finite, backoff_factor between 0 and 1, growth_interval
+// positive.
 Status loss_scaler_create(LossScaler *scaler, Module *root);
 void loss_scaler_destroy(LossScaler *scaler);
 

@@ -18,32 +18,15 @@ static Status put(Wrapped *w, const Case *c)
     return strategy_apply(w->model, &c->options);
 }
 
-static void remove_and_grow(Strategy strategy, int ranks, int replicas, int slices,
-                            FsdpReshard reshard)
+void rule_strategy_is_removed(Strategy strategy, int ranks, int replicas, int slices,
+                              FsdpReshard reshard)
 {
     static const Removal removal = {"strategy_remove", put, strategy_remove, false};
     Case c = case_of(spec_mlp(3), strategy, ranks, replicas, 1);
     c.options.reshard_ranks = slices;
     c.reshard = reshard;
     run_removed(ranks, &c, &removal);
-    if (ranks == 1) return;
-    c.spec = spec_mlp(8);
-    c.rounds = 2;
-    c.partial = strategy == STRATEGY_ZERO2 && replicas > 1;
-    run_growth(ranks, &c);
-}
-
-void rule_strategy_is_removed(void)
-{
-    remove_and_grow(STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
-    remove_and_grow(STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
-    remove_and_grow(STRATEGY_ZERO2, 4, 2, 0, FSDP_RESHARD_ALWAYS);
-    remove_and_grow(STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
-}
-
-void rule_slices_are_removed(void)
-{
-    remove_and_grow(STRATEGY_ZERO3, 4, 1, 2, FSDP_RESHARD_NEVER);
+    if (ranks > 1) run_growth(ranks, &c);
 }
 
 // ---- Refused ----
@@ -88,6 +71,7 @@ static void refused_body(const Rank *r, void *arg)
     need(case_mesh(&w, &c, r));
     need(case_shard(&w, &c, &ties));
     need_refused_whole(w.model, NULL, strategy_apply(w.model, &wrong->options), wrong->words);
+    check(w.root->extensions->strategy == NULL, "a refused strategy has left something");
     case_unwrap(&w, r);
 }
 
@@ -183,7 +167,8 @@ static void begin(Wrapped *w, FsdpUnit *unit)
     need_cuda(cudaDeviceSynchronize());
 }
 
-#define must_fail(call) check((call) != OK, "%s is OK, and a call in it has failed", #call)
+#define must_fail(call, in)                                                                        \
+    check((call) != OK, "%s is OK, and a call of CUDA or NCCL in %s has failed", #call, in)
 
 // Calls of CUDA and NCCL that fail, one after the other: whoever makes them says so.
 static void dead_body(Wrapped *w, const Case *c, const Rank *r)
@@ -199,37 +184,37 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     cudaStream_t dead = dead_stream();
     backend_ignore_reports();
     check_set_silent(true);
-    if (ctx->mesh.shard.comm != NULL) {
+    if (!ddp) {
         ctx->mesh.shard.comm = NULL;
-        must_fail(strategy_reduce(unit));
+        must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
         *ctx = whole;
         ctx->reduce_scatter_stream = dead;
-        must_fail(strategy_reduce(unit));
+        must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
         *ctx = whole;
     }
-    if (ctx->mesh.replicate.comm != NULL) {
+    if (ddp || hsdp) {
         ctx->mesh.replicate.comm = NULL;
-        must_fail(unit->reduce_scatter(unit));
+        must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
         *ctx = whole;
         state->all_reduce_stream = dead;
-        must_fail(unit->reduce_scatter(unit));
+        must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
         state->all_reduce_stream = all_reduce_stream;
     }
-    if (state->slice_group.comm != NULL) {
+    if (c->options.reshard_ranks > 0) {
         const ncclComm_t comm = state->slice_group.comm;
         ctx->all_gather_stream = dead;
-        must_fail(strategy_post_forward(unit->module, unit));
+        must_fail(strategy_post_forward(unit->module, unit), "keep_slice");
         *ctx = whole;
         need(fsdp_wait_for_unshard(unit));
         need(strategy_post_forward(unit->module, unit));
         begin(w, w->root->units[1]);
         unit->flat.unsharded_param.data = w->root->units[1]->flat.unsharded_param.data;
         state->slice_group.comm = NULL;
-        must_fail(strategy_all_gather(unit));
+        must_fail(strategy_all_gather(unit), "strategy_all_gather");
         state->slice_group.comm = comm;
         unit->flat.unsharded_param.data = NULL;
     }
-    if (!ddp && !hsdp) must_fail(mesh_2d(&mesh, NULL, 1));
+    if (!ddp && !hsdp) must_fail(mesh_2d(&mesh, NULL, 1), "mesh_2d");
     cudaGetLastError();
     check_set_silent(false);
     backend_listen();
@@ -239,17 +224,12 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
 }
 #endif
 
-void rule_failed_strategies_are_told(void)
+void rule_failed_strategies_are_told(Strategy strategy, int ranks, int replicas, int slices)
 {
 #ifndef BACKEND_CUDA
-    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
-    run_wrapped(4, dead_body, &c);
-    c.options.reshard_ranks = 2;
-    run_wrapped(4, dead_body, &c);
-    c = case_of(spec_mlp(3), STRATEGY_ZERO2, 4, 2, 1);
-    run_wrapped(4, dead_body, &c);
-    c = case_of(spec_mlp(3), STRATEGY_DDP, 2, 2, 1);
-    run_wrapped(2, dead_body, &c);
+    Case c = case_of(spec_mlp(3), strategy, ranks, replicas, 1);
+    c.options.reshard_ranks = slices;
+    run_wrapped(ranks, dead_body, &c);
 #endif
 }
 
@@ -314,6 +294,45 @@ void rule_buckets_by_hand(void)
         run_ranks(1, cut_body, (void *)&CUTS[i]);
 }
 
+// ---- Buckets, hook by hook ----
+
+static bool is_complete(const Ddp *ddp, const Bucket *bucket)
+{
+    bool complete = true;
+    for (int p = bucket->first; p < bucket->last; p++) complete &= ddp->done[p] >= ddp->uses[p];
+    return complete;
+}
+
+static Status check_sent(Module *module, void *arg)
+{
+    const Ddp *ddp = arg;
+    check(ddp->next == ddp->n_buckets || !is_complete(ddp, &ddp->buckets[ddp->next]),
+          "after the backward of %s bucket %d is complete, and those before it are sent: "
+          "ddp_post_backward sends all that may be",
+          module->name, ddp->next);
+    return OK;
+}
+
+static void check_all_sent(Module *m, Ddp *ddp)
+{
+    check(module_add_hook(m, HOOK_POST_BACKWARD, check_sent, ddp) != NULL, "no memory");
+    for (int i = 0; i < m->n_children; i++) check_all_sent(m->children[i], ddp);
+}
+
+static void sent_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    for (int i = 0; i < w->model->n_children; i++)
+        check_all_sent(w->model->children[i], &w->root->extensions->strategy->ddp);
+    case_train(w, c, r, 0);
+}
+
+void rule_complete_buckets_are_sent(void)
+{
+    Case c = case_of(spec_mlp(4), STRATEGY_DDP, 2, 2, 1);
+    c.options.first_bucket_bytes = c.options.bucket_bytes = 1; // a weight's, and its bias's
+    run_wrapped(2, sent_body, &c);
+}
+
 // ---- Larger than 32 bits can count ----
 
 static void huge_gradient(OneUnit *u, const Rank *r)
@@ -324,10 +343,15 @@ static void huge_gradient(OneUnit *u, const Rank *r)
     need(fsdp_begin_grad(u->unit));
     Buffer gradient = flat->unsharded_grad, valid = flat->sharded_grad;
     valid.numel = flat_valid_numel(&flat->layout, flat->layout.rank);
+    const bool pairs = u->ctx.mesh.replicate.size > 1;
+    const char *sums = pairs ? "reduce_within, which sums an unsharded gradient"
+                             : "strategy_reduce, which sums an unsharded gradient";
+    const char *adds = pairs ? "reduce_between, which adds to a gradient shard"
+                             : "strategy_reduce, which adds to a gradient shard";
     uint64_t log = gpulog_length();
     need(fsdp_reduce_grad(u->unit));
-    check_covers(log, &gradient, GPU_READ, "strategy_reduce, which sums an unsharded gradient");
-    check_covers(log, &valid, GPU_WRITE, "strategy_reduce, which adds to a gradient shard");
+    check_covers(log, &gradient, GPU_READ, sums);
+    check_covers(log, &valid, GPU_WRITE, adds);
     need(strategy_remove(u->model));
 }
 
@@ -361,5 +385,9 @@ void rule_strategies_beyond_32_bits(void)
 {
     run_huge(huge_gradient, 2);
     run_huge_pairs(huge_gradient);
+}
+
+void rule_slices_beyond_32_bits(void)
+{
     run_huge(huge_slice, 4);
 }

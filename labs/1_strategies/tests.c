@@ -3,11 +3,9 @@
  * Every case trains a small model with a strategy, and each rank compares the result with an oracle
  * of its own (tests/support/strategies.h).
  */
-#include <string.h>
-
+#include "tests.h"
 #include "draw_model.h"
 #include "fsdp.h"
-#include "tests.h"
 
 // ---- The mesh ----
 
@@ -56,36 +54,6 @@ TEST(mesh_of_shards_and_replicas)
 
 // ---- All of them ----
 
-static void refused_body(const Rank *r, void *arg)
-{
-    const Case *c = arg;
-    FsdpOptions fsdp = {.seed = 42};
-    Mesh mesh;
-    FsdpContext ctx;
-    Module *model = spec_create(&c->spec);
-    need(mesh_2d(&mesh, r->comm, c->replicas));
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    need(fully_shard(model, &ctx, &fsdp));
-    check(strategy_apply(model, &c->options) == ERR_ARGUMENT,
-          "options that do not suit were taken: in check_options");
-    check(strstr(check_last(), case_refusal(c, r->world)) != NULL, "the line says: %s",
-          check_last());
-    check(fsdp_unit(model)->root->extensions->strategy == NULL,
-          "a refused strategy has left something");
-    fsdp_unwrap(model);
-    module_destroy(model);
-    need(fsdp_context_destroy(&ctx));
-    need(mesh_destroy(&mesh, r->comm));
-}
-
-void run_or_refuse(int world, Case *c)
-{
-    if (case_refusal(c, world)[0] != '\0')
-        run_ranks(world, refused_body, c);
-    else
-        run_case(world, c);
-}
-
 static void defaults_body(Wrapped *w, const Case *c, const Rank *r)
 {
     const StrategyOptions *o = &w->root->extensions->strategy->options;
@@ -101,11 +69,6 @@ TEST(strategies_sum_the_same)
 {
     Case plain = {.spec = spec_mlp(3), .options = {.strategy = STRATEGY_ZERO2}, .replicas = 1};
     run_wrapped(2, defaults_body, &plain);
-    Case bad = case_of(spec_mlp(3), STRATEGY_ZERO1, 2, 1, 1);
-    bad.options.reduce_every_time = true;
-    run_or_refuse(2, &bad);
-    bad = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 2, 1);
-    run_or_refuse(2, &bad);
     for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
         Case c = case_of(spec_mlp(3), ALL[i], 4, 1, 1);
         run_case(4, &c);
@@ -118,9 +81,12 @@ TEST(strategies_sum_the_same)
     tied.tied = true;
     tied.options.first_bucket_bytes = tied.options.bucket_bytes = 1; // each parameter by itself
     run_case(2, &tied);
-    RULE(strategy_is_removed);
+    RULE(strategy_is_removed, STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
+    RULE(strategy_is_removed, STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
+    RULE(strategy_is_removed, STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
     RULE(strategy_refusals);
-    RULE(failed_strategies_are_told);
+    RULE(failed_strategies_are_told, STRATEGY_ZERO3, 4, 1, 0);
+    RULE(failed_strategies_are_told, STRATEGY_DDP, 2, 2, 0);
     Spec spec = draw_mlp(4);
     Strategy strategy = draw_of(ALL);
     int world = drawn_world(&spec, 2, 8);
@@ -156,6 +122,8 @@ TEST(replicas_are_summed_last)
     c.partial = true;
     run_case(4, &c);
     RULE(strategies_beyond_32_bits);
+    RULE(strategy_is_removed, STRATEGY_ZERO2, 4, 2, 0, FSDP_RESHARD_ALWAYS);
+    RULE(failed_strategies_are_told, STRATEGY_ZERO2, 4, 2, 0);
 }
 
 // ---- Evaluation ----

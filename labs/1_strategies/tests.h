@@ -7,9 +7,6 @@
 
 static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
 
-// Trains, or is refused with the line that case_refusal says.
-void run_or_refuse(int world, Case *c);
-
 // What several micro-batches do: one, two that accumulate, two that reduce each, two of which the
 // last is all-reduced.
 enum { ONE, ACCUMULATE, EVERY, PARTIAL, MODES };
@@ -19,12 +16,14 @@ Case case_in_mode(Spec spec, Strategy strategy, int world, int replicas, int mod
 void costs_body(const Rank *r, void *c);
 
 // rules.c
-void rule_strategy_is_removed(void);
-void rule_slices_are_removed(void);
+void rule_strategy_is_removed(Strategy strategy, int ranks, int replicas, int slices,
+                              FsdpReshard reshard);
 void rule_strategy_refusals(void);
 void rule_backward_gathers_ahead(void);
-void rule_failed_strategies_are_told(void);
+void rule_failed_strategies_are_told(Strategy strategy, int ranks, int replicas, int slices);
 void rule_buckets_by_hand(void);
+void rule_complete_buckets_are_sent(void);
 void rule_strategies_beyond_32_bits(void);
+void rule_slices_beyond_32_bits(void);
 
 #endif

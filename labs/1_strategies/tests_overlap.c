@@ -132,6 +132,7 @@ TEST(buckets_overlap_the_backward)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_DDP, 2, 2, 1);
     run_wrapped(2, buckets_overlap_body, &c);
+    RULE(complete_buckets_are_sent);
 }
 
 // A backward that leaves out what is below it.

@@ -112,12 +112,7 @@ TEST(a_slice_is_gathered_from_fewer)
     c.steps = 3;
     run_case(4, &c);
     run_wrapped(4, unused_slice_body, &c);
-    for (int slice = 1; slice <= 4; slice += slice == 1 ? 2 : 1) { // 1, 3, 4 of 4
-        Case bad = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
-        bad.options.reshard_ranks = slice;
-        run_or_refuse(4, &bad);
-    }
-    c.options.strategy = STRATEGY_ZERO2;
-    run_or_refuse(4, &c);
-    RULE(slices_are_removed);
+    RULE(slices_beyond_32_bits);
+    RULE(strategy_is_removed, STRATEGY_ZERO3, 4, 1, 2, FSDP_RESHARD_NEVER);
+    RULE(failed_strategies_are_told, STRATEGY_ZERO3, 4, 1, 2);
 }

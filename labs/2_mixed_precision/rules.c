@@ -1,5 +1,5 @@
-/* rules.c: sentences of precision.h that no other body of this suite reads: what is refused, what is
- * taken off again, a visitor that fails, any scale and gradient, sizes beyond 2^31. See rules.h of
+/* rules.c: sentences of precision.h that no other body of this suite reads: what is refused, what
+ * is taken off again, what fails, any scale and gradient, sizes beyond 2^31. See rules.h of
  * tests/support.
  */
 #include <math.h>
@@ -9,6 +9,7 @@
 #include "huge.h"
 #include "rules.h"
 #include "snapshot.h"
+#include "strategies_oracle.h"
 #include "tests.h"
 
 // ---- Taken off, and a long training ----
@@ -39,8 +40,12 @@ void rule_precision_is_removed(void)
         c.options.reshard_ranks = SHAPES[i].slices;
         run_removed(SHAPES[i].world, &c, &removal);
     }
-    Case c = typed(spec_mlp(8), BF16, F32, STRATEGY_ZERO3, 4);
-    c.replicas = c.rounds = 2;
+}
+
+void rule_policies_grow_nothing(void)
+{
+    Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 4);
+    c.replicas = 2;
     run_growth(4, &c);
 }
 
@@ -76,16 +81,6 @@ static void scalers_body(Wrapped *w, const Case *c, const Rank *r)
     }
     LossScaler below = LOSS_SCALER_DEFAULTS;
     need_refused(loss_scaler_create(&below, w->root->units[1]->module), "is below the root");
-    const MixedPrecisionPolicy bad[] = {
-        {(DType)-1, F32, F32, true}, {F32, (DType)3, F32, true}, {F32, F32, (DType)99, true}};
-    need(precision_remove(w->model));
-    for (int i = 0; i < 3; i++)
-        need_refused_whole(w->model, &w->adamw, precision_apply(w->model, &bad[i]), "is no DType");
-    need_refused_whole(w->model, &w->adamw, precision_apply(w->root->units[1]->module, c->policy),
-                       "is below the root");
-    need_refused_whole(w->model, &w->adamw, precision_remove(w->model), "has no precision");
-    need(precision_apply(w->model, c->policy));
-    need_refused_whole(w->model, &w->adamw, precision_apply(w->model, c->policy), "already");
 }
 
 // ---- A failure that is passed on ----
@@ -113,9 +108,7 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     FsdpUnit *unit = w->root->units[1];
     FsdpContext *ctx = &w->ctx;
     const FsdpContext whole = *ctx;
-    LossScaler scaler = LOSS_SCALER_DEFAULTS;
     Buffer input;
-    need(loss_scaler_create(&scaler, w->model));
     need(fsdp_unshard(unit));
     need(fsdp_wait_for_unshard(unit));
     need(precision_pre_backward(unit->module, unit));
@@ -127,32 +120,95 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     *ctx = whole;
     ctx->mesh.shard.comm = NULL;
     need_failure(precision_all_gather(unit), ERR_NCCL, "");
+    *ctx = whole;
+    ctx->compute_stream = dead;
+    need_failure(precision_reduce_input(unit, 0, &input), ERR_CUDA, "");
+    need_failure(precision_post_backward(unit->module, unit), ERR_CUDA, "");
+    *ctx = whole;
+    cudaGetLastError();
+    backend_listen();
+    need(fsdp_reshard_all(w->model));
+}
+
+static void dead_scaler_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpContext *ctx = &w->ctx;
+    const FsdpContext whole = *ctx;
+    LossScaler scaler = LOSS_SCALER_DEFAULTS;
+    need(loss_scaler_create(&scaler, w->model));
+    cudaStream_t dead = dead_stream();
+    need_cuda(cudaDeviceSynchronize());
+    backend_ignore_reports();
+    ctx->mesh.shard.comm = NULL;
     need_failure(loss_scaler_unscale(&scaler), ERR_NCCL, "");
     *ctx = whole;
     check(!scaler.unscaled, "loss_scaler_unscale has failed, and says that it has unscaled");
     ctx->compute_stream = dead;
-    need_failure(precision_reduce_input(unit, 0, &input), ERR_CUDA, "");
-    need_failure(precision_post_backward(unit->module, unit), ERR_CUDA, "");
     need_failure(loss_scaler_unscale(&scaler), ERR_CUDA, "");
     need_failure(loss_scaler_step(&scaler, &w->adamw), ERR_CUDA, "");
-    check(!scaler.stepped && w->adamw.t == 0, "a step that failed counts as one");
+    check(!scaler.stepped && w->adamw.t == 0,
+          "loss_scaler_step has failed, and it counts as a step");
     *ctx = whole;
-    need_failure(loss_scaler_scale(&scaler, unit->flat.sharded_grad.data, 1, dead), ERR_CUDA, "");
+    void *grad = w->root->units[1]->flat.sharded_grad.data;
+    need_failure(loss_scaler_scale(&scaler, grad, 1, dead), ERR_CUDA, "");
     cudaGetLastError();
     backend_listen();
-    need(fsdp_reshard_all(w->model));
     loss_scaler_destroy(&scaler);
 }
 #endif
 
-void rule_precision_refusals(void)
+void rule_failed_policies_are_told(void)
+{
+#ifndef BACKEND_CUDA
+    Case c = typed(spec_mlp(3), F16, F32, STRATEGY_ZERO3, 2);
+    run_wrapped(2, dead_body, &c);
+#endif
+}
+
+void rule_scaler_refusals(void)
 {
     Case c = typed(spec_mlp(3), F16, F32, STRATEGY_ZERO3, 2);
     run_wrapped(2, scalers_body, &c);
-    run_wrapped(2, visitor_body, &c);
 #ifndef BACKEND_CUDA
-    run_wrapped(2, dead_body, &c);
+    run_wrapped(2, dead_scaler_body, &c);
 #endif
+}
+
+void rule_masters_after_a_failure(void)
+{
+    Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 2);
+    run_wrapped(2, visitor_body, &c);
+}
+
+// ---- Between micro-batches ----
+
+// Units have the gradient that accumulates, in the type of the reduction, and so do the views.
+static void between_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    need(strategy_micro_batch(w->model, 0, 2));
+    case_pass(c, &w->run, w->model, 0, r->rank, 0, 1.0f);
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FlatParam *flat = &w->root->units[u]->flat;
+        const Buffer *all = &flat->unsharded_grad, *view = &flat->layout.params[0]->grad;
+        const PrecisionUnit *own = precision_of(w->root->units[u]);
+        check(all->dtype == c->policy->reduce_dtype && own->reduce.data == NULL,
+              "between two micro-batches the gradient of %s is of %s, want %s, and own->reduce has "
+              "%s memory: precision_post_backward puts it in the place of unsharded_grad",
+              flat->name, type_name(all->dtype), type_name(c->policy->reduce_dtype),
+              own->reduce.data == NULL ? "no" : "some");
+        check(view->data == all->data && view->dtype == all->dtype,
+              "between two micro-batches the first parameter of %s has a view of another gradient "
+              "than unsharded_grad: the one that precision_post_backward has freed",
+              flat->name);
+    }
+}
+
+void rule_gradients_between_micro_batches(void)
+{
+    for (int i = 0; i < 2; i++) {
+        Case c = typed(spec_mlp(3), BF16, i == 0 ? F32 : F16, STRATEGY_ZERO2, 2);
+        run_wrapped(2, between_body, &c);
+    }
 }
 
 // ---- Any scale, any gradient ----
@@ -189,7 +245,7 @@ static void check_quotient(const Wrapped *w, float v, float scale)
 static void any_body(Wrapped *w, const Case *c, const Rank *r)
 {
     static const float SCALES[] = {0.25f, 0x1p-20f, 1.0f, 0x1p40f};
-    static const float FINITE[] = {0.0f, 1.0f, 1e20f, -1e20f, 3e25f};
+    static const float FINITE[] = {0.0f, 1.0f, 1e20f, -1e20f, 3e38f};
     static const float BAD[] = {NAN, -NAN, INFINITY, -INFINITY};
     LossScaler scaler = LOSS_SCALER_DEFAULTS;
     need(loss_scaler_create(&scaler, w->model));
@@ -266,7 +322,7 @@ static void huge_body(OneUnit *u, const Rank *r)
     need(loss_scaler_create(&scaler, u->model));
     log = gpulog_length();
     need(loss_scaler_unscale(&scaler));
-    check_covers(log, &flat->sharded_grad, GPU_WRITE, "loss_scaler_unscale, which divides");
+    check_covers(log, &flat->sharded_grad, GPU_WRITE, "check_and_unscale, which divides");
     loss_scaler_destroy(&scaler);
     need(fsdp_reshard_all(u->model));
     need(precision_remove(u->model));

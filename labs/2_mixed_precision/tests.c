@@ -56,6 +56,9 @@ static void travel_body(Wrapped *w, const Case *c, const Rank *r)
         float *after = fetch(flat->sharded_param.data, n);
         check(memcmp(shard, after, n * sizeof *shard) == 0,
               "an unshard has changed the shard of %s: the masters stay floats", flat->name);
+        check(flat->unsharded_grad.dtype == (r->world == 1 ? F32 : c->policy->reduce_dtype),
+              "the unsharded gradient is of %s: set_types gives it the type of the reduction",
+              type_name(flat->unsharded_grad.dtype));
         check(flat->layout.params[0]->data.dtype == type,
               "the parameters are views of another type than %s", type_name(type));
         need(fsdp_reshard(unit));
@@ -99,6 +102,7 @@ TEST(training_follows_the_oracle)
     Case slices = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 4);
     slices.options.reshard_ranks = 2;
     run_case(4, &slices);
+    RULE(failed_policies_are_told);
     Spec spec = draw_mlp(4);
     const DType *pair = PAIRS[draw(0, N_PAIRS - 1)];
     Strategy strategy = draw_of(ALL);
@@ -129,6 +133,7 @@ TEST(micro_batches_accumulate_in_reduce_dtype)
     partial.rounds = 3;
     partial.partial = true;
     run_case(4, &partial);
+    RULE(gradients_between_micro_batches);
 }
 
 static void divide_before_body(const Rank *r, void *arg)
@@ -260,6 +265,7 @@ TEST(bytes_are_the_formula)
         c = typed(spec, BF16, world == 8 ? BF16 : F32, STRATEGY_DDP, world);
         run_ranks(world, costs_body, &c);
     }
+    RULE(policies_grow_nothing);
 }
 
 SUITE_MAIN("mixed_precision")

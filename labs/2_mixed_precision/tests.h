@@ -32,7 +32,11 @@ static inline Case typed(Spec spec, DType param, DType reduce, Strategy strategy
 
 // rules.c
 void rule_precision_is_removed(void);
-void rule_precision_refusals(void);
+void rule_policies_grow_nothing(void);
+void rule_failed_policies_are_told(void);
+void rule_scaler_refusals(void);
+void rule_masters_after_a_failure(void);
+void rule_gradients_between_micro_batches(void);
 void rule_scales_any_gradient(void);
 void rule_policies_beyond_32_bits(void);
 

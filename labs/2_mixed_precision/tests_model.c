@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "snapshot.h"
 #include "tests.h"
 
 static Status count_visit(const Param *param, const float *values, void *arg)
@@ -66,51 +67,41 @@ TEST(the_full_state_is_the_masters)
 {
     Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 3);
     run_ranks(3, masters_body, &c);
-}
-
-// That no module computes in another type than it did, and that the model trains as before.
-static void check_restored(Wrapped *w, const Case *c, const Rank *r, int children)
-{
-    check(w->model->n_children == children && w->model->out_type == F32 &&
-              w->model->children[0]->out_type == F32,
-          "a policy that was refused or taken off has left a layer or a type");
-    check(w->root->extensions->precision == NULL &&
-              w->root->ops.full_state == fsdp_full_state_default,
-          "a policy that was refused or taken off has left something in the root");
-    for (int u = 0; u < w->root->n_units; u++)
-        check(w->root->units[u]->flat.unsharded_param.dtype == F32 &&
-                  w->root->units[u]->all_gather == fsdp_all_gather,
-              "unit %s still gathers as a policy said", w->root->units[u]->flat.name);
-    case_train(w, c, r, 0);
-    need(fsdp_adamw_step(&w->adamw));
+    RULE(masters_after_a_failure);
 }
 
 static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
 {
     const MixedPrecisionPolicy bf16 = {BF16, F32, F32, true};
-    int children = w->model->n_children;
-    need(strategy_remove(w->model));
-    need_refused(precision_apply(w->model, &bf16), "call strategy_apply before precision_apply");
-    need(strategy_apply(w->model, &c->options));
-    need_refused(precision_apply(w->model, &(MixedPrecisionPolicy){BF16, (DType)7, F32, true}),
-                 "7 is no DType");
+    const MixedPrecisionPolicy bad[] = {
+        {(DType)-1, F32, F32, true}, {F32, (DType)3, F32, true}, {F32, F32, (DType)99, true}};
+    Module *m = w->model, *block = w->root->units[1]->module;
+    FsdpAdamW *opt = &w->adamw;
+    need(strategy_remove(m));
+    need_refused_whole(m, opt, precision_apply(m, &bf16),
+                       "call strategy_apply before precision_apply");
+    need(strategy_apply(m, &c->options));
+    for (int i = 0; i < 3; i++)
+        need_refused_whole(m, opt, precision_apply(m, &bad[i]), "is no DType");
+    need_refused_whole(m, opt, precision_apply(block, &bf16), "is below the root");
     need(fsdp_unshard(w->root->units[1]));
-    need_refused(precision_apply(w->model, &bf16), "in the middle of a step");
-    need(fsdp_reshard_all(w->model));
-    Module *cast = cast_create("narrow", w->model->out_dim, F16, F32), *last;
-    int at = w->model->n_children - 1;
-    last = w->model->children[at];
-    w->model->children[at] = cast;
-    need_refused(precision_apply(w->model, &bf16), "takes another type than");
-    w->model->children[at] = last;
+    need_refused(precision_apply(m, &bf16), "in the middle of a step");
+    need(fsdp_reshard_all(m));
+    Module *cast = cast_create("narrow", m->out_dim, F16, F32), *last;
+    int at = m->n_children - 1;
+    last = m->children[at];
+    m->children[at] = cast;
+    need_refused_whole(m, opt, precision_apply(m, &bf16), "takes another type than");
+    check(m->out_type == F32 && m->children[0]->out_type == F32,
+          "a policy that was refused has left a type");
+    m->children[at] = last;
     module_destroy(cast);
-    check_restored(w, c, r, children);
-    need(precision_apply(w->model, &bf16));
-    need_refused(precision_apply(w->model, &bf16), "has a precision already");
-    need_refused(strategy_remove(w->model), "call precision_remove first");
-    need(precision_remove(w->model));
-    check(precision_remove(w->model) == ERR_ARGUMENT, "no precision was taken off");
-    check_restored(w, c, r, children);
+    need(precision_apply(m, &bf16));
+    need_refused_whole(m, opt, precision_apply(m, &bf16), "has a precision already");
+    need_refused_whole(m, opt, strategy_remove(m), "call precision_remove first");
+    need(precision_remove(m));
+    need_refused_whole(m, opt, precision_remove(m), "has no precision");
+    case_train(w, c, r, 0);
 }
 
 static void types_body(Wrapped *w, const Case *c, const Rank *r)
@@ -147,5 +138,4 @@ TEST(a_policy_suits_the_model)
         run_wrapped(2, types_body, &c);
     }
     RULE(precision_is_removed);
-    RULE(precision_refusals);
 }

@@ -1,13 +1,12 @@
-/* rules.c: sentences of prefetch.h that no other body of this suite reads: what is taken off again, a
- * refusal that changes nothing, a gather that fails, sizes beyond 2^31. See rules.h of
- * tests/support.
+/* rules.c: sentences of prefetch.h that no other body of this suite reads: what is taken off again,
+ * a list or a gather that fails, sizes beyond 2^31. See rules.h of tests/support.
  */
 #include "rules.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "snapshot.h"
+#include "host_memory.h"
 #include "strategies.h"
 #include "tests.h"
 
@@ -39,40 +38,80 @@ void rule_prefetch_is_removed(void)
         c.options.reshard_ranks = SHAPES[i][3];
         run_removed(SHAPES[i][1], &c, &removal);
     }
-    Case c = case_of(spec_mlp(8), STRATEGY_ZERO3, 2, 1, 2);
+}
+
+void rule_prefetches_grow_nothing(void)
+{
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     c.prefetch = &TWO;
     run_growth(2, &c);
 }
 
-// ---- Refused, and failed ----
+// ---- Failed ----
 
-static void refused_body(Wrapped *w, const Case *c, const Rank *r)
+// A list that is set again and again, or finds no memory.
+static void replaced_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    Module *first = w->root->units[1]->module, *second = w->root->units[2]->module;
-    Module *plain = first->children[0];
-    Module *const good[] = {second}, *const bad[] = {second, plain}, *const own[] = {second, first};
-    const PrefetchOptions wrong[] = {{-1, 1, 0}, {1, -1, 0}, {1, 1, -1}};
-    FsdpAdamW *opt = &w->adamw;
-    need(prefetch_apply(w->model, &TWO));
-    need(fsdp_set_modules_to_forward_prefetch(first, good, 1));
-    const PrefetchState *state = w->root->extensions->prefetch;
-    const PrefetchList was = state->forward[1];
-    need_refused_whole(w->model, opt, fsdp_set_modules_to_forward_prefetch(first, bad, 2), "is no");
-    need_refused_whole(w->model, opt, fsdp_set_modules_to_forward_prefetch(first, own, 2),
-                       "cannot prefetch itself");
-    need_refused_whole(w->model, opt, fsdp_set_modules_to_backward_prefetch(plain, good, 1),
-                       "is no unit");
-    check(state->forward[1].n == was.n && state->forward[1].units == was.units &&
-              state->backward[1].n == 0,
-          "a list that was refused has changed the one that was there");
-    need_refused_whole(w->model, opt, prefetch_apply(w->model, &TWO), "has a prefetch already");
-    need(prefetch_remove(w->model));
-    need_refused_whole(w->model, opt, prefetch_remove(w->model), "has no prefetch");
-    for (int i = 0; i < 3; i++)
-        need_refused_whole(w->model, opt, prefetch_apply(w->model, &wrong[i]), "is");
-    need_refused_whole(w->model, opt, prefetch_apply(first, &TWO), "is below the root");
-    need_refused_whole(w->model, opt, prefetch_apply(plain, &TWO), "is not sharded");
-    case_train(w, c, r, 0);
+    enum { MOST = 4096, TIMES = 300, FEW = 8 };
+    static Module *many[MOST];
+    Module *first = w->root->units[1]->module;
+    const PrefetchList *list = &w->root->extensions->prefetch->forward[1];
+    for (int i = 0; i < MOST; i++) many[i] = w->root->units[2 + i % 2]->module;
+    size_t before = 0;
+    for (int i = 0; i < TIMES; i++) {
+        if (i == TIMES / 2) before = host_bytes();
+        need(fsdp_set_modules_to_forward_prefetch(first, many, FEW));
+    }
+    check(host_bytes() <= before + 1024,
+          "a list of %d modules is replaced %d times, and %zu bytes of host memory are left: "
+          "set_list frees the list that was there",
+          FEW, TIMES / 2, host_bytes() - before);
+    const PrefetchList was = *list;
+    host_exhaust(8192);
+    check_set_silent(true);
+    Status status = fsdp_set_modules_to_forward_prefetch(first, many, MOST);
+    check_set_silent(false);
+    host_exhaust(0);
+    if (status == OK) return; // where memory cannot be held back
+    check(status == ERR_MEMORY, "set_list finds no memory, and its status is %d", (int)status);
+    check(list->n == was.n && list->units == was.units && list->units[0] == w->root->units[2],
+          "set_list finds no memory for the new list, and the old one is gone: it stays");
+}
+
+static Status (*gather_before)(FsdpUnit *unit);
+
+static Status fails_once(FsdpUnit *unit)
+{
+    unit->all_gather = gather_before;
+    return failing_collective(unit);
+}
+
+// Lists alone have the hooks gather ahead, and the first that does meets the failure.
+static void failed_list_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *ahead = w->root->units[2];
+    Module *const listed[] = {ahead->module};
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    float *out;
+    w->run.B = c->spec.B;
+    gather_before = ahead->all_gather;
+    failing_status = ERR_NCCL;
+    need(fsdp_set_modules_to_forward_prefetch(w->model, listed, 1));
+    for (int i = 0; i < 2; i++) {
+        ahead->all_gather = fails_once;
+        check_set_silent(true);
+        Status status = module_forward(w->model, &w->run, batch.in, &out);
+        check_set_silent(false);
+        check(status == ERR_NCCL,
+              "the all-gather that prefetch_pre_forward queues has failed, and the forward's "
+              "status is %d",
+              (int)status);
+        need(module_discard(w->model, &w->run));
+        need(fsdp_reshard_all(w->model));
+        need(fsdp_set_modules_to_forward_prefetch(w->model, listed, 0));
+        w->root->extensions->prefetch->options.forward_depth = 2; // the second time by depth
+    }
+    batch_destroy(&batch);
 }
 
 // An all-gather that somebody prefetches fails: the pass that does says so, and after
@@ -117,12 +156,31 @@ static void failed_body(Wrapped *w, const Case *c, const Rank *r)
     batch_destroy(&batch);
 }
 
-void rule_prefetch_refusals(void)
+// From here on of four layers, under a prefetch.
+static Case prefetched(const PrefetchOptions *options)
 {
     Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
-    run_wrapped(2, refused_body, &c);
-    c.prefetch = &TWO;
+    c.prefetch = options;
+    return c;
+}
+
+void rule_lists_are_replaced(void)
+{
+    Case c = prefetched(&TWO);
+    run_wrapped(2, replaced_body, &c);
+}
+
+void rule_failed_prefetches_are_told(void)
+{
+    Case c = prefetched(&TWO);
     run_wrapped(2, failed_body, &c);
+}
+
+void rule_failed_lists_are_told(void)
+{
+    static const PrefetchOptions NONE = {0, 0, 0};
+    Case c = prefetched(&NONE);
+    run_wrapped(2, failed_list_body, &c);
 }
 
 // ---- Larger than 32 bits can count ----
@@ -157,7 +215,6 @@ static void large_body(Wrapped *w, const Case *c, const Rank *r)
 
 void rule_prefetch_beyond_32_bits(void)
 {
-    Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
-    c.prefetch = &TWO;
+    Case c = prefetched(&TWO);
     run_wrapped(2, large_body, &c);
 }

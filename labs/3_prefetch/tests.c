@@ -10,6 +10,7 @@
 #include "harness.h"
 #include "prefetch_plan.h"
 #include "schedule.h"
+#include "snapshot.h"
 #include "strategies.h"
 #include "tests.h"
 
@@ -369,6 +370,11 @@ TEST(lists_go_before_depth)
     k.options = (PrefetchOptions){.forward_depth = 0, .backward_depth = 0};
     k.limit_units = 2;
     walk(2, &k);
+    Walk other = with_runs(SWAPPED, 6); // a list holds in any order of forwards
+    other.options.forward_depth = 1;
+    other.forward[1] = other.forward[3] = (PlanList){2, {5, 6}};
+    walk(2, &other);
+    RULE(failed_lists_are_told);
 }
 
 static void replaced_body(const Rank *r, void *arg)
@@ -393,6 +399,7 @@ TEST(a_list_is_replaced)
     Walk k = UNEVEN;
     k.options = (PrefetchOptions){.forward_depth = 2, .backward_depth = 2};
     run_ranks(2, replaced_body, &k);
+    RULE(lists_are_replaced);
 }
 
 TEST(a_limit_bounds_what_is_in_flight)
@@ -407,6 +414,7 @@ TEST(a_limit_bounds_what_is_in_flight)
     k.nested = 4;
     walk(4, &k);
     RULE(prefetch_beyond_32_bits);
+    RULE(failed_prefetches_are_told);
     int world;
     k = draw_walk(&world);
     k.options = (PrefetchOptions){.forward_depth = draw(1, 4), .backward_depth = draw(1, 4)};
@@ -464,6 +472,7 @@ TEST(nothing_outlives_its_pass)
     k = UNEVEN;
     k.options.forward_depth = 3;
     run_ranks(2, broken_body, &k);
+    RULE(prefetches_grow_nothing);
 }
 
 // ---- What is refused ----
@@ -489,33 +498,35 @@ static void refused_body(const Rank *r, void *arg)
     for (int i = 0; i < 2; i++) {
         PrefetchList *of = i == 0 ? &state->forward[2] : &state->backward[2];
         need(set[i](m.of[2], &m.of[3], 2));
-        need_refused(set[i](plain, &m.of[1], 1), "plain is no unit, and prefetches nothing");
-        need_refused(set[i](other, &m.of[1], 1), "other has no prefetch");
-        need_refused(set[i](m.of[2], &m.of[1], -1), "a list of -1 modules");
-        need_refused(set[i](m.of[2], &lists[0], 3), "plain is no unit, and u.2 cannot prefetch");
-        need_refused(set[i](m.of[2], &lists[1], 1), "other is a unit of another root");
-        need_refused(set[i](m.of[2], &lists[2], 1), "u.2 cannot prefetch itself");
+        need_refused_whole(m.root, NULL, set[i](plain, &m.of[1], 1),
+                           "plain is no unit, and prefetches nothing");
+        need_refused_whole(m.root, NULL, set[i](other, &m.of[1], 1), "other has no prefetch");
+        need_refused_whole(m.root, NULL, set[i](m.of[2], &m.of[1], -1), "a list of -1 modules");
+        need_refused_whole(m.root, NULL, set[i](m.of[2], &lists[0], 3),
+                           "plain is no unit, and u.2 cannot prefetch");
+        need_refused_whole(m.root, NULL, set[i](m.of[2], &lists[1], 1),
+                           "other is a unit of another root");
+        need_refused_whole(m.root, NULL, set[i](m.of[2], &lists[2], 1),
+                           "u.2 cannot prefetch itself");
         check(of->n == 2 && of->units[0] == fsdp_unit(m.of[3]) &&
                   of->units[1] == fsdp_unit(m.of[4]),
               "a list that was refused has taken the place of the one before");
     }
-    need_refused(prefetch_apply(m.root, &ok), "has a prefetch already");
-    need_refused(prefetch_apply(m.of[1], &ok), "is below the root");
-    need_refused(strategy_remove(m.root), "call prefetch_remove first");
+    need_refused_whole(m.root, NULL, prefetch_apply(m.root, &ok), "has a prefetch already");
+    need_refused_whole(m.root, NULL, prefetch_apply(m.of[1], &ok), "is below the root");
+    need_refused_whole(m.root, NULL, strategy_remove(m.root), "call prefetch_remove first");
     need(prefetch_remove(m.root));
-    need_refused(prefetch_remove(m.root), "has no prefetch");
+    need_refused_whole(m.root, NULL, prefetch_remove(m.root), "has no prefetch");
+    need_refused_whole(m.root, NULL, prefetch_apply(plain, &ok), "plain is not sharded");
     bad = (PrefetchOptions){.forward_depth = -1};
-    need_refused(prefetch_apply(m.root, &bad), "a prefetch of -1 units ahead");
+    need_refused_whole(m.root, NULL, prefetch_apply(m.root, &bad), "a prefetch of -1 units ahead");
     bad = (PrefetchOptions){.backward_depth = -2};
-    need_refused(prefetch_apply(m.root, &bad), "a prefetch of -2 units ahead");
+    need_refused_whole(m.root, NULL, prefetch_apply(m.root, &bad), "a prefetch of -2 units ahead");
     bad = (PrefetchOptions){.limit_bytes = -5};
-    need_refused(prefetch_apply(m.root, &bad), "a limit of -5 bytes in flight");
-    need_refused(prefetch_apply(other, &ok), "other has no strategy");
+    need_refused_whole(m.root, NULL, prefetch_apply(m.root, &bad), "a limit of -5 bytes in flight");
+    need_refused_whole(m.root, NULL, prefetch_apply(other, &ok), "other has no strategy");
     check(fsdp_unit(m.root)->root->extensions->prefetch == NULL,
           "what was refused has left something");
-    for (int point = 0; point < HOOK_POINTS; point++)
-        check(m.of[1]->hooks[point] != NULL && m.of[1]->hooks[point]->next == NULL,
-              "a prefetch that was taken off has left a hook");
     fsdp_unwrap(other);
     module_destroy(other);
     module_destroy(plain);
@@ -527,7 +538,6 @@ TEST(what_does_not_fit_is_refused)
     Walk k = UNEVEN;
     run_ranks(2, refused_body, &k);
     RULE(prefetch_is_removed);
-    RULE(prefetch_refusals);
 }
 
 SUITE_MAIN("prefetch")

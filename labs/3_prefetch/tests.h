@@ -6,7 +6,10 @@
 
 // rules.c
 void rule_prefetch_is_removed(void);
-void rule_prefetch_refusals(void);
+void rule_prefetches_grow_nothing(void);
+void rule_lists_are_replaced(void);
+void rule_failed_prefetches_are_told(void);
+void rule_failed_lists_are_told(void);
 void rule_prefetch_beyond_32_bits(void);
 
 #endif

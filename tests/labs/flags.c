@@ -37,6 +37,7 @@ static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
     need_refused(fsdp_set_gradient_divide_factor(w->model, 0.0f), "it must be positive");
     need_refused(fsdp_set_gradient_divide_factor(w->model, -2.0f), "it must be positive");
     need_refused(fsdp_set_gradient_divide_factor(w->model, NAN), "it must be positive");
+    need_refused(fsdp_set_gradient_divide_factor(w->model, INFINITY), "positive and finite");
     if (r->world == 1)
         need_refused(fsdp_set_gradient_divide_factor(w->model, 2.0f), "one rank reduces nothing");
     need(fsdp_set_gradient_divide_factor(w->model, 1.0f));

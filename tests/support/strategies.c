@@ -246,20 +246,42 @@ Batch case_batch(const Case *c, int step, int rank, int round)
     return batch_create(&spec, (uint64_t)(1 + step * 1000 + rank * 10 + round));
 }
 
-// After a backward, which began at log entry `first` and kept no host waiting. After the last one
-// of a step: what the optimizer does with the gradients, before anything waits for the device (as
-// cudaFree does). What the compute stream has not waited for is simgpu's report.
-static void use_at_once(const Module *model, uint64_t first)
+// What the optimizer is to find after the last backward of a step, before anything waits for the
+// device (as cudaFree does): whatever has written gradients since log entry `first` comes before
+// what is queued on the compute stream now.
+static void check_reduced(const FsdpRoot *root, uint64_t first)
+{
+    cudaStream_t stream = root->ctx->compute_stream;
+    char place[256];
+    GpuLogEntry e;
+    uint64_t now = gpulog_length();
+    need_cuda(cudaEventRecord(root->ctx->compute_done, stream)); // entry `now`
+    for (int u = 0; u < root->n_units; u++) {
+        const Buffer *grad = &root->units[u]->flat.sharded_grad;
+        const char *begin = grad->data, *end = begin + buffer_bytes(grad);
+        for (uint64_t i = first; i < now; i++)
+            for (int k = 0; gpulog_get(i, &e) && k < e.n_ranges; k++) {
+                const char *at = e.range[k].ptr;
+                if (at < begin || at >= end || !(e.range[k].access & GPU_WRITE)) continue;
+                gpulog_where(e.site, place, sizeof place);
+                check(log_ordered(i, now),
+                      "after the last backward of a step the compute stream has not waited for %s "
+                      "at %s, which writes the gradient of %s: end_backward ends it, and then the "
+                      "compute stream sees every gradient reduced, over the replicas too",
+                      e.name, place, root->units[u]->flat.name);
+            }
+        need_cuda(kernel_scale(grad->data, 1.0f, (size_t)grad->numel, stream));
+    }
+}
+
+// After a backward, which began at log entry `first`: it kept no host waiting.
+static void check_after(const Module *model, uint64_t first)
 {
     const FsdpUnit *unit = fsdp_unit(model);
     const FsdpExtensions *on = unit == NULL ? NULL : unit->root->extensions;
-    if (on == NULL || on->offload != NULL) return; // the oracle's; or they are on the host
+    if (on == NULL || on->offload != NULL) return; // the oracle's; or gradients on the host
     check_no_host_wait(first, "in a backward");
-    if (on->strategy != NULL && !on->strategy->is_last_backward) return;
-    for (int u = 0; u < unit->root->n_units; u++) {
-        const Buffer *grad = &unit->root->units[u]->flat.sharded_grad;
-        need_cuda(kernel_scale(grad->data, 1.0f, (size_t)grad->numel, unit->ctx->compute_stream));
-    }
+    if (on->strategy == NULL || on->strategy->is_last_backward) check_reduced(unit->root, first);
 }
 
 float case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, int round,
@@ -274,7 +296,7 @@ float case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, in
                               &loss, &dlogits));
     uint64_t first = gpulog_length();
     need(module_backward(model, run, dlogits, &din));
-    use_at_once(model, first);
+    check_after(model, first);
     need_cuda(cudaFreeAsync(dlogits, run->stream));
     if (din != NULL) need_cuda(cudaFreeAsync(din, run->stream));
     batch_destroy(&batch);
