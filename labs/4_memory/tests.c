@@ -130,6 +130,7 @@ TEST(attention_frees_its_weights)
 {
     Case once = again(spec_gpt2(3), RECOMPUTE_ATTENTION, STRATEGY_ZERO3, 1);
     run_wrapped(1, once_body, &once);
+    RULE(a_failed_pass_is_over, RECOMPUTE_ATTENTION, false);
     for (int i = 0; i < 3; i++) {
         Case c = again(spec_gpt2(3), RECOMPUTE_ATTENTION, ALL[1 + i], 2);
         run_wrapped(2, keeps_body, &c);
@@ -370,7 +371,7 @@ TEST(hooks_of_units_below_do_not_count_twice)
                              "2R"
                              "RRR"};
     run_worlds(nested_body, &zero3, 2, 3);
-    RULE(a_failed_pass_is_over);
+    RULE(a_failed_pass_is_over, RECOMPUTE_BLOCKS, false);
     Nested zero2 = {.c = case_of(spec_gpt2(2), STRATEGY_ZERO2, 2, 1, 1),
                     .sequence = "0123456"
                                 "RRRRRRR",

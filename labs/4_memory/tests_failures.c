@@ -177,15 +177,15 @@ static void hooks_body(Wrapped *w, const Case *c, const Rank *r)
     batch_destroy(&batch);
 }
 
-void rule_a_failed_pass_is_over(void)
+void rule_a_failed_pass_is_over(RecomputeKind kind, bool offload)
 {
-    static const RecomputeKind KINDS[] = {RECOMPUTE_NONE, RECOMPUTE_BLOCKS, RECOMPUTE_ATTENTION};
-    for (int world = 1; world <= 2; world++)
-        for (int i = 0; i < 3; i++) {
-            Case c = offloaded(i == 2 ? spec_gpt2(2) : spec_mlp(3), STRATEGY_ZERO3, world);
-            c.recompute = KINDS[i];
-            run_wrapped(world, hooks_body, &c);
-        }
+    bool attention = kind == RECOMPUTE_ATTENTION;
+    for (int world = 1; world <= 2; world++) {
+        Case c = offloaded(attention ? spec_gpt2(2) : spec_mlp(3), STRATEGY_ZERO3, world);
+        c.recompute = kind;
+        c.offload = offload;
+        run_wrapped(world, hooks_body, &c);
+    }
 }
 
 // ---- A call of CUDA's that fails ----
@@ -215,6 +215,11 @@ static void collective_body(Wrapped *w, const Case *c, const Rank *r)
         check_as_before(w, r, live, "the all-gather of offload_all_gather");
     }
 }
+
+typedef struct Calls {
+    Case c;
+    int from, to;
+} Calls;
 
 #ifndef BACKEND_CUDA
 enum { CALLS = 10 };
@@ -265,32 +270,35 @@ static const char *run_dead(Wrapped *w, int i, Status *status)
     return NAME[i];
 }
 
-static void dead_body(Wrapped *w, const Case *c, const Rank *r)
+static void dead_body(const Rank *r, void *arg)
 {
+    const Calls *calls = arg;
+    Wrapped w;
+    case_wrap(&w, &calls->c, r);
     size_t live = gpulog_live_bytes(r->device);
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = calls->from; i < calls->to; i++) {
         Status status, want = i == 9 ? ERR_NCCL : ERR_CUDA;
         if (i == 9 && r->world == 1) continue;
         backend_ignore_reports();
-        const char *call = run_dead(w, i, &status);
+        const char *call = run_dead(&w, i, &status);
         cudaGetLastError();
         check(status == want, "a call in %s fails, and its status is %d, want %d", call,
               (int)status, (int)want);
-        need(fsdp_reshard_all(w->model));
-        need(fsdp_zero_grad(w->model, &w->ctx));
+        need(fsdp_reshard_all(w.model));
+        need(fsdp_zero_grad(w.model, &w.ctx));
         backend_listen();
-        check_as_before(w, r, live, call);
+        check_as_before(&w, r, live, call);
     }
-    case_train(w, c, r, 0);
+    case_train(&w, &calls->c, r, 0);
+    case_unwrap(&w, r);
 }
 #endif
 
-void rule_failed_copies_are_told(void)
+void rule_failed_copies_are_told(int from, int to)
 {
-    Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, 2);
-    run_wrapped(2, collective_body, &c);
+    Calls calls = {offloaded(spec_mlp(3), STRATEGY_ZERO3, 2), from, to};
+    if (from == 0) run_wrapped(2, collective_body, &calls.c);
 #ifndef BACKEND_CUDA
-    run_wrapped(2, dead_body, &c);
-    run_wrapped(1, dead_body, &c);
+    run_worlds(dead_body, &calls, 1, 2);
 #endif
 }

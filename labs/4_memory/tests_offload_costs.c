@@ -213,6 +213,7 @@ TEST(the_host_waits_once)
         c.options.reduce_every_time = world == 3;
         run_wrapped(world, waits_body, &c);
     }
+    RULE(nothing_is_in_flight);
 }
 
 // ---- On the clock ----

@@ -1,4 +1,4 @@
-/* Lab 5, checkpoints: calls of the disk that fail, one after the other; which elements a rank reads;
+/* Lab 5, checkpoints: calls of the disk that fail, each in its turn; which elements a rank reads;
  * replicas and frozen parameters.
  */
 #include <dirent.h>

@@ -22,7 +22,6 @@ static void huge_layout_body(const Rank *r, void *arg)
     Param param[2] = {{.name = "a", .ndim = 2, .shape = {rows[0], columns[0]}},
                       {.name = "b", .ndim = 2, .shape = {rows[1], columns[1]}}};
     Param *list[] = {&param[0], &param[1]};
-    const int slots[][2] = {{-1, 0}, {0, -1}};
     FlatLayout layout;
     need(per_parameter_layout(&layout, "unit", list, 2, WORLD - 1, WORLD, false));
     check(layout.offset[1] == WORLD * chunk[0] && layout.shard_numel == chunk[0] + chunk[1] &&
@@ -42,6 +41,18 @@ static void huge_layout_body(const Rank *r, void *arg)
               "param_range counts beyond 2³¹: [%lld, %lld) at %lld", (long long)begin,
               (long long)end, (long long)at);
     }
+    flat_layout_destroy(&layout);
+}
+
+static void huge_place_body(const Rank *r, void *arg)
+{
+    const int64_t chunk[] = {((INT64_C(1) << 30) + 2) * 3, ((INT64_C(1) << 30) + 1) * 2};
+    Param param[2] = {{.name = "a", .ndim = 1, .shape = {chunk[0] * WORLD}},
+                      {.name = "b", .ndim = 1, .shape = {chunk[1] * WORLD}}};
+    Param *list[] = {&param[0], &param[1]};
+    const int slots[][2] = {{-1, 0}, {0, -1}};
+    FlatLayout layout;
+    need(per_parameter_layout(&layout, "unit", list, 2, 0, WORLD, false));
     for (int i = 0; i < 2; i++) {
         int64_t at[2], wide = chunk[i] * 4, codes = chunk[1 - i];
         int64_t bytes = fp8_place(&layout, slots[i], 4, at);
@@ -55,6 +66,11 @@ static void huge_layout_body(const Rank *r, void *arg)
 void rule_layout_beyond_32_bits(void)
 {
     run_ranks(1, huge_layout_body, NULL);
+}
+
+void rule_places_beyond_32_bits(void)
+{
+    run_ranks(1, huge_place_body, NULL);
 }
 
 // ---- What is freed before memory is taken ----
@@ -149,12 +165,10 @@ static size_t launches(uint64_t first, GpuOp op)
     return n;
 }
 
-static void fp8_body(Wrapped *w, const Case *c, const Rank *r)
+static void scales_body(Wrapped *w, const Case *c, const Rank *r)
 {
     Fp8State *state = w->root->extensions->fp8;
-    FsdpUnit *unit = w->root->units[w->root->n_units - 1];
-    int n = 0;
-    uint64_t first = gpulog_length();
+    uint64_t first;
 #ifndef BACKEND_CUDA
     if (r->world > 1) {
         const ncclComm_t comm = w->ctx.mesh.shard.comm;
@@ -173,8 +187,16 @@ static void fp8_body(Wrapped *w, const Case *c, const Rank *r)
     check(r->world == 1 || launches(first, GPU_ALL_REDUCE) == 1,
           "with %d units the scales take %zu all-reduces, want 1", w->root->n_units,
           launches(first, GPU_ALL_REDUCE));
-    // In front of an all-gather, one for each parameter; after it as well.
-    first = gpulog_length();
+    for (int u = 0; u < w->root->n_units; u++) need(fsdp_unshard(w->root->units[u]));
+    need(fsdp_reshard_all(w->model));
+    check(!state->stale, "after an all-gather the scales are still stale");
+}
+
+static void launches_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[w->root->n_units - 1];
+    need(fp8_update_scales(w->root));
+    uint64_t first = gpulog_length();
     need(fsdp_unshard(unit));
     size_t kernels = launches(first, GPU_KERNEL), sets = launches(first, GPU_MEMSET);
     check(kernels == (size_t)unit->flat.layout.n && sets <= 1,
@@ -185,7 +207,14 @@ static void fp8_body(Wrapped *w, const Case *c, const Rank *r)
           "one rank sends nothing, and there is an all-gather: fp8_all_gather");
     need(fsdp_wait_for_unshard(unit));
     need(fsdp_reshard_all(w->model));
-    check(!state->stale, "after an all-gather the scales are still stale");
+}
+
+static void saving_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    Fp8State *state = w->root->extensions->fp8;
+    FsdpUnit *unit = w->root->units[w->root->n_units - 1];
+    int n;
+    need(fp8_update_scales(w->root));
     // The model is saved, and goes on in FP8, failed or not.
     for (int fails = 0; fails < 2; fails++) {
         n = fails ? 0 : 2;
@@ -209,15 +238,29 @@ static void fp8_body(Wrapped *w, const Case *c, const Rank *r)
     need(fp8_apply(w->model, c->fp8));
 }
 
-void rule_fp8_costs_and_failures(void)
+// Of one unit, and of three.
+static void run_fp8(WrappedBody body)
 {
     static const Fp8Options MATRICES = {NULL};
-    for (int layers = 1; layers < 4; layers += 2) // one unit, and three
+    for (int layers = 1; layers < 4; layers += 2)
         for (int world = 1; world < 4; world++) {
             Case c = by_parameter(spec_mlp(layers), STRATEGY_ZERO3, world, 1, 1);
             c.fp8 = &MATRICES;
-            run_wrapped(world, fp8_body, &c);
-            c.rounds = 2;
-            run_case(world, &c);
+            run_wrapped(world, body, &c);
         }
+}
+
+void rule_scales_of_any_number_of_units(void)
+{
+    run_fp8(scales_body);
+}
+
+void rule_one_launch_for_each(void)
+{
+    run_fp8(launches_body);
+}
+
+void rule_saving_changes_nothing(void)
+{
+    run_fp8(saving_body);
 }

@@ -210,6 +210,7 @@ TEST(tied_stages_stay_equal)
         if (i == 1) c.options.strategy = STRATEGY_ZERO1;
         run_cut(SHAPES[i][0], &c);
     }
+    RULE(without_a_world);
 }
 
 SUITE_MAIN("pipeline")
