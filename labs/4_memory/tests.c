@@ -456,13 +456,14 @@ static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
                        "in the middle of a pass");
     need(module_discard(w->model, &w->run));
     need(fsdp_reshard_all(w->model));
-    check(recompute_remove(w->model) == ERR_ARGUMENT, "what is not on was taken off");
+    need_refused_whole(w->model, &w->adamw, recompute_remove(w->model), "does not recompute");
+    Snapshot *before = snapshot_take(w->model, &w->adamw);
     need(recompute_apply(w->model, RECOMPUTE_BLOCKS));
     need_refused_whole(w->model, &w->adamw, recompute_apply(w->model, RECOMPUTE_BLOCKS),
                        "recomputes already");
     need(recompute_remove(w->model));
-    check(w->root->extensions->recompute == NULL && w->model->children[0]->around == NULL,
-          "recomputation that was taken off has left something");
+    snapshot_check_at(__FILE__, __LINE__, before, w->model, &w->adamw,
+                      "recompute_apply and recompute_remove");
     case_train(w, c, r, 0);
     batch_destroy(&batch);
 }

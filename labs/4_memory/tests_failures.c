@@ -97,6 +97,110 @@ void rule_nothing_is_in_flight(void)
     }
 }
 
+// ---- Sizes ----
+
+static void huge_body(OneUnit *u, const Rank *r)
+{
+    static const StrategyOptions ZERO3 = {.strategy = STRATEGY_ZERO3};
+    FsdpUnit *unit = u->unit;
+    Buffer *shards[] = {&unit->flat.sharded_param, &unit->flat.sharded_grad};
+    const int64_t numel = shards[0]->numel;
+    const size_t want = buffer_bytes(shards[0]);
+    for (int i = 0; i < 2; i++) shards[i]->numel = 8; // what offload_apply moves, it moves
+    need(strategy_apply(u->model, &ZERO3));
+    need(offload_apply(u->model));
+    for (int i = 0; i < 2; i++) {
+        need_cuda(cudaFreeHost(shards[i]->data));
+        need_cuda(cudaMallocHost(&shards[i]->data, want));
+        shards[i]->numel = numel;
+    }
+    offload_of(unit)->param = shards[0]->data;
+    offload_of(unit)->grad = shards[1]->data;
+    uint64_t first = gpulog_length();
+    need(fsdp_unshard(unit));
+    for (int i = 0; i < 2; i++) { // zeros, then what the host has
+        offload_of(unit)->has_grad = i == 1;
+        need(offload_begin_grad(unit));
+        offload_drop(unit); // a copy to the host would be made, also in a dry run
+    }
+    need(offload_wait(unit->root->extensions->offload));
+    int copies = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry) || (entry.op != GPU_COPY && entry.op != GPU_MEMSET)) continue;
+        check(entry.range[0].bytes == want || entry.range[0].bytes == want * (size_t)r->world,
+              "%s of a shard of %zu bytes has %zu: counted in 32 bits", entry.name, want,
+              entry.range[0].bytes);
+        copies++;
+    }
+    check(copies == 3,
+          "a shard is copied to the device, a gradient set to zero and one fetched: "
+          "that makes %d operations, want 3",
+          copies);
+    need(fsdp_reshard_all(u->model));
+    need(fsdp_free_all_gather(unit->root));
+    for (int i = 0; i < 2; i++) shards[i]->numel = 8;
+    need(offload_remove(u->model));
+    need(strategy_remove(u->model));
+}
+
+void rule_copies_beyond_32_bits(void)
+{
+    run_huge(huge_body, 2);
+}
+
+// ---- What is taken off ----
+
+static size_t hooks_of(const Module *m)
+{
+    size_t n = 0;
+    for (int point = 0; point < HOOK_POINTS; point++)
+        for (const Hook *hook = m->hooks[point]; hook != NULL; hook = hook->next) n++;
+    for (int i = 0; i < m->n_children; i++) n += hooks_of(m->children[i]);
+    return n;
+}
+
+// All that a snapshot would compare but for addresses: shards come back to other ones.
+static void taken_off_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    const FsdpRootOps ops = w->root->ops;
+    const size_t hooks = hooks_of(w->model), live = gpulog_live_bytes(r->device);
+    need_cuda(cudaDeviceSynchronize());
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FsdpUnit *unit = w->root->units[u];
+        const FlatParam *flat = &unit->flat;
+        const FsdpUnit before = *unit;
+        size_t n = (size_t)flat->layout.shard_numel;
+        float *want = fetch(flat->sharded_param.data, n);
+        need(offload_apply(w->model));
+        if (u > 0) case_train(w, c, r, 0);
+        need(fsdp_zero_grad(w->model, &w->ctx));
+        need(offload_remove(w->model));
+        float *got = fetch(flat->sharded_param.data, n), *grad = fetch(flat->sharded_grad.data, n);
+        for (size_t i = 0; i < n; i++)
+            check(got[i] == want[i] && grad[i] == 0.0f,
+                  "element %zu of %s comes back from the host as %g, with a gradient of %g, want "
+                  "%g and 0",
+                  i, flat->name, (double)got[i], (double)grad[i], (double)want[i]);
+        check(unit->all_gather == before.all_gather && flat->layout.ops == before.flat.layout.ops &&
+                  unit->gather_shards == before.gather_shards &&
+                  unit->reduce_scatter == before.reduce_scatter &&
+                  flat->gathers_alone == before.flat.gathers_alone &&
+                  memcmp(&w->root->ops, &ops, sizeof ops) == 0 && hooks_of(w->model) == hooks &&
+                  gpulog_live_bytes(r->device) == live,
+              "offload_remove leaves functions, hooks or memory in %s", flat->name);
+        free(want);
+        free(got);
+        free(grad);
+    }
+}
+
+void rule_offload_leaves_nothing(void)
+{
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
+    run_wrapped(2, taken_off_body, &c);
+}
+
 // ---- A hook that fails ----
 
 static int hooks_left; // until one fails; 0: none does

@@ -281,4 +281,5 @@ TEST(offload_suits_the_strategy)
 {
     run_ranks(2, suits_body, NULL);
     run_ranks(4, slices_body, NULL);
+    RULE(offload_leaves_nothing);
 }
