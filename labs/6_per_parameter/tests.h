@@ -21,6 +21,7 @@ float *values_of_param(const Param *param, int64_t numel);
 size_t count_since(uint64_t first, GpuOp op, size_t *bytes);
 
 // tests_failures.c
+void rule_the_handouts_examples(void);
 void rule_layout_beyond_32_bits(void);
 void rule_copies_that_fail(void);
 void rule_places_beyond_32_bits(void);

@@ -10,6 +10,58 @@
 #include "snapshot.h"
 #include "tests.h"
 
+// ---- The handout's own examples ----
+
+// Rows of each of four ranks, of a parameter of so many.
+static const int ROWS[][5] = {{5, 2, 2, 1, 0}, {4, 1, 1, 1, 1}, {3, 1, 1, 1, 0}};
+// On two ranks a (5 rows of 2) and b (3 rows of 1): [begin, end) at a place.
+static const int64_t RANGES[2][2][3] = {{{0, 6, 0}, {0, 2, 6}}, {{6, 10, 0}, {2, 3, 6}}};
+
+static void examples_body(const Rank *r, void *arg)
+{
+    Param a = {.name = "a", .ndim = 2, .shape = {5, 2}}, b = {.name = "b", .ndim = 1, .shape = {3}},
+          w = {.name = "w", .ndim = 2, .shape = {3, 3}};
+    Param *list[] = {&a, &b}, *both[] = {&b, &w};
+    FlatLayout layout;
+    for (int i = 0; i < 3; i++)
+        for (int rank = 0; rank < 4; rank++) {
+            int64_t begin, end, at;
+            Param p = {.name = "p", .ndim = 1, .shape = {ROWS[i][0]}}, *one = &p;
+            need(per_parameter_layout(&layout, "unit", &one, 1, rank, 4, false));
+            flat_param_range_in_shard(&layout, 0, rank, &begin, &end, &at);
+            check(end - begin == ROWS[i][1 + rank],
+                  "%d rows on 4 ranks: rank %d has %lld, want %d, as the handout has it",
+                  ROWS[i][0], rank, (long long)(end - begin), ROWS[i][1 + rank]);
+            flat_layout_destroy(&layout);
+        }
+    need(per_parameter_layout(&layout, "unit", list, 2, 0, 2, false));
+    for (int rank = 0; rank < 2; rank++)
+        for (int i = 0; i < 2; i++) {
+            const int64_t *want = RANGES[rank][i];
+            int64_t begin, end, at;
+            flat_param_range_in_shard(&layout, i, rank, &begin, &end, &at);
+            check(begin == want[0] && end == want[1] && at == want[2],
+                  "rank %d has [%lld, %lld) of %s at %lld, want [%lld, %lld) at %lld, as the "
+                  "handout has it",
+                  rank, (long long)begin, (long long)end, list[i]->name, (long long)at,
+                  (long long)want[0], (long long)want[1], (long long)want[2]);
+        }
+    flat_layout_destroy(&layout);
+    int64_t at[2], bytes;
+    need(per_parameter_layout(&layout, "unit", both, 2, 0, 2, false));
+    bytes = fp8_place(&layout, (const int[]){-1, 0}, 4, at);
+    check(bytes == 16 && at[0] == 0 && at[1] == 8,
+          "a bias of 3 floats and a matrix of 3 by 3 on 2 ranks: a part of %lld bytes, with the "
+          "bias at %lld and the matrix at %lld; the handout has 16, 0 and 8",
+          (long long)bytes, (long long)at[0], (long long)at[1]);
+    flat_layout_destroy(&layout);
+}
+
+void rule_the_handouts_examples(void)
+{
+    run_ranks(1, examples_body, NULL);
+}
+
 // ---- Sizes ----
 
 enum { WORLD = 4 };

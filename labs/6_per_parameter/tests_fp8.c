@@ -105,6 +105,7 @@ static void need_places(void)
 TEST(codes_and_floats_share_a_message)
 {
     need_places();
+    RULE(the_handouts_examples);
     RULE(places_beyond_32_bits);
 }
 
