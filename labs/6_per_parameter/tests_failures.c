@@ -66,6 +66,13 @@ void rule_the_handouts_examples(void)
 
 enum { WORLD = 4 };
 
+static void check_chunk(const Param *param, int64_t want)
+{
+    check(per_parameter_chunk(param, WORLD) == want,
+          "per_parameter_chunk: a chunk has %lld elements, want %lld, which is beyond 2³¹",
+          (long long)per_parameter_chunk(param, WORLD), (long long)want);
+}
+
 static void huge_layout_body(const Rank *r, void *arg)
 {
     // Two parameters of 2³² + 5 rows of 3 and 2³² + 1 rows of 2.
@@ -75,6 +82,7 @@ static void huge_layout_body(const Rank *r, void *arg)
                       {.name = "b", .ndim = 2, .shape = {rows[1], columns[1]}}};
     Param *list[] = {&param[0], &param[1]};
     FlatLayout layout;
+    for (int i = 0; i < 2; i++) check_chunk(list[i], chunk[i]);
     need(per_parameter_layout(&layout, "unit", list, 2, WORLD - 1, WORLD, false));
     check(layout.offset[1] == WORLD * chunk[0] && layout.shard_numel == chunk[0] + chunk[1] &&
               layout.numel == rows[0] * columns[0] + rows[1] * columns[1],
@@ -84,9 +92,6 @@ static void huge_layout_body(const Rank *r, void *arg)
           (long long)(chunk[0] + chunk[1]));
     for (int i = 0; i < 2; i++) {
         int64_t begin, end, at;
-        check(per_parameter_chunk(list[i], WORLD) == chunk[i],
-              "per_parameter_chunk counts beyond 2³¹: %lld, want %lld",
-              (long long)per_parameter_chunk(list[i], WORLD), (long long)chunk[i]);
         flat_param_range_in_shard(&layout, i, WORLD - 1, &begin, &end, &at);
         check(begin == (WORLD - 1) * chunk[i] && end == rows[i] * columns[i] &&
                   at == (i == 0 ? 0 : chunk[0]),
@@ -104,6 +109,7 @@ static void huge_place_body(const Rank *r, void *arg)
     Param *list[] = {&param[0], &param[1]};
     const int slots[][2] = {{-1, 0}, {0, -1}};
     FlatLayout layout;
+    for (int i = 0; i < 2; i++) check_chunk(list[i], chunk[i]);
     need(per_parameter_layout(&layout, "unit", list, 2, 0, WORLD, false));
     for (int i = 0; i < 2; i++) {
         int64_t at[2], wide = chunk[i] * 4, codes = chunk[1 - i];
