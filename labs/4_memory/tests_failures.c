@@ -40,8 +40,30 @@ static void unzeroed_body(const Rank *r, void *arg)
     free(want);
 }
 
+// What is on its way to the host is fetched from there.
+static void arrived_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[0];
+    uint64_t first = gpulog_length(), sent[2], fetched[2];
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    need(offload_begin_grad(unit));
+    need(offload_send_grad(unit));
+    need(offload_begin_grad(unit));
+    check(find_entries(first, GPU_COPY, false, sent, 2) == 1 &&
+              find_entries(first, GPU_COPY, true, fetched, 2) == 1,
+          "a gradient is sent to the host and fetched again: want one copy each way");
+    check(log_ordered(sent[0], fetched[0]),
+          "the copy from the host does not wait until what was sent has arrived there "
+          "(offload_begin_grad)");
+    need(offload_send_grad(unit));
+    need(offload_wait(w->root->extensions->offload));
+}
+
 void rule_micro_batches_add_up(void)
 {
+    Case alone = offloaded(spec_mlp(1), STRATEGY_ZERO3, 2);
+    run_wrapped(2, arrived_body, &alone);
+    run_wrapped(1, arrived_body, &alone);
     for (int i = 1; i < 4; i++) { // one rank, by the last micro-batch alone
         Case c = offloaded(spec_mlp(3), ALL[i], 1);
         c.rounds = 3;
