@@ -535,7 +535,10 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
     for (int turned = 1; turned <= 3; turned++) // as many elements
         must_refuse((Refusal){.spec = spec_mlp(2), .turned = turned}, 2,
                     "a model with a shape turned", "has another shape");
-    Job job = {.spec = spec_mlp(3), .step = 4, .saves = true};
+    Job job = {.spec = spec_mlp(2), .step = 4, .saves = true, .one_unit = true, .turned = 3};
+    run_ranks(2, save_or_load, &job);
+    must_refuse(load, 2, "a model with a dimension less", "has another shape");
+    job = (Job){.spec = spec_mlp(3), .step = 4, .saves = true};
     run_ranks(2, save_or_load, &job);
     must_refuse(load, 2, "a model with fewer layers", "another model");
     job = (Job){.spec = spec_mlp(2), .step = 4, .saves = true, .without_optimizer = true};
