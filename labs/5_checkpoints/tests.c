@@ -404,8 +404,7 @@ typedef struct Refusal {
     int turned; // as a Job's
     bool saves, full;
     int full_rank;
-    int *lines; // of all ranks
-    int *refused;
+    int *lines, *refused; // of all ranks
     char *said; // by the rank that said it, 1024 bytes
     const char *what;
 } Refusal;
@@ -549,7 +548,6 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
 TEST_BETWEEN(a_failed_save_changes_nothing, begin, own_folder_end)
 {
     needs_ranks(3);
-    RULE(a_failing_call_changes_nothing);
     Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
     Job good = {.spec = spec_mlp(2), .step = 4, .loads = true, .failed = true};
     save_good();
@@ -558,6 +556,8 @@ TEST_BETWEEN(a_failed_save_changes_nothing, begin, own_folder_end)
         must_refuse(save, 3, "a full disk", "cannot write");
         run_ranks(2, save_or_load, &good); // the previous one
     }
+    RULE(a_failing_call_changes_nothing);
+    save_good();
     save.full = false;
     write_bytes(in_folder(dir, "thesis.tex"), "mine", 4);
     must_refuse(save, 2, "a folder with another file", "thesis.tex");
