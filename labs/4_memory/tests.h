@@ -22,7 +22,10 @@ int find_entries(uint64_t first, GpuOp what, bool to_device, uint64_t *out, int 
 // tests_failures.c
 void rule_micro_batches_add_up(void);
 void rule_nothing_is_in_flight(void);
-void rule_a_failed_pass_is_over(void);
-void rule_failed_copies_are_told(void);
+void rule_copies_beyond_32_bits(void);
+void rule_offload_leaves_nothing(void);
+void rule_a_failed_pass_is_over(RecomputeKind kind, bool offload);
+// Functions number [from, to) of a list: 0 to 2 gather, 3 to 8 are of gradients, 9 sums.
+void rule_failed_copies_are_told(int from, int to);
 
 #endif

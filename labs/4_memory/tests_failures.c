@@ -40,8 +40,30 @@ static void unzeroed_body(const Rank *r, void *arg)
     free(want);
 }
 
+// What is on its way to the host is fetched from there.
+static void arrived_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[0];
+    uint64_t first = gpulog_length(), sent[2], fetched[2];
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    need(offload_begin_grad(unit));
+    need(offload_send_grad(unit));
+    need(offload_begin_grad(unit));
+    check(find_entries(first, GPU_COPY, false, sent, 2) == 1 &&
+              find_entries(first, GPU_COPY, true, fetched, 2) == 1,
+          "a gradient is sent to the host and fetched again: want one copy each way");
+    check(log_ordered(sent[0], fetched[0]),
+          "the copy from the host does not wait until what was sent has arrived there "
+          "(offload_begin_grad)");
+    need(offload_send_grad(unit));
+    need(offload_wait(w->root->extensions->offload));
+}
+
 void rule_micro_batches_add_up(void)
 {
+    Case alone = offloaded(spec_mlp(1), STRATEGY_ZERO3, 2);
+    run_wrapped(2, arrived_body, &alone);
+    run_wrapped(1, arrived_body, &alone);
     for (int i = 1; i < 4; i++) { // one rank, by the last micro-batch alone
         Case c = offloaded(spec_mlp(3), ALL[i], 1);
         c.rounds = 3;
@@ -95,6 +117,110 @@ void rule_nothing_is_in_flight(void)
         Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, world);
         run_wrapped(world, in_flight_body, &c);
     }
+}
+
+// ---- Sizes ----
+
+static void huge_body(OneUnit *u, const Rank *r)
+{
+    static const StrategyOptions ZERO3 = {.strategy = STRATEGY_ZERO3};
+    FsdpUnit *unit = u->unit;
+    Buffer *shards[] = {&unit->flat.sharded_param, &unit->flat.sharded_grad};
+    const int64_t numel = shards[0]->numel;
+    const size_t want = buffer_bytes(shards[0]);
+    for (int i = 0; i < 2; i++) shards[i]->numel = 8; // what offload_apply moves, it moves
+    need(strategy_apply(u->model, &ZERO3));
+    need(offload_apply(u->model));
+    for (int i = 0; i < 2; i++) {
+        need_cuda(cudaFreeHost(shards[i]->data));
+        need_cuda(cudaMallocHost(&shards[i]->data, want));
+        shards[i]->numel = numel;
+    }
+    offload_of(unit)->param = shards[0]->data;
+    offload_of(unit)->grad = shards[1]->data;
+    uint64_t first = gpulog_length();
+    need(fsdp_unshard(unit));
+    for (int i = 0; i < 2; i++) { // zeros, then what the host has
+        offload_of(unit)->has_grad = i == 1;
+        need(offload_begin_grad(unit));
+        offload_drop(unit); // a copy to the host would be made, also in a dry run
+    }
+    need(offload_wait(unit->root->extensions->offload));
+    int copies = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry) || (entry.op != GPU_COPY && entry.op != GPU_MEMSET)) continue;
+        check(entry.range[0].bytes == want || entry.range[0].bytes == want * (size_t)r->world,
+              "%s of a shard of %zu bytes has %zu: counted in 32 bits", entry.name, want,
+              entry.range[0].bytes);
+        copies++;
+    }
+    check(copies >= 3,
+          "a shard is copied to the device, a gradient set to zero and one fetched: the "
+          "log has %d operations",
+          copies);
+    need(fsdp_reshard_all(u->model));
+    need(fsdp_free_all_gather(unit->root));
+    for (int i = 0; i < 2; i++) shards[i]->numel = 8;
+    need(offload_remove(u->model));
+    need(strategy_remove(u->model));
+}
+
+void rule_copies_beyond_32_bits(void)
+{
+    run_huge(huge_body, 2);
+}
+
+// ---- What is taken off ----
+
+static size_t hooks_of(const Module *m)
+{
+    size_t n = 0;
+    for (int point = 0; point < HOOK_POINTS; point++)
+        for (const Hook *hook = m->hooks[point]; hook != NULL; hook = hook->next) n++;
+    for (int i = 0; i < m->n_children; i++) n += hooks_of(m->children[i]);
+    return n;
+}
+
+// All that a snapshot would compare but for addresses: shards come back to other ones.
+static void taken_off_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    const FsdpRootOps ops = w->root->ops;
+    const size_t hooks = hooks_of(w->model), live = gpulog_live_bytes(r->device);
+    need_cuda(cudaDeviceSynchronize());
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FsdpUnit *unit = w->root->units[u];
+        const FlatParam *flat = &unit->flat;
+        const FsdpUnit before = *unit;
+        size_t n = (size_t)flat->layout.shard_numel;
+        float *want = fetch(flat->sharded_param.data, n);
+        need(offload_apply(w->model));
+        if (u > 0) case_train(w, c, r, 0);
+        need(fsdp_zero_grad(w->model, &w->ctx));
+        need(offload_remove(w->model));
+        float *got = fetch(flat->sharded_param.data, n), *grad = fetch(flat->sharded_grad.data, n);
+        for (size_t i = 0; i < n; i++)
+            check(got[i] == want[i] && grad[i] == 0.0f,
+                  "element %zu of %s comes back from the host as %g, with a gradient of %g, want "
+                  "%g and 0",
+                  i, flat->name, (double)got[i], (double)grad[i], (double)want[i]);
+        check(unit->all_gather == before.all_gather && flat->layout.ops == before.flat.layout.ops &&
+                  unit->gather_shards == before.gather_shards &&
+                  unit->reduce_scatter == before.reduce_scatter &&
+                  flat->gathers_alone == before.flat.gathers_alone &&
+                  memcmp(&w->root->ops, &ops, sizeof ops) == 0 && hooks_of(w->model) == hooks &&
+                  gpulog_live_bytes(r->device) == live,
+              "offload_remove leaves functions, hooks or memory in %s", flat->name);
+        free(want);
+        free(got);
+        free(grad);
+    }
+}
+
+void rule_offload_leaves_nothing(void)
+{
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
+    run_wrapped(2, taken_off_body, &c);
 }
 
 // ---- A hook that fails ----
@@ -164,6 +290,7 @@ static void hooks_body(Wrapped *w, const Case *c, const Rank *r)
               "hook number %d of a pass failed, and after fsdp_reshard_all and fsdp_zero_grad %zd "
               "bytes more are on the device",
               n, (ssize_t)(gpulog_live_bytes(r->device) - live));
+        if (n % 4 != 1) continue; // else the next pass, too
         need(pass(w, c, &batch, 0));
         need_cuda(cudaDeviceSynchronize());
         float *got = case_gradients(w, &numel);
@@ -177,15 +304,15 @@ static void hooks_body(Wrapped *w, const Case *c, const Rank *r)
     batch_destroy(&batch);
 }
 
-void rule_a_failed_pass_is_over(void)
+void rule_a_failed_pass_is_over(RecomputeKind kind, bool offload)
 {
-    static const RecomputeKind KINDS[] = {RECOMPUTE_NONE, RECOMPUTE_BLOCKS, RECOMPUTE_ATTENTION};
-    for (int world = 1; world <= 2; world++)
-        for (int i = 0; i < 3; i++) {
-            Case c = offloaded(i == 2 ? spec_gpt2(2) : spec_mlp(3), STRATEGY_ZERO3, world);
-            c.recompute = KINDS[i];
-            run_wrapped(world, hooks_body, &c);
-        }
+    bool attention = kind == RECOMPUTE_ATTENTION;
+    for (int world = offload ? 1 : 2; world <= 2; world++) {
+        Case c = offloaded(attention ? spec_gpt2(2) : spec_mlp(3), STRATEGY_ZERO3, world);
+        c.recompute = kind;
+        c.offload = offload;
+        run_wrapped(world, hooks_body, &c);
+    }
 }
 
 // ---- A call of CUDA's that fails ----
@@ -215,6 +342,11 @@ static void collective_body(Wrapped *w, const Case *c, const Rank *r)
         check_as_before(w, r, live, "the all-gather of offload_all_gather");
     }
 }
+
+typedef struct Calls {
+    Case c;
+    int from, to;
+} Calls;
 
 #ifndef BACKEND_CUDA
 enum { CALLS = 10 };
@@ -265,32 +397,35 @@ static const char *run_dead(Wrapped *w, int i, Status *status)
     return NAME[i];
 }
 
-static void dead_body(Wrapped *w, const Case *c, const Rank *r)
+static void dead_body(const Rank *r, void *arg)
 {
+    const Calls *calls = arg;
+    Wrapped w;
+    case_wrap(&w, &calls->c, r);
     size_t live = gpulog_live_bytes(r->device);
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = calls->from; i < calls->to; i++) {
         Status status, want = i == 9 ? ERR_NCCL : ERR_CUDA;
         if (i == 9 && r->world == 1) continue;
         backend_ignore_reports();
-        const char *call = run_dead(w, i, &status);
+        const char *call = run_dead(&w, i, &status);
         cudaGetLastError();
         check(status == want, "a call in %s fails, and its status is %d, want %d", call,
               (int)status, (int)want);
-        need(fsdp_reshard_all(w->model));
-        need(fsdp_zero_grad(w->model, &w->ctx));
+        need(fsdp_reshard_all(w.model));
+        need(fsdp_zero_grad(w.model, &w.ctx));
         backend_listen();
-        check_as_before(w, r, live, call);
+        check_as_before(&w, r, live, call);
     }
-    case_train(w, c, r, 0);
+    case_train(&w, &calls->c, r, 0);
+    case_unwrap(&w, r);
 }
 #endif
 
-void rule_failed_copies_are_told(void)
+void rule_failed_copies_are_told(int from, int to)
 {
-    Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, 2);
-    run_wrapped(2, collective_body, &c);
+    Calls calls = {offloaded(spec_mlp(3), STRATEGY_ZERO3, 2), from, to};
+    if (from == 0) run_wrapped(2, collective_body, &calls.c);
 #ifndef BACKEND_CUDA
-    run_wrapped(2, dead_body, &c);
-    run_wrapped(1, dead_body, &c);
+    run_worlds(dead_body, &calls, 1, 2);
 #endif
 }

@@ -151,6 +151,7 @@ TEST(bytes_of_offload_are_the_formula)
         root.rounds = 3;
         run_ranks(world, offload_bytes_body, &root);
     }
+    RULE(copies_beyond_32_bits);
     for (int world = 1; world <= 4; world++) { // sizes that no number of ranks divides
         Case odd = offloaded(spec_mlp(3), STRATEGY_ZERO3, world);
         odd.spec.dim = 7;
@@ -213,6 +214,7 @@ TEST(the_host_waits_once)
         c.options.reduce_every_time = world == 3;
         run_wrapped(world, waits_body, &c);
     }
+    RULE(nothing_is_in_flight);
 }
 
 // ---- On the clock ----

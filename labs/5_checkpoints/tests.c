@@ -404,8 +404,7 @@ typedef struct Refusal {
     int turned; // as a Job's
     bool saves, full;
     int full_rank;
-    int *lines; // of all ranks
-    int *refused;
+    int *lines, *refused; // of all ranks
     char *said; // by the rank that said it, 1024 bytes
     const char *what;
 } Refusal;
@@ -535,7 +534,10 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
     for (int turned = 1; turned <= 3; turned++) // as many elements
         must_refuse((Refusal){.spec = spec_mlp(2), .turned = turned}, 2,
                     "a model with a shape turned", "has another shape");
-    Job job = {.spec = spec_mlp(3), .step = 4, .saves = true};
+    Job job = {.spec = spec_mlp(2), .step = 4, .saves = true, .one_unit = true, .turned = 3};
+    run_ranks(2, save_or_load, &job);
+    must_refuse(load, 2, "a model with a dimension less", "has another shape");
+    job = (Job){.spec = spec_mlp(3), .step = 4, .saves = true};
     run_ranks(2, save_or_load, &job);
     must_refuse(load, 2, "a model with fewer layers", "another model");
     job = (Job){.spec = spec_mlp(2), .step = 4, .saves = true, .without_optimizer = true};
@@ -546,7 +548,6 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
 TEST_BETWEEN(a_failed_save_changes_nothing, begin, own_folder_end)
 {
     needs_ranks(3);
-    RULE(a_failing_call_changes_nothing);
     Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
     Job good = {.spec = spec_mlp(2), .step = 4, .loads = true, .failed = true};
     save_good();
@@ -555,6 +556,8 @@ TEST_BETWEEN(a_failed_save_changes_nothing, begin, own_folder_end)
         must_refuse(save, 3, "a full disk", "cannot write");
         run_ranks(2, save_or_load, &good); // the previous one
     }
+    RULE(a_failing_call_changes_nothing);
+    save_good();
     save.full = false;
     write_bytes(in_folder(dir, "thesis.tex"), "mine", 4);
     must_refuse(save, 2, "a folder with another file", "thesis.tex");

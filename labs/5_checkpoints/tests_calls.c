@@ -1,4 +1,4 @@
-/* Lab 5, checkpoints: calls of the disk that fail, one after the other; which elements a rank reads;
+/* Lab 5, checkpoints: calls of the disk that fail, each in its turn; which elements a rank reads;
  * replicas and frozen parameters.
  */
 #include <dirent.h>
@@ -12,12 +12,18 @@
 
 // ---- A call that fails ----
 
+// Files of the test's folder that this process has open.
 static int open_files(void)
 {
     DIR *list = opendir("/proc/self/fd");
+    char path[PATH_BYTES + 128];
     int n = 0;
     check(list != NULL, "the test cannot list its open files");
-    while (readdir(list) != NULL) n++;
+    for (const struct dirent *file; (file = readdir(list)) != NULL;) {
+        ssize_t length = readlinkat(dirfd(list), file->d_name, path, sizeof path - 1);
+        path[length > 0 ? length : 0] = '\0';
+        n += strncmp(path, own_folder, strlen(own_folder)) == 0;
+    }
     closedir(list);
     return n;
 }
@@ -106,10 +112,11 @@ static bool save_fails(const Failing *f, Sharded *s, const Rank *r)
     bool harmless = removes && strncmp(call->path, old, strlen(old)) == 0;
     if (failed > 0 && !f->gone && !removes)
         check(is_there("") && !is_there(".tmp") && !is_there(".old"),
-              "%s failed on rank %d, and it left %s%s%s: DIR as it was, and nothing else, is what "
-              "commit and save_together leave",
+              "%s failed on rank %d, and it left %s%s%s: want DIR as it was, and nothing else%s",
               call_name(call), f->rank, is_there("") ? "" : "no DIR ",
-              is_there(".tmp") ? "DIR.tmp " : "", is_there(".old") ? "DIR.old" : "");
+              is_there(".tmp") ? "DIR.tmp " : "", is_there(".old") ? "DIR.old" : "",
+              is_there(".tmp") ? LIKELY "save_together removes it after a failure"
+                               : LIKELY "commit takes back what it has renamed");
     int step = load_any(s);
     if (failed == 0 || harmless) // of what is not needed any more
         check(status == OK && step == 5, "a save of step 5 gives status %d, and step %d is loaded",
@@ -117,8 +124,11 @@ static bool save_fails(const Failing *f, Sharded *s, const Rank *r)
     else
         check(status != OK && (step == 4 || (f->gone && call->call == DISK_SYNC)),
               "%s failed on rank %d: the save gives status %d, and step %d is loaded, want a "
-              "failure and step 4: in write_pieces, commit or save_together",
-              call_name(call), f->rank, (int)status, step);
+              "failure and step 4%s",
+              call_name(call), f->rank, (int)status, step,
+              strstr(call->path, ".safetensors") != NULL
+                  ? LIKELY "write_pieces passes on what its calls return"
+                  : LIKELY "commit passes on what its calls return");
     if (step == 5 && failed > 0) save_four(s);
     if (r->rank == 0) f->disk->n = f->disk->failed = 0; // all have read it: load_any is collective
     return failed > 0;
@@ -236,9 +246,9 @@ static void check_reads(const Disk *disk, const Example *e, int rank, int file)
                  "elements from element %d on, want %d from %d on: in read_piece",
                  e->numel, e->from, e->to, file, rank, got.n, got.first, want.n, want.first);
     // Each file is looked at by one rank beforehand.
-    if (opened != (want.n > 0) + (file % e->to == rank))
-        fail_msg("rank %d opens file %d %d times, want %d: read_piece opens what it reads from",
-                 rank, file, opened, (want.n > 0) + (file % e->to == rank));
+    if ((opened > (file % e->to == rank)) != (want.n > 0))
+        fail_msg("rank %d opens file %d, and reads %d elements of it: in read_piece", rank, file,
+                 want.n);
 }
 
 void rule_each_reads_what_it_owns(void)

@@ -21,8 +21,12 @@ float *values_of_param(const Param *param, int64_t numel);
 size_t count_since(uint64_t first, GpuOp op, size_t *bytes);
 
 // tests_failures.c
+void rule_the_handouts_examples(void);
 void rule_layout_beyond_32_bits(void);
 void rule_copies_that_fail(void);
-void rule_fp8_costs_and_failures(void);
+void rule_places_beyond_32_bits(void);
+void rule_scales_of_any_number_of_units(void);
+void rule_one_launch_for_each(void);
+void rule_saving_changes_nothing(void);
 
 #endif

@@ -105,6 +105,8 @@ static void need_places(void)
 TEST(codes_and_floats_share_a_message)
 {
     need_places();
+    RULE(the_handouts_examples);
+    RULE(places_beyond_32_bits);
 }
 
 // ---- Scales ----
@@ -227,6 +229,7 @@ TEST(one_all_reduce_finds_all_scales)
     Case replicas = in_fp8(spec_mlp(3), STRATEGY_ZERO3, 1, 1, 1);
     replicas.options.strategy = STRATEGY_ZERO2;
     run_wrapped(1, scales_body, &replicas);
+    RULE(scales_of_any_number_of_units);
 }
 
 // ---- There and back ----
@@ -439,6 +442,7 @@ TEST(the_payload_is_a_quarter)
         Case c = in_fp8(spec_gpt2(4), STRATEGY_ZERO3, world, 1, 1);
         run_ranks(world, payload_body, &c);
     }
+    RULE(one_launch_for_each);
 }
 
 // ---- Training ----
@@ -545,7 +549,7 @@ TEST(the_masters_are_saved)
         c.policy = world == 2 ? &BF16 : NULL;
         run_wrapped(world, masters_body, &c);
     }
-    RULE(fp8_costs_and_failures);
+    RULE(saving_changes_nothing);
     Case flat = in_fp8(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     flat.layout = NULL;
     check_case_refused(2, &flat);

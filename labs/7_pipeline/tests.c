@@ -100,7 +100,8 @@ TEST(ranks_and_blocks)
 
 // ---- Schedules ----
 
-// Two schedules written by hand: n, stages, stage and the actions ("F0 B0").
+// Schedules written by hand, those of the handout and of pipeline.c among them: stage, stages, n and
+// the actions ("F0 B0").
 static const struct {
     PipelineKind kind;
     int stage, stages, n;
@@ -112,6 +113,12 @@ static const struct {
     {PIPELINE_1F1B, 1, 3, 5, "F0 F1 B0 F2 B1 F3 B2 F4 B3 B4 "},
     {PIPELINE_1F1B, 2, 3, 5, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 "},
     {PIPELINE_1F1B, 0, 4, 2, "F0 F1 B0 B1 "},
+    {PIPELINE_GPIPE, 2, 3, 4, "F0 F1 F2 F3 B0 B1 B2 B3 "},
+    {PIPELINE_1F1B, 0, 3, 4, "F0 F1 F2 B0 F3 B1 B2 B3 "},
+    {PIPELINE_1F1B, 1, 3, 4, "F0 F1 B0 F2 B1 F3 B2 B3 "},
+    {PIPELINE_1F1B, 2, 3, 4, "F0 B0 F1 B1 F2 B2 F3 B3 "},
+    {PIPELINE_1F1B, 0, 4, 4, "F0 F1 F2 F3 B0 B1 B2 B3 "},
+    {PIPELINE_1F1B, 1, 4, 4, "F0 F1 F2 B0 F3 B1 B2 B3 "},
 };
 
 RANK_TEST(schedules_are_in_order, 1)
@@ -210,6 +217,7 @@ TEST(tied_stages_stay_equal)
         if (i == 1) c.options.strategy = STRATEGY_ZERO1;
         run_cut(SHAPES[i][0], &c);
     }
+    RULE(without_a_world);
 }
 
 SUITE_MAIN("pipeline")

@@ -21,6 +21,7 @@ void check_tied_bytes(Wrapped *w, const Case *c, const Rank *r, int step);
 void rule_sizes_beyond_32_bits(void);
 void rule_received_buffers_go_first(void);
 void rule_a_failed_step_is_told(void);
+void rule_without_a_world(void);
 void rule_norms_of_ties_and_nans(void);
 
 #endif

@@ -26,6 +26,11 @@ static void refused_body(Wrapped *w, const Case *c, const Rank *r)
                        "a step has 3");
     need(pipeline_destroy(w->pipeline));
     w->pipeline = NULL;
+    Snapshot *before = snapshot_take(w->model, &w->adamw);
+    need(pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 2));
+    need(pipeline_destroy(second));
+    snapshot_check_at(__FILE__, __LINE__, before, w->model, &w->adamw,
+                      "pipeline_create and pipeline_destroy");
     need_refused_whole(w->model, &w->adamw,
                        pipeline_create(&second, w->model, &w->ranks, &none, c->kind, 0),
                        "a step of 0 micro-batches");

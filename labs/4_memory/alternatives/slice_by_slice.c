@@ -10,11 +10,11 @@ Status offload_all_gather(FsdpUnit *unit)
     OffloadUnit *own = offload_of(unit);
     void *copy;
     TRY(offload_alloc(unit, false, &copy, state->to_device));
+    flat->sharded_param.data = copy;
     CUDA_TRY(cudaMemcpyAsync(copy, own->param, buffer_bytes(&flat->sharded_param),
                              cudaMemcpyHostToDevice, state->to_device));
     CUDA_TRY(cudaEventRecord(state->copied, state->to_device));
     CUDA_TRY(cudaStreamWaitEvent(unit->ctx->all_gather_stream, state->copied, 0));
-    flat->sharded_param.data = copy;
     Status done = gather(unit);
     flat->sharded_param.data = own->param;
     Status freed = free_param(state);
@@ -48,10 +48,10 @@ Status offload_begin_grad(FsdpUnit *unit)
     cudaStream_t stream = offload_grad_stream(unit);
     void *place;
     TRY(offload_alloc(unit, true, &place, stream));
-    CUDA_TRY(cudaMemsetAsync(place, 0, bytes, stream));
-    CUDA_TRY(cudaStreamWaitEvent(stream, unit->root->extensions->offload->arrived, 0));
-    if (own->has_grad)
-        CUDA_TRY(cudaMemcpyAsync(place, own->grad, bytes, cudaMemcpyHostToDevice, stream));
     unit->flat.sharded_grad.data = place;
+    CUDA_TRY(cudaMemsetAsync(place, 0, bytes, stream));
+    if (!own->has_grad) return OK;
+    CUDA_TRY(cudaStreamWaitEvent(stream, unit->root->extensions->offload->arrived, 0));
+    CUDA_TRY(cudaMemcpyAsync(place, own->grad, bytes, cudaMemcpyHostToDevice, stream));
     return OK;
 }

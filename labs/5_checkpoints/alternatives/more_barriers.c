@@ -11,7 +11,9 @@ static Status begin_save(const char *dir, const char *tmp, const char *old)
     else if (folder_is_there(old))
         TRY(folder_rename(old, dir));
     TRY(folder_make(tmp));
-    return folder_sync_parent(tmp);
+    Status status = folder_sync_parent(tmp);
+    if (status != OK) IGNORE_STATUS(folder_remove(tmp));
+    return status;
 }
 
 static Status save_together(const char *dir, const char *tmp, const char *old, FsdpRoot *root,

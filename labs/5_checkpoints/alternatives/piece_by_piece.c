@@ -8,14 +8,11 @@ static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
     for (CheckpointPart part = CHECKPOINT_PARAM; part <= (opt != NULL ? CHECKPOINT_V : 0); part++) {
         for (int u = root->n_units - 1; u >= 0; u--) {
             const FlatLayout *layout = &root->units[u]->flat.layout;
-            int64_t first = layout->rank * layout->shard_numel, end = first + layout->shard_numel;
             for (int i = 0; i < layout->n; i++) {
-                int64_t numel = meta_numel(layout->params[i]);
-                int64_t from = first - layout->offset[i], to = end - layout->offset[i];
-                if (from < 0) from = 0;
-                if (to > numel) to = numel;
-                if (from >= to) continue;
-                float *data = part_of_shard(root, opt, u, part) + layout->offset[i] + from - first;
+                int64_t from, to, at;
+                flat_param_range_in_shard(layout, i, layout->rank, &from, &to, &at);
+                if (from == to || (part > CHECKPOINT_PARAM && layout->params[i]->frozen)) continue;
+                float *data = part_of_shard(root, opt, u, part) + at;
                 if (out != NULL) out[n] = (Piece){layout->params[i], part, from, to, data};
                 n++;
             }

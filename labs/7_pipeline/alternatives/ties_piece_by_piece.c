@@ -32,9 +32,9 @@ Status pipeline_sum_ties(Pipeline *p)
             others.numel += shared->pieces[k].end - shared->pieces[k].begin;
         if (others.numel == 0) continue;
         CUDA_TRY(cudaMallocAsync(&others.data, buffer_bytes(&others), stream));
-        TRY(swap_pieces(shared, p, others.data));
+        Status status = swap_pieces(shared, p, others.data);
         const float *from = others.data;
-        for (int k = 0; k < shared->n_pieces; k++) {
+        for (int k = 0; k < shared->n_pieces && status == OK; k++) {
             const PipelinePiece *piece = &shared->pieces[k];
             size_t numel = (size_t)(piece->end - piece->begin);
             float *to = (float *)shared->unit->flat.sharded_grad.data + piece->begin;
@@ -42,6 +42,7 @@ Status pipeline_sum_ties(Pipeline *p)
             from += numel;
         }
         CUDA_TRY(cudaFreeAsync(others.data, stream));
+        if (status != OK) return status;
     }
     return OK;
 }
