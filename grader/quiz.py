@@ -53,7 +53,7 @@ class BadUsage(Exception):
 # ---- What is asked ----
 
 def chosen_questions(options):
-    """The questions of the tasks, or of the labs, that are asked for; without a word the tasks'."""
+    """The questions of the tasks, or of the labs, that are asked for; else the tasks'."""
     kind, wanted = manifest.asked(options)
     tasks = manifest.load(ROOT, kind)
     if wanted not in ("", "all"):

@@ -120,7 +120,7 @@ CHECKS = (
     Check(r"make grade TASK=4 SEED=8812", PROOF, SEEDS),
     Check(r"make grade LAB=(%s|all|strategies)" % numbers(manifest.LAB), PROOF,
           test("grader/test_labs.py", "Grading.test_the_skeleton_gets_nothing")),
-    Check(r"make quiz( TASK=n| ID=anna@example\.edu)?", PROOF,
+    Check(r"make quiz( TASK=n| LAB=\d| ID=anna@example\.edu)?", PROOF,
           test("grader/test_quiz.py", "Command.test_asks_then_marks",
                "Command.test_the_numbers_are_the_file_s")),
     Check(r"make challenge( IMPL=DIR)?", PROOF,

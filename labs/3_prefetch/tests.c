@@ -218,9 +218,9 @@ static void hook(Model *m, int unit, HookPoint point)
                     : flat->state == FLAT_UNSHARDING ? COMING
                                                      : HERE;
         bool sure = m->plan.options.limit_bytes == 0; // else the limit may not have been kept
-        check(state == (int)m->plan.state[i], "%s of unit %d, unit %d is %s, must be %s%s%s",
-              WHEN[point], unit, i, NAME[state], NAME[m->plan.state[i]],
-              sure ? LIKELY "what is done in " : "", sure ? WHOSE[point] : "");
+        check(state == (int)m->plan.state[i], "%s of unit %d, unit %d is %s, must be %s%s%s%s%s",
+              WHEN[point], unit, i, NAME[state], NAME[m->plan.state[i]], sure ? LIKELY : "",
+              sure ? WHOSE[point] : "", sure ? " leaves it " : "", sure ? NAME[state] : "");
     }
 }
 
