@@ -9,7 +9,12 @@
 struct SimShadow; // shadow.h
 
 // Of managed memory the pages are whole, and open to the host.
-typedef enum SimMemoryKind { MEMORY_PLAIN, MEMORY_FROM_POOL, MEMORY_MANAGED } SimMemoryKind;
+typedef enum SimMemoryKind {
+    MEMORY_PLAIN,
+    MEMORY_FROM_POOL,
+    MEMORY_MANAGED,
+    MEMORY_OF_NCCL // ncclMemAlloc's: it begins at a page, and cudaFree does not take it
+} SimMemoryKind;
 // NULL, reported under the name of the call that wants it: the device is full.
 void *sim_allocate(SimDevice *device, const char *call, size_t bytes, SimMemoryKind kind,
                    const void *site);
@@ -26,8 +31,13 @@ bool sim_is_from_pool(SimDevice *device, size_t offset);
 void sim_memory_reset(SimDevice *device, const void *site);
 // The bytes of the live allocation of device memory that begins at ptr; 0: none does.
 size_t sim_allocated_at(const void *ptr);
+// The bytes of the one that holds ptr, where it begins, and of which kind it is; 0: none does.
+size_t sim_allocation_of(const void *ptr, const void **base, SimMemoryKind *kind);
+// Whether it is ncclMemAlloc's, which `call` may not free: reported.
+bool sim_is_nccls(const char *call, const void *ptr, const void *site);
 // cudaMalloc under the name of the call that wants it.
-cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site);
+cudaError_t sim_malloc(const char *name, void **ptr, size_t size, SimMemoryKind kind,
+                       const void *site);
 
 // The shadow (shadow.h) of the allocation of device or pinned memory that holds ptr, and ptr's
 // offset in it; NULL: there is none. It stays as it is until sim_shadow_release of its *device.

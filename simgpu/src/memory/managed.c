@@ -71,7 +71,7 @@ cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
     SIM_ENTER();
     if (!devPtr || size == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
         return sim_leave(cudaErrorInvalidValue);
-    return sim_malloc("cudaMallocManaged", devPtr, size, true, SIM_SITE);
+    return sim_malloc("cudaMallocManaged", devPtr, size, MEMORY_MANAGED, SIM_SITE);
 }
 
 cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
@@ -81,5 +81,5 @@ cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t h
     *devPtr = NULL;
     *pitch = (width + PITCH - 1) / PITCH * PITCH;
     if (height > 0 && *pitch > SIZE_MAX / height) return sim_leave(cudaErrorMemoryAllocation);
-    return sim_malloc("cudaMallocPitch", devPtr, *pitch * height, false, SIM_SITE);
+    return sim_malloc("cudaMallocPitch", devPtr, *pitch * height, MEMORY_PLAIN, SIM_SITE);
 }

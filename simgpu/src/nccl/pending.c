@@ -102,7 +102,7 @@ static ncclResult_t begin_children(Pending *p)
 {
     Init *init;
     int n;
-    ncclResult_t result = sim_split_inits(p->call, p->n_calls, &init, &n);
+    ncclResult_t result = sim_finish_setups(p->call, p->n_calls, &init, &n);
     p->at = AT_END;
     if (result != ncclSuccess || n == 0) return result;
     result = sim_making_begin(&p->making, init, n);
@@ -282,7 +282,7 @@ void sim_pending_check(const SimVectorClock *clock, const char *name, const void
     for (Pending *p = pending; p && !early; p = p->next)
         for (int i = 0; i < p->n_calls && p->at == AT_CALLS && !p->told && !early; i++) {
             const Call *call = &p->call[i];
-            if (call->signature.kind == CALL_SPLIT || call->place_slot >= clock->n ||
+            if (sim_is_setup(call->signature.kind) || call->place_slot >= clock->n ||
                 clock->t[call->place_slot] < call->place_time)
                 continue;
             early = call;

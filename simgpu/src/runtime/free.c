@@ -46,10 +46,12 @@ cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPo
 
 // cudaFree waits for the whole device before it frees; but not for memory of a pool, of which it
 // assumes that nobody uses it any more (CUDA programming guide, stream ordered memory allocator).
-cudaError_t sim_free(void *devPtr, const void *site)
+cudaError_t sim_free(void *devPtr, bool from_nccl, const void *site)
 {
     SIM_ENTER();
     if (!devPtr) return cudaSuccess;
+    if (!from_nccl && sim_is_nccls("cudaFree", devPtr, site))
+        return sim_leave(cudaErrorInvalidValue);
     size_t offset, bytes = 0;
     bool pool = false;
     SimDevice *device = sim_device_of(devPtr, &offset);
@@ -76,7 +78,7 @@ cudaError_t sim_free(void *devPtr, const void *site)
 
 cudaError_t cudaFree(void *devPtr)
 {
-    return sim_free(devPtr, SIM_SITE);
+    return sim_free(devPtr, false, SIM_SITE);
 }
 
 cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
@@ -84,6 +86,7 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     SimgpuOp op = sim_begin(GPU_FREE, "cudaFreeAsync", hStream, SIM_SITE);
     if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
     size_t bytes = 0;
+    if (sim_is_nccls("cudaFreeAsync", devPtr, SIM_SITE)) return sim_leave(cudaErrorInvalidValue);
     sim_race_free(&op, devPtr, SIM_SITE);
     op.entry.category = gpulog_category_of(devPtr);
     if (!sim_release("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, SIM_SITE)) {

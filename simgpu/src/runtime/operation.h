@@ -42,6 +42,6 @@ typedef struct SimRows {
 } SimRows;
 cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool async,
                           cudaStream_t stream);
-cudaError_t sim_free(void *ptr, const void *site); // cudaFree
+cudaError_t sim_free(void *ptr, bool from_nccl, const void *site); // cudaFree and ncclMemFree
 
 #endif
