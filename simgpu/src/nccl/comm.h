@@ -81,6 +81,8 @@ struct ncclComm {
     const int *mates;        // and the ranks of it (size) that come here
     struct IdServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the memory is
     char meets_at[128];      // what its id is, in words
+    bool place_taken;        // another job meets there
+    bool taken_told;         // … which has been said
     struct Inside *inside;   // which thread makes a call on it (inside.c)
     const void *finalized;   // where; NULL: it is not
     bool revoked;
