@@ -278,12 +278,14 @@ void sim_pending_check(const SimVectorClock *clock, const char *name, const void
     const Call *early = NULL;
     if (atomic_load(&n_pending) == 0 || !clock) return;
     char where[256], early_where[256];
+    int device = sim_current_device();
     pthread_mutex_lock(&lock);
     for (Pending *p = pending; p && !early; p = p->next)
         for (int i = 0; i < p->n_calls && p->at == AT_CALLS && !p->told && !early; i++) {
             const Call *call = &p->call[i];
-            if (sim_is_setup(call->signature.kind) || call->place_slot >= clock->n ||
-                clock->t[call->place_slot] < call->place_time)
+            // Another device's stream may come after it through its own part of the call.
+            if (sim_is_setup(call->signature.kind) || call->comm->device != device ||
+                call->place_slot >= clock->n || clock->t[call->place_slot] < call->place_time)
                 continue;
             early = call;
             p->told = true;
