@@ -23,7 +23,7 @@
 
 typedef struct Pending {
     struct Pending *next;
-    enum { AT_SENDS, AT_CALLS, AT_MAKING, AT_END } at;
+    _Atomic enum { AT_SENDS, AT_CALLS, AT_MAKING, AT_END } at;
     Call *call;
     int n_calls;
     Run run;
