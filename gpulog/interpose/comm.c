@@ -18,9 +18,10 @@
 typedef struct Comm {
     struct Comm *next;
     ncclComm_t comm;
-    uint64_t number;
+    uint64_t number; // 0: nobody knows
     uint64_t collectives, splits;
     uint64_t *sends, *recvs; // (ranks) to and from each
+    CommPlace place;         // ranks is 0 until it has been asked for
 } Comm;
 
 // An id that this process has used for a rank, and how often.
@@ -33,12 +34,15 @@ typedef struct Use {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Comm *comms; // few
+// There are communicators that nobody has seen: children that came after their call.
+static _Atomic bool unseen;
 static Use *uses;
 
 // Those that a group has asked for: there when it has ended.
 static _Thread_local struct {
     ncclComm_t *comm;
     uint64_t number;
+    CommPlace place;
 } asked[64];
 static _Thread_local int n_asked;
 
@@ -68,20 +72,18 @@ static void forget(ncclComm_t comm)
     free(gone);
 }
 
-static void add(ncclComm_t comm, uint64_t number)
+static void add(ncclComm_t comm, uint64_t number, CommPlace place)
 {
     Comm *made = calloc(1, sizeof *made);
     if (!made) give_up("no host memory for a communicator");
     forget(comm); // one that had this address, and is gone
-    *made = (Comm){.next = comms, .comm = comm, .number = number};
+    *made = (Comm){.next = comms, .comm = comm, .number = number, .place = place};
     comms = made;
 }
 
-static uint64_t number_of(const ncclUniqueId *id, int rank)
+// The number of what is made by that, as often as this rank has made it.
+static uint64_t number_of_use(uint64_t hash, int rank)
 {
-    uint64_t hash = 1;
-    for (size_t i = 0; i < sizeof id->internal; i++)
-        hash = mix(hash, (unsigned char)id->internal[i]);
     pthread_mutex_lock(&lock);
     Use *use = uses;
     while (use && (use->id != hash || use->rank != rank)) use = use->next;
@@ -96,16 +98,28 @@ static uint64_t number_of(const ncclUniqueId *id, int rank)
     return hash;
 }
 
-static ncclResult_t made(ncclResult_t result, ncclComm_t *comm, uint64_t number)
+static uint64_t number_of(const ncclUniqueId *id, int rank)
+{
+    uint64_t hash = 1;
+    for (size_t i = 0; i < sizeof id->internal; i++)
+        hash = mix(hash, (unsigned char)id->internal[i]);
+    return number_of_use(hash, rank);
+}
+
+static ncclResult_t made(ncclResult_t result, ncclComm_t *comm, uint64_t number, CommPlace place)
 {
     if (result != ncclSuccess && result != ncclInProgress) return result;
-    if (!in_group()) {
-        pthread_mutex_lock(&lock);
-        add(*comm, number);
-        pthread_mutex_unlock(&lock);
-    } else if (n_asked < (int)(sizeof asked / sizeof asked[0])) {
+    if (in_group()) {
+        if (n_asked == (int)(sizeof asked / sizeof asked[0])) return result;
         asked[n_asked].comm = comm;
+        asked[n_asked].place = place;
         asked[n_asked++].number = number;
+    } else if (*comm) {
+        pthread_mutex_lock(&lock);
+        add(*comm, number, place);
+        pthread_mutex_unlock(&lock);
+    } else if (result == ncclInProgress) {
+        unseen = true;
     }
     return result;
 }
@@ -114,16 +128,39 @@ void comm_group_ended(void)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n_asked; i++)
-        if (*asked[i].comm) add(*asked[i].comm, asked[i].number);
+        if (*asked[i].comm)
+            add(*asked[i].comm, asked[i].number, asked[i].place);
+        else
+            unseen = true;
     pthread_mutex_unlock(&lock);
     n_asked = 0;
 }
 
+CommPlace comm_place(ncclComm_t comm, bool worked)
+{
+    CommPlace place = {0, 0, 0};
+    pthread_mutex_lock(&lock);
+    Comm *known = *find(comm);
+    bool asks = known ? known->place.ranks == 0 : comm && (unseen || worked);
+    if (known) place = known->place;
+    pthread_mutex_unlock(&lock);
+    if (!asks || ncclCommCount(comm, &place.ranks) != ncclSuccess) return place;
+    ncclCommUserRank(comm, &place.rank);
+    ncclCommCuDevice(comm, &place.device);
+    pthread_mutex_lock(&lock);
+    known = *find(comm);
+    if (known)
+        known->place = place;
+    else
+        add(comm, 0, place);
+    pthread_mutex_unlock(&lock);
+    return place;
+}
+
 GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer)
 {
-    GpuCollective call = {.ranks = 1, .peer = peer};
-    ncclCommCount(comm, &call.ranks);
-    ncclCommUserRank(comm, &call.rank);
+    CommPlace place = comm_place(comm, true);
+    GpuCollective call = {.ranks = place.ranks, .rank = place.rank, .peer = peer};
     pthread_mutex_lock(&lock);
     Comm *known = *find(comm);
     if (known && peer >= 0 && !known->sends) {
@@ -131,7 +168,7 @@ GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer)
         known->recvs = calloc((size_t)call.ranks, sizeof *known->recvs);
         if (!known->sends || !known->recvs) give_up("no host memory for a communicator");
     }
-    if (known) {
+    if (known && known->number) {
         call.comm = known->number;
         call.call = peer < 0         ? ++known->collectives
                     : op == GPU_SEND ? ++known->sends[peer]
@@ -140,6 +177,16 @@ GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer)
     pthread_mutex_unlock(&lock);
     return call;
 }
+
+// Where this process is in one that it asks for on its current device.
+static CommPlace here(int ranks, int rank)
+{
+    CommPlace place = {ranks, rank, 0};
+    cudaGetDevice(&place.device);
+    return place;
+}
+
+static const CommPlace to_be_asked;
 
 // ---- The calls ----
 
@@ -155,7 +202,7 @@ ncclResult_t __wrap_ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId 
 {
     return made(
         WAITING("ncclCommInitRank", SITE, __real_ncclCommInitRank(comm, nranks, commId, rank)),
-        comm, number_of(&commId, rank));
+        comm, number_of(&commId, rank), here(nranks, rank));
 }
 
 ncclResult_t __wrap_ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId,
@@ -163,7 +210,7 @@ ncclResult_t __wrap_ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUni
 {
     return made(WAITING("ncclCommInitRankConfig", SITE,
                         __real_ncclCommInitRankConfig(comm, nranks, commId, rank, config)),
-                comm, number_of(&commId, rank));
+                comm, number_of(&commId, rank), here(nranks, rank));
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
@@ -174,7 +221,8 @@ ncclResult_t __wrap_ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, in
     ncclResult_t result =
         WAITING("ncclCommInitRankScalable", SITE,
                 __real_ncclCommInitRankScalable(newcomm, nranks, myrank, nId, commIds, config));
-    return commIds ? made(result, newcomm, number_of(commIds, myrank)) : result;
+    return commIds ? made(result, newcomm, number_of(commIds, myrank), here(nranks, myrank))
+                   : result;
 }
 #endif
 
@@ -186,7 +234,8 @@ ncclResult_t __wrap_ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devli
     uint64_t number = mix((uint64_t)getpid(), (uint64_t)time(NULL));
     static _Atomic uint64_t all;
     number = mix(number, ++all);
-    for (int i = 0; i < ndev && result == ncclSuccess; i++) made(result, &comm[i], number);
+    for (int i = 0; i < ndev && result == ncclSuccess; i++)
+        made(result, &comm[i], number, to_be_asked);
     return result;
 }
 
@@ -200,8 +249,38 @@ ncclResult_t __wrap_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
     pthread_mutex_unlock(&lock);
     ncclResult_t result =
         WAITING("ncclCommSplit", SITE, __real_ncclCommSplit(comm, color, key, newcomm, config));
-    return number && color != NCCL_SPLIT_NOCOLOR ? made(result, newcomm, number) : result;
+    return number && color != NCCL_SPLIT_NOCOLOR ? made(result, newcomm, number, to_be_asked)
+                                                 : result;
 }
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+WRAPPED(ncclCommShrink);
+// The same number on all ranks that stay: those who leave make no call.
+ncclResult_t __wrap_ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
+                                   ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
+{
+    comm_place(comm, false);
+    pthread_mutex_lock(&lock);
+    Comm *parent = *find(comm);
+    uint64_t number = parent ? mix(parent->number, 0) : 0;
+    pthread_mutex_unlock(&lock);
+    ncclResult_t result = WAITING("ncclCommShrink", SITE,
+                                  __real_ncclCommShrink(comm, excludeRanksList, excludeRanksCount,
+                                                        newcomm, config, shrinkFlags));
+    if (!number || (result != ncclSuccess && result != ncclInProgress)) return result;
+    for (int i = 0; i < excludeRanksCount; i++) // NCCL has sorted them
+        number = mix(number, (uint64_t)excludeRanksList[i] + 1);
+    return made(result, newcomm, number_of_use(number, comm_place(comm, true).rank), to_be_asked);
+}
+#endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+WRAPPED(ncclCommRevoke);
+ncclResult_t __wrap_ncclCommRevoke(ncclComm_t comm, int revokeFlags)
+{
+    return WAITING("ncclCommRevoke", SITE, __real_ncclCommRevoke(comm, revokeFlags));
+}
+#endif
 
 ncclResult_t __wrap_ncclCommFinalize(ncclComm_t comm)
 {

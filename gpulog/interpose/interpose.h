@@ -115,6 +115,13 @@ void stream_reset(int device);
 bool in_group(void); // the calling thread is between ncclGroupStart and its end
 
 // ---- comm.c ----
+typedef struct CommPlace {
+    int ranks, rank, device; // ranks is 0 where nobody knows
+} CommPlace;
+// Asks NCCL where that is not known: so it is to be called before a call on the communicator, as a
+// communicator that does not block answers nothing while that is in progress. `worked`: it is one,
+// as a call on it has worked; else only one that this process has seen made is asked.
+CommPlace comm_place(ncclComm_t comm, bool worked);
 // What the log says of a call that is made now, to or from a peer where it is a message.
 GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer);
 // A group has ended: communicators that were asked for in it are there.

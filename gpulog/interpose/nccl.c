@@ -90,6 +90,17 @@ ncclResult_t __wrap_ncclGroupEnd(void)
     return result;
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 0)
+WRAPPED(ncclGroupSimulateEnd);
+ncclResult_t __wrap_ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
+{
+    if (!simInfo) return __wrap_ncclGroupEnd();
+    ncclResult_t result = __real_ncclGroupSimulateEnd(simInfo);
+    if (group.depth > 0 && --group.depth == 0) write_group(false);
+    return result;
+}
+#endif
+
 // ---- Reductions of one's own: in the log where their scalar is read from memory ----
 
 typedef struct Scalar {
@@ -172,14 +183,11 @@ typedef struct Call {
 
 static void log_call(const Call *call)
 {
-    int world = 1, rank = 0, device = 0;
     const GpuLogKind *kind = gpulog_kind(call->op);
-    ncclCommCount(call->comm, &world);
-    ncclCommUserRank(call->comm, &rank);
-    ncclCommCuDevice(call->comm, &device);
-    GpuLogCollective c = {call->op, call->count * gpulog_element_size((int)call->type), world, rank,
-                          call->root};
-    GpuLogEntry entry = entry_on_device(call->op, kind->call, device, call->stream, call->site);
+    CommPlace at = comm_place(call->comm, true);
+    GpuLogCollective c = {call->op, call->count * gpulog_element_size((int)call->type), at.ranks,
+                          at.rank, call->root};
+    GpuLogEntry entry = entry_on_device(call->op, kind->call, at.device, call->stream, call->site);
     size_t sends = gpulog_send_bytes(&c), recvs = gpulog_recv_bytes(&c);
     if (sends) add_range(&entry, call->send, sends, GPU_READ);
     if (recvs) add_range(&entry, call->recv, recvs, GPU_WRITE);
@@ -201,6 +209,7 @@ static ncclResult_t called(ncclResult_t result, const Call *call)
     ncclResult_t __wrap_##call_ parameters                                                         \
     {                                                                                              \
         Call call = {op_, UNPACKED same, comm, stream, SITE};                                      \
+        comm_place(comm, false);                                                                   \
         return called(WAITING(#call_, SITE, __real_##call_ arguments), &call);                     \
     }
 #define WRAPPER(op, name, call, words, takes, ...) DEFINE(op, call, takes)
@@ -210,6 +219,7 @@ ncclResult_t __wrap_ncclBcast(void *buff, size_t count, ncclDataType_t datatype,
                               ncclComm_t comm, cudaStream_t stream)
 {
     Call call = {GPU_BROADCAST, buff, buff, count, datatype, ncclSum, root, comm, stream, SITE};
+    comm_place(comm, false);
     return called(
         WAITING("ncclBcast", SITE, __real_ncclBcast(buff, count, datatype, root, comm, stream)),
         &call);
@@ -228,10 +238,9 @@ enum { ALL = -1, NONE = -2 };
 // lies at element r·count of the buffer, that of one rank at its begin.
 static void log_messages(Call call, GpuOp op, const void *buffer, int rank)
 {
-    int world = 0;
+    int world = comm_place(call.comm, true).ranks;
     size_t bytes = call.count * gpulog_element_size((int)call.type);
     if (rank == NONE) return;
-    ncclCommCount(call.comm, &world);
     call.op = op;
     int first = rank == ALL ? 0 : rank, end = rank == ALL ? world : rank + 1;
     for (int r = first; r < end; r++) {
@@ -255,14 +264,15 @@ static ncclResult_t exchanged(ncclResult_t result, const Call *call, int to, int
 // Whom the root has to do with.
 static int all_if_root(ncclComm_t comm, int root)
 {
-    int rank = -1;
-    return ncclCommUserRank(comm, &rank) == ncclSuccess && rank == root ? ALL : NONE;
+    CommPlace place = comm_place(comm, true);
+    return place.ranks && place.rank == root ? ALL : NONE;
 }
 
 ncclResult_t __wrap_ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
     Call call = {GPU_SEND, sendbuff, recvbuff, count, datatype, ncclSum, 0, comm, stream, SITE};
+    comm_place(comm, false);
     ncclResult_t result =
         WAITING("ncclAlltoAll", SITE,
                 __real_ncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream));
@@ -274,6 +284,7 @@ ncclResult_t __wrap_ncclGather(const void *sendbuff, void *recvbuff, size_t coun
                                cudaStream_t stream)
 {
     Call call = {GPU_SEND, sendbuff, recvbuff, count, datatype, ncclSum, 0, comm, stream, SITE};
+    comm_place(comm, false);
     ncclResult_t result =
         WAITING("ncclGather", SITE,
                 __real_ncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream));
@@ -285,6 +296,7 @@ ncclResult_t __wrap_ncclScatter(const void *sendbuff, void *recvbuff, size_t cou
                                 cudaStream_t stream)
 {
     Call call = {GPU_SEND, sendbuff, recvbuff, count, datatype, ncclSum, 0, comm, stream, SITE};
+    comm_place(comm, false);
     ncclResult_t result =
         WAITING("ncclScatter", SITE,
                 __real_ncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream));

@@ -368,6 +368,39 @@ TEST(test_comm_id)
     }
 }
 
+// Two jobs with the same place at the same time: each meets its own ranks alone. What a job is, the
+// environment says, or the session is.
+TEST(test_two_jobs_at_one_place)
+{
+    enum { JOBS = 2, RANKS = 3 };
+    for (int sessions = 0; sessions < 2; sessions++) {
+        pid_t leader[JOBS];
+        char place[64];
+        snprintf(place, sizeof place, "group-jobs-%d:%d", getpid(), sessions);
+        for (int job = 0; job < JOBS; job++) {
+            int bad = 0, status;
+            leader[job] = fork();
+            assert_true(leader[job] >= 0);
+            if (leader[job]) continue;
+            setenv("NCCL_COMM_ID", place, 1);
+            if (sessions) setsid();
+            if (!sessions) setenv("SIMGPU_JOB", job ? "one" : "other", 1);
+            for (int r = RANKS - 1; r >= 0; r--) {
+                if (fork()) continue;
+                alarm(20);
+                _exit(meet_by_text(r, RANKS));
+            }
+            while (wait(&status) > 0) bad += status != 0;
+            _exit(bad);
+        }
+        for (int job = 0; job < JOBS; job++) {
+            int status = -1;
+            while (waitpid(leader[job], &status, 0) < 0 && errno == EINTR) continue;
+            assert_int_equal(status, 0);
+        }
+    }
+}
+
 static void other_size(const Rank *r, void *arg)
 {
     ncclUniqueId id;

@@ -30,6 +30,7 @@
 #include "misuse/overlap.c"
 #include "misuse/pointer.c"
 #include "misuse/race.c"
+#include "misuse/registered.c"
 #include "misuse/threads.c"
 #include "misuse/uninitialised.c"
 

@@ -29,15 +29,38 @@ static int world_of(uint64_t seed)
     return 2 + (int)(draw_number(seed, 1, 0) % (MAX_WORLD - 1));
 }
 
+// Whether the communicators block, and whether several threads of a rank use them in turn.
+static ncclConfig_t config_of(uint64_t seed)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = draw_number(seed, 1, 1) % 2 == 0;
+    return config;
+}
+
+static bool in_turn(uint64_t seed)
+{
+    return draw_number(seed, 1, 2) % 2 == 0;
+}
+
+static void settle(ncclComm_t comm)
+{
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) need_nccl(ncclCommGetAsyncError(comm, &state));
+    need_nccl(state);
+}
+
 // ---- Three ways to have ranks ----
 
 static void as_process(const Rank *r, void *arg)
 {
     uint64_t seed = *(const uint64_t *)arg;
-    Actor actor = {.rank = r->rank, .world = r->world, .comm = {r->comm}};
+    Actor actor = {.rank = r->rank, .world = r->world, .in_turn = in_turn(seed)};
+    ncclConfig_t config = config_of(seed);
+    need_nccl(ncclCommSplit(r->comm, 0, r->rank, &actor.comm[0], &config));
     equip(&actor, 1);
     play(&actor, 1, seed, BATCHES);
     strip(&actor, 1);
+    need_nccl(ncclCommDestroy(actor.comm[0]));
 }
 
 typedef struct Worker {
@@ -50,9 +73,11 @@ typedef struct Worker {
 static void *work(void *arg)
 {
     Worker *w = arg;
-    Actor actor = {.rank = w->rank, .world = world_of(w->seed)};
+    Actor actor = {.rank = w->rank, .world = world_of(w->seed), .in_turn = in_turn(w->seed)};
+    ncclConfig_t config = config_of(w->seed);
     need_cuda(cudaSetDevice(w->rank));
-    need_nccl(ncclCommInitRank(&actor.comm[0], actor.world, w->id, w->rank));
+    ncclCommInitRankConfig(&actor.comm[0], actor.world, w->id, w->rank, &config);
+    settle(actor.comm[0]);
     equip(&actor, 1);
     play(&actor, 1, w->seed, BATCHES);
     strip(&actor, 1);
@@ -80,9 +105,19 @@ static void as_one_thread(const Rank *r, void *arg)
     int world = world_of(seed);
     Actor actor[MAX_WORLD] = {{0}};
     ncclComm_t comm[MAX_WORLD];
-    need_nccl(ncclCommInitAll(comm, world, NULL));
-    for (int d = 0; d < world; d++)
-        actor[d] = (Actor){.rank = d, .world = world, .comm = {comm[d]}};
+    ncclUniqueId id;
+    ncclConfig_t config = config_of(seed);
+    need_nccl(ncclGetUniqueId(&id));
+    need_nccl(ncclGroupStart());
+    for (int d = 0; d < world; d++) {
+        need_cuda(cudaSetDevice(d));
+        need_nccl(ncclCommInitRankConfig(&comm[d], world, id, d, &config));
+    }
+    ncclGroupEnd();
+    for (int d = 0; d < world; d++) {
+        settle(comm[d]);
+        actor[d] = (Actor){.rank = d, .world = world, .comm = {comm[d]}, .in_turn = in_turn(seed)};
+    }
     equip(actor, world);
     play(actor, world, seed, BATCHES);
     strip(actor, world);

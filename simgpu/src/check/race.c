@@ -217,6 +217,9 @@ static const char *consequence(const SimAccess *first, const SimAccess *second)
         return "On a GPU the memory may be somebody else's already while it is still in use.";
     if (first->op == GPU_ALLOC)
         return "On a GPU the memory may still be somebody else's, or be there not yet.";
+    if (first->comm && first->comm == second->comm)
+        return "NCCL starts the calls of one communicator in their order, one after the other; but "
+               "its\nguide does not promise that, and on a GPU nothing else orders these two.";
     if (first->access == GPU_READ)
         return "On a GPU they run in either order or at once: the earlier may already see what "
                "the later writes.";
@@ -352,6 +355,7 @@ void sim_race_touch(const SimgpuOp *op, const void *ptr, const SimShape *shape, 
                                  .access = access,
                                  .name = op->entry.name,
                                  .site = op->entry.site,
+                                 .comm = op->entry.collective.comm,
                                  .shape = *shape});
 }
 

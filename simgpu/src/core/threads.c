@@ -6,8 +6,10 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -107,6 +109,35 @@ void sim_program_tids(SimTids *tids)
         if (holds(&others, tids->tid[i])) tids->tid[i] = tids->tid[--tids->n];
     int drop = sim_helpers(); // which of them these are, nobody knows
     tids->n = tids->n > drop ? tids->n - drop : 0;
+}
+
+// The thread for whose end `tid` waits, as far as the system says: pthread_join sleeps, without a
+// time limit, until a word that holds the thread's number changes. 0: it does something else.
+static int joined_by(int tid)
+{
+    char path[64], text[256] = "";
+    unsigned long number, address, op, value, limit;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+    FILE *file = fopen(path, "re");
+    bool read = file && fgets(text, sizeof text, file);
+    if (file) fclose(file);
+    if (!read || sscanf(text, "%lu %lx %lx %lx %lx", &number, &address, &op, &value, &limit) != 5)
+        return 0;
+    int command = (int)op & FUTEX_CMD_MASK;
+    bool waits = number == SYS_futex && (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET);
+    return waits && limit == 0 ? (int)value : 0;
+}
+
+int sim_joiners(int tid)
+{
+    SimTids all, waiting = {1, {tid}};
+    sim_tids(&all);
+    for (int i = 0; i < waiting.n; i++)
+        for (int k = 0; k < all.n; k++) {
+            if (holds(&waiting, all.tid[k]) || joined_by(all.tid[k]) != waiting.tid[i]) continue;
+            waiting.tid[waiting.n++] = all.tid[k];
+        }
+    return waiting.n - 1;
 }
 
 void sim_workers_drop(void)

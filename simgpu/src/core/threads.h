@@ -27,5 +27,7 @@ void sim_worker_here(void);           // the calling thread is one of simgpu's w
 void sim_workers(SimTids *tids);      // those
 void sim_workers_drop(void);          // the calling thread is the program's
 int sim_helpers(void);                // how many threads simgpu has started
+// How many threads wait for the end of that one (pthread_join), or for that of one of those.
+int sim_joiners(int tid);
 
 #endif

@@ -69,8 +69,9 @@ static bool has_room(const SimDevice *device, const SimWanted *wanted)
 void *sim_allocate(SimDevice *device, SimWanted wanted)
 {
     // A closed page lies between two managed allocations: there free() would look.
-    size_t unit = wanted.managed ? (size_t)sysconf(_SC_PAGESIZE) : SIM_ALIGN;
-    size_t guard = wanted.managed ? unit : 0, bytes = wanted.bytes;
+    bool pages = wanted.kind == MEMORY_MANAGED || wanted.kind == MEMORY_OF_NCCL;
+    size_t unit = pages ? (size_t)sysconf(_SC_PAGESIZE) : SIM_ALIGN;
+    size_t guard = wanted.kind == MEMORY_MANAGED ? unit : 0, bytes = wanted.bytes;
     pthread_mutex_lock(&device->lock);
     SimBlock *block = NULL;
     if (has_room(device, &wanted))
@@ -79,7 +80,8 @@ void *sim_allocate(SimDevice *device, SimWanted wanted)
     if (block) {
         block->asked = bytes;
         block->pool = wanted.pool;
-        block->managed = wanted.managed;
+        block->managed = wanted.kind == MEMORY_MANAGED;
+        block->of_nccl = wanted.kind == MEMORY_OF_NCCL;
         device->live += bytes;
         if (wanted.pool) sim_pool_take(wanted.pool, bytes);
         sim_pools_make_room(device, sim_config()->memory - device->live);
@@ -102,7 +104,8 @@ void *sim_allocate(SimDevice *device, SimWanted wanted)
 }
 
 // It takes part in no stream: when it returns, the memory is there for all of them.
-cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site)
+cudaError_t sim_malloc(const char *name, void **ptr, size_t size, SimMemoryKind kind,
+                       const void *site)
 {
     SIM_ENTER_AS(name, site);
     if (!ptr) return sim_leave(cudaErrorInvalidValue);
@@ -110,7 +113,7 @@ cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, 
     if (size == 0) return cudaSuccess;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return sim_leave(cudaErrorInvalidDevice);
-    void *memory = sim_allocate(device, (SimWanted){name, size, NULL, managed, site});
+    void *memory = sim_allocate(device, (SimWanted){name, size, kind, NULL, site});
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
     GpuLogEntry entry = {.op = GPU_ALLOC,
@@ -127,7 +130,7 @@ cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, 
 
 cudaError_t cudaMalloc(void **devPtr, size_t size)
 {
-    return sim_malloc("cudaMalloc", devPtr, size, false, SIM_SITE);
+    return sim_malloc("cudaMalloc", devPtr, size, MEMORY_PLAIN, SIM_SITE);
 }
 
 // ---- Freeing ----
@@ -258,6 +261,40 @@ size_t sim_allocated_at(const void *ptr)
     size_t bytes = whole ? block->asked : 0;
     pthread_mutex_unlock(&device->lock);
     return bytes;
+}
+
+size_t sim_allocation_of(const void *ptr, const void **base, SimMemoryKind *kind)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    if (!device) return 0;
+    pthread_mutex_lock(&device->lock);
+    const SimBlock *block = sim_heap_find(device->heap, offset);
+    bool inside = block && block->state == BLOCK_LIVE && offset - block->offset < block->asked;
+    size_t bytes = inside ? block->asked : 0;
+    if (inside) {
+        *base = device->program + block->offset;
+        *kind = block->of_nccl ? MEMORY_OF_NCCL : block->managed ? MEMORY_MANAGED : MEMORY_PLAIN;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return bytes;
+}
+
+bool sim_is_nccls(const char *call, const void *ptr, const void *site)
+{
+    char where[WHERE];
+    const void *base;
+    SimMemoryKind kind = MEMORY_PLAIN;
+    if (!sim_allocation_of(ptr, &base, &kind) || kind != MEMORY_OF_NCCL) return false;
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call(call, site, SIM_NO_STREAM);
+    sim_facts_range(ptr, 0);
+    sim_report(SIMGPU_POINTER, "a free of memory that is NCCL's",
+               "%s, called at %s,\nwas given memory that ncclMemAlloc has made.\n"
+               "On a GPU this is an invalid argument, and nothing is freed.\n"
+               "Was ncclMemFree meant?",
+               call, where);
+    return true;
 }
 
 SimShadow *sim_shadow_hold(const void *ptr, SimDevice **device, size_t *offset)

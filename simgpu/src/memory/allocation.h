@@ -8,12 +8,17 @@
 
 struct SimShadow; // shadow.h
 
-// Of managed memory the pages are whole, and open to the host; pool NULL: memory of cudaMalloc.
+// Of managed memory the pages are whole, and open to the host.
+typedef enum SimMemoryKind {
+    MEMORY_PLAIN,
+    MEMORY_MANAGED,
+    MEMORY_OF_NCCL // ncclMemAlloc's: it begins at a page, and cudaFree does not take it
+} SimMemoryKind;
 typedef struct SimWanted {
     const char *call; // that wants it
     size_t bytes;
-    cudaMemPool_t pool;
-    bool managed;
+    SimMemoryKind kind;
+    cudaMemPool_t pool; // that it is taken from; NULL: none
     const void *site;
 } SimWanted;
 // NULL, reported: the device is full, or the pool is.
@@ -31,8 +36,13 @@ bool sim_is_from_pool(SimDevice *device, size_t offset);
 void sim_memory_reset(SimDevice *device, const void *site);
 // The bytes of the live allocation of device memory that begins at ptr; 0: none does.
 size_t sim_allocated_at(const void *ptr);
+// The bytes of the one that holds ptr, where it begins, and of which kind it is; 0: none does.
+size_t sim_allocation_of(const void *ptr, const void **base, SimMemoryKind *kind);
+// Whether it is ncclMemAlloc's, which `call` may not free: reported.
+bool sim_is_nccls(const char *call, const void *ptr, const void *site);
 // cudaMalloc under the name of the call that wants it.
-cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site);
+cudaError_t sim_malloc(const char *name, void **ptr, size_t size, SimMemoryKind kind,
+                       const void *site);
 
 // The shadow (shadow.h) of the allocation of device or pinned memory that holds ptr, and ptr's
 // offset in it; NULL: there is none. It stays as it is until sim_shadow_release of its *device.

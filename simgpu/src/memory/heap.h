@@ -36,6 +36,7 @@ typedef struct SimBlock {
     SimBlockState state;
     bool apart;                      // free: not joined with free neighbours
     struct CUmemPoolHandle_st *pool; // live: whose it is (pool.c); NULL: not of cudaMallocAsync
+    bool of_nccl;                    // from ncclMemAlloc
     bool managed;                    // the program may touch it: it has whole pages (managed.c)
     size_t fresh;                    // live: from here on nobody has ever touched it
     struct SimOwed *owed;            // live: what its bytes are still to be filled with

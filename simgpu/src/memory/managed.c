@@ -71,7 +71,7 @@ cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
     SIM_ENTER();
     if (!devPtr || size == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
         return sim_leave(cudaErrorInvalidValue);
-    return sim_malloc("cudaMallocManaged", devPtr, size, true, SIM_SITE);
+    return sim_malloc("cudaMallocManaged", devPtr, size, MEMORY_MANAGED, SIM_SITE);
 }
 
 static cudaError_t allocate_rows(const char *name, void **ptr, size_t *pitch, size_t width,
@@ -80,7 +80,7 @@ static cudaError_t allocate_rows(const char *name, void **ptr, size_t *pitch, si
     *ptr = NULL;
     *pitch = (width + PITCH - 1) / PITCH * PITCH;
     if (rows > 0 && *pitch > SIZE_MAX / rows) return sim_leave(cudaErrorMemoryAllocation);
-    return sim_malloc(name, ptr, *pitch * rows, false, site);
+    return sim_malloc(name, ptr, *pitch * rows, MEMORY_PLAIN, site);
 }
 
 cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)

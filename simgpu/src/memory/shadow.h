@@ -36,6 +36,7 @@ typedef struct SimAccess {
     GpuAccess access;
     const char *name;
     const void *site;
+    uint64_t comm; // its communicator (GpuCollective), 0: none
     SimStreamId stream;
     uint64_t time;  // the operation's number on its stream
     uint64_t order; // among all operations

@@ -101,7 +101,7 @@ ncclResult_t sim_check_call(Call *call)
 {
     const GpuLogKind *kind = sim_kind(call->signature.kind);
     ncclResult_t result = sim_check_usable(call->comm, kind->call, call->site);
-    if (result != ncclSuccess || call->signature.kind == CALL_SPLIT) return result;
+    if (result != ncclSuccess || sim_is_setup(call->signature.kind)) return result;
     if (call->signature.type < 0 || call->signature.type >= ncclNumTypes)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, kind->call, call->site,
                           "an invalid data type",

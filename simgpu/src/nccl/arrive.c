@@ -97,7 +97,7 @@ static void learn(const Call *call, int rank)
 
 void sim_learn_arrivals(const Call *call)
 {
-    if (sim_config()->check != CHECK_FULL || call->signature.kind == CALL_SPLIT) return;
+    if (sim_config()->check != CHECK_FULL || sim_is_setup(call->signature.kind)) return;
     pthread_mutex_lock(&lock);
     for (int r = 0; r < call->comm->size && arrivals; r++)
         if (needs(call, call->comm->rank, r)) learn(call, r);

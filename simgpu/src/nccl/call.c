@@ -72,6 +72,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     call->desc.site.n = gpulog_frames(call->site, call->desc.site.frame);
     call->desc.send = call->desc.recv = -1;
     call->start = (SimVectorClock){0, NULL};
+    if (call->signature.kind == CALL_WINDOW) return ncclSuccess;
     if (call->signature.kind == CALL_SPLIT)
         return comm->phantoms ? ncclSuccess : sim_comm_id_offer(&call->desc.id);
 
@@ -79,6 +80,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     if (device != comm->device) cudaSetDevice(comm->device);
     SimgpuOp op = sim_begin((GpuOp)call->signature.kind, sim_kind(call->signature.kind)->call,
                             call->stream, call->site);
+    op.entry.collective.comm = comm->shared->nonce; // for the checker of races
     cudaError_t before = op.error; // an error that stays, or no such stream: CUDA's, not NCCL's
     size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
     const char *alias = sim_device(comm->device)->alias;
@@ -96,6 +98,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     if (send) call->desc.send = send - alias;
     if (recv) call->desc.recv = recv - alias;
     sim_count_traffic(call, &op.entry);
+    op.entry.collective = (GpuCollective){0};
     if (op.error == cudaSuccess) op.entry.collective = facts_of(call, group, left);
     if (op.error == cudaSuccess && comm->options.nonblocking)
         sim_stream_place(&op, &call->place_slot, &call->place_time);
@@ -406,13 +409,13 @@ static ncclResult_t prepare_all(Call *calls, int n)
     merge_streams(calls, n);
     uint64_t group = n > 1 ? atomic_fetch_add(&groups, 1) + 1 : 0;
     int left = 0;
-    for (int i = 0; i < n; i++) left += calls[i].signature.kind != CALL_SPLIT;
+    for (int i = 0; i < n; i++) left += !sim_is_setup(calls[i].signature.kind);
     for (int i = 0; i < n && left > 1; i++)
-        if (calls[i].signature.kind != CALL_SPLIT)
+        if (!sim_is_setup(calls[i].signature.kind))
             sim_stream_foretell(calls[i].comm->device, calls[i].stream,
                                 sim_kind(calls[i].signature.kind)->call);
     for (int i = 0; i < n && result == ncclSuccess; i++) {
-        left -= calls[i].signature.kind != CALL_SPLIT;
+        left -= !sim_is_setup(calls[i].signature.kind);
         result = prepare(&calls[i], group, left);
     }
     for (int i = 0; i < n && result != ncclSuccess; i++)

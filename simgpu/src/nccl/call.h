@@ -12,9 +12,10 @@ typedef struct Call {
     void *recv;
     cudaStream_t stream;
     const void *site;
-    ncclRedOp_t handle;    // the operation as the program gave it
-    ncclComm_t *new_comm;  // split
-    Options new_options;   // of it
+    ncclRedOp_t handle;   // the operation as the program gave it
+    ncclComm_t *new_comm; // split
+    Options new_options;  // of it
+    ncclWindow_t *window;
     bool entered;          // its thread came inside by it (inside.c)
     bool alone;            // the only call of its group
     bool may_stay;         // a send that nothing in its group comes after

@@ -187,7 +187,7 @@ static void (*const work[])(const Part *) = {GPULOG_COLLECTIVES(WORK)};
 void sim_do_work(Call *call)
 {
     size_t count = (size_t)call->signature.count;
-    if (call->signature.kind == CALL_SPLIT || count == 0 || sim_dry()) return;
+    if (sim_is_setup(call->signature.kind) || count == 0 || sim_dry()) return;
     Part part = {.call = call,
                  .comm = call->comm,
                  .rank = call->comm->rank,

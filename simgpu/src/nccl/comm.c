@@ -28,6 +28,7 @@
 #include "nccl/peer_end.h"
 #include "nccl/pending.h"
 #include "nccl/phantom.h"
+#include "nccl/registered.h"
 #include "nccl/sends.h"
 #include "report/report.h"
 #include "runtime/runtime.h"
@@ -181,6 +182,7 @@ bool sim_comm_fill(ncclComm_t comm, const Init *init)
 void sim_comm_free(ncclComm_t comm)
 {
     sim_inside_drop(comm->inside);
+    sim_registered_free(comm);
     free(comm->redop);
     free(comm->logged.sends);
     free(comm);

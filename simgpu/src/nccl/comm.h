@@ -2,7 +2,8 @@
  * program calls is in nccl.h, and the other folders see that alone.
  *
  *   comm_calls.c       communicators are made and destroyed by a program's calls
- *   questions.c        what a program may ask; memory that NCCL gives
+ *   questions.c        what a program may ask
+ *   registered.c       memory that NCCL gives, and that is registered with it
  *   collective.c       each collective's call, and its data movement
  *   exchange.c         calls that are several messages: all-to-all, gather, scatter
  *   redop.c            reductions of a program's own
@@ -70,6 +71,7 @@ struct ncclComm {
     ProcessWaitTable *wait_table[SIM_MAX_RANKS]; // NULL until connected
     Peer *peer[SIM_MAX_RANKS];                   // NULL for ranks of this process
     PeerArena *peer_arena[SIM_MAX_RANKS];
+    struct Registered *registered; // registered.c
     RedOp *redop;
     int n_redops;
     int waited_for;          // threads that wait for sends of it (sends.c)
@@ -79,6 +81,8 @@ struct ncclComm {
     const int *mates;        // and the ranks of it (size) that come here
     struct IdServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the memory is
     char meets_at[128];      // what its id is, in words
+    bool place_taken;        // another job meets there
+    bool taken_told;         // … which has been said
     struct Inside *inside;   // which thread makes a call on it (inside.c)
     const void *finalized;   // where; NULL: it is not
     bool revoked;

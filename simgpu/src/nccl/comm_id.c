@@ -8,8 +8,8 @@
  * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself,
  * silently, so it cannot name a process. Then rank 0 makes the shared memory and listens on a Unix
  * socket in the abstract namespace (again no file) whose name comes from that text and the user; a
- * thread of rank 0, the *server*, gives the memory's handle to every peer that connects, and
- * the socket closes when all came. Peers that come first try again, at growing
+ * thread of rank 0, the *server*, gives the memory's handle to every peer of its job that connects,
+ * and the socket closes when all came. Peers that come first try again, at growing
  * intervals, for as long as it takes: a rank may have much to do before it comes (notice.c).
  */
 #define _GNU_SOURCE
@@ -39,6 +39,7 @@
 struct IdServer {
     pthread_t thread;
     int listener, shared_fd, peers;
+    uint64_t job;
     atomic_bool stop;
 };
 
@@ -161,6 +162,35 @@ static void pause_for(double *seconds)
     *seconds = *seconds * 1.5 < 0.2 ? *seconds * 1.5 : 0.2;
 }
 
+#define OTHER_JOB (-2) // in place of a handle
+
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+// The same in all ranks of a job, and in no other's on this host: what the launcher says, or Slurm,
+// or else the session.
+static uint64_t job_of_process(void)
+{
+    static const char *const names[] = {
+        "SIMGPU_JOB",  "SLURM_JOB_ID",        "SLURM_STEP_ID",          "PMIX_NAMESPACE",
+        "MASTER_PORT", "TORCHELASTIC_RUN_ID", "OMPI_MCA_ess_base_jobid"};
+    uint64_t none = UINT64_C(0xcbf29ce484222325), hash = none, world;
+    sim_lock();
+    bool launched = sim_launched_known();
+    sim_launched_self(&world);
+    sim_unlock();
+    if (launched) return world;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = getenv(names[i]);
+        if (value) hash = mix_text(mix_text(hash, names[i]), value);
+        if (value && i == 0) return hash;
+    }
+    return hash != none ? hash : (uint64_t)getsid(0);
+}
+
 static bool give_handle(int to, int handle)
 {
     union {
@@ -177,7 +207,8 @@ static bool give_handle(int to, int handle)
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(head), &handle, sizeof handle);
-    if (!sim_shared_is_file(handle)) message.msg_control = NULL, message.msg_controllen = 0;
+    if (handle < 0 || !sim_shared_is_file(handle))
+        message.msg_control = NULL, message.msg_controllen = 0;
     return sendmsg(to, &message, MSG_NOSIGNAL) == sizeof handle;
 }
 
@@ -194,7 +225,7 @@ static int take_handle(int from)
                              .msg_control = control.room,
                              .msg_controllen = sizeof control.room};
     if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != sizeof handle) return -1;
-    if (!sim_shared_is_file(handle)) return handle;
+    if (handle == OTHER_JOB || !sim_shared_is_file(handle)) return handle;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     if (!head && (message.msg_flags & MSG_CTRUNC)) sim_no_files_left(); // it came, and had no place
     if (!head || head->cmsg_type != SCM_RIGHTS) return -1;
@@ -207,6 +238,17 @@ static bool same_user(int socket)
     struct ucred peer;
     socklen_t size = sizeof peer;
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
+}
+
+// Whether the peer is of this job, and has got the handle.
+static bool serve_one(const struct IdServer *server, int peer)
+{
+    uint64_t job = 0;
+    setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 1},
+               sizeof(struct timeval));
+    if (recv(peer, &job, sizeof job, MSG_WAITALL) != sizeof job) return false;
+    bool ours = job == server->job;
+    return give_handle(peer, ours ? server->shared_fd : OTHER_JOB) && ours;
 }
 
 static void *serve(void *arg)
@@ -222,24 +264,42 @@ static void *serve(void *arg)
             pause_for(&interval);
             continue;
         }
-        if (same_user(peer) && give_handle(peer, server->shared_fd)) served++;
+        if (same_user(peer)) served += serve_one(server, peer);
         close(peer);
     }
     close(server->listener);
     return NULL;
 }
 
+// The memory's handle; OTHER_JOB: another job's rank 0 is there; -1: none is.
+static int fetch_shared(const char *text)
+{
+    struct sockaddr_un name;
+    socklen_t size = socket_name(&name, text);
+    int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
+    if (to < 0 && errno == EMFILE) sim_no_files_left();
+    if (to < 0) return -1;
+    uint64_t job = job_of_process();
+    if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to) &&
+        send(to, &job, sizeof job, MSG_NOSIGNAL) == sizeof job)
+        fd = take_handle(to);
+    close(to);
+    return fd;
+}
+
 static ncclResult_t start_server(const char *text, ncclComm_t comm)
 {
     struct IdServer *server = calloc(1, sizeof *server);
     if (!server) return ncclSystemError;
-    *server = (struct IdServer){.shared_fd = comm->map->fd, .peers = comm->size - 1};
+    *server = (struct IdServer){
+        .shared_fd = comm->map->fd, .peers = comm->size - 1, .job = job_of_process()};
     server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (server->listener < 0 && errno == EMFILE) sim_no_files_left();
     struct sockaddr_un name;
     socklen_t size = socket_name(&name, text);
     if (bind(server->listener, (struct sockaddr *)&name, size) != 0) {
-        bool taken = errno == EADDRINUSE; // another job of the same name may just be meeting
+        bool taken = errno == EADDRINUSE; // another communicator may just be meeting there
+        comm->place_taken = taken && fetch_shared(text) == OTHER_JOB;
         if (!taken)
             sim_report(SIMGPU_SYSTEM, "ncclCommInitRank: rank 0 cannot listen",
                        "NCCL_COMM_ID=%s: %s.", text, strerror(errno));
@@ -275,26 +335,14 @@ void sim_comm_id_served(struct IdServer *server, bool stop)
     free(server);
 }
 
-// The memory's handle; -1: rank 0 is not there.
-static int fetch_shared(const char *text)
-{
-    struct sockaddr_un name;
-    socklen_t size = socket_name(&name, text);
-    int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
-    if (to < 0 && errno == EMFILE) sim_no_files_left();
-    if (to < 0) return -1;
-    if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to)) fd = take_handle(to);
-    close(to);
-    return fd;
-}
-
 // ---- Either way ----
 
 static ncclResult_t find_by_text(const CommId *id, ncclComm_t comm)
 {
     if (comm->rank != 0) {
         int fd = fetch_shared(id->text);
-        if (fd == -1) return ncclInProgress;
+        comm->place_taken = fd == OTHER_JOB;
+        if (fd < 0) return ncclInProgress;
         comm->map = join_shared(fd, 0);
         return comm->map ? ncclSuccess : ncclSystemError;
     }

@@ -176,13 +176,12 @@ static void await_place(ncclComm_t comm, uint32_t ticket, Notice *notice)
     int waited = sim_notice_waited(notice), left = sim_notice_left(notice);
     int nap = waited < MOST_MILLISECONDS ? waited / 2 + 1 : MOST_MILLISECONDS;
     sim_nap(ticket, nap < left ? nap : left);
-    bool taken = comm->rank == 0 && !comm->parent;
+    bool taken = comm->place_taken || (comm->rank == 0 && !comm->parent);
     if (!taken && !comm->parent) sim_diagnose_never_joined(comm, NULL);
-    if (!sim_notice_due(notice)) return;
-    if (taken)
-        sim_say_taken(comm->meets_at, notice);
-    else
-        sim_say_absent(comm, NULL, notice);
+    bool due = sim_notice_due(notice), now = comm->place_taken && !comm->taken_told;
+    comm->taken_told = comm->place_taken;
+    if (taken && (due || now)) sim_say_taken(comm);
+    if (!taken && due) sim_say_absent(comm, NULL, notice);
 }
 
 // Sleeps until something happens. Ranks that have yet to join ring when they do; of the end of one

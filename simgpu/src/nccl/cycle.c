@@ -6,8 +6,9 @@
  * for a rank of a process that cannot help either. (A thread waits for all the ranks it names, so
  * one of them that never comes suffices.) The largest set of such processes is found by taking all
  * whose threads sleep, and leaving out, again and again, those with a thread that waits for nobody
- * in the set. Who closes a cycle in the set knows: it is a deadlock, exactly and at once. A
- * process of which more threads live than sleep is never in it; there a notice says, after a while,
+ * in the set. Who closes a cycle in the set knows: it is a deadlock, exactly and at once. A thread
+ * that waits for the end of one that sleeps (pthread_join) counts as asleep. A process of which more
+ * threads live than sleep is never in it; there a notice says, after a while,
  * who waits for whom, and may be wrong.
  *
  * What others wrote may be old by the time it is read. Therefore what they wait for is looked up
@@ -22,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/threads.h"
 #include "memory/shared_memory.h"
 #include "nccl/cycle.h"
 #include "nccl/diagnose.h"
@@ -205,7 +207,24 @@ static void find_sleepers(Search *s, int pid, ProcessWaitTable *table)
 
 // ---- The set ----
 
-// Threads of its program that live; INT_MAX: it is not known, or it has ended.
+// Whether a thread sleeps there.
+static bool is_asleep(const ProcessWaitTable *table, int thread)
+{
+    return atomic_load(&table->asleep[thread / 64]) >> thread % 64 & 1;
+}
+
+// Says for others, too, how many threads of this process wait for the end of one that sleeps. That
+// stays true for as long as it does.
+static void note_joiners(ProcessWaitTable *own)
+{
+    for (int i = 0; i < SIM_MAX_THREADS; i++)
+        if (is_asleep(own, i))
+            atomic_store(&own->wait_slot[i].joiners,
+                         (uint32_t)sim_joiners(atomic_load(&own->wait_slot[i].tid)));
+}
+
+// Threads of its program that live and do not wait for the end of one that sleeps; INT_MAX: it is
+// not known, or it has ended.
 static int program_threads(const Process *process)
 {
     char path[64];
@@ -213,6 +232,9 @@ static int program_threads(const Process *process)
     snprintf(path, sizeof path, "/proc/%d/task", process->pid);
     if (stat(path, &st) != 0) return INT_MAX;
     int n = (int)st.st_nlink - 2 - (int)atomic_load(&process->table->helpers);
+    for (int i = 0; i < SIM_MAX_THREADS && n > process->asleep; i++)
+        if (is_asleep(process->table, i))
+            n -= (int)atomic_load(&process->table->wait_slot[i].joiners);
     uint32_t workers = atomic_load(&process->table->n_workers);
     for (uint32_t i = 0; i < workers && i < SIM_MAX_WORKERS && n > process->asleep; i++) {
         snprintf(path, sizeof path, "/proc/%d/task/%d", process->pid,
@@ -258,6 +280,8 @@ static bool is_hopeless(Search *s)
         process->helps_none = process->known && process->asleep > 0;
     }
     reduce_set(s, true);
+    Process *own = &s->process[0];
+    if (own->helps_none && own->asleep < program_threads(own)) note_joiners(own->table);
     for (int p = 0; p < s->n_processes && s->process[0].helps_none; p++) {
         Process *process = &s->process[p];
         if (process->helps_none) process->helps_none = process->asleep >= program_threads(process);

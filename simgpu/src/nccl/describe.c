@@ -55,7 +55,7 @@ static void describe_call(const CallSignature *signature, char *text, size_t siz
 {
     const GpuLogKind *kind = sim_kind(signature->kind);
     snprintf(text, size, "%s", kind->call);
-    if (signature->kind == CALL_SPLIT) return;
+    if (sim_is_setup(signature->kind)) return;
     sim_append(text, size, " (count %llu, %s", (unsigned long long)signature->count,
                sim_type_name(signature->type));
     if (kind->reduces) sim_append(text, size, ", %s", sim_op_name(signature->op));

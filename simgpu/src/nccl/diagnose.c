@@ -405,6 +405,16 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
         sim_note_desc(step[i].ref.rank, slot, waiting_call(&step[i]));
         sim_note_host_call(step[i].ref.rank, slot, &step[i].in);
     }
+    SimTids threads;
+    sim_program_tids(&threads);
+    if (n == 1 && threads.n > 1)
+        sim_fatal(SIMGPU_DEADLOCK, "no thread is left to make a call",
+                  "%sThe rank it waits for belongs to this same process, whose other threads wait\n"
+                  "too, in NCCL or for the end of this one (pthread_join).\n"
+                  "On real GPUs this hangs.\n"
+                  "Did a thread return before its call? Or was the group forgotten? Calls of one\n"
+                  "thread for several devices belong between ncclGroupStart and ncclGroupEnd.",
+                  text);
     if (n == 1)
         sim_fatal(
             SIMGPU_GROUP, "one thread waits for itself",

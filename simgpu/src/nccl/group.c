@@ -22,6 +22,7 @@
 #include "nccl/names.h"
 #include "nccl/pending.h"
 #include "nccl/refuse.h"
+#include "nccl/registered.h"
 #include "report/report.h"
 #include "time/clock.h"
 #include "time/time.h"
@@ -69,13 +70,14 @@ static bool grow(void **items, int n, int *max, size_t size)
     return true;
 }
 
-ncclResult_t sim_split_inits(Call *calls, int n_calls, Init **init, int *n)
+ncclResult_t sim_finish_setups(Call *calls, int n_calls, Init **init, int *n)
 {
     int max = 0;
     *init = NULL;
     *n = 0;
     for (int i = 0; i < n_calls; i++) {
         Call *call = &calls[i];
+        if (call->signature.kind == CALL_WINDOW) sim_window_made(call);
         if (call->signature.kind != CALL_SPLIT) continue;
         *call->new_comm = NULL;
         bool offered = !call->comm->phantoms;
@@ -104,7 +106,7 @@ static ncclResult_t wait_for_calls(Call *calls, int n)
     Init *init;
     int n_inits;
     ncclResult_t result = sim_run_calls(calls, n);
-    if (result == ncclSuccess) result = sim_split_inits(calls, n, &init, &n_inits);
+    if (result == ncclSuccess) result = sim_finish_setups(calls, n, &init, &n_inits);
     return result == ncclSuccess && n_inits ? sim_run_inits(init, n_inits) : result;
 }
 
@@ -235,7 +237,7 @@ static void check_wait(const char *name, cudaStream_t stream, const void *site)
 {
     const Call *held = NULL;
     for (int i = 0; i < group.n_calls && !held; i++)
-        if (group.call[i].stream == stream && group.call[i].signature.kind != CALL_SPLIT)
+        if (group.call[i].stream == stream && !sim_is_setup(group.call[i].signature.kind))
             held = &group.call[i];
     if (!held || group.told || sim_config()->check == CHECK_OFF) return;
     group.told = true;
@@ -308,7 +310,7 @@ static float estimate(const Call *calls, int n)
     for (int i = 0; i < n && sim_clock_on(); i++) {
         const Call *call = &calls[i];
         bool message = sim_is_message(call->signature.kind);
-        if (call->signature.kind == CALL_SPLIT || call->comm->size < 2) continue;
+        if (sim_is_setup(call->signature.kind) || call->comm->size < 2) continue;
         int nodes = sim_board_nodes(call->comm, message ? call->signature.root : -1);
         size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
         SimCollectiveCost cost = sim_cost_collective(

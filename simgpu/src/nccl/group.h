@@ -8,9 +8,9 @@
 // likewise.
 ncclResult_t sim_submit(Call *call);
 ncclResult_t sim_submit_init(const Init *init, const char *name);
-// What is left to do of the splits among calls once everybody's color is known: *n inits, to be
-// freed.
-ncclResult_t sim_split_inits(Call *calls, int n_calls, Init **init, int *n);
+// What is left to do of the windows and splits among calls that all ranks have made: *n inits, to
+// be freed, of the new communicators.
+ncclResult_t sim_finish_setups(Call *calls, int n_calls, Init **init, int *n);
 // The result of a call that was refused: the group's end, if there is one, gives it too.
 ncclResult_t sim_grouped_error(ncclResult_t result);
 void sim_open_group(const void *site); // as ncclGroupStart, called there

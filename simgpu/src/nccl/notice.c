@@ -119,13 +119,21 @@ void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *not
     sim_say(text);
 }
 
-void sim_say_taken(const char *place, const Notice *notice)
+void sim_say_taken(ncclComm_t comm)
 {
-    char text[2 * LINE];
+    char text[4 * LINE], where[LINE / 2];
+    gpulog_where(comm->site, where, sizeof where);
     snprintf(text, sizeof text,
-             "[simgpu] rank 0 has waited %d s for the ranks of another communicator to meet at\n"
-             "  %s. It goes on waiting. Does another job use this NCCL_COMM_ID, or are "
-             "there two ranks 0?\n",
-             notice->waited, place);
+             "[simgpu] rank %d of %d waits in ncclCommInitRank at %s: %s\n"
+             "  is taken by %s, and this one begins when it is free%s.\n",
+             comm->rank, comm->size, where, comm->meets_at,
+             comm->place_taken ? "another job" : "another communicator",
+             comm->place_taken ? ". Each job takes a port of its own.\n"
+                                 "  Ranks that were started without a launcher, from several "
+                                 "terminals, are one job where\n"
+                                 "  SIMGPU_JOB is the same in all of them"
+                               : "");
+    if (!comm->place_taken)
+        sim_append(text, sizeof text, "  Does another job use it, or are there two ranks 0?\n");
     sim_say(text);
 }

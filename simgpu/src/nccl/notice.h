@@ -14,7 +14,7 @@ int sim_notice_waited(const Notice *notice); // … since it began
 bool sim_notice_due(Notice *notice);         // true: now, and not again until it is due once more
 // Who has not joined, on stderr. The shared: NULL where it is not known yet.
 void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *notice);
-void sim_say_taken(const char *place, const Notice *notice); // others meet there
-void sim_say(const char *text);                              // in one write: ranks share a terminal
+void sim_say_taken(ncclComm_t comm); // others meet where it was to
+void sim_say(const char *text);      // in one write: ranks share a terminal
 
 #endif

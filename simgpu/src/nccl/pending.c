@@ -23,7 +23,7 @@
 
 typedef struct Pending {
     struct Pending *next;
-    enum { AT_SENDS, AT_CALLS, AT_MAKING, AT_END } at;
+    _Atomic enum { AT_SENDS, AT_CALLS, AT_MAKING, AT_END } at;
     Call *call;
     int n_calls;
     Run run;
@@ -102,7 +102,7 @@ static ncclResult_t begin_children(Pending *p)
 {
     Init *init;
     int n;
-    ncclResult_t result = sim_split_inits(p->call, p->n_calls, &init, &n);
+    ncclResult_t result = sim_finish_setups(p->call, p->n_calls, &init, &n);
     p->at = AT_END;
     if (result != ncclSuccess || n == 0) return result;
     result = sim_making_begin(&p->making, init, n);
@@ -278,12 +278,14 @@ void sim_pending_check(const SimVectorClock *clock, const char *name, const void
     const Call *early = NULL;
     if (atomic_load(&n_pending) == 0 || !clock) return;
     char where[256], early_where[256];
+    int device = sim_current_device();
     pthread_mutex_lock(&lock);
     for (Pending *p = pending; p && !early; p = p->next)
         for (int i = 0; i < p->n_calls && p->at == AT_CALLS && !p->told && !early; i++) {
             const Call *call = &p->call[i];
-            if (call->signature.kind == CALL_SPLIT || call->place_slot >= clock->n ||
-                clock->t[call->place_slot] < call->place_time)
+            // Another device's stream may come after it through its own part of the call.
+            if (sim_is_setup(call->signature.kind) || call->comm->device != device ||
+                call->place_slot >= clock->n || clock->t[call->place_slot] < call->place_time)
                 continue;
             early = call;
             p->told = true;

@@ -1,4 +1,4 @@
-/* questions.c: what a program may ask, and memory that NCCL gives: any device memory will do. */
+/* questions.c: what a program may ask. */
 #include "nccl/group.h"
 #include "nccl/names.h"
 #include "nccl/pending.h"
@@ -14,12 +14,6 @@ SIM_NCCL(ncclCommCount)
 SIM_NCCL(ncclCommCuDevice)
 SIM_NCCL(ncclCommUserRank)
 SIM_NCCL(ncclGetErrorString)
-SIM_NCCL(ncclMemAlloc)
-SIM_NCCL(ncclMemFree)
-SIM_NCCL(ncclCommRegister)
-SIM_NCCL(ncclCommDeregister)
-SIM_NCCL(ncclCommWindowRegister)
-SIM_NCCL(ncclCommWindowDeregister)
 
 ncclResult_t ncclGetVersion(int *version)
 {
@@ -79,48 +73,4 @@ const char *ncclGetErrorString(ncclResult_t result)
         "remote process exited or there was a network error",
         "NCCL operation in progress"};
     return (int)result >= 0 && result < ncclNumResults ? text[result] : "unknown result code";
-}
-
-// ---- Memory: any device memory will do ----
-
-ncclResult_t ncclMemAlloc(void **ptr, size_t size)
-{
-    cudaError_t error = sim_malloc("cudaMalloc", ptr, size, false, HERE);
-    return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
-}
-
-ncclResult_t ncclMemFree(void *ptr)
-{
-    return sim_free(ptr, HERE) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
-}
-
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
-{
-    ncclResult_t result = sim_check_comm(comm, "ncclCommRegister", HERE);
-    if (result == ncclSuccess)
-        result = sim_check_not_null(handle, "handle", "ncclCommRegister", HERE);
-    if (result == ncclSuccess) *handle = buff;
-    return result;
-}
-
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-    return sim_check_comm(comm, "ncclCommDeregister", HERE);
-}
-
-// A window makes calls on its memory faster, and changes nothing else. The handle is the memory.
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
-                                    int winFlags)
-{
-    const char *name = "ncclCommWindowRegister";
-    ncclResult_t result = sim_check_comm(comm, name, HERE);
-    if (result == ncclSuccess) result = sim_check_not_null(win, "win", name, HERE);
-    if (result == ncclSuccess) result = sim_check_not_null(buff, "buff", name, HERE);
-    if (result == ncclSuccess) *win = (ncclWindow_t)buff;
-    return sim_grouped_error(result);
-}
-
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
-{
-    return sim_check_comm(comm, "ncclCommWindowDeregister", HERE);
 }

@@ -91,6 +91,7 @@ int sim_thread(void)
         uint32_t free = 0;
         if (!atomic_compare_exchange_strong(&table->wait_slot[i].taken, &free, 1)) continue;
         own_slot = i;
+        atomic_store(&table->wait_slot[i].tid, (int32_t)syscall(SYS_gettid));
         int seen = atomic_load(&slots_used);
         while (seen <= i && !atomic_compare_exchange_weak(&slots_used, &seen, i + 1)) continue;
         own_generation = generation;
@@ -212,6 +213,7 @@ void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, c
     write_host_call(wait_slot, in);
     tell_threads();
     atomic_store(&wait_slot->all_refs, all_refs);
+    atomic_store(&wait_slot->joiners, 0);
     atomic_fetch_add(&wait_slot->stamp, 1);
     note_asleep(thread, true);
     if (atomic_load(&wait_slot->value) == ticket) sim_cycle_check(thread);

@@ -40,6 +40,8 @@ typedef struct WaitSlot {
     _Atomic uint32_t sleeping;
     _Atomic uint32_t stamp; // grows when a wait begins and ends
     _Atomic uint32_t taken;
+    _Atomic int32_t tid;
+    _Atomic uint32_t joiners; // threads that wait for this one's end while it sleeps: known so far
     _Atomic uint32_t n_refs;
     _Atomic uint32_t all_refs; // not so many that some are left out
     // Written by the thread and read by others at any time: word by word, and checked by the stamp.

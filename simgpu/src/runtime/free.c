@@ -20,7 +20,7 @@ static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
     SimDevice *device = pool ? sim_pool_device(pool, call, site) : sim_device(op.entry.device);
     if (pool && !device) return sim_leave(cudaErrorInvalidValue);
     if (device && !pool) pool = sim_pool_current(device);
-    SimWanted wanted = {call, size, pool, false, site};
+    SimWanted wanted = {call, size, MEMORY_PLAIN, pool, site};
     void *memory = device && pool ? sim_allocate(device, wanted) : NULL;
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
@@ -48,10 +48,12 @@ cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPo
 
 // cudaFree waits for the whole device before it frees; but not for memory of a pool, of which it
 // assumes that nobody uses it any more (CUDA programming guide, stream ordered memory allocator).
-cudaError_t sim_free(void *devPtr, const void *site)
+cudaError_t sim_free(void *devPtr, bool from_nccl, const void *site)
 {
     SIM_ENTER_AS("cudaFree", site);
     if (!devPtr) return cudaSuccess;
+    if (!from_nccl && sim_is_nccls("cudaFree", devPtr, site))
+        return sim_leave(cudaErrorInvalidValue);
     size_t offset, bytes = 0;
     bool pool = false;
     SimDevice *device = sim_device_of(devPtr, &offset);
@@ -78,7 +80,7 @@ cudaError_t sim_free(void *devPtr, const void *site)
 
 cudaError_t cudaFree(void *devPtr)
 {
-    return sim_free(devPtr, SIM_SITE);
+    return sim_free(devPtr, false, SIM_SITE);
 }
 
 cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
@@ -86,6 +88,7 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     SimgpuOp op = sim_begin(GPU_FREE, "cudaFreeAsync", hStream, SIM_SITE);
     if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
     size_t bytes = 0;
+    if (sim_is_nccls("cudaFreeAsync", devPtr, SIM_SITE)) return sim_leave(cudaErrorInvalidValue);
     sim_race_free(&op, devPtr, SIM_SITE);
     op.entry.category = gpulog_category_of(devPtr);
     if (!sim_release("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, SIM_SITE)) {

@@ -45,6 +45,6 @@ cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool
 // cudaMemset2DAsync, likewise.
 cudaError_t sim_fill_rows(const char *name, void *ptr, size_t pitch, int value, size_t width,
                           size_t height, cudaStream_t stream, const void *site);
-cudaError_t sim_free(void *ptr, const void *site); // cudaFree
+cudaError_t sim_free(void *ptr, bool from_nccl, const void *site); // cudaFree and ncclMemFree
 
 #endif

@@ -499,3 +499,14 @@ RIGHT(RACE, event_on_the_default_stream, 1)
     CUDA(kernel_scale(x, 3, N, other));
     expect(x, N, 6);
 }
+
+// NCCL starts the calls of a communicator in their order, which is more than its guide promises.
+WRONG(RACE, two_streams_on_one_communicator, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    cudaStream_t first = side_stream(), second = side_stream();
+    float *x = filled(N, 1);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, first));  // HERE
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, second)); // HERE
+    CUDA(cudaDeviceSynchronize());
+}

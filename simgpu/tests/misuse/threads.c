@@ -156,8 +156,8 @@ RIGHT(COMM_ORDER, fresh_threads_on_two_communicators, 2)
 // One thread makes all ranks' calls, one after the other: the first waits for the second.
 HELPER void *sum_on_both(void *arg);
 
-// The program's first thread lives, though it only waits for the other one.
-HANGS(GROUP, loop_without_a_group_in_a_thread, 1)
+// The program's first thread lives, but it only waits for the other one's end.
+WRONG(DEADLOCK, loop_without_a_group_in_a_thread, 1, "0")
 {
     Team team = two_devices();
     Teammate mate = {.team = &team};
@@ -215,11 +215,32 @@ HELPER void *second_device(void *arg)
     return NULL;
 }
 
-// The threads of a team go through two communicators in different orders on two processes, while
-// the programs' first threads wait for theirs.
 HELPER void *sum_in_some_order(void *arg);
+HELPER void *sum_in_another_order(void *arg);
 
-HANGS(COMM_ORDER, threads_in_both_orders, 2)
+// The program's first thread might still do something.
+HANGS(COMM_ORDER, threads_in_both_orders_beside_another, 2)
+{
+    Team team = two_communicators(rank, ranks);
+    Teammate mate = {.team = &team, .number = rank};
+    CHECK(pthread_create(&mate.thread, NULL, sum_in_another_order, &mate) == 0);
+    for (;;) pause();
+}
+
+HELPER void *sum_in_another_order(void *arg)
+{
+    Teammate *mate = arg;
+    Team *team = mate->team;
+    int first = mate->number;
+    CUDA(cudaSetDevice(team->device[0]));
+    SUM(team->x[0], team->comm[first]); // HERE
+    SUM(team->x[0], team->comm[1 - first]);
+    return NULL;
+}
+
+// The threads of a team go through two communicators in different orders on two processes, while
+// the programs' first threads wait for the end of theirs.
+WRONG(COMM_ORDER, threads_in_both_orders, 2, "0 1")
 {
     Team team = two_communicators(rank, ranks);
     Teammate mate = {.team = &team, .number = rank};
@@ -251,7 +272,7 @@ RIGHT(COMM_ORDER, threads_in_one_order, 2)
 // One thread of the team finds nothing to do and returns.
 HELPER void *sum_or_return(void *arg);
 
-HANGS(DEADLOCK, thread_returns_early, 1)
+WRONG(DEADLOCK, thread_returns_early, 1, "0")
 {
     Team team = two_devices();
     Teammate mate[TEAM];

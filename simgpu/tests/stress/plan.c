@@ -2,6 +2,7 @@
 #include "plan.h"
 #include "draw.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -88,6 +89,26 @@ static double reduced(const Step *s, int world, size_t i)
     return result;
 }
 
+// ---- Communicators that do not block ----
+
+// A call may be in progress there.
+static void begun(ncclResult_t result)
+{
+    if (result != ncclInProgress) need_nccl(result);
+}
+
+// Asks until all that was begun is over.
+static void settle(Actor *actor, int n)
+{
+    for (int a = 0; a < n; a++)
+        for (int c = 0; c < 3; c++) {
+            ncclComm_t comm = c < 2 ? actor[a].comm[c] : actor[a].part;
+            ncclResult_t state = comm ? ncclInProgress : ncclSuccess;
+            while (state == ncclInProgress) need_nccl(ncclCommGetAsyncError(comm, &state));
+            need_nccl(state);
+        }
+}
+
 // ---- One rank, whoever plays it ----
 
 static int rank_in(const Actor *a, const Step *s)
@@ -149,9 +170,9 @@ static void shift_messages(const Actor *a, const Step *s, int k, cudaStream_t st
     int rank = rank_in(a, s);
     int to = (rank + s->shift) % a->world, from = (rank + a->world - s->shift) % a->world;
     need_nccl(ncclGroupStart());
-    need_nccl(ncclSend(a->send[k], s->count, s->type, to, comm, stream));
-    need_nccl(ncclRecv(a->recv[k], s->count, s->type, from, comm, stream));
-    need_nccl(ncclGroupEnd());
+    begun(ncclSend(a->send[k], s->count, s->type, to, comm, stream));
+    begun(ncclRecv(a->recv[k], s->count, s->type, from, comm, stream));
+    begun(ncclGroupEnd());
 }
 
 static void call(const Actor *a, const Step *s, int k)
@@ -162,13 +183,13 @@ static void call(const Actor *a, const Step *s, int k)
     size_t n = s->count;
     need_cuda(cudaSetDevice(a->rank));
     switch (s->kind) {
-    case GATHER: need_nccl(ncclAllGather(x, y, n, s->type, c, stream)); break;
-    case SCATTER: need_nccl(ncclReduceScatter(x, y, n, s->type, s->op, c, stream)); break;
-    case ALL_REDUCE: need_nccl(ncclAllReduce(x, y, n, s->type, s->op, c, stream)); break;
-    case BROADCAST: need_nccl(ncclBroadcast(x, y, n, s->type, s->root, c, stream)); break;
-    case REDUCE: need_nccl(ncclReduce(x, y, n, s->type, s->op, s->root, c, stream)); break;
+    case GATHER: begun(ncclAllGather(x, y, n, s->type, c, stream)); break;
+    case SCATTER: begun(ncclReduceScatter(x, y, n, s->type, s->op, c, stream)); break;
+    case ALL_REDUCE: begun(ncclAllReduce(x, y, n, s->type, s->op, c, stream)); break;
+    case BROADCAST: begun(ncclBroadcast(x, y, n, s->type, s->root, c, stream)); break;
+    case REDUCE: begun(ncclReduce(x, y, n, s->type, s->op, s->root, c, stream)); break;
     case SHIFT: shift_messages(a, s, k, stream); break;
-    default: need_nccl(ncclAlltoAll(x, y, n, s->type, c, stream)); break;
+    default: begun(ncclAlltoAll(x, y, n, s->type, c, stream)); break;
     }
 }
 
@@ -232,7 +253,8 @@ static void play_steps(Actor *actor, int n, const Step *step, int steps)
     if (grouped) need_nccl(ncclGroupStart());
     for (int a = 0; a < n; a++)
         for (int k = 0; k < steps; k++) call(&actor[a], &step[k], k);
-    if (grouped) need_nccl(ncclGroupEnd());
+    if (grouped) begun(ncclGroupEnd());
+    settle(actor, n);
     for (int a = 0; a < n; a++)
         for (int k = 0; k < steps; k++) verify(&actor[a], &step[k], k);
 }
@@ -249,10 +271,11 @@ static void play_part(Actor *actor, int n, uint64_t seed, uint64_t batch)
     need_nccl(ncclGroupStart());
     for (int a = 0; a < n; a++) {
         int color = color_of(seed, batch, actor[a].rank);
-        need_nccl(ncclCommSplit(actor[a].comm[0], color < 0 ? NCCL_SPLIT_NOCOLOR : color,
-                                -actor[a].rank, &actor[a].part, NULL));
+        begun(ncclCommSplit(actor[a].comm[0], color < 0 ? NCCL_SPLIT_NOCOLOR : color,
+                            -actor[a].rank, &actor[a].part, NULL));
     }
-    need_nccl(ncclGroupEnd());
+    begun(ncclGroupEnd());
+    settle(actor, n);
     for (int a = 0; a < n; a++) {
         float own = (float)(actor[a].rank + 1);
         need_cuda(cudaSetDevice(actor[a].rank));
@@ -263,9 +286,10 @@ static void play_part(Actor *actor, int n, uint64_t seed, uint64_t batch)
     need_nccl(ncclGroupStart());
     for (int a = 0; a < n; a++)
         if (actor[a].part)
-            need_nccl(ncclAllReduce(x[a], x[a], 1, ncclFloat, ncclSum, actor[a].part,
-                                    actor[a].stream[0]));
-    need_nccl(ncclGroupEnd());
+            begun(ncclAllReduce(x[a], x[a], 1, ncclFloat, ncclSum, actor[a].part,
+                                actor[a].stream[0]));
+    begun(ncclGroupEnd());
+    settle(actor, n);
     for (int a = 0; a < n; a++) {
         int color = color_of(seed, batch, actor[a].rank), sum = 0;
         for (int r = 0; r < actor[a].world; r++)
@@ -278,22 +302,45 @@ static void play_part(Actor *actor, int n, uint64_t seed, uint64_t batch)
               (unsigned long long)seed, (unsigned long long)batch, color, (double)got, sum);
         need_cuda(cudaFree(x[a]));
         if (actor[a].part) need_nccl(ncclCommDestroy(actor[a].part));
+        actor[a].part = NULL;
     }
 }
 
+typedef struct Batch {
+    Actor *actor;
+    int n;
+    uint64_t seed, batch, first; // the number of its first step
+} Batch;
+
+static void *play_batch(void *arg)
+{
+    const Batch *b = arg;
+    Step step[MAX_BATCH];
+    int steps = batch_size(b->seed, b->batch);
+    dawdle(b->seed, b->batch, b->actor[0].rank);
+    if (is_part(b->seed, b->batch)) {
+        play_part(b->actor, b->n, b->seed, b->batch);
+        return NULL;
+    }
+    for (int k = 0; k < steps; k++)
+        step[k] = plan_step(b->seed, b->first + (uint64_t)k, b->actor[0].world);
+    play_steps(b->actor, b->n, step, steps);
+    return NULL;
+}
+
+// Threads may use a communicator in turn: some batches have one of their own.
 void play(Actor *actor, int n, uint64_t seed, uint64_t batches)
 {
-    uint64_t number = 0;
-    for (uint64_t batch = 0; batch < batches; batch++) {
-        Step step[MAX_BATCH];
-        int steps = batch_size(seed, batch);
-        dawdle(seed, batch, actor[0].rank);
-        if (is_part(seed, batch)) {
-            play_part(actor, n, seed, batch);
-            continue;
+    pthread_t thread;
+    Batch b = {actor, n, seed, 0, 0};
+    for (; b.batch < batches; b.batch++) {
+        if (actor[0].in_turn && draw_number(seed, 6, b.batch) % 2) {
+            check(pthread_create(&thread, NULL, play_batch, &b) == 0, "no thread");
+            pthread_join(thread, NULL);
+        } else {
+            play_batch(&b);
         }
-        for (int k = 0; k < steps; k++) step[k] = plan_step(seed, number++, actor[0].world);
-        play_steps(actor, n, step, steps);
+        if (!is_part(seed, b.batch)) b.first += (uint64_t)batch_size(seed, b.batch);
     }
 }
 
@@ -301,8 +348,9 @@ void equip(Actor *actor, int n)
 {
     need_nccl(ncclGroupStart());
     for (int a = 0; a < n; a++)
-        need_nccl(ncclCommSplit(actor[a].comm[0], 0, -actor[a].rank, &actor[a].comm[1], NULL));
-    need_nccl(ncclGroupEnd());
+        begun(ncclCommSplit(actor[a].comm[0], 0, -actor[a].rank, &actor[a].comm[1], NULL));
+    begun(ncclGroupEnd());
+    settle(actor, n);
     for (int a = 0; a < n; a++) {
         need_cuda(cudaSetDevice(actor[a].rank));
         need_cuda(cudaStreamCreateWithFlags(&actor[a].stream[0], cudaStreamNonBlocking));

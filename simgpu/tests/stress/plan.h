@@ -8,6 +8,7 @@
 #define SHARDLAB_STRESS_PLAN_H
 
 #include <nccl.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -21,6 +22,7 @@ typedef struct Actor {
     cudaStream_t stream[2];
     ncclComm_t part; // of a split, while one is tried
     char *send[MAX_BATCH], *recv[MAX_BATCH];
+    bool in_turn; // several threads play it, one after the other
 } Actor;
 
 // Makes what n actors (one, or all) need in addition to comm[0], and frees it again.

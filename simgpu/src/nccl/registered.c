@@ -1,0 +1,194 @@
+/* registered.c: memory that NCCL gives, and that is registered with it.
+ *
+ * On GPUs registered memory makes calls faster, and changes nothing else; so it is here only looked
+ * at whether a registration would work. Registrations that are taken back are remembered, for who
+ * takes them back twice.
+ */
+#include <stdlib.h>
+
+#include "memory/allocation.h"
+#include "memory/pinned.h"
+#include "nccl/group.h"
+#include "nccl/inside.h"
+#include "nccl/kind.h"
+#include "nccl/names.h"
+#include "nccl/refuse.h"
+#include "nccl/registered.h"
+#include "runtime/runtime.h"
+
+#define HERE SIM_SITE
+
+SIM_NCCL(ncclMemAlloc)
+SIM_NCCL(ncclMemFree)
+SIM_NCCL(ncclCommRegister)
+SIM_NCCL(ncclCommDeregister)
+SIM_NCCL(ncclCommWindowRegister)
+SIM_NCCL(ncclCommWindowDeregister)
+
+typedef struct Registered { // the program has its address, as a handle
+    struct Registered *next;
+    bool window;
+    const void *gone; // where it was taken back; NULL: it was not
+} Registered;
+
+ncclResult_t ncclMemAlloc(void **ptr, size_t size)
+{
+    cudaError_t error = sim_malloc("cudaMalloc", ptr, size, MEMORY_OF_NCCL, HERE);
+    return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *ptr)
+{
+    cudaError_t error = sim_free(ptr, true, HERE);
+    return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+static Registered *new_registered(ncclComm_t comm, bool window)
+{
+    Registered *made = malloc(sizeof *made);
+    if (!made) return NULL;
+    sim_lock();
+    *made = (Registered){.next = comm->registered, .window = window};
+    comm->registered = made;
+    sim_unlock();
+    return made;
+}
+
+void sim_registered_free(ncclComm_t comm)
+{
+    for (Registered *r = comm->registered, *next; r; r = next) {
+        next = r->next;
+        free(r);
+    }
+}
+
+// Refuses what is no device memory, or more than its allocation has; *offset: in that.
+static ncclResult_t check_range(const void *buff, size_t size, const char *name, const void *site,
+                                SimMemoryKind *kind, size_t *offset)
+{
+    const void *base;
+    size_t bytes = sim_allocation_of(buff, &base, kind);
+    if (!bytes)
+        return sim_refuse(SIMGPU_POINTER, ncclUnhandledCudaError, name, site,
+                          "memory to register that is no device memory",
+                          "%p is in no allocation of a device.\n"
+                          "On real GPUs it returns \"unhandled cuda error\", as now.\n"
+                          "Is it host memory, or was it freed?",
+                          buff);
+    *offset = (size_t)((const char *)buff - (const char *)base);
+    if (size <= bytes - *offset) return ncclSuccess;
+    return sim_refuse(SIMGPU_POINTER, ncclUnhandledCudaError, name, site,
+                      "more memory to register than its allocation has",
+                      "%zu bytes from byte %zu of an allocation of %zu bytes.\n"
+                      "On real GPUs it returns \"unhandled cuda error\", or registers what is\n"
+                      "somebody else's.\n"
+                      "Is the size in bytes, and that of this rank?",
+                      size, *offset, bytes);
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
+{
+    const char *name = "ncclCommRegister";
+    SimMemoryKind kind;
+    size_t offset;
+    bool inside;
+    ncclResult_t result = sim_check_usable(comm, name, HERE);
+    if (result == ncclSuccess) result = sim_check_not_null(handle, "handle", name, HERE);
+    if (result != ncclSuccess) return result;
+    *handle = NULL;
+    if (buff && sim_pinned(buff, 1, &inside)) return ncclSuccess; // NCCL skips it, too
+    result = check_range(buff, size, name, HERE, &kind, &offset);
+    if (result != ncclSuccess) return result;
+    *handle = new_registered(comm, false);
+    return *handle ? ncclSuccess : ncclSystemError;
+}
+
+// Takes a registration back.
+static ncclResult_t deregister(ncclComm_t comm, const void *handle, bool window, const char *name,
+                               const void *site)
+{
+    char where[256];
+    const void *gone = NULL;
+    bool found = false;
+    ncclResult_t result = sim_check_comm(comm, name, site);
+    if (result != ncclSuccess || !handle) return result;
+    sim_lock();
+    for (Registered *r = comm->registered; r && !found; r = r->next) {
+        found = r == handle && r->window == window;
+        if (!found) continue;
+        gone = r->gone;
+        if (!gone) r->gone = site;
+    }
+    sim_unlock();
+    if (found && !gone) return ncclSuccess;
+    if (!found)
+        return sim_refuse(SIMGPU_POINTER, ncclInvalidUsage, name, site,
+                          "a handle of nothing that is registered",
+                          "%p is none that this communicator has given.\n"
+                          "On real GPUs it returns \"invalid usage\", as now, or crashes.\n"
+                          "Is it another rank's, of another communicator, or the memory's address?",
+                          handle);
+    gpulog_where(gone, where, sizeof where);
+    return sim_refuse_of(SIMGPU_LIFETIME, ncclInvalidUsage, name, site, name, gone,
+                         "a registration is taken back twice",
+                         "It was taken back at %s.\n"
+                         "On real GPUs it returns \"invalid usage\", as now, or crashes.\n"
+                         "Do two owners take it back?",
+                         where);
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    return deregister(comm, handle, false, "ncclCommDeregister", HERE);
+}
+
+static ncclResult_t check_window(const void *buff, size_t size, const char *name, const void *site)
+{
+    SimMemoryKind kind;
+    size_t offset;
+    if (!buff || !size)
+        return sim_refuse(SIMGPU_POINTER, ncclInvalidArgument, name, site, "a window of no memory",
+                          "%zu bytes at %p.\n"
+                          "On real GPUs it returns \"invalid argument\", as now, and the other\n"
+                          "ranks wait.",
+                          size, buff);
+    ncclResult_t result = check_range(buff, size, name, site, &kind, &offset);
+    if (result != ncclSuccess) return result;
+    if (kind != MEMORY_OF_NCCL)
+        return sim_refuse(SIMGPU_POINTER, ncclUnhandledCudaError, name, site,
+                          "a window of memory that ranks cannot share",
+                          "A window takes memory of ncclMemAlloc; that of cudaMalloc and its kin\n"
+                          "fails to be registered (NCCL's guide, \"User Buffer Registration\").\n"
+                          "On real GPUs it returns \"unhandled cuda error\", as now, and the\n"
+                          "other ranks wait.");
+    if (offset % NCCL_WIN_REQUIRED_ALIGNMENT == 0) return ncclSuccess;
+    return sim_refuse(
+        SIMGPU_POINTER, ncclInvalidArgument, name, site, "a misaligned window",
+        "It begins at byte %zu of its allocation; NCCL_WIN_REQUIRED_ALIGNMENT is %d.\n"
+        "On real GPUs it returns \"invalid argument\", as now, and the other ranks\n"
+        "wait.",
+        offset, NCCL_WIN_REQUIRED_ALIGNMENT);
+}
+
+void sim_window_made(const Call *call)
+{
+    *call->window = (ncclWindow_t)(void *)new_registered(call->comm, true);
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
+                                    int winFlags)
+{
+    const char *name = "ncclCommWindowRegister";
+    ncclResult_t result = sim_check_usable(comm, name, HERE);
+    if (result == ncclSuccess) result = sim_check_not_null(win, "win", name, HERE);
+    if (result == ncclSuccess) result = check_window(buff, size, name, HERE);
+    if (result != ncclSuccess) return sim_grouped_error(result);
+    *win = NULL; // until all ranks have come
+    Call call = {.comm = comm, .signature.kind = CALL_WINDOW, .site = HERE, .window = win};
+    return sim_submit(&call);
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
+{
+    return deregister(comm, win, true, "ncclCommWindowDeregister", HERE);
+}
