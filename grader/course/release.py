@@ -53,7 +53,7 @@ import settings
 import skeleton
 from emit import autolab
 
-KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", ".json", ".mk",
+KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".awk", ".py", ".json", ".mk",
          ".machine")
 
 # What every kit needs to grade: folders, taken whole, and single files.
@@ -68,7 +68,7 @@ KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tasks and labs,
 # above) and the program that the results page draws.
 STUDENT_FOLDERS = (".devcontainer", ".vscode", "handouts", "tests/trace")
-STUDENT_FILES = (".clang-format", ".gitignore")
+STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
 # Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every
