@@ -53,8 +53,8 @@ import settings
 import skeleton
 from emit import autolab
 
-KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".awk", ".py", ".json", ".mk",
-         ".machine")
+KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", ".json", ".mk",
+         ".awk", ".machine")
 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("examples", "gpulog", "include", "labs", "lib", "plan", "simgpu", "tasks",
