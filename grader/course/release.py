@@ -54,7 +54,7 @@ import skeleton
 from emit import autolab
 
 KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", ".json", ".mk",
-         ".machine")
+         ".awk", ".machine")
 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("examples", "gpulog", "include", "labs", "lib", "plan", "simgpu", "tasks",
@@ -68,7 +68,7 @@ KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tasks and labs,
 # above) and the program that the results page draws.
 STUDENT_FOLDERS = (".devcontainer", ".vscode", "handouts", "tests/trace")
-STUDENT_FILES = (".clang-format", ".gitignore")
+STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
 # FSDP in one file: what tasks 2 to 5 ask for. Students get it where the course says so.

@@ -72,7 +72,8 @@ ShardLab.figure("ring", (place) => {
         const W = ranks(world.get()), now = ShardLab.ring(W, step.get());
         const cell = Math.min(20, (width < 500 ? 84 : 128) / W), room = W * cell / 2 + 4;
         const size = Math.min(width, 480);
-        const middle = width / 2, radius = size / 2 - Math.max(room, 34), inner = radius - 34;
+        const middle = width / 2, radius = size / 2 - Math.max(room, 34);
+        const inner = radius - Math.max(room, 34);
         const at = (turn, far) => [middle + far * Math.sin(turn), size / 2 - far * Math.cos(turn)];
         for (let rank = 0; rank < W; rank++) {
             const turn = 2 * Math.PI * rank / W, [x, y] = at(turn, radius);

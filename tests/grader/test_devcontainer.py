@@ -40,6 +40,7 @@ class Container(unittest.TestCase):
 
     def test_students_have_it_too(self):
         self.assertIn(".devcontainer", release.STUDENT_FOLDERS)
+        self.assertIn(".devcontainer/Dockerfile", release.STUDENT_FILES)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,9 @@ class Archives(Released):
         self.assertEqual({name.split("/")[2] for name in tests}, {"support", "trace"})
         for name in ("Makefile", "README.md", "VERSION", ".github/workflows/grade.yml",
                      "handouts/1_meta_init.md", "tasks/3_forward/tests.c", "examples/train_gpt2.c",
-                     "tests/trace/steps.c", "grader/page.py", "grader/plot.py", "grader/trace.py",
+                     "tests/trace/steps.c", "grader/page.py", "grader/plot.py",
+                     ".vscode/tasks.json", "grader/trace.py", ".devcontainer/Dockerfile",
+                     ".devcontainer/devcontainer.json", "simgpu/man.awk",
                      "grader/hint.py", "grader/watch.py", "grader/regrade.py",
                      "tasks/3_forward/task.json", "tasks/3_forward/rules.c", "LICENSE"):
             self.assertIn("shardlab/" + name, files)
