@@ -1,5 +1,5 @@
-"""The quiz's questions on the labs: one measurement each, which a student makes with `make plan` and
-the settings that the question names. What is right the planner says, as for the tasks.
+"""The quiz's questions on the labs: one measurement each, which a student makes with `make plan`
+and the settings that the question names. What is right the planner says, as for the tasks.
 
 Interface: LAB_QUESTIONS: {a lab's number: Question}, whose parts are L1a, L2a …
 Files: quiz_questions.py (what a question is).
@@ -21,8 +21,8 @@ def measured(number, name, draw, first, strategies, part):
     """The question of a lab. first: what to measure; strategies: settings beside those drawn, the
     first of which is the one that Figures has in `rank`."""
     return Question("L%d" % number, "Lab %d, %s" % (number, name),
-                    "Run `make plan %(settings)s` with further settings (JSON=FILE has all digits): "
-                    + first, draw, [part],
+                    "Run `make plan %(settings)s` with further settings (JSON=FILE has all "
+                    "digits): " + first, draw, [part],
                     strategies)
 
 
@@ -30,10 +30,10 @@ ONCE, EACH = "zero1", "zero3 REDUCE=each"
 STRATEGIES = measured(
     1, "strategies", lambda draw: model(draw, micro=(2, 3, 4, 5, 6)),
     "STRATEGY=zero1; and STRATEGY=zero3 REDUCE=each.", (ONCE, EACH),
-    Part("a", "How many times as many bytes does a GPU send in a step of the second (a fraction, such "
-         "as 1.23)?", lambda f: f.everything_sent(EACH) / f.everything_sent(ONCE),
+    Part("a", "How many times as many bytes does a GPU send in a step of the second (a fraction, "
+         "such as 1.23)?", lambda f: f.everything_sent(EACH) / f.everything_sent(ONCE),
          "Add up the all-gathers and the reduce-scatters of each plan.",
-         [(lambda f: f.setting.micro, "Without resharding n times as many: ZeRO-3 gathers each block "
+         [(lambda f: f.setting.micro, "That would be n times as many: ZeRO-3 gathers each block "
            "twice for each micro-batch."),
           (lambda f: f.sent("all-gather", EACH) / f.sent("all-gather", ONCE),
            "Those are the all-gathers alone."),
@@ -96,8 +96,8 @@ GPIPE, ONE_F = "zero1 STAGES=4 SCHEDULE=gpipe", "zero1 STAGES=4 SCHEDULE=1f1b"
 PIPELINE = measured(
     7, "pipeline", lambda draw: model(draw, gpus=(4, 8), micro=(6, 7, 9, 10, 11, 12)),
     "STRATEGY=zero1 STAGES=4 SCHEDULE=gpipe; and the same with SCHEDULE=1f1b.", (GPIPE, ONE_F),
-    Part("a", "How many times as many bytes of activations does the first stage have at most with the "
-         "first (a fraction, such as 1.23)?",
+    Part("a", "How many times as many bytes of activations does the first stage have at most with "
+         "the first (a fraction, such as 1.23)?",
          lambda f: f.most("activations", GPIPE) / f.most("activations", ONE_F),
          "Count the micro-batches in flight on the first stage; then look at what the plans say.",
          [(lambda f: f.setting.micro, "With 1F1B as many micro-batches are in flight on the first "

@@ -11,10 +11,10 @@ The numbers come from an id (ID=anna@example.edu) or from a seed (SEED=8812; dra
 given), and answers.txt names it: the same file has the same questions everywhere. A platform that
 knows who hands in wants that id (--known).
 
-Interface: quiz.py --impl DIR [--build DIR] [--task N|name | --lab N|name] [--id NAME] [--known NAME …]
-[--mark-only] [--out FILE]; `make quiz`. The results are a part's name, points and message each, as
-tests have them. Exit status: 0 when the marking worked; 2 for a question that makes no sense; 3
-where the kit is at fault.
+Interface: quiz.py --impl DIR [--build DIR] [--task N|name | --lab N|name] [--id NAME]
+[--known NAME …] [--mark-only] [--out FILE]; `make quiz`. The results are a part's name, points and
+message each, as tests have them. Exit status: 0 when the marking worked; 2 for a question that
+makes no sense; 3 where the kit is at fault.
 Files: answers.py (the file), quiz_questions.py and lab_questions.py (the questions), plan.py.
 """
 

@@ -74,7 +74,8 @@ class Figures:
 
     def words(self):
         """What stands in the questions."""
-        return dict(vars(self.setting), settings=" ".join(self.setting.settings()), hbm="%.3g" % (1e-12 * self.fsdp["memory_bandwidth"]))
+        return dict(vars(self.setting), settings=" ".join(self.setting.settings()),
+                    hbm="%.3g" % (1e-12 * self.fsdp["memory_bandwidth"]))
 
     def kept(self, strategy="fsdp"):
         """Bytes of parameters, gradients and Adam's moments between two steps."""
