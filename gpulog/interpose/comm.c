@@ -179,7 +179,7 @@ GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer)
 }
 
 // Where this process is in one that it asks for on its current device.
-static CommPlace here(int ranks, int rank)
+static CommPlace place_here(int ranks, int rank)
 {
     CommPlace place = {ranks, rank, 0};
     cudaGetDevice(&place.device);
@@ -202,7 +202,7 @@ ncclResult_t __wrap_ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId 
 {
     return made(
         WAITING("ncclCommInitRank", SITE, __real_ncclCommInitRank(comm, nranks, commId, rank)),
-        comm, number_of(&commId, rank), here(nranks, rank));
+        comm, number_of(&commId, rank), place_here(nranks, rank));
 }
 
 ncclResult_t __wrap_ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId,
@@ -210,7 +210,7 @@ ncclResult_t __wrap_ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUni
 {
     return made(WAITING("ncclCommInitRankConfig", SITE,
                         __real_ncclCommInitRankConfig(comm, nranks, commId, rank, config)),
-                comm, number_of(&commId, rank), here(nranks, rank));
+                comm, number_of(&commId, rank), place_here(nranks, rank));
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
@@ -221,7 +221,7 @@ ncclResult_t __wrap_ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, in
     ncclResult_t result =
         WAITING("ncclCommInitRankScalable", SITE,
                 __real_ncclCommInitRankScalable(newcomm, nranks, myrank, nId, commIds, config));
-    return commIds ? made(result, newcomm, number_of(commIds, myrank), here(nranks, myrank))
+    return commIds ? made(result, newcomm, number_of(commIds, myrank), place_here(nranks, myrank))
                    : result;
 }
 #endif

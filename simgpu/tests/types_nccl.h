@@ -19,8 +19,7 @@ CHECK(ncclCommInitRankScalable,
       ncclResult_t (*)(ncclComm_t *, int, int, int, ncclUniqueId *, ncclConfig_t *))
 CHECK(ncclCommInitAll, ncclResult_t (*)(ncclComm_t *, int, const int *))
 CHECK(ncclCommSplit, ncclResult_t (*)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *))
-CHECK(ncclCommShrink,
-      ncclResult_t (*)(ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int))
+CHECK(ncclCommShrink, ncclResult_t (*)(ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int))
 CHECK(ncclCommRevoke, ncclResult_t (*)(ncclComm_t, int))
 CHECK(ncclCommFinalize, ncclResult_t (*)(ncclComm_t))
 CHECK(ncclCommDestroy, ncclResult_t (*)(ncclComm_t))

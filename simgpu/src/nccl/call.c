@@ -433,7 +433,7 @@ void sim_run_drop(Run *run)
     run->n = 0;
 }
 
-static ncclResult_t start(Run *run, Call *calls, int n)
+static ncclResult_t start_run(Run *run, Call *calls, int n)
 {
     *run = (Run){.calls = calls, .n = n, .lane = &run->one_lane, .order = &run->one_call};
     ncclResult_t result = prepare_all(calls, n);
@@ -450,7 +450,7 @@ static ncclResult_t start(Run *run, Call *calls, int n)
     return result;
 }
 
-static void finish(Run *run)
+static void finish_run(Run *run)
 {
     for (int i = 0; i < run->n && !sim_phantoms(); i++) {
         sim_listen(run->calls[i].comm->self, false);
@@ -464,7 +464,7 @@ ncclResult_t sim_run_try(Run *run)
     bool finished;
     while (advance_all(run->lane, run->n_lanes, &finished) && !finished) continue;
     if (finished) {
-        finish(run);
+        finish_run(run);
         return ncclSuccess;
     }
     bool lost = false;
@@ -481,7 +481,7 @@ ncclResult_t sim_run_try(Run *run)
 
 ncclResult_t sim_run_begin(Run *run, Call *calls, int n)
 {
-    ncclResult_t result = start(run, calls, n);
+    ncclResult_t result = start_run(run, calls, n);
     bool finished;
     if (result != ncclSuccess) return result;
     advance_all(run->lane, run->n_lanes, &finished);
@@ -502,7 +502,7 @@ ncclResult_t sim_run_calls(Call *calls, int n)
     for (int i = 0; i < n; i++)
         sim_sends_wait_comm(calls[i].comm, sim_kind(calls[i].signature.kind)->call, calls[i].site);
     if (is_expelled(calls, n)) return ncclInternalError;
-    ncclResult_t result = start(&run, calls, n);
+    ncclResult_t result = start_run(&run, calls, n);
     if (result != ncclSuccess) return result;
     sim_notice_begin(&notice);
     for (bool finished = false; !finished;) {
@@ -515,6 +515,6 @@ ncclResult_t sim_run_calls(Call *calls, int n)
         }
         wait_for_others(run.lane, run.n_lanes, ticket, &notice);
     }
-    finish(&run);
+    finish_run(&run);
     return ncclSuccess;
 }

@@ -199,7 +199,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
 }
 
 // Ends what is in progress, of this thread and of others.
-static void stop(ncclComm_t comm)
+static void stop_calls(ncclComm_t comm)
 {
     sim_sends_forget(comm);
     sim_comm_expel(comm, false);
@@ -259,7 +259,7 @@ static ncclResult_t begin_shrink(Init *init, int *list, int n, const ncclConfig_
                        "On real GPUs it returns \"invalid argument\", as now.\n"
                        "Is ncclCommSplit meant?",
                        n);
-    if (result == ncclSuccess && (flags & NCCL_SHRINK_ABORT)) stop(comm);
+    if (result == ncclSuccess && (flags & NCCL_SHRINK_ABORT)) stop_calls(comm);
     if (result == ncclSuccess) result = sim_check_ready(comm, name, init->site);
     if (result != ncclSuccess) return result;
     init->options = comm->options;
@@ -358,7 +358,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "unknown flags",
                           "They are %d; NCCL has NCCL_REVOKE_DEFAULT alone.", revokeFlags);
     if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
-    stop(comm);
+    stop_calls(comm);
     comm->revoked = true;
     return comm->options.nonblocking ? sim_pending_finalize(comm) : ncclSuccess;
 }

@@ -37,7 +37,7 @@ ncclResult_t sim_making_begin(Making *making, Init *init, int n)
     return result;
 }
 
-static void forget(Making *making)
+static void free_making(Making *making)
 {
     for (int i = 0; i < making->n; i++) free(making->init[i].own_mates);
     free(making->comm);
@@ -52,7 +52,7 @@ void sim_making_drop(Making *making)
         *making->init[i].out = NULL;
         if (making->comm && making->comm[i]) sim_comm_leave(making->comm[i], NULL);
     }
-    forget(making);
+    free_making(making);
 }
 
 // ---- Shrinks ----
@@ -143,7 +143,7 @@ ncclResult_t sim_making_try(Making *making)
         return result;
     }
     for (int i = 0; i < making->n; i++) *making->init[i].out = making->comm[i];
-    forget(making);
+    free_making(making);
     return ncclSuccess;
 }
 

@@ -64,7 +64,7 @@ static void enlist(Pending *p)
 }
 
 // Takes it out with that result. Called with the lock held.
-static void end(Pending *p, ncclResult_t result)
+static void end_pending(Pending *p, ncclResult_t result)
 {
     Pending **link = &pending;
     while (*link != p) link = &(*link)->next;
@@ -111,7 +111,7 @@ static ncclResult_t begin_children(Pending *p)
 }
 
 // Goes on as far as it can.
-static ncclResult_t go_on(Pending *p)
+static ncclResult_t advance_pending(Pending *p)
 {
     ncclResult_t result = ncclSuccess;
     if (p->at == AT_SENDS) {
@@ -169,11 +169,11 @@ void sim_pending_poll(void)
             p->again = false;
             pthread_mutex_unlock(&lock);
             listen_to(p); // first: or what comes between would ring for nobody
-            result = go_on(p);
+            result = advance_pending(p);
             pthread_mutex_lock(&lock);
         } while (result == ncclInProgress && p->again);
         p->busy = false;
-        if (result != ncclInProgress) end(p, result);
+        if (result != ncclInProgress) end_pending(p, result);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -200,20 +200,21 @@ void sim_pending_cancel(ncclComm_t comm)
     }
     if (p && p->at == AT_CALLS) sim_run_drop(&p->run);
     if (p && p->at == AT_MAKING) sim_making_drop(&p->making);
-    if (p) end(p, ncclInternalError);
+    if (p) end_pending(p, ncclInternalError);
     pthread_mutex_unlock(&lock);
 }
 
 // ---- Beginning ----
 
-static ncclResult_t begin(Pending *p, ncclResult_t (*first)(Pending *))
+static ncclResult_t begin_pending(Pending *p, ncclResult_t (*first)(Pending *))
 {
     p->busy = true; // by this thread, until it has begun
     enlist(p);
     ncclResult_t result = first(p);
     pthread_mutex_lock(&lock);
     p->busy = false;
-    if (result != ncclInProgress) end(p, ncclSuccess); // it was refused: the state is as before
+    if (result != ncclInProgress)
+        end_pending(p, ncclSuccess); // it was refused: the state is as before
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -233,7 +234,7 @@ ncclResult_t sim_pending_calls(Call *calls, int n)
     p->call = calls;
     p->n_calls = n;
     for (int i = 0; i < n; i++) add_comm(p, calls[i].comm);
-    return begin(p, first_of_calls);
+    return begin_pending(p, first_of_calls);
 }
 
 // Joins, if it can. What else it comes to is for who asks.
@@ -259,7 +260,7 @@ ncclResult_t sim_pending_inits(Init *init, int n)
     }
     p->at = AT_MAKING;
     for (int i = 0; i < n; i++) add_comm(p, init[i].parent ? init[i].parent : p->making.comm[i]);
-    return begin(p, first_of_making);
+    return begin_pending(p, first_of_making);
 }
 
 ncclResult_t sim_pending_finalize(ncclComm_t comm)
