@@ -9,9 +9,9 @@ order:
      manifest's "errors" gives for what given code says;
   3. the part in whose function simgpu's report has its place. A report of two operations that do
      not wait for each other names those that clash, not the wait that is missing: it points at who
-     recorded the wrong event, or waited too early; at the part that both are in; at who freed what
-     is in use; or at what the manifest's "errors" gives for the streams that it names. A read of
-     what nobody wrote points at who allocated it;
+     recorded the wrong event, or waits on another stream; at the part that both are in; at who
+     freed what is in use; or at what the manifest's "errors" gives for the streams that it names.
+     A read of what nobody wrote points at who allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for.
 
@@ -46,12 +46,12 @@ REPORT = "simgpu: "
 # A place in a message: folder/backward.c:88 (fsdp_reduce_grad).
 PLACE = re.compile(r"(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.c):(?P<line>\d+) \((?P<function>\w+)\)")
 # Of a report about two operations: the place of a record or a wait that is not as it should be.
-MISPLACED = re.compile(r"(?:an event that was recorded (?:at|on \S+ \(at)|but the wait at|"
-                       r"that waits for it \(at) (\S+ \(\w+\))")
+MISPLACED = re.compile(r"(?:an event that was recorded (?:at|on \S+ \(at)|that waits for it \(at) "
+                       r"(\S+ \(\w+\))")
 # A place that says more than the function which the test called.
 QUEUED = re.compile(r"\bat (\S+ \(\w+\)) is queued on another stream")
 UNRECORDED = "Is the cudaEventRecord missing"
-IN_USE = "memory is freed while another stream may still use it"
+IN_USE = re.compile(r"memory is freed while another stream may still use it.* did not wait for it")
 # What given code says of a call that did not work: the call is the test's, and no cause.
 CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
 # Whose result a function drops (dropped.py): no part of that one is at fault.
@@ -219,7 +219,7 @@ def of_report(report, text, task, source):
             return ""
         frees = [entry for entry in calls if "Free" in (entry.get("call") or "")]
         return only(of_calls(calls, task, source)) or only(
-            of_calls(frees if IN_USE in flat else [], task, source) - {None}) or next(
+            of_calls(frees if IN_USE.search(flat) else [], task, source) - {None}) or next(
                 (part for error, part in task.errors.items() if error in flat), "")
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right

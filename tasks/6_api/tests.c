@@ -210,15 +210,18 @@ static void half_body(const Rank *r, void *arg)
     root.children = below;
     make_context(&ctx, r);
     need(fully_shard(&child, &ctx, &TEST_OPTIONS));
+    Snapshot *before = snapshot_take(&root, NULL);
     unsigned errors = failure_begins();
     Status status = fully_shard(&root, &ctx, &TEST_OPTIONS);
     check(
-        status == ERR_ARGUMENT && check_errors() > errors,
+        status != OK && check_errors() > errors,
         "collect_unowned_params: \"shared\" is in the unit \"child\" and also used outside of it: "
         "to make a unit of that gives %s",
-        status == ERR_ARGUMENT ? "ERR_ARGUMENT without a line (return fail(…))"
-                               : "another status than ERR_ARGUMENT");
-    need_refused_whole(&root, NULL, fully_shard(&root, &ctx, &TEST_OPTIONS), shared.name);
+        status == OK ? "OK" : "a status without a line (return fail(…))");
+    failed_at(__FILE__, __LINE__, "fully_shard(&root, &ctx, &TEST_OPTIONS)", errors, status,
+              ERR_ARGUMENT, shared.name);
+    snapshot_check_at(__FILE__, __LINE__, before, &root, NULL,
+                      "fully_shard(&root, &ctx, &TEST_OPTIONS)");
     fsdp_unwrap(&root);
     need(fsdp_context_destroy(&ctx));
 }
