@@ -33,6 +33,7 @@ import challenge
 import emit
 import handin
 import manifest
+import runner
 import settings
 from emit import common
 from quiz_questions import QUESTIONS
@@ -108,7 +109,7 @@ def run(program, words, out, deadline, seed, quiet=False, bad=0):
     except subprocess.TimeoutExpired:
         raise Trouble("the grading took longer than a submission's may")
     finally:
-        end(process)
+        end(process, out)
         with log:
             log.seek(0)
             sys.stdout.buffer.write(log.read().replace(os.fsencode(work), b""))
@@ -121,14 +122,17 @@ def run(program, words, out, deadline, seed, quiet=False, bad=0):
     return document
 
 
-def end(process):
-    """Ends a part of the grader, which ends its tests first."""
+def end(process, mark):
+    """Ends a part of the grader, which ends its tests first; where it has no time for that, them
+    too."""
     if process.poll() is None:
+        family = runner.Family(process, mark)
         process.terminate()
         try:
             process.wait(timeout=20)
         except subprocess.TimeoutExpired:
-            pass
+            family.members() # which are known from now on, whoever their parent is
+            family.kill()
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
