@@ -54,7 +54,7 @@ typedef struct OffloadState {
 // Given code (lib/fsdp/offload_storage.c).
 Status offload_apply(Module *root);
 // Moves them back. ERR_ARGUMENT under what was put on later, and while an optimizer has its moments
-// on the host. Given code.
+// on the host; ERR_MEMORY, and nothing has changed, where the device has no room. Given code.
 Status offload_remove(Module *root);
 // Given code: the unit's part of the state; memory for a device copy of the unit's shard, on
 // `stream`, and its category in the log; which stream adds to the unit's gradient shard; the shards

@@ -217,8 +217,40 @@ static void taken_off_body(Wrapped *w, const Case *c, const Rank *r)
     }
 }
 
+// A device that is full takes no shard back, and everything stays on the host.
+static void full_body(const Rank *r, void *arg)
+{
+    Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, r->world);
+    Wrapped w;
+    case_wrap(&w, &c, r);
+    fsdp_adamw_destroy(&w.adamw);
+    for (size_t room = 0; room <= 4096; room += 512) {
+        void *filler = fill_all_but(room);
+        const size_t live = gpulog_live_bytes(r->device);
+        check_set_silent(true);
+        Status status = offload_remove(w.model);
+        check_set_silent(false);
+        bool all_there = w.root->extensions->offload != NULL;
+        for (int u = 0; u < w.root->n_units && all_there; u++)
+            all_there =
+                w.root->units[u]->flat.sharded_param.data == offload_of(w.root->units[u])->param;
+        check(
+            (status == OK) == (w.root->extensions->offload == NULL) &&
+                (status == OK || (all_there && gpulog_live_bytes(r->device) == live)),
+            "with %zu bytes of the device free offload_remove gives status %d, and some shards are "
+            "on the device",
+            room, (int)status);
+        need_cuda(cudaFree(filler));
+        if (status == OK) need(offload_apply(w.model));
+    }
+    need(fsdp_adamw_create(&w.adamw, w.model, &w.ctx, &TEST_ADAMW));
+    case_train(&w, &c, r, 0);
+    case_unwrap(&w, r);
+}
+
 void rule_offload_leaves_nothing(void)
 {
+    run_ranks_small(2, full_body, NULL);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     run_wrapped(2, taken_off_body, &c);
 }

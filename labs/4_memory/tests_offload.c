@@ -205,6 +205,14 @@ static void norm_body(Wrapped *w, const Case *c, const Rank *r)
             const float *values = flat->sharded_param.data;
             float *grad = flat->sharded_grad.data;
             if (pass == 1 && u == 0) need(fsdp_adamw_step(&w->adamw));
+            const AdamWConfig *config = &w->adamw.config;
+            if (flat_valid_numel(&flat->layout, flat->layout.rank) > 0 && pass == 0) grad[0] = 3.0f;
+            if (flat_valid_numel(&flat->layout, flat->layout.rank) > 0 && pass == 1)
+                check(w->adamw.m[u][0] == (1.0f - config->beta1) * 3.0f &&
+                          fabsf(w->adamw.v[u][0] - (1.0f - config->beta2) * 9.0f) <= 1e-6f,
+                      "after a step with a gradient of 3 offload_adamw_step has moments of %g and "
+                      "%g",
+                      (double)w->adamw.m[u][0], (double)w->adamw.v[u][0]);
             for (int64_t i = flat_valid_numel(&flat->layout, flat->layout.rank);
                  i < flat->layout.shard_numel; i++) {
                 grad[i] = 7.0f;

@@ -405,7 +405,7 @@ typedef struct Refusal {
     bool saves, full;
     int full_rank;
     int *lines, *refused; // of all ranks
-    char *said; // by the rank that said it, 1024 bytes
+    char *said;           // by the rank that said it, 1024 bytes
     const char *what;
 } Refusal;
 

@@ -158,6 +158,8 @@ static void rates_body(Wrapped *w, const Case *c, const Rank *r)
 TEST(rates_differ_by_parameter)
 {
     need_layout();
+    Case alone = by_parameter(spec_mlp(1), STRATEGY_ZERO3, 1, 1, 1); // one unit
+    run_wrapped(1, rates_body, &alone);
     for (int world = 1; world <= 5; world += 2) {
         Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
         c.frozen = world == 3 ? every_third : NULL;

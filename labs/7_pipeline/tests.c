@@ -100,8 +100,8 @@ TEST(ranks_and_blocks)
 
 // ---- Schedules ----
 
-// Schedules written by hand, those of the handout and of pipeline.c among them: stage, stages, n and
-// the actions ("F0 B0").
+// Schedules written by hand, with those of the handout and of pipeline.c: stage, stages, n and the
+// actions ("F0 B0").
 static const struct {
     PipelineKind kind;
     int stage, stages, n;

@@ -221,7 +221,7 @@ static void nan_body(Wrapped *w, const Case *c, const Rank *r)
     float norm, none = NAN;
     case_train(w, c, r, 0);
     need_cuda(cudaDeviceSynchronize());
-    FlatParam *flat = &w->root->units[0]->flat;
+    FlatParam *flat = &w->root->units[1]->flat; // a block: no copy of it is elsewhere
     size_t n = (size_t)flat->layout.shard_numel;
     if (r->rank == 0)
         need_cuda(cudaMemcpy(flat->sharded_grad.data, &none, sizeof none, cudaMemcpyHostToDevice));

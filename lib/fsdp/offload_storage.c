@@ -208,14 +208,26 @@ Status offload_apply(Module *module)
     return OK;
 }
 
-// A shard's place on the device, from the host.
-static Status move_to_device(Buffer *shard)
+// Both shards' places on the device, of each unit; all of them or none.
+static Status alloc_shards(const FsdpRoot *root, void **device)
 {
-    void *device = NULL;
-    size_t bytes = buffer_bytes(shard);
-    if (bytes == 0) return OK; // all of it is frozen
-    CUDA_TRY(cudaMalloc(&device, bytes));
-    CUDA_TRY(cudaMemcpy(device, shard->data, bytes, cudaMemcpyHostToDevice));
+    Status status = OK;
+    for (int i = 0; i < 2 * root->n_units && status == OK; i++) {
+        const FlatParam *flat = &root->units[i / 2]->flat;
+        size_t bytes = buffer_bytes(i % 2 == 0 ? &flat->sharded_param : &flat->sharded_grad);
+        if (bytes > 0 && cudaMalloc(&device[i], bytes) != cudaSuccess) // 0: all of it is frozen
+            status = fail(ERR_MEMORY, "%s: no device memory for a shard of %zu bytes", flat->name,
+                          bytes);
+    }
+    for (int i = 0; i < 2 * root->n_units && status != OK; i++) cudaFree(device[i]);
+    return status;
+}
+
+// Moves a shard from the host to that place.
+static Status move_to_device(Buffer *shard, void *device)
+{
+    if (device == NULL) return OK;
+    CUDA_TRY(cudaMemcpy(device, shard->data, buffer_bytes(shard), cudaMemcpyHostToDevice));
     shard->data = device;
     return OK;
 }
@@ -230,16 +242,21 @@ Status offload_remove(Module *module)
         return fail(ERR_ARGUMENT, "%s has an optimizer on the host: call fsdp_adamw_destroy first",
                     module->name);
     TRY(offload_wait(state));
-    for (int i = 0; i < root->n_units; i++) {
+    for (int i = 0; i < root->n_units; i++) offload_drop(root->units[i]);
+    void **device = calloc(2 * (size_t)root->n_units, sizeof *device);
+    Status status = device != NULL ? alloc_shards(root, device)
+                                   : fail(ERR_MEMORY, "no host memory for a list of shards");
+    for (int i = 0; i < root->n_units && status == OK; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        offload_drop(root->units[i]);
-        TRY(move_to_device(&flat->sharded_param));
-        TRY(move_to_device(&flat->sharded_grad));
+        status = move_to_device(&flat->sharded_param, device[2 * i]);
+        if (status == OK) status = move_to_device(&flat->sharded_grad, device[2 * i + 1]);
         gpulog_category(flat->sharded_param.data, GPU_SHARDED_PARAM);
         if (flat->sharded_grad.numel > 0)
             gpulog_category(flat->sharded_grad.data, GPU_SHARDED_GRAD);
         remove_hooks(root->units[i], &state->units[i]);
     }
+    free(device);
+    if (status != OK) return status;
     CUDA_TRY(cudaDeviceSynchronize());
     free_state(state);
     root->extensions->offload = NULL;

@@ -1,5 +1,5 @@
-/* disk_calls.h: definitions, for one file of a program (disk.h): the calls that change the disk, and
- * reads.
+/* disk_calls.h: definitions, for one file of a program (disk.h): the calls that change the disk,
+ * and reads.
  *
  * In a library they would be linked into programs that only call them. A write goes on to pwrite64,
  * a read to pread64, which are simgpu's where the program is linked with it.

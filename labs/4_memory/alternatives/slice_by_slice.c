@@ -15,12 +15,12 @@ Status offload_all_gather(FsdpUnit *unit)
                              cudaMemcpyHostToDevice, state->to_device));
     CUDA_TRY(cudaEventRecord(state->copied, state->to_device));
     CUDA_TRY(cudaStreamWaitEvent(unit->ctx->all_gather_stream, state->copied, 0));
-    Status done = gather(unit);
+    TRY(gather(unit));
+    TRY(free_param(state));
     flat->sharded_param.data = own->param;
-    Status freed = free_param(state);
     state->param.buffer = copy;
     CUDA_TRY(cudaEventRecord(state->param.event, unit->ctx->all_gather_stream));
-    return done != OK ? done : freed;
+    return OK;
 }
 
 Status offload_adamw_step(FsdpAdamW *opt)
