@@ -381,15 +381,14 @@ find_manager() {
     manager=
 }
 
-# Whether it knows a package that it could install.
+# Whether it knows a package that it could install, by the lists that are here.
 knows() {
     # shellcheck disable=SC2046 # one word
     set -- $(names "$manager" "$1")
-    # shellcheck disable=SC2086 # words
     case $manager in
     apt-get) apt-cache show "$1" ;;
-    dnf) dnf -q $in_time info "$1" ;;
-    zypper) zypper -q search --match-exact "$1" ;;
+    dnf) dnf -q -C info "$1" ;;
+    zypper) zypper -q --no-refresh search --match-exact "$1" ;;
     pacman) pacman -Si "$1" ;;
     esac >/dev/null 2>&1
 }

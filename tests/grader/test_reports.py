@@ -116,7 +116,7 @@ int main(void)
                     "-I" + os.path.join(ROOT, "gpulog", "include")]
         for blas in (["-ldnnl"], flags):
             done = run(["cc", "-g", "-o", self.path("prog"), source, *includes, "-L" + lib,
-                        "-lsimgpu", *blas, "-ldw", "-lgomp", "-lm", "-lpthread"])
+                        "-lsimgpu", *blas, "-ldw", "-lgomp", "-lm", "-ldl", "-lrt", "-lpthread"])
             if done.returncode == 0:
                 return
         self.skipTest("the program does not link: " + done.stderr[-200:]) # a build with sanitizers

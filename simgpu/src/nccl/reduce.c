@@ -159,7 +159,9 @@ DEFINE_TREE(unsigned, uint64_t, uint64_t, ncclUint64)
             size_t len = job.len = count - job.at < BLOCK ? count - job.at : BLOCK;                \
             T *to = (T *)out + job.at;                                                             \
             const ACC *result = tree_##NAME(room, &job, 0, n);                                     \
-            if ((const void *)result != (const void *)to) EACH to[i] = (T)NARROW(result[i]);       \
+            if ((const void *)result != (const void *)to) {                                        \
+                EACH to[i] = (T)NARROW(result[i]);                                                 \
+            }                                                                                      \
             for (size_t i = 0; !FLOATING && average && i < len; i++)                               \
                 to[i] = (T)((ACC)to[i] / (ACC)n);                                                  \
         }                                                                                          \
