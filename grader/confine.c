@@ -16,8 +16,8 @@
  * truncation, 4 TCP, 5 ioctl on devices, 6 signals and abstract sockets of processes outside. A
  * seccomp filter refuses with EPERM what Landlock has no rule for (modes, owners, times, extended
  * attributes, other processes' memory and limits, every socket but Unix streams) and what it lacks
- * at this ABI; the next 200 calls that Linux gets do not exist (ENOSYS). What is enforced nowhere is
- * in grader/confinement.py.
+ * at this ABI; the next 200 calls that Linux gets do not exist (ENOSYS). What is enforced nowhere
+ * is in grader/confinement.py.
  *
  * Exit status: the command's; 126 where it cannot be run. Who hears the results of a test
  * (grader/runner.py) hears that too.

@@ -1,5 +1,6 @@
-/* confine_calls.h: the calls that confine.c's filter refuses, by name, or by a number that is the same
- * on every processor and that older libraries have no name for. Each list of names ends with NULL.
+/* confine_calls.h: the calls that confine.c's filter refuses, by name, or by a number that is the
+ * same on every processor and that older libraries have no name for. Each list of names ends with
+ * NULL.
  */
 #pragma once
 #include <linux/sched.h>

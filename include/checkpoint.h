@@ -57,7 +57,8 @@ Status checkpoint_save(const char *dir, Module *root, const FsdpAdamW *opt,
 // Loads what checkpoint_save has saved, on as many ranks or in such units as there are now; `opt`
 // NULL: the parameters alone. Collective. ERR_ARGUMENT where a unit is not sharded, or for another
 // model's optimizer; ERR_IO for a checkpoint of another model, without the optimizer that is asked
-// for, or with a file that is missing or damaged; nothing has been changed then. Padding stays zero.
+// for, or with a file that is missing or damaged; nothing has been changed then. Padding stays
+// zero.
 Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt, CheckpointPosition *position);
 
 // ---------------------------------------------------------------- Given code (lib/checkpoint)

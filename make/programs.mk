@@ -65,7 +65,8 @@ $(foreach folder,tests simgpu/tests gpulog/tests,$(eval $(call own_suite,$(folde
 # In no sanitizer: it only starts what is sanitized.
 $(CONFINE): grader/confine.c grader/confine_calls.h $(MADE_WITH)/c
 	$(FOLDER)
-	$(Q)$(CC) -std=gnu11 -O1 $(WARN) $< -o $@.new -lseccomp && mv -f $@.new $@
+	$(Q)$(CC) -std=gnu11 -O1 $(WARN) $(LIBRARY_INCLUDES) $< -o $@.new \
+	    $(LIBRARY_FOLDERS) -lseccomp && mv -f $@.new $@
 
 $(LAUNCH): $(LIBS)
 $(DEVICES): $(TASKS_LIB)

@@ -101,14 +101,14 @@ typedef struct GpuLogEntry {
     const void *site; // call site, for gpulog_where
     bool pool;        // allocations and frees: the memory is cudaMallocAsync's
     int thread;       // that called: 0 is the process's first, the others by their first call
-    uint32_t stream_number;   // by the order in which the process made its streams: 1, 2 …
-    int to, from;             // copies: whose memory, a device's or GPULOG_HOST
-    GpuCollective collective; // calls of NCCL
-    GpuProduct product;       // cuBLAS
-    uint64_t flops;           // kernels, cuBLAS: as far as they say so
-    GpuType type;             // … in this arithmetic
-    GpuCategory category;     // GPU_FREE: what the memory was for
-    const struct GpuLogScope *scope; // simgpu's own: the NVTX range that the call was in; NULL: none
+    uint32_t stream_number;          // by the order in which the process made its streams: 1, 2 …
+    int to, from;                    // copies: whose memory, a device's or GPULOG_HOST
+    GpuCollective collective;        // calls of NCCL
+    GpuProduct product;              // cuBLAS
+    uint64_t flops;                  // kernels, cuBLAS: as far as they say so
+    GpuType type;                    // … in this arithmetic
+    GpuCategory category;            // GPU_FREE: what the memory was for
+    const struct GpuLogScope *scope; // simgpu's: the NVTX range of the call; NULL: none
     int n_ranges;
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;

@@ -144,18 +144,18 @@ TEST(test_the_lists_are_complete)
 {
     char text[1024];
     needs_kit(__FILE__);
-    run_shell(
-        "declared=$(mktemp) listed=$(mktemp)\n"
-        "grep -ohE '\\b(cuda|nccl|cublas)[A-Z][A-Za-z0-9_]*\\(' simgpu/include/*.h "
-        "simgpu/include/simgpu_cublas/handle.h | "
-        "tr -d '(' | grep -vx cudaOccupancyMaxPotentialBlockSize | sort -u >$declared\n" // C++ alone
-        "(grep -ohE '^ *CHECK\\([A-Za-z0-9_]*' simgpu/tests/types_*.h;"
-        " ${CC:-cc} -E -P -xc -DGPULOG_NAMES gpulog/include/gpulog_collectives.h | "
-        "grep -o '@nccl[A-Za-z]*') | sed 's/.*[(@]//' | sort -u >$listed\n"
-        "diff $declared $listed | sed -n 's/^[<>]/&/p'\n"
-        "[ -s $declared ] || echo nothing was found\n"
-        "rm -f $declared $listed",
-        text, sizeof text);
+    // cudaOccupancyMaxPotentialBlockSize is for C++ alone.
+    run_shell("declared=$(mktemp) listed=$(mktemp)\n"
+              "grep -ohE '\\b(cuda|nccl|cublas)[A-Z][A-Za-z0-9_]*\\(' simgpu/include/*.h "
+              "simgpu/include/simgpu_cublas/handle.h | "
+              "tr -d '(' | grep -vx cudaOccupancyMaxPotentialBlockSize | sort -u >$declared\n"
+              "(grep -ohE '^ *CHECK\\([A-Za-z0-9_]*' simgpu/tests/types_*.h;"
+              " ${CC:-cc} -E -P -xc -DGPULOG_NAMES gpulog/include/gpulog_collectives.h | "
+              "grep -o '@nccl[A-Za-z]*') | sed 's/.*[(@]//' | sort -u >$listed\n"
+              "diff $declared $listed | sed -n 's/^[<>]/&/p'\n"
+              "[ -s $declared ] || echo nothing was found\n"
+              "rm -f $declared $listed",
+              text, sizeof text);
     if (text[0]) fail_msg("declared (<) or listed in types_*.h (>), not both: %s", text);
 }
 

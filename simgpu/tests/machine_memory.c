@@ -1,6 +1,6 @@
-/* machine_memory.c: devices that hold more than this machine has: who touches it is told, before the
- * system ends the process without a word. /proc/meminfo is a file of the test's own, in a mount
- * namespace, where the system allows that.
+/* machine_memory.c: devices that hold more than this machine has: who touches it is told, before
+ * the system ends the process and says nothing. /proc/meminfo is a file of the test's own, in a
+ * mount namespace, where the system allows that.
  */
 #define _GNU_SOURCE // unshare
 #include <sched.h>

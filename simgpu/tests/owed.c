@@ -436,8 +436,8 @@ static void sums_of_one_place(const Rank *r, void *arg)
     need_cuda(cudaMallocAsync((void **)&C, bytes, r->stream));
     need_cuda(cudaMemcpy(A, host, bytes / 2, cudaMemcpyHostToDevice));
     need_cuda(cudaMemsetAsync(C, 0, bytes, r->stream));
-    // C of the second product is half of the first one's, and half of its own: that is reported, and
-    // done in order.
+    // C of the second product is half of the first one's, and half of its own: that is reported,
+    // and done in order.
     static Heard heard;
     hear(&heard);
     check(cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, SIDE, SIDE, SIDE, &one, A,

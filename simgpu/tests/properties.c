@@ -1,5 +1,5 @@
-/* properties.c: what a device says of itself is what the modelled machine's GPU says: a program that
- * derives bandwidth and peak from clocks, bus and cores gets the figures of its data sheet.
+/* properties.c: what a device says of itself is what the modelled machine's GPU says: a program
+ * that derives bandwidth and peak from clocks, bus and cores gets the figures of its data sheet.
  */
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* overloads.h: a part of cublas_api.h, for C++: the strategy of emulation by CUDA's name for it, and
- * products whose compute type is named by a number format, as programs for cuBLAS 10 do.
+/* overloads.h: a part of cublas_api.h, for C++: the strategy of emulation by CUDA's name for it,
+ * and products whose compute type is named by a number format, as programs for cuBLAS 10 do.
  */
 static inline cublasStatus_t cublasSetEmulationStrategy(cublasHandle_t handle,
                                                         cudaEmulationStrategy strategy)

@@ -1,5 +1,5 @@
-/* compat/kernels.c: what a GPU's multiprocessor has for blocks of a kernel. A kernel is a C function
- * here, whose registers nobody knows: so threads, blocks and shared memory alone limit it.
+/* compat/kernels.c: what a GPU's multiprocessor has for blocks of a kernel. A kernel is a C
+ * function here, whose registers nobody knows: so threads, blocks and shared memory alone limit it.
  *
  * Interface: cudaFuncSetAttribute, cudaFuncSetCacheConfig, the cudaOccupancy* calls.
  */

@@ -5,8 +5,8 @@
  * Operations run at their call, so a stream cannot be captured. A device's memory reaches other
  * processes through NCCL alone.
  *
- * Interface: cudaMalloc3DArray; cudaStreamBeginCapture, cudaStreamEndCapture, cudaStreamIsCapturing, cudaGraph*,
- * cudaIpc*.
+ * Interface: cudaMalloc3DArray; cudaStreamBeginCapture, cudaStreamEndCapture,
+ * cudaStreamIsCapturing, cudaGraph*, cudaIpc*.
  */
 #include <string.h>
 

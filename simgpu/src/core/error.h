@@ -1,6 +1,7 @@
 /* core/error.h: how a call of the CUDA interface begins and ends.
  *
- * Every call that can fail begins with SIM_ENTER, or what several share with SIM_ENTER_AS, and returns sim_leave(error).
+ * Every call that can fail begins with SIM_ENTER, or what several share with SIM_ENTER_AS, and
+ * returns sim_leave(error).
  */
 #ifndef SIMGPU_ERROR_H
 #define SIMGPU_ERROR_H
@@ -20,7 +21,8 @@ void sim_in_host_function(const char *launch, const void *site);
 cudaError_t sim_leave(cudaError_t error); // remembers it for cudaGetLastError
 void sim_stick(cudaError_t error);        // from here on every call returns it
 bool sim_is_forked(void);                 // from a process that had used simgpu
-// Reports a call that simgpu does not have: "There is no WHAT here: INSTEAD." cudaErrorNotSupported.
+// Reports a call that simgpu does not have: "There is no WHAT here: INSTEAD."
+// cudaErrorNotSupported.
 cudaError_t sim_refuse_call(const char *name, const char *what, const char *instead,
                             const void *site);
 #define NO_ARRAYS                                                                                  \

@@ -1,6 +1,6 @@
-/* machine_memory.c: the memory of this machine, which simulated devices share. It is used when it is
- * touched, so that an allocation that fits a device may not fit here; the system then ends some
- * process without a word. So who touches much is told before the machine is full.
+/* machine_memory.c: the memory of this machine, which simulated devices share. It is used when it
+ * is touched, so that an allocation that fits a device may not fit here; the system then ends some
+ * process and says nothing. So who touches much is told before the machine is full.
  *
  * What is left is MemAvailable of /proc/meminfo, or what a control group's limit leaves, where that
  * is less: of its usage, the pages of files can be given back (proc(5); the kernel's

@@ -7,9 +7,9 @@
  * one of them that never comes suffices.) The largest set of such processes is found by taking all
  * whose threads sleep, and leaving out, again and again, those with a thread that waits for nobody
  * in the set. Who closes a cycle in the set knows: it is a deadlock, exactly and at once. A thread
- * that waits for the end of one that sleeps (pthread_join) counts as asleep. A process of which more
- * threads live than sleep is never in it; there a notice says, after a while,
- * who waits for whom, and may be wrong.
+ * that waits for the end of one that sleeps (pthread_join) counts as asleep. A process of which
+ * more threads live than sleep is never in it; there a notice says, after a while, who waits for
+ * whom, and may be wrong.
  *
  * What others wrote may be old by the time it is read. Therefore what they wait for is looked up
  * anew, and the set counts only if a second look finds the same threads in it, none having woken in

@@ -8,8 +8,9 @@
  *
  * for every element alike. A result thus depends neither on timing nor on how a buffer is cut into
  * slices, and W equal inputs sum to exactly W times the input where W is a power of two: every
- * addition doubles. half, bfloat16 and the 8-bit floats become float at the leaves and are rounded once, at
- * the root (8-bit ones to the largest finite number where they overflow, as NCCL's do); integers become 64 bits wide, whose last bits are those of any narrower sum or product.
+ * addition doubles. half, bfloat16 and the 8-bit floats become float at the leaves and are rounded
+ * once, at the root (8-bit ones to the largest finite number where they overflow, as NCCL's do);
+ * integers become 64 bits wide, whose last bits are those of any narrower sum or product.
  *
  * ncclAvg of floating-point types multiplies every input by 1/W before the sum, as NCCL does; of
  * integers it divides the sum by W, as NCCL does too (ncclDevPreMulSum and ncclDevSumPostDiv in its

@@ -10,7 +10,8 @@
  * on the device. It has waited for what is before it on the stream, and the host knows no more than
  * that: a stream that does not wait for the default stream may not use the bytes yet.
  *
- * Interface: the cudaMemcpy* and cudaMemset* calls of up to two sides; sim_copy_rows, sim_fill_rows.
+ * Interface: the cudaMemcpy* and cudaMemset* calls of up to two sides; sim_copy_rows,
+ * sim_fill_rows.
  */
 #include <string.h>
 

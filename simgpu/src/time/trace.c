@@ -1,11 +1,11 @@
 /* time/trace.c: what is drawn of each span of the clock.
  *
  * A process of the trace is a device of this process: a rank. It has a track for each host thread
- * that called, with NVTX's ranges around its calls, one for each stream, and counters of memory. On a stream's track are its operations,
- * of a collective how long it waits for the other ranks and its transfer; where a stream waits for
- * an event, how long; arrows go from an event's record to who waited for it, and between the ranks
- * of a collective. Operations of a stream that overlap (messages of a group) get a track more,
- * because the slices of a track must nest.
+ * that called, with NVTX's ranges around its calls, one for each stream, and counters of memory. On
+ * a stream's track are its operations, of a collective how long it waits for the other ranks and
+ * its transfer; where a stream waits for an event, how long; arrows go from an event's record to
+ * who waited for it, and between the ranks of a collective. Operations of a stream that overlap
+ * (messages of a group) get a track more, because the slices of a track must nest.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * It knows CUDA, NCCL and the kit's kernels, and nothing of simgpu: it would run on real GPUs too.
  * The README says how to add one.
  *
- * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; share_id, hand_id, join, meet, filled, pinned,
- * new_pair, expect, side_stream, new_event.
+ * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; share_id, hand_id, join, meet, filled,
+ * pinned, new_pair, expect, side_stream, new_event.
  */
 #ifndef MISUSE_PROGRAM_H
 #define MISUSE_PROGRAM_H

@@ -1,6 +1,6 @@
 /* A program with a write and a read of its own, as tools that trace or inject faults have them, and
- * the C library's pwrite and pread: what a device computes goes through a file and back. And with an
- * ncclAllReduce of its own, which calls NCCL's by its second name.
+ * the C library's pwrite and pread: what a device computes goes through a file and back. And with
+ * an ncclAllReduce of its own, which calls NCCL's by its second name.
  */
 #define _GNU_SOURCE
 #include <cuda_runtime.h>
