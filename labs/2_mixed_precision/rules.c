@@ -113,12 +113,13 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     need(fsdp_wait_for_unshard(unit));
     need(precision_pre_backward(unit->module, unit));
     cudaStream_t dead = dead_stream();
+    const ncclComm_t gone = (ncclComm_t)dead; // nor is that a communicator
     need_cuda(cudaDeviceSynchronize());
     backend_ignore_reports();
     ctx->all_gather_stream = dead;
     need_failure(precision_all_gather(unit), ERR_CUDA, "");
     *ctx = whole;
-    ctx->mesh.shard.comm = NULL;
+    ctx->mesh.shard.comm = gone;
     need_failure(precision_all_gather(unit), ERR_NCCL, "");
     *ctx = whole;
     ctx->compute_stream = dead;
@@ -137,9 +138,10 @@ static void dead_scaler_body(Wrapped *w, const Case *c, const Rank *r)
     LossScaler scaler = LOSS_SCALER_DEFAULTS;
     need(loss_scaler_create(&scaler, w->model));
     cudaStream_t dead = dead_stream();
+    const ncclComm_t gone = (ncclComm_t)dead; // nor is that a communicator
     need_cuda(cudaDeviceSynchronize());
     backend_ignore_reports();
-    ctx->mesh.shard.comm = NULL;
+    ctx->mesh.shard.comm = gone;
     need_failure(loss_scaler_unscale(&scaler), ERR_NCCL, "");
     *ctx = whole;
     check(!scaler.unscaled, "loss_scaler_unscale has failed, and says that it has unscaled");
