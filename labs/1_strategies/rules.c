@@ -203,7 +203,7 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     }
     if (c->options.reshard_ranks > 0) {
         const ncclComm_t comm = state->slice_group.comm;
-        ctx->all_gather_stream = dead;
+        ctx->all_gather_stream = ctx->compute_stream = dead; // either may copy
         must_fail(strategy_post_forward(unit->module, unit), "keep_slice");
         *ctx = whole;
         need(fsdp_wait_for_unshard(unit));
