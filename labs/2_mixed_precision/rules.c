@@ -153,6 +153,7 @@ static void dead_scaler_body(Wrapped *w, const Case *c, const Rank *r)
           "loss_scaler_step has failed, and it counts as a step");
     *ctx = whole;
     void *grad = w->root->units[1]->flat.sharded_grad.data;
+    scaler.unscaled = false;
     need_failure(loss_scaler_scale(&scaler, grad, 1, dead), ERR_CUDA, "");
     cudaGetLastError();
     backend_listen();
