@@ -182,10 +182,11 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     Mesh mesh;
     begin(w, unit);
     cudaStream_t dead = dead_stream();
+    const ncclComm_t gone = (ncclComm_t)dead; // nor is that a communicator
     backend_ignore_reports();
     check_set_silent(true);
     if (!ddp) {
-        ctx->mesh.shard.comm = NULL;
+        ctx->mesh.shard.comm = gone;
         must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
         *ctx = whole;
         ctx->reduce_scatter_stream = dead;
@@ -193,7 +194,7 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
         *ctx = whole;
     }
     if (ddp || hsdp) {
-        ctx->mesh.replicate.comm = NULL;
+        ctx->mesh.replicate.comm = gone;
         must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
         *ctx = whole;
         state->all_reduce_stream = dead;
@@ -202,14 +203,14 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     }
     if (c->options.reshard_ranks > 0) {
         const ncclComm_t comm = state->slice_group.comm;
-        ctx->all_gather_stream = dead;
+        ctx->all_gather_stream = ctx->compute_stream = dead; // either may copy
         must_fail(strategy_post_forward(unit->module, unit), "keep_slice");
         *ctx = whole;
         need(fsdp_wait_for_unshard(unit));
         need(strategy_post_forward(unit->module, unit));
         begin(w, w->root->units[1]);
         unit->flat.unsharded_param.data = w->root->units[1]->flat.unsharded_param.data;
-        state->slice_group.comm = NULL;
+        state->slice_group.comm = gone;
         must_fail(strategy_all_gather(unit), "strategy_all_gather");
         state->slice_group.comm = comm;
         unit->flat.unsharded_param.data = NULL;

@@ -252,6 +252,7 @@ static void check_passes(Model *m, const Walk *k, const Rank *r)
     m->plan.peak = 0;
     run_pass(m, k, HOOK_PRE_FORWARD);
     if (!m->plan.evaluates) run_pass(m, k, HOOK_PRE_BACKWARD);
+    check_no_host_wait(first, "in a forward or backward");
     need_cuda(cudaDeviceSynchronize());
     check_no_race(first);
     uint64_t gathers = gpulog_count(GPU_ALL_GATHER, first);
