@@ -28,7 +28,7 @@ esac
 # The debug information is of the kit's sources, which are not there; reports name the program's.
 to=${DESTDIR:-}$PREFIX
 mkdir -p "$to/lib/pkgconfig" "$to/lib/cmake/simgpu" "$to/include/simgpu/crt" \
-    "$to/include/simgpu/simgpu_cublas" "$to/share/man/man7" "$to/share/doc/simgpu/pages" \
+    "$to/include/simgpu/simgpu_cublas" "$to/include/simgpu/nvtx3" "$to/share/man/man7" "$to/share/doc/simgpu/pages" \
     "$to/share/simgpu/machines"
 "${STRIP:-strip}" -g -o "$to/lib/libsimgpu.a.new" "$LIBRARY"
 chmod 644 "$to/lib/libsimgpu.a.new"
@@ -47,6 +47,7 @@ copy "$to/include/simgpu" simgpu/include/*.h gpulog/include/gpulog.h \
     gpulog/include/gpulog_collectives.h
 copy "$to/include/simgpu/crt" simgpu/include/crt/*.h
 copy "$to/include/simgpu/simgpu_cublas" simgpu/include/simgpu_cublas/*.h
+copy "$to/include/simgpu/nvtx3" simgpu/include/nvtx3/*
 copy "$to/share/doc/simgpu" simgpu/README.md LICENSE
 copy "$to/share/doc/simgpu/pages" simgpu/pages/*.md
 copy "$to/share/simgpu/machines" simgpu/machines/*.machine

@@ -55,14 +55,16 @@ typedef enum GpuType {
 
 // What a call of NCCL is, among the calls of all ranks. `comm` 0: the entry is none.
 typedef struct GpuCollective {
-    uint64_t comm;   // the communicator: the same number on all its ranks, and on no other's
-    uint64_t call;   // 1, 2 …: of the communicator's collectives, or of the messages to or from
-                     // the peer
-    uint64_t group;  // calls of one ncclGroup have the same number; 0: it was called by itself
-    int group_left;  // so many calls of the group come after it
-    int ranks, rank; // of the communicator
-    int peer;        // of a message; else -1
-    int nodes;       // on which its ranks are, as far as that is known; 0: it is not
+    uint64_t comm;    // the communicator: the same number on all its ranks, and on no other's
+    uint64_t call;    // 1, 2 …: of the communicator's collectives, or of the messages to or from
+                      // the peer
+    uint64_t group;   // calls of one ncclGroup have the same number; 0: it was called by itself
+    int group_left;   // so many calls of the group come after it
+    int ranks, rank;  // of the communicator
+    int peer;         // of a message; else -1
+    int nodes;        // on which its ranks are, as far as that is known; 0: it is not
+    bool in_progress; // the call returned before the other ranks came: a communicator that does not
+                      // block
 } GpuCollective;
 
 // What cuBLAS multiplies: `batch` times (rows, inner) by (inner, cols). batch 0: it is no product.

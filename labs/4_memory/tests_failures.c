@@ -129,6 +129,7 @@ static void huge_body(OneUnit *u, const Rank *r)
     const int64_t numel = shards[0]->numel;
     const size_t want = buffer_bytes(shards[0]);
     for (int i = 0; i < 2; i++) shards[i]->numel = 8; // what offload_apply moves, it moves
+    for (int i = 0; i < unit->flat.layout.n; i++) unit->flat.layout.params[i]->init = INIT_NONE;
     need(strategy_apply(u->model, &ZERO3));
     need(offload_apply(u->model));
     for (int i = 0; i < 2; i++) {

@@ -49,8 +49,8 @@ typedef struct Bounds {
     X(ger_one, cublasDger, 5, 14, 0, h, 2, 5, &ONE, a, 1, a, 1, b, 3)                              \
     X(gemm, cublasDgemm, 18, 17, 13, h, N, N, 3, 2, 4, &ONE, a, 5, b, 13, &ONE, c, 10)             \
     X(gemm_t, cublasDgemm, 14, 17, 13, h, T, T, 3, 2, 4, &ONE, a, 5, b, 5, &ONE, c, 10)            \
-    X(strided, cublasDgemmStridedBatched, 26, 12, 13, h, N, N, 2, 2, 2, &ONE, a, 2, 11, b, 2, 4,   \
-      &ONE, c, 3, 4, 3)                                                                            \
+    X(strided, cublasDgemmStridedBatched, 26, 12, 15, h, N, N, 2, 2, 2, &ONE, a, 2, 11, b, 2, 4,   \
+      &ONE, c, 3, 5, 3)                                                                            \
     X(trsm, cublasDtrsm, 13, 18, 0, h, LEFT, U, N, PLAIN, 3, 4, &ONE, a, 5, b, 5)                  \
     X(geam, cublasDgeam, 18, 14, 15, h, N, T, 3, 4, &ONE, a, 5, &ONE, b, 5, c, 4)                  \
     X(dgmm, cublasDdgmm, 18, 7, 15, h, RIGHT, 3, 4, a, 5, b, -2, c, 4)                             \
@@ -63,7 +63,7 @@ static double **lists[3];
 static int n_lists;
 static double *const *listed(double *matrix)
 {
-    double *list[2] = {matrix, matrix}, **at = NULL;
+    double *list[2] = {matrix, matrix + 2}, **at = NULL;
     need_cuda(cudaMalloc((void **)&at, sizeof list));
     need_cuda(cudaMemcpy(at, list, sizeof list, cudaMemcpyHostToDevice));
     need_cuda(cudaDeviceSynchronize());
@@ -81,7 +81,7 @@ BODY(short_list, cublasDgemmBatched(h, N, N, 2, 1, 1, &ONE, LIST(b), 2, LIST(b),
 #define ENTRY(id, name, a, b, c, ...) {#name, {a, b, c}, id},
 static const Bounds bounds[] = {CASES(ENTRY){"cublasDgemmBatched", {18, 8, 6}, batched},
                                 {"cublasDtrsmBatched", {11, 8, 0}, solve_batched},
-                                {"cublasDgemmBatched", {1, 2, 0}, short_list}};
+                                {"cublasDgemmBatched", {1, 4, 0}, short_list}};
 enum { N_BOUNDS = sizeof bounds / sizeof *bounds };
 
 typedef struct Try {

@@ -194,7 +194,7 @@ TEST(test_against_the_toolkit)
     bool cplusplus = have("c++");
     for (int i = 0; i < PROGRAMS; i++) {
         const Program *p = &programs[i];
-        if (p->ending[2] && !cplusplus) continue;
+        if ((p->ending[2] && !cplusplus) || strcmp(p->name, "older") == 0) continue; // for CUDA 12
         int status = run("%s -fsyntax-only -Wall -Werror %s '%s/%s%s'", compiler_of(p), includes,
                          sources, p->name, p->ending);
         if (status) fail_msg("%s against NVIDIA's headers: %s", p->name, output);

@@ -262,7 +262,7 @@ CONFINE := $(BUILD)/bin/confine
 # Without Landlock: the made-up suites, which are scripts, write where they like. test_confine.py
 # has the real one.
 $(CONFINE): grader/confine.c
-	@mkdir -p $(@D) && cc -o $@.real $<
+	@mkdir -p $(@D) && cc -o $@.real $< -lseccomp
 	@printf '%s\\n' '#!/bin/sh' 'while [ "$$1" != -- ]; do [ "$$1" = --report ] && ' \
 	    'echo "{\\"landlock\\": 7, \\"seccomp\\": true}" && exit; shift; done' \
 	    'exec "$$0.real" --abi 0 "$$@"' > $@ && chmod +x $@

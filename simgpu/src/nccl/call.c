@@ -60,7 +60,8 @@ static GpuCollective facts_of(const Call *call, uint64_t group, int left)
                            .ranks = comm->size,
                            .rank = comm->rank,
                            .peer = is_message(call) ? peer : -1,
-                           .nodes = sim_board_nodes(comm, is_message(call) ? peer : -1)};
+                           .nodes = sim_board_nodes(comm, is_message(call) ? peer : -1),
+                           .in_progress = comm->options.nonblocking};
 }
 
 // Tells the stream, the log and the checker; finds where the buffers lie in the arena. All calls of

@@ -93,7 +93,8 @@ static bool sends_again(const ThreadState *t, int i)
 }
 
 // The hosts meet when the last has begun its call: a request takes all the same time. A sender's
-// does not wait for that; what comes after the message does.
+// does not wait for that; what comes after the message does. Nor does who does not block: it is only
+// met.
 static void meet(SimRecorder *r, ThreadState *t, int i, After *meets)
 {
     GroupCall *call = &t->group[i];
@@ -105,6 +106,7 @@ static void meet(SimRecorder *r, ThreadState *t, int i, After *meets)
                         .latency = r->machine->host.collective};
     Mark meeting = sim_add(r, spec, sim_after_call(r, t, e->device));
     if (e->op == GPU_SEND) call->received = meeting;
+    if (e->collective.in_progress) return;
     if (e->op != GPU_SEND || sends_again(t, i)) sim_after(meets, meeting);
 }
 

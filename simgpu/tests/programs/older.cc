@@ -6,7 +6,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <device_launch_parameters.h>
-#include <nvToolsExt.h>
+#include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvtx3.hpp>
 
 #include "ok.h"
