@@ -28,8 +28,8 @@ esac
 # The debug information is of the kit's sources, which are not there; reports name the program's.
 to=${DESTDIR:-}$PREFIX
 mkdir -p "$to/lib/pkgconfig" "$to/lib/cmake/simgpu" "$to/include/simgpu/crt" \
-    "$to/include/simgpu/simgpu_cublas" "$to/include/simgpu/nvtx3" "$to/share/man/man7" "$to/share/doc/simgpu/pages" \
-    "$to/share/simgpu/machines"
+    "$to/include/simgpu/simgpu_cublas" "$to/include/simgpu/nvtx3" "$to/share/man/man7" \
+    "$to/share/doc/simgpu/pages" "$to/share/simgpu/machines"
 "${STRIP:-strip}" -g -o "$to/lib/libsimgpu.a.new" "$LIBRARY"
 chmod 644 "$to/lib/libsimgpu.a.new"
 mv -f "$to/lib/libsimgpu.a.new" "$to/lib/libsimgpu.a"

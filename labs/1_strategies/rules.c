@@ -170,6 +170,11 @@ static void begin(Wrapped *w, FsdpUnit *unit)
 #define must_fail(call, in)                                                                        \
     check((call) != OK, "%s is OK, and a call of CUDA or NCCL in %s has failed", #call, in)
 
+static Status scattered(FsdpUnit *u)
+{
+    return u->reduce_scatter(u);
+}
+
 // Calls of CUDA and NCCL that fail, one after the other: whoever makes them says so.
 static void dead_body(Wrapped *w, const Case *c, const Rank *r)
 {
@@ -195,10 +200,10 @@ static void dead_body(Wrapped *w, const Case *c, const Rank *r)
     }
     if (ddp || hsdp) {
         ctx->mesh.replicate.comm = gone;
-        must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
+        must_fail(scattered(unit), ddp ? "send_bucket" : "reduce_between");
         *ctx = whole;
         state->all_reduce_stream = dead;
-        must_fail(unit->reduce_scatter(unit), ddp ? "send_bucket" : "reduce_between");
+        must_fail(scattered(unit), ddp ? "send_bucket" : "reduce_between");
         state->all_reduce_stream = all_reduce_stream;
     }
     if (c->options.reshard_ranks > 0) {

@@ -161,7 +161,8 @@ static void huge_body(OneUnit *u, const Rank *r)
           "log has %d operations",
           copies);
     need(fsdp_reshard_all(u->model));
-    need(fsdp_free_all_gather(unit->root));
+    FsdpRoot *root = unit->root;
+    need(fsdp_free_all_gather(root));
     for (int i = 0; i < 2; i++) shards[i]->numel = 8;
     need(offload_remove(u->model));
     need(strategy_remove(u->model));

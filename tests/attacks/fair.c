@@ -2,7 +2,7 @@
  * lose nothing by it.
  *
  * Ends: failed
- * Says: after zero_grad: element
+ * Says: after fsdp_zero_grad: element
  */
 #define _GNU_SOURCE
 #include <assert.h>

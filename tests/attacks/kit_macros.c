@@ -1,7 +1,7 @@
 /* kit_macros: makes the kit's headers mean something else for its own file.
  *
  * Ends: failed
- * Says: after zero_grad: element
+ * Says: after fsdp_zero_grad: element
  */
 #include "fsdp.h"
 #include "kernels.h"

@@ -2,7 +2,7 @@
  * variable of its own, and writes there that there are no ranks, of which none had trouble.
  *
  * Ends: failed
- * Says: after zero_grad: element
+ * Says: after fsdp_zero_grad: element
  */
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* stream_of_mine: turns the stream that it may print to into one of another descriptor.
  *
  * Ends: failed
- * Says: after zero_grad: element
+ * Says: after fsdp_zero_grad: element
  */
 #include <stdio.h>
 

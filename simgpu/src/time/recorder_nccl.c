@@ -93,8 +93,8 @@ static bool sends_again(const ThreadState *t, int i)
 }
 
 // The hosts meet when the last has begun its call: a request takes all the same time. A sender's
-// does not wait for that; what comes after the message does. Nor does who does not block: it is only
-// met.
+// does not wait for that; what comes after the message does. Nor does who does not block: it is
+// only met.
 static void meet(SimRecorder *r, ThreadState *t, int i, After *meets)
 {
     GroupCall *call = &t->group[i];
