@@ -151,6 +151,9 @@ static void dead_scaler_body(Wrapped *w, const Case *c, const Rank *r)
     need_failure(loss_scaler_step(&scaler, &w->adamw), ERR_CUDA, "");
     check(!scaler.stepped && w->adamw.t == 0,
           "loss_scaler_step has failed, and it counts as a step");
+    scaler.unscaled = true; // now the optimizer's own call fails
+    need_failure(loss_scaler_step(&scaler, &w->adamw), ERR_CUDA, "");
+    check(!scaler.stepped, "the optimizer's step has failed, and loss_scaler_step counts one");
     *ctx = whole;
     void *grad = w->root->units[1]->flat.sharded_grad.data;
     scaler.unscaled = false;
