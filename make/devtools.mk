@@ -51,7 +51,7 @@ test-all: deps
 	@$(PYTHON) -B grader/devtools/test_all.py \
 	    $(if $(filter list,$(STEP)),--list,$(if $(STEP),--step $(call quote,$(STEP))))
 
-## make mutants       grade 560 wrong solutions, each of which must lose the test
+## make mutants       grade 819 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
 ##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
 ##                    the word); SCREENS=1 also prints the table of first screens,
