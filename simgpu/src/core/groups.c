@@ -4,26 +4,47 @@
  * too. In a container the path may be the host's, which is not there: then the folder itself is the
  * group (cgroups(7), and the kernel's Documentation/admin-guide/cgroup-v2.rst).
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/groups.h"
 
-enum { PATH = 4096 };
+enum { PATH = 4096, TEXT = 16384 };
+
+bool sim_read_text(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t n = 0;
+    if (fd < 0) return false;
+    for (ssize_t got; n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0;)
+        n += (size_t)got;
+    text[n] = '\0';
+    close(fd);
+    return true;
+}
+
+// The next line of *at, without its end, and *at behind it; NULL: there is none.
+static char *next_line(char **at)
+{
+    char *line = *at, *end = strchr(line, '\n');
+    if (*line == '\0') return NULL;
+    *at = end != NULL ? end + 1 : line + strlen(line);
+    if (end != NULL) *end = '\0';
+    return line;
+}
 
 bool sim_group_value(const char *root, const char *controller, const char *path, const char *name,
                      const char *key, char line[SIM_GROUP_LINE])
 {
-    char file[4 * PATH];
+    char file[4 * PATH], text[TEXT], *at = text, *found;
     size_t n = strlen(key);
-    bool got = false;
     snprintf(file, sizeof file, "%s/%s%s/%s", root, controller, path, name);
-    FILE *from = fopen(file, "r");
-    while (from != NULL && !got && fgets(line, SIM_GROUP_LINE, from) != NULL)
-        got = strncmp(line, key, n) == 0;
-    if (got) memmove(line, line + n, strlen(line + n) + 1);
-    if (from != NULL) fclose(from);
-    return got;
+    if (!sim_read_text(file, text, sizeof text)) return false;
+    while ((found = next_line(&at)) != NULL && strncmp(found, key, n) != 0) continue;
+    if (found != NULL) snprintf(line, SIM_GROUP_LINE, "%s", found + n);
+    return found != NULL;
 }
 
 static size_t least_above(const char *root, const char *controller, char *path, SimGroupLimit limit)
@@ -52,19 +73,16 @@ static bool has_name(const char *list, const char *name)
 size_t sim_least_of_groups(const char *groups, const char *root, const char *controller,
                            SimGroupLimit limit)
 {
-    FILE *from = fopen(groups, "r");
-    char line[SIM_GROUP_LINE];
+    char text[TEXT], *at = text, *line;
     size_t least = SIZE_MAX;
-    if (from == NULL) return least;
-    while (fgets(line, sizeof line, from) != NULL) { // NUMBER:CONTROLLERS:/path
+    if (!sim_read_text(groups, text, sizeof text)) return least;
+    while ((line = next_line(&at)) != NULL) { // NUMBER:CONTROLLERS:/path
         char *controllers = strchr(line, ':'), *path;
-        line[strcspn(line, "\n")] = '\0';
         if (controllers == NULL || (path = strchr(++controllers, ':')) == NULL) continue;
         *path++ = '\0';
         if (controllers[0] != '\0' && !has_name(controllers, controller)) continue;
         size_t one = least_above(root, controllers, path, limit);
         if (one < least) least = one;
     }
-    fclose(from);
     return least;
 }

@@ -8,6 +8,10 @@
 
 #define SIM_GROUP_LINE 4096
 
+// A small file as a text, cut where it is longer; false: there is none. Without malloc, and so
+// without a trace in what a program's own memory is measured by.
+bool sim_read_text(const char *path, char *text, size_t size);
+
 // What a limit is, of one group; controller "": version 2. SIZE_MAX: there is none.
 typedef size_t (*SimGroupLimit)(const char *root, const char *controller, const char *path);
 // The least limit of all groups; `groups` is /proc/self/cgroup, `root` /sys/fs/cgroup.

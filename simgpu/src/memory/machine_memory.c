@@ -49,12 +49,11 @@ static size_t left_in_group(const char *root, const char *controller, const char
 
 static size_t left_on_machine(void)
 {
-    FILE *from = fopen("/proc/meminfo", "r");
-    char line[256];
-    size_t kib = 0, left = SIZE_MAX;
-    while (from != NULL && left == SIZE_MAX && fgets(line, sizeof line, from) != NULL)
-        if (sscanf(line, "MemAvailable: %zu", &kib) == 1) left = kib << 10;
-    if (from != NULL) fclose(from);
+    static const char key[] = "\nMemAvailable:";
+    char text[2048];
+    size_t left = SIZE_MAX;
+    const char *at = sim_read_text("/proc/meminfo", text, sizeof text) ? strstr(text, key) : NULL;
+    if (at != NULL) left = strtoull(at + sizeof key - 1, NULL, 10) << 10; // it is in KiB
     size_t group =
         sim_least_of_groups("/proc/self/cgroup", "/sys/fs/cgroup", "memory", left_in_group);
     return group < left ? group : left;
