@@ -21,9 +21,9 @@ static bool try_it(const Plan *plan, const PlanOptions *with, const char *name)
     bool fits = memory <= with->machine->memory;
     plan_free(&other.ranks);
     if (made)
-        printf("    %s: %.1f GiB at the peak, %s; a step takes %.3f ms, %.2f times this one.\n",
-               name, (double)memory / (double)(1 << 30), fits ? "fits" : "does not fit",
-               1e-9 * (double)step, (double)step / (double)plan->times.step);
+        plan_say("    %s: %.1f GiB at the peak, %s; a step takes %s, %.2f times this one.\n", name,
+                 (double)memory / (double)(1 << 30), fits ? "fits" : "does not fit",
+                 plan_time(step).is, (double)step / (double)plan->times.step);
     return made && fits;
 }
 
@@ -34,11 +34,11 @@ static void advise_memory(const Plan *plan)
     PlanOptions smaller = *o, again = *o;
     char parts[40];
     bool halves = o->micro % 2 == 0, recomputes = o->recompute != RECOMPUTE_BLOCKS, fits = false;
-    printf("%s: it does not fit.\n", halves && recomputes
-                                         ? "recomputation, or a smaller micro-batch (ACCUMULATE)"
-                                     : halves     ? "a smaller micro-batch (ACCUMULATE)"
-                                     : recomputes ? "recomputation, or more GPUs"
-                                                  : "more GPUs, or shorter sequences");
+    plan_say("%s: it does not fit.\n", halves && recomputes
+                                           ? "recomputation, or a smaller micro-batch (ACCUMULATE)"
+                                       : halves     ? "a smaller micro-batch (ACCUMULATE)"
+                                       : recomputes ? "recomputation, or more GPUs"
+                                                    : "more GPUs, or shorter sequences");
     if (!o->advice) return;
     again.recompute = RECOMPUTE_BLOCKS;
     smaller.accumulate *= 2;
@@ -58,9 +58,9 @@ static void advise_replicas(const Plan *plan)
 {
     PlanOptions with = *plan->options;
     int nodes = with.gpus / with.machine->gpus_per_node;
-    printf("HSDP (STRATEGY=hsdp): latency grows with the ranks of a collective; up to %.3f ms are "
-           "exposed.\n",
-           1e-9 * (double)plan->times.exposed);
+    plan_say("HSDP (STRATEGY=hsdp): latency grows with the ranks of a collective; up to %s are "
+             "exposed.\n",
+             plan_time(plan->times.exposed).is);
     with.replicas = nodes;
     with.strategic = true;
     if (with.advice && with.reshard_ranks == 0) try_it(plan, &with, "STRATEGY=hsdp");
@@ -71,10 +71,10 @@ static void advise_batch(const Plan *plan, bool slices)
 {
     PlanOptions larger = *plan->options, with = larger;
     char batch[40];
-    printf("more tokens per GPU (BATCH): the same bytes hide behind more compute%s; up to %.3f ms "
-           "are exposed.\n",
-           slices ? "; or slices of a node's ranks (RESHARD_RANKS)" : "",
-           1e-9 * (double)plan->times.exposed);
+    plan_say("more tokens per GPU (BATCH): the same bytes hide behind more compute%s; up to %s "
+             "are exposed.\n",
+             slices ? "; or slices of a node's ranks (RESHARD_RANKS)" : "",
+             plan_time(plan->times.exposed).is);
     if (!larger.advice) return;
     larger.batch *= 2;
     larger.micro *= 2;
@@ -93,23 +93,23 @@ void plan_advise(const Plan *plan)
     const PlanShare *gather = &t->share[PLAN_ALL_GATHER];
     bool several = o->gpus > o->machine->gpus_per_node && o->machine->gpus_per_node > 1,
          plain = o->replicas == 1 && o->stages == 1 && o->strategy != STRATEGY_DDP;
-    printf("  What would help most: ");
+    plan_say("  What would help most: ");
     if (plan_most_memory(plan) > o->machine->memory)
         advise_memory(plan);
     else if (o->slow > 0)
-        printf("a rank %d as fast as the others, which wait for it.\n", o->slow_rank);
+        plan_say("a rank %d as fast as the others, which wait for it.\n", o->slow_rank);
     else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5 &&
              (o->stages == 1 || percent(t->idle, t->step) < 5))
-        printf("faster kernels%s: %.0f %% of the step is compute.\n",
-               o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
+        plan_say("faster kernels%s: %.0f %% of the step is compute.\n",
+                 o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
     else if (o->stages > 1 && t->idle + t->exposed > t->host)
-        printf("more micro-batches (ACCUMULATE): %.0f %% of the step nothing computes; of %d "
-               "stages and %d micro-batches %.0f %% is the bubble.\n",
-               percent(t->idle + t->exposed, t->step), o->stages, o->accumulate,
-               100.0 * (o->stages - 1) / (o->accumulate + o->stages - 1));
+        plan_say("more micro-batches (ACCUMULATE): %.0f %% of the step nothing computes; of %d "
+                 "stages and %d micro-batches %.0f %% is the bubble.\n",
+                 percent(t->idle + t->exposed, t->step), o->stages, o->accumulate,
+                 100.0 * (o->stages - 1) / (o->accumulate + o->stages - 1));
     else if (t->host > t->exposed)
-        printf("larger kernels, by a larger batch or units of more layers: up to %.3f ms.\n",
-               1e-9 * (double)t->host);
+        plan_say("larger kernels, by a larger batch or units of more layers: up to %s.\n",
+                 plan_time(t->host).is);
     else if (several && plain && percent(gather->latency, gather->work) > 40)
         advise_replicas(plan);
     else

@@ -8,7 +8,7 @@ static Status count_formulas(Plan *plan)
     Module *model = model_create(&o->model, &o->llama);
     if (!model) return ERR_ARGUMENT;
     plan->parameters = (uint64_t)meta_count(model);
-    plan->useful = plan_useful(o, plan->parameters);
+    plan->useful = plan_useful(o, plan->parameters, false);
     module_destroy(model);
     for (int s = 0; s < o->stages; s++) {
         Module *stage = plan_stage(o, s);

@@ -9,6 +9,7 @@
  *   fit.c            the fastest of several plans that fit
  *   print.c, json.c  the plan as a table and as JSON
  *   advice.c         what would help most, which may be other plans
+ *   text.c           lines of 80 columns, times in their unit
  *   make.c           one plan: formulas, ranks, times
  *   rank_kinds.c     which ranks differ
  *   run_ranks.c      processes that run the ranks
@@ -22,6 +23,7 @@
  *   options.c        what the settings mean, and what is wrong with them
  *   lab_options.c    those of the labs
  *   settings.c       NAME=VALUE on the command line
+ *   config.c         a model's config.json
  *   models.c         models by name
  */
 #ifndef PLAN_H
@@ -76,6 +78,7 @@ typedef struct PlanOptions {
     bool mixed;                // dtype or reduce_dtype is not float (lab 2): strategic, too
     DType dtype, reduce_dtype; // of parameters and modules, of gradients on their way
     bool clip;                 // the gradient's norm counts as too large
+    bool verbose;              // what dry runs read is said
     bool values;               // parameters get initial values
     bool all;                  // every rank runs, not one of each kind
     bool fit;                  // strategy, micro-batches and others are looked for
@@ -218,14 +221,23 @@ typedef struct PlanFormulas { // of a stage
     uint64_t copies, copied; // of a layout that copies: calls, bytes
 } PlanFormulas;
 PlanFormulas plan_formulas(const PlanOptions *options, const Module *model, int stage);
-// FLOP of a step on all ranks that count for MFU, of a model of so many parameters.
-double plan_useful(const PlanOptions *options, uint64_t parameters);
+// FLOP of a step on all ranks that count for MFU, of a model of so many parameters: 6 for each and
+// token, and of attention its causal half, which is what is computed; or all of it, as PaLM's MFU
+// counts.
+double plan_useful(const PlanOptions *options, uint64_t parameters, bool full_attention);
 // FLOP of a token in a block's forward, but for its attention.
 uint64_t plan_block_flops(const PlanOptions *options);
 double plan_peak(const PlanOptions *options); // FLOP/s of a GPU in the step's arithmetic
 const char *plan_type_name(DType dtype);
 const char *plan_dtype_name(const PlanOptions *options); // …or tf32
 double plan_hbm(const SimMachine *machine);              // bytes/s of its memory
+
+// ---- text.c ---- Prints as printf does, a line when it has ended, in 80 columns.
+void plan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+typedef struct PlanText {
+    char is[24];
+} PlanText;
+PlanText plan_time(uint64_t ps); // "845 µs", "463 ms"
 
 // ---- print.c, json.c ----
 typedef struct Plan {
