@@ -93,7 +93,7 @@ def point_of(kind, found):
     step = found["times"]["step"]
     return Point(kind, found["gpus"], found["batch"], step / 1e12,
                  found["tokens_per_second_per_gpu"], found["mfu"], found["times"]["exposed"] / step,
-                 max(rank["peak"] for rank in found["ranks"]) <= found["memory_of_gpu"])
+                 found["reserved"] <= found["offered"])
 
 
 # ---- Drawing ----

@@ -11,46 +11,20 @@ static double percent(uint64_t part, uint64_t of)
 }
 
 // The figures of another plan, as part of a line. Nothing where it cannot be made.
-static bool try_it(const Plan *plan, const PlanOptions *with, const char *name)
+static void try_it(const Plan *plan, const PlanOptions *with, const char *name)
 {
     PlanOptions alone = *with; // the plan's own step is in its file
     alone.timeline = NULL;
+    alone.candidate = true;
     Plan other = {.options = &alone};
     bool made = plan_make(&other) == OK;
     uint64_t memory = plan_most_memory(&other), step = other.times.step;
-    bool fits = memory <= with->machine->memory;
+    bool fits = plan_fits(with, memory);
     plan_free(&other.ranks);
     if (made)
         plan_say("    %s: %.1f GiB at the peak, %s; a step takes %s, %.2f times this one.\n", name,
                  (double)memory / (double)(1 << 30), fits ? "fits" : "does not fit",
                  plan_time(step).is, (double)step / (double)plan->times.step);
-    return made && fits;
-}
-
-// It does not fit: a smaller micro-batch, recomputation, and both.
-static void advise_memory(const Plan *plan)
-{
-    const PlanOptions *o = plan->options;
-    PlanOptions smaller = *o, again = *o;
-    char parts[40];
-    bool halves = o->micro % 2 == 0, recomputes = o->recompute != RECOMPUTE_BLOCKS, fits = false;
-    plan_say("%s: it does not fit.\n", halves && recomputes
-                                           ? "recomputation, or a smaller micro-batch (ACCUMULATE)"
-                                       : halves     ? "a smaller micro-batch (ACCUMULATE)"
-                                       : recomputes ? "recomputation, or more GPUs"
-                                                    : "more GPUs, or shorter sequences");
-    if (!o->advice) return;
-    again.recompute = RECOMPUTE_BLOCKS;
-    smaller.accumulate *= 2;
-    smaller.micro /= 2;
-    smaller.strategic = true;
-    snprintf(parts, sizeof parts, "ACCUMULATE=%d", smaller.accumulate);
-    if (recomputes) fits |= try_it(plan, &again, "RECOMPUTE=blocks");
-    if (halves) fits |= try_it(plan, &smaller, parts);
-    if (fits || !halves || !recomputes) return;
-    smaller.recompute = RECOMPUTE_BLOCKS;
-    snprintf(parts, sizeof parts, "RECOMPUTE=blocks ACCUMULATE=%d", smaller.accumulate);
-    try_it(plan, &smaller, parts);
 }
 
 // The latency of collectives: a replica on each node.
@@ -94,8 +68,8 @@ void plan_advise(const Plan *plan)
     bool several = o->gpus > o->machine->gpus_per_node && o->machine->gpus_per_node > 1,
          plain = o->replicas == 1 && o->stages == 1 && o->strategy != STRATEGY_DDP;
     plan_say("  What would help most: ");
-    if (plan_most_memory(plan) > o->machine->memory)
-        advise_memory(plan);
+    if (!plan_fits(o, plan_most_memory(plan)))
+        plan_advise_memory(plan);
     else if (o->slow > 0)
         plan_say("a rank %d as fast as the others, which wait for it.\n", o->slow_rank);
     else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5 &&

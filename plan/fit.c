@@ -49,9 +49,9 @@ static Status look_at(const PlanOptions *o, Found *best, bool *fits)
     Status status = plan_make(&plan);
     uint64_t memory = plan_most_memory(&plan), step = plan.times.step;
     plan_free(&plan.ranks);
-    if (status != OK) return status;
+    if (status != OK && status != ERR_MEMORY) return status;
     double tokens = (double)o->batch * o->seq / o->gpus;
-    *fits = memory <= o->machine->memory;
+    *fits = status == OK && plan_fits(o, memory);
     printf("  %-5s %5d %5d %6d %6s %9s %5d %7.1f %10.3f", o->strategy_name, o->accumulate, o->micro,
            o->reshard_ranks, o->reduce_every_time ? "each" : "once", plan_recompute_name(o),
            o->prefetches ? o->prefetch : 1, (double)memory / (double)(1 << 30),
@@ -149,6 +149,7 @@ Status plan_fit(PlanOptions *options)
            "again", "ahead", "GiB", "ms", "tokens/s");
     for (int i = 0; i < (int)(sizeof choices / sizeof choices[0]); i++) {
         PlanOptions o = *options;
+        o.candidate = true;
         if (!goes(options, i)) continue;
         o.strategy = choices[i].strategy;
         o.strategic = true;
@@ -164,6 +165,7 @@ Status plan_fit(PlanOptions *options)
         return ERR_ARGUMENT;
     }
     *options = best.options;
+    options->candidate = false;
     printf("\n");
     return OK;
 }

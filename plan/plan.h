@@ -10,6 +10,7 @@
  *   print.c, json.c  the plan as a table and as JSON
  *   advice.c         what would help most, which may be other plans
  *   text.c           lines of 80 columns, times in their unit
+ *   levers.c         what makes a step that does not fit fit
  *   make.c           one plan: formulas, ranks, times
  *   rank_kinds.c     which ranks differ
  *   run_ranks.c      processes that run the ranks
@@ -78,6 +79,7 @@ typedef struct PlanOptions {
     bool mixed;                // dtype or reduce_dtype is not float (lab 2): strategic, too
     DType dtype, reduce_dtype; // of parameters and modules, of gradients on their way
     bool clip;                 // the gradient's norm counts as too large
+    bool candidate;            // it may need more than there is: ERR_MEMORY, silently
     bool verbose;              // what dry runs read is said
     bool values;               // parameters get initial values
     bool all;                  // every rank runs, not one of each kind
@@ -254,10 +256,18 @@ Status plan_write_json(const Plan *plan);
 // ---- make.c ---- Runs the ranks and times them; plan->options is set.
 Status plan_make(Plan *plan);
 uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
+// Whether so many live bytes fit: what the allocator, CUDA and NCCL need in addition is less than
+// what the GPU has. And those numbers, in bytes.
+bool plan_fits(const PlanOptions *options, uint64_t live);
+uint64_t plan_reserved(const PlanOptions *options, uint64_t live);
+uint64_t plan_offered(const PlanOptions *options);
 
 // ---- advice.c ---- Prints what would help most; with options->advice, also what plans with it
 // take.
 void plan_advise(const Plan *plan);
+
+// ---- levers.c ---- The rest of a line, and lines: what would make it fit, the three fastest.
+void plan_advise_memory(const Plan *plan);
 
 // ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where
 // none is given, the batch to those of the fastest plan that fits, and prints a line for each that

@@ -63,21 +63,22 @@ static const PlanRecord *fullest(const Plan *plan)
 
 static void print_memory(const Plan *plan)
 {
+    const PlanOptions *o = plan->options;
     const PlanRecord *r = fullest(plan);
-    uint64_t memory = plan->options->machine->memory;
+    uint64_t memory = o->machine->memory;
     plan_say("\nMemory of a GPU, in GiB (rank %d)        at the peak   between steps\n", r->rank);
     for (int i = 0; i < GPU_CATEGORIES; i++)
         if (r->at_peak[i] || r->held[i])
             plan_say("  %-34s %14.3f %15.3f\n", gpulog_category_name((GpuCategory)i),
                      gib(r->at_peak[i]), gib(r->held[i]));
     plan_say("  %-34s %14.3f   reached at %s\n", "together", gib(r->peak), r->peak_where);
-    if (r->peak <= memory)
-        plan_say("It fits: %.1f %% of %.0f GiB.\n", percent(r->peak, memory), gib(memory));
-    else
-        plan_say(
-            "It does not fit into %.0f GiB: %s is the first line past it, by %.3f GiB; the peak "
-            "is %.3f GiB above.\n",
-            gib(memory), r->over_where, gib(r->over), gib(r->peak - memory));
+    plan_say("It %s: %.1f GiB live, at least %.1f with what the allocator, CUDA and NCCL need "
+             "(1.20 times as much where there is room), of %.1f that a GPU of %.0f GiB offers.\n",
+             plan_fits(o, r->peak) ? "fits" : "does not fit", gib(r->peak),
+             gib(plan_reserved(o, r->peak)), gib(plan_offered(o)), gib(memory));
+    if (r->peak > memory)
+        plan_say("%s is the first line past the memory, by %.3f GiB; the peak is %.3f GiB above.\n",
+                 r->over_where, gib(r->over), gib(r->peak - memory));
 }
 
 static void print_time(const Plan *plan)

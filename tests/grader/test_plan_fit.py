@@ -83,7 +83,7 @@ class Fit(Plan):
         settings = [*SMALL, "LAYERS=6", "GPUS=2", "BATCH=2", "SEQ=64", "MACHINE=" + machine]
         self.assertIn("; blocks again", self.said("FIT=yes", *settings))
         _, out, _ = self.run_plan(*settings)
-        said = re.search(r"RECOMPUTE=blocks: ([\d.]+) GiB at the peak, fits; a step takes "
+        said = re.search(r"RECOMPUTE=blocks: ([\d.]+) GiB at the peak; a step takes "
                          r"([\d.]+ \w+)", " ".join(out.split()))
         again = self.plan(*settings, "RECOMPUTE=blocks")
         self.assertEqual(said.group(2), self.time(again["times"]["step"]))

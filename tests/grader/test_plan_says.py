@@ -117,11 +117,10 @@ class Says(Plan):
             self.assertRegex(text, line)
         small = ["MODEL=gpt2", "DTYPE=bf16"]
         for settings, help_ in [
-                (["MODEL=gpt3-175b", "GPUS=8"], "recomputation, or more GPUs: it does not fit"),
-                (["MODEL=gpt3-175b", "GPUS=8", "BATCH=16"],
-                 "recomputation, or a smaller micro-batch (ACCUMULATE): it does not fit"),
-                (["MODEL=gpt3-175b", "GPUS=8", "RECOMPUTE=blocks"],
+                (["MODEL=gpt3-175b", "GPUS=8"],
                  "more GPUs, or shorter sequences: it does not fit"),
+                (["MODEL=llama3-8b", "SEQ=8192", "GPUS=8", "DTYPE=bf16", "BATCH=16"],
+                 "it does not fit; these settings do, the fastest first: "),
                 (["MODEL=gpt2", "GPUS=8", "STAGES=4", "BATCH=8", "ACCUMULATE=2"],
                  "more micro-batches (ACCUMULATE): "),
                 (["MODEL=mpt-1b", "GPUS=8", "BATCH=32"], "faster kernels or a faster type"),
