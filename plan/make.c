@@ -24,7 +24,8 @@ Status plan_make(Plan *plan)
     int ranks[PLAN_KINDS], n = plan_kinds(plan->options, ranks);
     if (n == 0) return ERR_ARGUMENT;
     TRY(count_formulas(plan));
-    TRY(plan_run(plan->options, ranks, n, &plan->ranks));
+    Status status = plan_run(plan->options, ranks, n, &plan->ranks);
+    if (status != OK) return status; // which it has said, but of a candidate
     return plan_times(plan->options, &plan->ranks, &plan->times);
 }
 

@@ -89,6 +89,13 @@ class Fit(Plan):
         self.assertEqual(said.group(2), self.time(again["times"]["step"]))
         self.assertLessEqual(again["ranks"][0]["peak"], again["memory_of_gpu"])
 
+    def test_what_is_too_large_for_a_dry_run_does_not_fit(self):
+        """A candidate that needs terabytes ends nothing, and says nothing but that."""
+        status, out, err = self.run_plan("FIT=yes", "MODEL=llama3-405b", "GPUS=8", "BATCH=8",
+                                         "DTYPE=bf16", "RECOMPUTE=no")
+        self.assertEqual((status, err.count("\n")), (1, 1), err)
+        self.assertIn("ddp", [row[0] for row in self.rows(out) if "fit" in row])
+
     def test_nothing_fits(self):
         machine = self.write("tiny.machine", "base h100x8\nmemory 1 KB\n")
         status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=2", "MACHINE=" + machine)
