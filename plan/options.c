@@ -230,6 +230,9 @@ static Status read_rest(const PlanValues value, PlanOptions *o)
     o->values = init == 1 || o->run == PLAN_EXECUTED;
     o->fit = fit == 1;
     o->advice = advice == 0 && o->run == PLAN_ALONE;
+    TRY(plan_number(value, EFFICIENCY, 100, &o->efficiency));
+    if (o->efficiency > 100)
+        return plan_refuse("EFFICIENCY=%d: percent of the memory's bandwidth", o->efficiency);
     o->json = value[JSON];
     o->verbose = value[V] != NULL;
     o->timeline = value[TIMELINE];

@@ -79,6 +79,7 @@ typedef struct PlanOptions {
     bool mixed;                // dtype or reduce_dtype is not float (lab 2): strategic, too
     DType dtype, reduce_dtype; // of parameters and modules, of gradients on their way
     bool clip;                 // the gradient's norm counts as too large
+    int efficiency;            // percent of the memory's bandwidth that kernels reach
     bool candidate;            // it may need more than there is: ERR_MEMORY, silently
     bool verbose;              // what dry runs read is said
     bool values;               // parameters get initial values

@@ -15,7 +15,7 @@ static const char *const names[SETTINGS] = {
     "HIDDEN",   "RESHARD_RANKS", "REDUCE",       "RECOMPUTE", "PREFETCH",   "OFFLOAD",
     "LAYOUT",   "GATHER",        "STAGES",       "SCHEDULE",  "SLOW",       "JSON",
     "RANKS",    "RUN",           "INIT",         "FIT",       "TIMELINE",   "ADVICE",
-    "V"};
+    "V",        "EFFICIENCY"};
 
 Status plan_refuse(const char *format, ...)
 {

@@ -42,6 +42,7 @@ typedef enum PlanSetting {
     TIMELINE,
     ADVICE,
     V,
+    EFFICIENCY,
     SETTINGS
 } PlanSetting;
 

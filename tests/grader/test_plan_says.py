@@ -167,6 +167,17 @@ class Says(Plan):
         self.assertRegex(" ".join(self.said(*SMALL, "GPUS=8", "V=1").split()), line)
         self.assertNotIn("reads a device", self.said(*SMALL, "GPUS=8"))
 
+    def test_slower_kernels(self):
+        """Half of the bandwidth is twice the time of what waits for memory, but for the start of a
+        kernel; products wait for arithmetic."""
+        settings = ["MODEL=mpt-1b", "GPUS=8", "BATCH=64", "DTYPE=bf16"]
+        fast, slow = (self.plan(*settings, *more)["times"]["kinds"]
+                      for more in ([], ["EFFICIENCY=50"]))
+        calls, _, work = fast["other kernels"][:3]
+        self.assertAlmostEqual(slow["other kernels"][2] / (2 * work - calls * 2e6), 1, places=3)
+        self.assertLess(slow["products"][2], 1.05 * fast["products"][2])
+        self.refused(["EFFICIENCY=101"], "percent of the memory's bandwidth")
+
     def test_lines_of_80_columns(self):
         for settings in (["MODEL=gpt2-xl", "GPUS=16", "BATCH=32", "STRATEGY=hsdp", "PREFETCH=3",
                           "RECOMPUTE=blocks", "DTYPE=bf16"],
