@@ -2,7 +2,8 @@
 """What a training step would take on GPUs that nobody has: builds the planner (plan/) with the
 student's files that are complete, and the reference's others, and runs it.
 
-With SWEEP=8..4096 it plans each doubling in between, and draws how the step scales (sweep.py).
+With SWEEP=8..4096 it plans each doubling in between, and draws how the step scales (sweep.py);
+with COMPARE="strategy=zero2,zero3" each of these, as a table (plan_table.py).
 
 Interface: plan.py --impl DIR [--build DIR] NAME=VALUE …; `make plan`. Exit status: the planner's; 2
 for a question that makes no sense; 3 where the kit is at fault.
@@ -17,6 +18,7 @@ import compare
 import demo
 import layout
 import manifest
+import plan_table
 import runner
 import sweep
 from builder import ROOT, Builder, Infrastructure
@@ -78,6 +80,8 @@ def main():
     except (Infrastructure, manifest.BadManifest) as problem:
         layout.tell("plan: %s" % problem)
         return 3
+    if any(setting.startswith("COMPARE=") for setting in options.settings):
+        return plan_table.main(program, options.settings)
     names = [setting.partition("=")[0] for setting in options.settings]
     if "SWEEP" in names or "SVG" in names:
         return sweep.main(program, options.settings, builder_folder(options))

@@ -93,7 +93,7 @@ def point_of(kind, found):
     step = found["times"]["step"]
     return Point(kind, found["gpus"], found["batch"], step / 1e12,
                  found["tokens_per_second_per_gpu"], found["mfu"], found["times"]["exposed"] / step,
-                 max(rank["peak"] for rank in found["ranks"]) <= found["memory_of_gpu"])
+                 found["reserved"] <= found["offered"])
 
 
 # ---- Drawing ----
@@ -154,7 +154,7 @@ def draw(points, title):
 def take(program, settings, gpus):
     """The points, each told when it is known."""
     each = per_gpu(settings, gpus[0])
-    print("%-7s %6s %9s %12s %14s %7s %9s" % (
+    print("%-6s %5s %7s %11s %12s %7s %9s" % (
         "", "GPUs", "batch", "ms", "tokens/s/GPU", "MFU", "exposed"))
     points = []
     for kind in KINDS:
@@ -163,12 +163,12 @@ def take(program, settings, gpus):
             try:
                 found = plan(program, dict(settings, GPUS=n, BATCH=batch))
             except TooLarge:
-                print("%-7s %6d %9d   does not fit, by terabytes: left out" % (kind, n, batch),
+                print("%-6s %5d %7d   does not fit, by terabytes: left out" % (kind, n, batch),
                       flush=True)
                 continue
             point = point_of(kind, found)
             points.append(point)
-            print("%-7s %6d %9d %12.3f %14.0f %5.1f %% %7.1f %%%s" % (
+            print("%-6s %5d %7d %11.3f %12.0f %5.1f %% %7.1f %%%s" % (
                 kind, n, batch, 1e3 * point.seconds, point.tokens, 100 * point.mfu,
                 100 * point.exposed, "" if point.fits else "   does not fit"), flush=True)
     if len({point.gpus for point in points}) < 2:

@@ -81,11 +81,14 @@ compare: deps
 ##                    and others (handouts/plan.md); FIT=yes looks for the
 ##                    fastest strategy, slices, recomputation and micro-batches
 ##                    that fit; SWEEP=8..4096 draws how it scales to
-##                    build/plan/sweep.svg, SVG=FILE elsewhere
+##                    build/plan/sweep.svg, SVG=FILE elsewhere;
+##                    CONFIG=FILE is a config.json of a GPT-2's or a Llama's;
+##                    COMPARE="strategy=zero2,zero3 recompute=no,blocks" a table
 .PHONY: plan
-PLAN_SETTINGS := MODEL GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE REPLICAS ACCUMULATE \
+PLAN_SETTINGS := MODEL CONFIG GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE REPLICAS ACCUMULATE \
     ATTENTION CLIP LAYERS HEADS DIM VOCAB KV_HEADS HIDDEN RESHARD_RANKS REDUCE RECOMPUTE PREFETCH \
-    OFFLOAD LAYOUT GATHER STAGES SCHEDULE ADVICE SLOW JSON RANKS RUN INIT FIT TIMELINE SWEEP SVG
+    OFFLOAD LAYOUT GATHER STAGES SCHEDULE ADVICE SLOW JSON RANKS RUN INIT FIT TIMELINE SWEEP SVG \
+    COMPARE V EFFICIENCY
 # RANKS has a default, for the demo.
 plan: deps
 	@$(if $(filter-out simgpu,$(BACKEND)), \

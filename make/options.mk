@@ -117,3 +117,12 @@ QUIET := $(or $(V),$(findstring s,$(firstword -$(MAKEFLAGS))))
 # together.
 FOLDER = $(if $(wildcard $(@D)),,@mkdir -p $(@D))
 say    = $(if $(QUIET),,@printf '  %-5s %s\n' $(1) $(2))
+
+# A name on the command line that no makefile reads is misspelt, and would change nothing.
+ifeq ($(MAKELEVEL),0)
+GIVEN_SETTINGS := $(foreach name,$(filter-out -%,$(.VARIABLES)), \
+    $(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+WRONG_SETTING  := $(if $(GIVEN_SETTINGS),$(shell sh grader/check_settings.sh '$(PYTHON)' \
+    $(foreach name,$(GIVEN_SETTINGS),$(call quote,$(name)))))
+$(if $(WRONG_SETTING),$(error $(WRONG_SETTING)))
+endif

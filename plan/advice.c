@@ -11,46 +11,20 @@ static double percent(uint64_t part, uint64_t of)
 }
 
 // The figures of another plan, as part of a line. Nothing where it cannot be made.
-static bool try_it(const Plan *plan, const PlanOptions *with, const char *name)
+static void try_it(const Plan *plan, const PlanOptions *with, const char *name)
 {
     PlanOptions alone = *with; // the plan's own step is in its file
     alone.timeline = NULL;
+    alone.candidate = true;
     Plan other = {.options = &alone};
     bool made = plan_make(&other) == OK;
     uint64_t memory = plan_most_memory(&other), step = other.times.step;
-    bool fits = memory <= with->machine->memory;
+    bool fits = plan_fits(with, memory);
     plan_free(&other.ranks);
     if (made)
-        printf("    %s: %.1f GiB at the peak, %s; a step takes %.3f ms, %.2f times this one.\n",
-               name, (double)memory / (double)(1 << 30), fits ? "fits" : "does not fit",
-               1e-9 * (double)step, (double)step / (double)plan->times.step);
-    return made && fits;
-}
-
-// It does not fit: a smaller micro-batch, recomputation, and both.
-static void advise_memory(const Plan *plan)
-{
-    const PlanOptions *o = plan->options;
-    PlanOptions smaller = *o, again = *o;
-    char parts[40];
-    bool halves = o->micro % 2 == 0, recomputes = o->recompute != RECOMPUTE_BLOCKS, fits = false;
-    printf("%s: it does not fit.\n", halves && recomputes
-                                         ? "recomputation, or a smaller micro-batch (ACCUMULATE)"
-                                     : halves     ? "a smaller micro-batch (ACCUMULATE)"
-                                     : recomputes ? "recomputation, or more GPUs"
-                                                  : "more GPUs, or shorter sequences");
-    if (!o->advice) return;
-    again.recompute = RECOMPUTE_BLOCKS;
-    smaller.accumulate *= 2;
-    smaller.micro /= 2;
-    smaller.strategic = true;
-    snprintf(parts, sizeof parts, "ACCUMULATE=%d", smaller.accumulate);
-    if (recomputes) fits |= try_it(plan, &again, "RECOMPUTE=blocks");
-    if (halves) fits |= try_it(plan, &smaller, parts);
-    if (fits || !halves || !recomputes) return;
-    smaller.recompute = RECOMPUTE_BLOCKS;
-    snprintf(parts, sizeof parts, "RECOMPUTE=blocks ACCUMULATE=%d", smaller.accumulate);
-    try_it(plan, &smaller, parts);
+        plan_say("    %s: %.1f GiB at the peak, %s; a step takes %s, %.2f times this one.\n", name,
+                 (double)memory / (double)(1 << 30), fits ? "fits" : "does not fit",
+                 plan_time(step).is, (double)step / (double)plan->times.step);
 }
 
 // The latency of collectives: a replica on each node.
@@ -58,9 +32,9 @@ static void advise_replicas(const Plan *plan)
 {
     PlanOptions with = *plan->options;
     int nodes = with.gpus / with.machine->gpus_per_node;
-    printf("HSDP (STRATEGY=hsdp): latency grows with the ranks of a collective; up to %.3f ms are "
-           "exposed.\n",
-           1e-9 * (double)plan->times.exposed);
+    plan_say("HSDP (STRATEGY=hsdp): latency grows with the ranks of a collective; up to %s are "
+             "exposed.\n",
+             plan_time(plan->times.exposed).is);
     with.replicas = nodes;
     with.strategic = true;
     if (with.advice && with.reshard_ranks == 0) try_it(plan, &with, "STRATEGY=hsdp");
@@ -71,10 +45,10 @@ static void advise_batch(const Plan *plan, bool slices)
 {
     PlanOptions larger = *plan->options, with = larger;
     char batch[40];
-    printf("more tokens per GPU (BATCH): the same bytes hide behind more compute%s; up to %.3f ms "
-           "are exposed.\n",
-           slices ? "; or slices of a node's ranks (RESHARD_RANKS)" : "",
-           1e-9 * (double)plan->times.exposed);
+    plan_say("more tokens per GPU (BATCH): the same bytes hide behind more compute%s; up to %s "
+             "are exposed.\n",
+             slices ? "; or slices of a node's ranks (RESHARD_RANKS)" : "",
+             plan_time(plan->times.exposed).is);
     if (!larger.advice) return;
     larger.batch *= 2;
     larger.micro *= 2;
@@ -93,23 +67,23 @@ void plan_advise(const Plan *plan)
     const PlanShare *gather = &t->share[PLAN_ALL_GATHER];
     bool several = o->gpus > o->machine->gpus_per_node && o->machine->gpus_per_node > 1,
          plain = o->replicas == 1 && o->stages == 1 && o->strategy != STRATEGY_DDP;
-    printf("  What would help most: ");
-    if (plan_most_memory(plan) > o->machine->memory)
-        advise_memory(plan);
+    plan_say("  What would help most: ");
+    if (!plan_fits(o, plan_most_memory(plan)))
+        plan_advise_memory(plan);
     else if (o->slow > 0)
-        printf("a rank %d as fast as the others, which wait for it.\n", o->slow_rank);
+        plan_say("a rank %d as fast as the others, which wait for it.\n", o->slow_rank);
     else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5 &&
              (o->stages == 1 || percent(t->idle, t->step) < 5))
-        printf("faster kernels%s: %.0f %% of the step is compute.\n",
-               o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
+        plan_say("faster kernels%s: %.0f %% of the step is compute.\n",
+                 o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
     else if (o->stages > 1 && t->idle + t->exposed > t->host)
-        printf("more micro-batches (ACCUMULATE): %.0f %% of the step nothing computes; of %d "
-               "stages and %d micro-batches %.0f %% is the bubble.\n",
-               percent(t->idle + t->exposed, t->step), o->stages, o->accumulate,
-               100.0 * (o->stages - 1) / (o->accumulate + o->stages - 1));
+        plan_say("more micro-batches (ACCUMULATE): %.0f %% of the step nothing computes; of %d "
+                 "stages and %d micro-batches %.0f %% is the bubble.\n",
+                 percent(t->idle + t->exposed, t->step), o->stages, o->accumulate,
+                 100.0 * (o->stages - 1) / (o->accumulate + o->stages - 1));
     else if (t->host > t->exposed)
-        printf("larger kernels, by a larger batch or units of more layers: up to %.3f ms.\n",
-               1e-9 * (double)t->host);
+        plan_say("larger kernels, by a larger batch or units of more layers: up to %s.\n",
+                 plan_time(t->host).is);
     else if (several && plain && percent(gather->latency, gather->work) > 40)
         advise_replicas(plan);
     else

@@ -49,14 +49,17 @@ static Status look_at(const PlanOptions *o, Found *best, bool *fits)
     Status status = plan_make(&plan);
     uint64_t memory = plan_most_memory(&plan), step = plan.times.step;
     plan_free(&plan.ranks);
-    if (status != OK) return status;
+    if (status != OK && status != ERR_MEMORY) return status;
     double tokens = (double)o->batch * o->seq / o->gpus;
-    *fits = memory <= o->machine->memory;
-    printf("  %-7s %6d %8d %6d %7s %10s %6d %12.1f %14.3f %10.0f%s\n", o->strategy_name,
-           o->accumulate, o->micro, o->reshard_ranks, o->reduce_every_time ? "each" : "once",
-           plan_recompute_name(o), o->prefetches ? o->prefetch : 1,
-           (double)memory / (double)(1 << 30), 1e-9 * (double)step, tokens / (1e-12 * (double)step),
-           *fits ? "" : "   does not fit");
+    *fits = status == OK && plan_fits(o, memory);
+    printf("  %-5s %5d %5d %6d %6s %9s %5d %7.1f %10.3f", o->strategy_name, o->accumulate, o->micro,
+           o->reshard_ranks, o->reduce_every_time ? "each" : "once", plan_recompute_name(o),
+           o->prefetches ? o->prefetch : 1, (double)memory / (double)(1 << 30),
+           1e-9 * (double)step);
+    if (*fits)
+        printf(" %8.0f\n", tokens / (1e-12 * (double)step));
+    else
+        printf("   no fit\n");
     fflush(stdout);
     Found found = {*o, step};
     if (*fits && is_faster(&found, best, 0)) *best = found;
@@ -142,10 +145,11 @@ static Status try_ahead(bool given, Found *best)
 Status plan_fit(PlanOptions *options)
 {
     Found best = {.step = 0};
-    printf("  %-7s %6s %8s %6s %7s %10s %6s %12s %14s %10s\n", "", "parts", "of", "slices",
-           "reduce", "again", "ahead", "GiB", "ms", "tokens/s");
+    printf("  %-5s %5s %5s %6s %6s %9s %5s %7s %10s %8s\n", "", "parts", "of", "slices", "reduce",
+           "again", "ahead", "GiB", "ms", "tokens/s");
     for (int i = 0; i < (int)(sizeof choices / sizeof choices[0]); i++) {
         PlanOptions o = *options;
+        o.candidate = true;
         if (!goes(options, i)) continue;
         o.strategy = choices[i].strategy;
         o.strategic = true;
@@ -161,6 +165,7 @@ Status plan_fit(PlanOptions *options)
         return ERR_ARGUMENT;
     }
     *options = best.options;
+    options->candidate = false;
     printf("\n");
     return OK;
 }

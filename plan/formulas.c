@@ -306,10 +306,11 @@ PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number
     return f;
 }
 
-double plan_useful(const PlanOptions *o, uint64_t parameters)
+double plan_useful(const PlanOptions *o, uint64_t parameters, bool full_attention)
 {
     const Gpt2Config *m = &o->model;
     double s = (double)o->seq;
-    return (6 * (double)parameters * s + 12 * (double)m->layers * (double)m->dim * s * s) *
+    double seen = full_attention ? s : (s + 1) / 2; // tokens, by each
+    return (6 * (double)parameters + 12 * (double)m->layers * (double)m->dim * seen) * s *
            (double)o->batch;
 }

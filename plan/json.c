@@ -131,6 +131,8 @@ static void write_plan(FILE *file, const Plan *plan)
     write_text(file, "gather", o->fp8 ? "fp8" : "usual");
     write_text(file, "schedule", o->schedule == PIPELINE_1F1B ? "1f1b" : "gpipe");
     write_number(file, "memory_of_gpu", o->machine->memory);
+    write_number(file, "reserved", plan_reserved(o, plan_most_memory(plan)));
+    write_number(file, "offered", plan_offered(o));
     write_number(file, "memory_bandwidth", (uint64_t)plan_hbm(o->machine)); // bytes/s
     fprintf(file, "\n  \"tokens_per_second_per_gpu\": %.3f, \"mfu\": %.6f,\n",
             (double)o->batch * o->seq / o->gpus / seconds,

@@ -18,6 +18,9 @@ Status plan_read_stages(const PlanValues value, PlanOptions *o)
     static const char *const words[] = {"gpipe", "1f1b"};
     int word;
     TRY(plan_number(value, STAGES, 1, &o->stages));
+    if (o->stages > 1 && o->llama.tied)
+        return plan_refuse("CONFIG: tie_word_embeddings is true: a Llama's stages share no "
+                           "embedding: leave STAGES out");
     TRY(plan_word(value, SCHEDULE, words, 2, &word));
     o->schedule = (PipelineKind)word;
     if (value[SCHEDULE] && o->stages == 1)
@@ -73,7 +76,10 @@ Status plan_read_labs(const PlanValues value, PlanOptions *o)
                              *const layouts[] = {"flat", "per_parameter"},
                              *const gathers[] = {"usual", "fp8"};
     int kind, offload, layout, gather;
-    TRY(plan_word(value, RECOMPUTE, recomputes, 3, &kind));
+    if (value[RECOMPUTE] && strcmp(value[RECOMPUTE], "none") == 0)
+        kind = RECOMPUTE_NONE;
+    else
+        TRY(plan_word(value, RECOMPUTE, recomputes, 3, &kind));
     TRY(plan_word(value, OFFLOAD, answers, 2, &offload));
     TRY(plan_word(value, LAYOUT, layouts, 2, &layout));
     TRY(plan_word(value, GATHER, gathers, 2, &gather));

@@ -39,16 +39,22 @@ static Status read_model(const PlanValues value, PlanOptions *o)
     char known[400];
     bool own = value[LAYERS] || value[HEADS] || value[DIM];
     o->model = (Gpt2Config){.vocab = 50257};
-    if (!name && !own) name = "gpt2";
+    if (value[CONFIG] && name)
+        return plan_refuse("MODEL=%.40s and CONFIG=%.200s: one of them", name, value[CONFIG]);
+    TRY(plan_number(value, SEQ, 0, &o->seq));
+    if (value[CONFIG])
+        TRY(plan_read_config(value[CONFIG], o));
+    else if (!name && !own)
+        name = "gpt2";
     if (name && !plan_model(name, &o->model, &o->llama)) {
         plan_model_names(known, sizeof known);
         return plan_refuse("MODEL=%.40s is not known; there are %s, or give LAYERS, "
                            "HEADS, DIM and VOCAB",
                            name, known);
     }
-    if (!name && (!value[LAYERS] || !value[HEADS] || !value[DIM]))
+    if (!name && !value[CONFIG] && (!value[LAYERS] || !value[HEADS] || !value[DIM]))
         return plan_refuse("a model of your own needs LAYERS, HEADS and DIM");
-    snprintf(o->model_name, sizeof o->model_name, "%s", name ? name : "own");
+    if (!value[CONFIG]) snprintf(o->model_name, sizeof o->model_name, "%s", name ? name : "own");
     TRY(plan_number(value, LAYERS, o->model.layers, &o->model.layers));
     TRY(plan_number(value, HEADS, o->model.heads, &o->model.heads));
     TRY(plan_number(value, DIM, o->model.dim, &o->model.dim));
@@ -224,7 +230,11 @@ static Status read_rest(const PlanValues value, PlanOptions *o)
     o->values = init == 1 || o->run == PLAN_EXECUTED;
     o->fit = fit == 1;
     o->advice = advice == 0 && o->run == PLAN_ALONE;
+    TRY(plan_number(value, EFFICIENCY, 100, &o->efficiency));
+    if (o->efficiency > 100)
+        return plan_refuse("EFFICIENCY=%d: percent of the memory's bandwidth", o->efficiency);
     o->json = value[JSON];
+    o->verbose = value[V] != NULL;
     o->timeline = value[TIMELINE];
     TRY(read_slow(value, o));
     if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE] ||

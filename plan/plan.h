@@ -9,6 +9,8 @@
  *   fit.c            the fastest of several plans that fit
  *   print.c, json.c  the plan as a table and as JSON
  *   advice.c         what would help most, which may be other plans
+ *   text.c           lines of 80 columns, times in their unit
+ *   levers.c         what makes a step that does not fit fit
  *   make.c           one plan: formulas, ranks, times
  *   rank_kinds.c     which ranks differ
  *   run_ranks.c      processes that run the ranks
@@ -22,6 +24,7 @@
  *   options.c        what the settings mean, and what is wrong with them
  *   lab_options.c    those of the labs
  *   settings.c       NAME=VALUE on the command line
+ *   config.c         a model's config.json
  *   models.c         models by name
  */
 #ifndef PLAN_H
@@ -76,6 +79,9 @@ typedef struct PlanOptions {
     bool mixed;                // dtype or reduce_dtype is not float (lab 2): strategic, too
     DType dtype, reduce_dtype; // of parameters and modules, of gradients on their way
     bool clip;                 // the gradient's norm counts as too large
+    int efficiency;            // percent of the memory's bandwidth that kernels reach
+    bool candidate;            // it may need more than there is: ERR_MEMORY, silently
+    bool verbose;              // what dry runs read is said
     bool values;               // parameters get initial values
     bool all;                  // every rank runs, not one of each kind
     bool fit;                  // strategy, micro-batches and others are looked for
@@ -218,14 +224,23 @@ typedef struct PlanFormulas { // of a stage
     uint64_t copies, copied; // of a layout that copies: calls, bytes
 } PlanFormulas;
 PlanFormulas plan_formulas(const PlanOptions *options, const Module *model, int stage);
-// FLOP of a step on all ranks that count for MFU, of a model of so many parameters.
-double plan_useful(const PlanOptions *options, uint64_t parameters);
+// FLOP of a step on all ranks that count for MFU, of a model of so many parameters: 6 for each and
+// token, and of attention its causal half, which is what is computed; or all of it, as PaLM's MFU
+// counts.
+double plan_useful(const PlanOptions *options, uint64_t parameters, bool full_attention);
 // FLOP of a token in a block's forward, but for its attention.
 uint64_t plan_block_flops(const PlanOptions *options);
 double plan_peak(const PlanOptions *options); // FLOP/s of a GPU in the step's arithmetic
 const char *plan_type_name(DType dtype);
 const char *plan_dtype_name(const PlanOptions *options); // …or tf32
 double plan_hbm(const SimMachine *machine);              // bytes/s of its memory
+
+// ---- text.c ---- Prints as printf does, a line when it has ended, in 80 columns.
+void plan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+typedef struct PlanText {
+    char is[24];
+} PlanText;
+PlanText plan_time(uint64_t ps); // "845 µs", "463 ms"
 
 // ---- print.c, json.c ----
 typedef struct Plan {
@@ -242,10 +257,18 @@ Status plan_write_json(const Plan *plan);
 // ---- make.c ---- Runs the ranks and times them; plan->options is set.
 Status plan_make(Plan *plan);
 uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
+// Whether so many live bytes fit: what the allocator, CUDA and NCCL need in addition is less than
+// what the GPU has. And those numbers, in bytes.
+bool plan_fits(const PlanOptions *options, uint64_t live);
+uint64_t plan_reserved(const PlanOptions *options, uint64_t live);
+uint64_t plan_offered(const PlanOptions *options);
 
 // ---- advice.c ---- Prints what would help most; with options->advice, also what plans with it
 // take.
 void plan_advise(const Plan *plan);
+
+// ---- levers.c ---- The rest of a line, and lines: what would make it fit, the three fastest.
+void plan_advise_memory(const Plan *plan);
 
 // ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where
 // none is given, the batch to those of the fastest plan that fits, and prints a line for each that

@@ -4,11 +4,6 @@
 
 #include "plan.h"
 
-static double ms(uint64_t ps)
-{
-    return 1e-9 * (double)ps;
-}
-
 static double gib(uint64_t bytes)
 {
     return (double)bytes / (double)((uint64_t)1 << 30);
@@ -23,39 +18,39 @@ static double percent(uint64_t part, uint64_t whole)
 static void print_labs(const PlanOptions *o)
 {
     if (o->stages > 1)
-        printf("; %d stages of %d GPUs, %s", o->stages, plan_places(o),
-               o->schedule == PIPELINE_1F1B ? "1F1B" : "GPipe");
+        plan_say("; %d stages of %d GPUs, %s", o->stages, plan_places(o),
+                 o->schedule == PIPELINE_1F1B ? "1F1B" : "GPipe");
     if (o->recompute != RECOMPUTE_NONE)
-        printf("; %s again", o->recompute == RECOMPUTE_BLOCKS ? "blocks" : "attention's weights");
-    if (o->prefetches) printf("; %d ahead", o->prefetch);
-    if (o->per_parameter) printf("; cut by parameter");
-    if (o->fp8) printf("; matrices gathered in FP8");
-    if (o->offload) printf("; shards in host memory");
+        plan_say("; %s again", o->recompute == RECOMPUTE_BLOCKS ? "blocks" : "attention's weights");
+    if (o->prefetches) plan_say("; %d ahead", o->prefetch);
+    if (o->per_parameter) plan_say("; cut by parameter");
+    if (o->fp8) plan_say("; matrices gathered in FP8");
+    if (o->offload) plan_say("; shards in host memory");
 }
 
 static void print_head(const Plan *plan)
 {
     const PlanOptions *o = plan->options;
     int nodes = (o->gpus + o->machine->gpus_per_node - 1) / o->machine->gpus_per_node;
-    printf("%s, %.3f billion parameters, on %d GPUs (%d node%s of %s), %s", o->model_name,
-           1e-9 * (double)plan->parameters, o->gpus, nodes, nodes == 1 ? "" : "s", o->machine->name,
-           o->strategy_name);
-    if (o->replicas > 1) printf(", %d replicas", o->replicas);
-    printf("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
-    if (o->accumulate > 1) printf(" · %d micro-batches", o->accumulate);
-    printf(" on each GPU; %s", o->tf32 ? "products in TF32" : plan_type_name(o->dtype));
-    if (o->mixed) printf(", reductions in %s", plan_type_name(o->reduce_dtype));
-    if (o->reshard_ranks > 0) printf("; slices of %d ranks until the backward", o->reshard_ranks);
-    if (o->reduce_every_time) printf("; each micro-batch reduces");
+    plan_say("%s, %.3f billion parameters, on %d GPUs (%d node%s of %s), %s", o->model_name,
+             1e-9 * (double)plan->parameters, o->gpus, nodes, nodes == 1 ? "" : "s",
+             o->machine->name, o->strategy_name);
+    if (o->replicas > 1) plan_say(", %d replicas", o->replicas);
+    plan_say("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
+    if (o->accumulate > 1) plan_say(" · %d micro-batches", o->accumulate);
+    plan_say(" on each GPU; %s", o->tf32 ? "products in TF32" : plan_type_name(o->dtype));
+    if (o->mixed) plan_say(", reductions in %s", plan_type_name(o->reduce_dtype));
+    if (o->reshard_ranks > 0) plan_say("; slices of %d ranks until the backward", o->reshard_ranks);
+    if (o->reduce_every_time) plan_say("; each micro-batch reduces");
     print_labs(o);
-    if (o->slow > 0) printf("; rank %d takes %d %% longer", o->slow_rank, o->slow);
-    printf("; %s attention\n", o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
-    printf("Ran %s: rank", o->run == PLAN_EXECUTED ? "with all arithmetic"
-                           : o->all                ? "dry, all ranks"
-                                                   : "dry, one rank of each kind");
+    if (o->slow > 0) plan_say("; rank %d takes %d %% longer", o->slow_rank, o->slow);
+    plan_say("; %s attention\n", o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
+    plan_say("Ran %s: rank", o->run == PLAN_EXECUTED ? "with all arithmetic"
+                             : o->all                ? "dry, all ranks"
+                                                     : "dry, one rank of each kind");
     for (int i = 0; i < plan->ranks.n; i++)
-        printf("%s %d", i ? "," : "", plan->ranks.record[i]->rank);
-    printf("\n");
+        plan_say("%s %d", i ? "," : "", plan->ranks.record[i]->rank);
+    plan_say("\n");
 }
 
 static const PlanRecord *fullest(const Plan *plan)
@@ -68,20 +63,22 @@ static const PlanRecord *fullest(const Plan *plan)
 
 static void print_memory(const Plan *plan)
 {
+    const PlanOptions *o = plan->options;
     const PlanRecord *r = fullest(plan);
-    uint64_t memory = plan->options->machine->memory;
-    printf("\nMemory of a GPU, in GiB (rank %d)        at the peak   between steps\n", r->rank);
+    uint64_t memory = o->machine->memory;
+    plan_say("\nMemory of a GPU, in GiB (rank %d)        at the peak   between steps\n", r->rank);
     for (int i = 0; i < GPU_CATEGORIES; i++)
         if (r->at_peak[i] || r->held[i])
-            printf("  %-34s %14.3f %15.3f\n", gpulog_category_name((GpuCategory)i),
-                   gib(r->at_peak[i]), gib(r->held[i]));
-    printf("  %-34s %14.3f   reached at %s\n", "together", gib(r->peak), r->peak_where);
-    if (r->peak <= memory)
-        printf("It fits: %.1f %% of %.0f GiB.\n", percent(r->peak, memory), gib(memory));
-    else
-        printf("It does not fit into %.0f GiB: %s is the first line past it, by %.3f GiB; the peak "
-               "is %.3f GiB above.\n",
-               gib(memory), r->over_where, gib(r->over), gib(r->peak - memory));
+            plan_say("  %-34s %14.3f %15.3f\n", gpulog_category_name((GpuCategory)i),
+                     gib(r->at_peak[i]), gib(r->held[i]));
+    plan_say("  %-34s %14.3f   reached at %s\n", "together", gib(r->peak), r->peak_where);
+    plan_say("It %s: %.1f GiB live, at least %.1f with what the allocator, CUDA and NCCL need "
+             "(1.20 times as much where there is room), of %.1f that a GPU of %.0f GiB offers.\n",
+             plan_fits(o, r->peak) ? "fits" : "does not fit", gib(r->peak),
+             gib(plan_reserved(o, r->peak)), gib(plan_offered(o)), gib(memory));
+    if (r->peak > memory)
+        plan_say("%s is the first line past the memory, by %.3f GiB; the peak is %.3f GiB above.\n",
+                 r->over_where, gib(r->over), gib(r->peak - memory));
 }
 
 static void print_time(const Plan *plan)
@@ -89,27 +86,34 @@ static void print_time(const Plan *plan)
     const PlanOptions *o = plan->options;
     const PlanTimes *t = &plan->times;
     double seconds = 1e-12 * (double)t->step, tokens = (double)o->batch * o->seq / o->gpus;
-    double mfu = plan->useful / (seconds * plan_peak(o) * o->gpus);
-    printf("\nA step takes %.3f ms (rank %d): %.0f tokens/s per GPU, MFU %.1f %% of %.0f TFLOP/s\n",
-           ms(t->step), t->rank, tokens / seconds, 100 * mfu, 1e-12 * plan_peak(o));
-    printf("  computes %.3f ms, communicates %.3f ms, of which exposed %.3f ms; idle %.3f ms\n\n",
-           ms(t->compute), ms(t->communication), ms(t->exposed), ms(t->idle));
-    printf("  %-16s %7s %11s %9s %12s %12s\n", "", "calls", "ms", "slowed", "GFLOP", "MB");
+    double rate = 1 / (seconds * plan_peak(o) * o->gpus);
+    plan_say("\nA step takes %s (rank %d): %.0f tokens/s per GPU\n", plan_time(t->step).is, t->rank,
+             tokens / seconds);
+    plan_say(
+        "  MFU %.1f %% of %.0f TFLOP/s: 6 FLOP per parameter and token, and the causal half of "
+        "attention; %.1f %% where all of attention counts, as PaLM's and MPT's\n",
+        100 * plan->useful * rate, 1e-12 * plan_peak(o),
+        100 * plan_useful(o, plan->parameters, true) * rate);
+    plan_say("  computes %s, communicates %s, of which exposed %s; idle %s\n\n",
+             plan_time(t->compute).is, plan_time(t->communication).is, plan_time(t->exposed).is,
+             plan_time(t->idle).is);
+    plan_say("  %-16s %7s %11s %9s %12s %12s\n", "", "calls", "ms", "slowed", "GFLOP", "MB");
     for (int i = 0; i < PLAN_TIME_KINDS; i++) {
         const PlanShare *s = &t->share[i];
         if (!s->calls) continue;
         uint64_t slowed = s->time > s->work ? s->time - s->work : 0;
-        printf("  %-16s %7llu %11.3f %7.1f %% %12.1f %12.1f\n", plan_kind_name((PlanKind)i),
-               (unsigned long long)s->calls, ms(s->time), percent(slowed, s->time),
-               1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
+        plan_say("  %-16s %7llu %11.3f %7.1f %% %12.1f %12.1f\n", plan_kind_name((PlanKind)i),
+                 (unsigned long long)s->calls, 1e-9 * (double)s->time, percent(slowed, s->time),
+                 1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
     }
-    printf("  (MB: read and written; of collectives, sent. slowed: by what overlaps. Time over\n"
-           "  several streams adds up to more than the step.)\n");
+    plan_say("  (MB: read and written; of collectives, sent. slowed: by what overlaps. Time "
+             "over several streams adds up to more than the step.)\n");
     for (int link = 0; link < SIM_LINKS; link++) {
         static const char *const names[SIM_LINKS] = {"NVLink", "PCIe", "network"};
         if (t->link_messages[link])
-            printf("  %s: %llu collectives, %.1f MB sent by this rank\n", names[link],
-                   (unsigned long long)t->link_messages[link], 1e-6 * (double)t->link_bytes[link]);
+            plan_say("  %s: %llu collectives, %.1f MB sent by this rank\n", names[link],
+                     (unsigned long long)t->link_messages[link],
+                     1e-6 * (double)t->link_bytes[link]);
     }
 }
 
@@ -128,9 +132,9 @@ static void print_roofline(const Plan *plan)
 {
     double peak = plan_peak(plan->options), flat = plan->options->machine->peak[SIM_F32],
            hbm = plan_hbm(plan->options->machine);
-    printf("\nWhy\n  A GPU reads %.2f TB/s: kernels of fewer than %.0f FLOP per byte wait for "
-           "memory.\n",
-           1e-12 * hbm, peak / hbm);
+    plan_say("\nWhy\n  A GPU reads %.2f TB/s: kernels of fewer than %.0f FLOP per byte wait for "
+             "memory.\n",
+             1e-12 * hbm, peak / hbm);
     for (int i = 0; i <= PLAN_KERNEL; i++) {
         const PlanShare *s = &plan->times.share[i];
         if (!s->calls || !s->bytes) continue;
@@ -138,9 +142,9 @@ static void print_roofline(const Plan *plan)
             i == PLAN_PRODUCT || (i == PLAN_ATTENTION && plan->options->dtype != DTYPE_F32);
         double ridge = (tensor ? peak : flat) / hbm,
                intensity = (double)s->flops / (double)s->bytes;
-        printf("  - %s: %.1f FLOP per byte, %s; %.0f TFLOP/s\n", plan_kind_name((PlanKind)i),
-               intensity, intensity < ridge ? "bound by memory" : "bound by arithmetic",
-               s->time ? (double)s->flops / (double)s->time : 0.0);
+        plan_say("  - %s: %.1f FLOP per byte, %s; %.0f TFLOP/s\n", plan_kind_name((PlanKind)i),
+                 intensity, intensity < ridge ? "bound by memory" : "bound by arithmetic",
+                 s->time ? (double)s->flops / (double)s->time : 0.0);
     }
 }
 
@@ -154,10 +158,11 @@ static void print_hiding(const Plan *plan)
     double rate = (double)product->flops / (double)product->time; // FLOP per ps
     double unit = (double)gather->work / (double)gather->calls, each = (double)plan_block_flops(o);
     const char *formula = o->llama.chosen ? "2·C·(2·C + 2·K + 3·F)" : "24·C²";
-    printf("  - A unit's all-gather takes %.3f ms where nothing slows it. A block's forward has\n"
-           "    %s = %.3g FLOP per token, at %.0f TFLOP/s: from %.0f tokens per GPU on\n"
-           "    (time · rate / FLOP per token) it hides behind that; there are %d.\n",
-           1e-9 * unit, formula, each, rate, unit * rate / each, o->micro * o->seq);
+    plan_say("  - A unit's all-gather takes %s where nothing slows it. A block's forward has "
+             "%s = %.3g FLOP per token, at %.0f TFLOP/s: from %.0f tokens per GPU on "
+             "(time · rate / FLOP per token) it hides behind that; there are %d.\n",
+             plan_time((uint64_t)unit).is, formula, each, rate, unit * rate / each,
+             o->micro * o->seq);
 }
 
 static void print_latency(const Plan *plan)
@@ -165,10 +170,10 @@ static void print_latency(const Plan *plan)
     for (int i = PLAN_ALL_GATHER; i <= PLAN_ALL_REDUCE; i++) {
         const PlanShare *s = &plan->times.share[i];
         if (!s->calls || !s->work) continue;
-        printf("  - %s: %.0f %% of its time is latency (%s%s%s, %d ranks on %d node%s)\n",
-               plan_kind_name((PlanKind)i), percent(s->latency, s->work),
-               s->algorithm ? s->algorithm : "", s->protocol && *s->protocol ? " " : "",
-               s->protocol ? s->protocol : "", s->ranks, s->nodes, s->nodes == 1 ? "" : "s");
+        plan_say("  - %s: %.0f %% of its time is latency (%s%s%s, %d ranks on %d node%s)\n",
+                 plan_kind_name((PlanKind)i), percent(s->latency, s->work),
+                 s->algorithm ? s->algorithm : "", s->protocol && *s->protocol ? " " : "",
+                 s->protocol ? s->protocol : "", s->ranks, s->nodes, s->nodes == 1 ? "" : "s");
     }
 }
 
@@ -176,20 +181,21 @@ static void print_host(const Plan *plan)
 {
     const PlanTimes *t = &plan->times;
     if (percent(t->host, t->step) >= 1)
-        printf("  - The GPU waits for the host's calls for %.3f ms, %.0f %% of the step: %s.\n",
-               ms(t->host), percent(t->host, t->step),
-               percent(t->host, t->step) >= 20 ? "host-bound" : "not host-bound");
+        plan_say("  - The GPU waits for the host's calls for %s, %.0f %% of the step: %s.\n",
+                 plan_time(t->host).is, percent(t->host, t->step),
+                 percent(t->host, t->step) >= 20 ? "host-bound" : "not host-bound");
     else
-        printf("  - The host is ahead of the GPU: not host-bound.\n");
+        plan_say("  - The host is ahead of the GPU: not host-bound.\n");
 }
 
 static void print_notes(const Plan *plan)
 {
-    if (plan->ranks.notes && *plan->ranks.notes && plan->options->run == PLAN_ALONE)
-        printf("\nRead on the host, as zeros (CLIP=yes for the other branch of clipping):\n%s",
-               plan->ranks.notes);
-    else if (plan->ranks.notes && *plan->ranks.notes)
+    if (!plan->ranks.notes || !*plan->ranks.notes) return;
+    if (plan->options->run != PLAN_ALONE)
         fputs(plan->ranks.notes, stderr);
+    else if (plan->options->verbose)
+        plan_say("\nRead on the host, as zeros (CLIP=yes for the other branch of clipping):\n%s",
+                 plan->ranks.notes);
 }
 
 void plan_print(const Plan *plan)
@@ -202,7 +208,7 @@ void plan_print(const Plan *plan)
     print_latency(plan);
     print_host(plan);
     if (plan->options->offload)
-        printf(
+        plan_say(
             "  - The optimizer's step is the host's, and not in this time: 28 bytes per element, "
             "%.2f GB.\n",
             28e-9 * offloaded(plan));

@@ -184,6 +184,10 @@ static Status print_first_failure(const Job *job, const RankEnd *ends, int n)
         if ((ends[i].how != RANK_RETURNED || ends[i].code != 0) && ends[i].how != RANK_STOPPED)
             which = i;
     char *text = text_of(job->said[which]);
+    if (job->options->candidate && text && strstr(text, "out of device memory")) {
+        free(text);
+        return ERR_MEMORY;
+    }
     fprintf(stderr, "%splan: rank %d of %d %s\n", text ? text : "", job->ranks[which],
             job->options->gpus,
             ends[which].how == RANK_TIMED_OUT ? "did not end in time" : "failed");

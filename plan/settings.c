@@ -9,11 +9,13 @@
 #include <string.h>
 
 static const char *const names[SETTINGS] = {
-    "MODEL",        "GPUS",     "MACHINE",    "BATCH",     "SEQ",           "STRATEGY", "DTYPE",
-    "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",          "LAYERS",   "HEADS",
-    "DIM",          "VOCAB",    "KV_HEADS",   "HIDDEN",    "RESHARD_RANKS", "REDUCE",   "RECOMPUTE",
-    "PREFETCH",     "OFFLOAD",  "LAYOUT",     "GATHER",    "STAGES",        "SCHEDULE", "SLOW",
-    "JSON",         "RANKS",    "RUN",        "INIT",      "FIT",           "TIMELINE", "ADVICE"};
+    "MODEL",    "CONFIG",        "GPUS",         "MACHINE",   "BATCH",      "SEQ",
+    "STRATEGY", "DTYPE",         "REDUCE_DTYPE", "REPLICAS",  "ACCUMULATE", "ATTENTION",
+    "CLIP",     "LAYERS",        "HEADS",        "DIM",       "VOCAB",      "KV_HEADS",
+    "HIDDEN",   "RESHARD_RANKS", "REDUCE",       "RECOMPUTE", "PREFETCH",   "OFFLOAD",
+    "LAYOUT",   "GATHER",        "STAGES",       "SCHEDULE",  "SLOW",       "JSON",
+    "RANKS",    "RUN",           "INIT",         "FIT",       "TIMELINE",   "ADVICE",
+    "V",        "EFFICIENCY"};
 
 Status plan_refuse(const char *format, ...)
 {

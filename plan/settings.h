@@ -6,6 +6,7 @@
 
 typedef enum PlanSetting {
     MODEL,
+    CONFIG,
     GPUS,
     MACHINE,
     BATCH,
@@ -40,6 +41,8 @@ typedef enum PlanSetting {
     FIT,
     TIMELINE,
     ADVICE,
+    V,
+    EFFICIENCY,
     SETTINGS
 } PlanSetting;
 
@@ -56,6 +59,9 @@ Status plan_number_from(const PlanValues value, PlanSetting which, int least, in
 // The place of the value among `n` words; 0 where it is not set.
 Status plan_word(const PlanValues value, PlanSetting which, const char *const *words, int n,
                  int *found);
+
+// ---- config.c ---- Sizes and name from a config.json of Hugging Face's; o->seq: of SEQ, or 0.
+Status plan_read_config(const char *path, PlanOptions *o);
 
 // ---- lab_options.c ---- What the labs add, and what that does not go with.
 Status plan_read_stages(const PlanValues value, PlanOptions *o);

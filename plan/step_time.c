@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "machine/figures.h"
 #include "plan.h"
 #include "time/replay.h"
 
@@ -198,12 +199,16 @@ Status plan_times(const PlanOptions *o, const PlanRanks *all, PlanTimes *times)
     Moments moments = {{NULL}};
     const SimSpread spread = {.slow_rank = o->slow_rank, .slow = {(uint64_t)o->slow, 100}};
     const char *wrong = NULL;
+    SimMachine machine = *o->machine;
+    SimFigures figures = *machine.figures;
+    figures.hbm *= 0.01 * o->efficiency;
+    machine.figures = &figures;
     for (int i = 0; i < all->n; i++) {
         logs[i] = (SimLog){all->record[i]->entry, (size_t)all->record[i]->n};
         moments.of[i] = calloc((size_t)all->record[i]->n + 1, sizeof *moments.of[i]);
         if (!moments.of[i]) wrong = "no host memory";
     }
-    if (!wrong) wrong = sim_replay_some(o->machine, &spread, logs, all->n, note, &moments);
+    if (!wrong) wrong = sim_replay_some(&machine, &spread, logs, all->n, note, &moments);
     Status status = wrong ? fail(ERR_ARGUMENT, "the ranks' logs cannot be timed: %s", wrong) : OK;
     int slowest = 0;
     for (int i = 0; i < all->n && status == OK; i++) {

@@ -50,6 +50,13 @@ class Plan(TempFolder):
         self.assertEqual((status, err), (0, ""), out)
         return out
 
+    @staticmethod
+    def time(ps):
+        """As a plan prints it."""
+        ms = ps / 1e9
+        return ("%.0f µs" % (1e3 * ms) if ms < 1 else "%.1f ms" % ms if ms < 100 else
+                "%.0f ms" % ms if ms < 1e4 else "%.1f s" % (ms / 1e3))
+
     def refused(self, settings, words):
         """It refuses the settings in one line."""
         with self.subTest(settings=settings):

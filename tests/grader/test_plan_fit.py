@@ -26,7 +26,7 @@ class Fit(Plan):
         self.assertTrue(0 < len(fits) < len(rows), out)
         best = min(fits, key=fits.get)
         self.assertIn("on 4 GPUs (1 node of small.machine), " + best[0], out)
-        self.assertIn("A step takes %.3f ms" % fits[best], out)
+        self.assertIn("A step takes " + self.time(1e9 * fits[best]), out)
         self.assertEqual({row[4] for row in rows if row[0] == "zero3"}, {"once", "each"})
         self.assertEqual({row[4] for row in rows if row[0] == "zero1"}, {"once"})
         self.assertEqual({row[5] for row in rows}, {"no", "blocks"})
@@ -51,7 +51,7 @@ class Fit(Plan):
         best = max((row for row in rows if "fit" not in row), key=lambda row: float(row[9]))
         self.assertIn("\n%d sequences of 16 tokens per step: %s on each GPU" % (
             2 * int(best[2]), best[2]), out)
-        self.assertIn("A step takes %s ms" % best[8], out)
+        self.assertIn("A step takes " + self.time(1e9 * float(best[8])), out)
         out = self.said("FIT=yes", *SMALL, "GPUS=4", "STAGES=2", "RECOMPUTE=no",
                         "MACHINE=" + machine)
         self.assertRegex(out, r"(?m)^  zero3 +1 +1 .*\n  zero3 +2 +1 ") # of more micro-batches
@@ -83,17 +83,24 @@ class Fit(Plan):
         settings = [*SMALL, "LAYERS=6", "GPUS=2", "BATCH=2", "SEQ=64", "MACHINE=" + machine]
         self.assertIn("; blocks again", self.said("FIT=yes", *settings))
         _, out, _ = self.run_plan(*settings)
-        said = re.search(r"RECOMPUTE=blocks: ([\d.]+) GiB at the peak, fits; a step takes ([\d.]+) "
-                         r"ms", out)
+        said = re.search(r"RECOMPUTE=blocks: ([\d.]+) GiB at the peak; a step takes "
+                         r"([\d.]+ \w+)", " ".join(out.split()))
         again = self.plan(*settings, "RECOMPUTE=blocks")
-        self.assertEqual(said.group(2), "%.3f" % (again["times"]["step"] / 1e9))
+        self.assertEqual(said.group(2), self.time(again["times"]["step"]))
         self.assertLessEqual(again["ranks"][0]["peak"], again["memory_of_gpu"])
+
+    def test_what_is_too_large_for_a_dry_run_does_not_fit(self):
+        """A candidate that needs terabytes ends nothing, and says nothing but that."""
+        status, out, err = self.run_plan("FIT=yes", "MODEL=llama3-405b", "GPUS=8", "BATCH=8",
+                                         "DTYPE=bf16", "RECOMPUTE=no")
+        self.assertEqual((status, err.count("\n")), (1, 1), err)
+        self.assertIn("ddp", [row[0] for row in self.rows(out) if "fit" in row])
 
     def test_nothing_fits(self):
         machine = self.write("tiny.machine", "base h100x8\nmemory 1 KB\n")
         status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=2", "MACHINE=" + machine)
         self.assertEqual(status, 1)
-        self.assertEqual(out.count("does not fit"), 8)
+        self.assertEqual(out.count(" no fit\n"), 8)
         self.assertIn("plan: none of these fits into", err)
 
 

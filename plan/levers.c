@@ -1,0 +1,222 @@
+/* levers.c: what makes a step that does not fit fit: reductions of each micro-batch,
+ * recomputation, more micro-batches, fewer replicas, stages, offload, and any of these together, with the batch as it is.
+ *
+ * By formulas alone each combination has a least memory and about a time. Those that may fit are
+ * run dry, the fastest first, until three fit. Offload comes last: the host's optimizer is not in a
+ * plan's time.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine/figures.h"
+#include "plan.h"
+
+enum { MOST = 4096, WANTED = 3, MOST_RUNS = 6, FEW_RUNS = 2, MOST_PASSES = 32 };
+
+#define MOST_HOST 64e9 // bytes: a node of 8 GPUs has 0.5 to 2 TB
+
+typedef struct Candidate {
+    PlanOptions options;
+    double time; // by formulas, seconds; offload after all others
+} Candidate;
+
+typedef struct Candidates {
+    Candidate *of;
+    int n;
+    const PlanOptions *from;
+    Module *stage[2]; // the first and the last
+    int stages;       // for which they are
+} Candidates;
+
+static double least_memory(const PlanFormulas *f)
+{
+    uint64_t most = f->most_params > f->most_grads ? f->most_params : f->most_grads;
+    if (f->activations > most) most = f->activations;
+    return (double)(f->params + f->grads + f->state + most);
+}
+
+// Roughly: what is computed, or sent if that takes longer, a part of the other, and the bubble.
+static double about(const PlanOptions *o, const PlanFormulas *f)
+{
+    const SimMachine *m = o->machine;
+    const SimFigures *figures = m->figures;
+    int shards = o->strategy == STRATEGY_DDP ? 1 : plan_places(o) / o->replicas;
+    bool within = shards <= m->gpus_per_node && o->stages == 1;
+    double link = figures->link[within && m->has_link[SIM_NVLINK] ? SIM_NVLINK : SIM_NIC];
+    if (link <= 0) link = figures->link[SIM_PCIE];
+    double compute = ((double)f->products / 0.65 + (double)f->attention / 0.35) / plan_peak(o);
+    double sent = (double)(f->gather_sent + f->scatter_sent + f->reduce_sent) / link +
+                  40e-6 * (double)(f->gather_calls + f->scatter_calls);
+    if (o->offload)
+        sent += 4.0 * (double)(f->parameters / (uint64_t)shards) * (2 * o->accumulate + 1) /
+                figures->link[SIM_PCIE];
+    double longer = compute > sent ? compute : sent;
+    return (longer + 0.1 * (compute + sent - longer)) *
+           (1 + (double)(o->stages - 1) / o->accumulate);
+}
+
+static void add(Candidates *all, const PlanOptions *o)
+{
+    const PlanOptions *from = all->from;
+    int passes = from->stages * from->accumulate; // what a dry run of a pipeline takes grows with
+    if (passes < MOST_PASSES) passes = MOST_PASSES;
+    if (all->n == MOST || (o->stages > 1 && o->stages * o->accumulate > passes)) return;
+    if (all->stages != o->stages) {
+        for (int i = 0; i < 2; i++) {
+            if (all->stage[i]) module_destroy(all->stage[i]);
+            all->stage[i] = plan_stage(o, i ? o->stages - 1 : 0);
+        }
+        all->stages = o->stages;
+    }
+    double memory = 0, time = o->offload ? 1e9 : 0;
+    for (int i = 0; i < 2; i++) {
+        if (!all->stage[i]) return;
+        PlanFormulas f = plan_formulas(o, all->stage[i], i ? o->stages - 1 : 0);
+        if (least_memory(&f) > memory) memory = least_memory(&f);
+        if (i == 0) time += about(o, &f);
+        // Masters, gradients and moments of a rank: 16 bytes per element, in the host's memory.
+        if (o->offload && 16.0 * (double)f.parameters / (plan_places(o) / o->replicas) > MOST_HOST)
+            return;
+    }
+    if (plan_fits(o, (uint64_t)memory)) all->of[all->n++] = (Candidate){*o, time};
+}
+
+// Recomputation, reductions of each micro-batch, and offload.
+static void add_kinds(Candidates *all, PlanOptions o)
+{
+    const PlanOptions *from = all->from;
+    bool zero3 = o.strategy == STRATEGY_ZERO3;
+    for (int kind = 0; kind < 8; kind++) {
+        PlanOptions with = o;
+        if (kind & 1) with.reduce_every_time = true;
+        if (kind & 2) with.recompute = RECOMPUTE_BLOCKS;
+        if (kind & 4) with.offload = true;
+        if ((kind & 1) && (from->reduce_every_time || o.accumulate == 1)) continue;
+        if ((kind & 1) && o.strategy == STRATEGY_ZERO1) continue;
+        if ((kind & 2) && from->recompute == RECOMPUTE_BLOCKS) continue;
+        if ((kind & 4) && (from->offload || !zero3 || o.reshard_ranks > 0 || o.fp8)) continue;
+        with.strategic = true;
+        add(all, &with);
+    }
+}
+
+static void add_parts(Candidates *all, PlanOptions o)
+{
+    int sequences = o.batch / plan_places(&o);
+    for (; o.accumulate <= sequences; o.accumulate *= 2) {
+        if (sequences % o.accumulate != 0) break;
+        o.micro = sequences / o.accumulate;
+        add_kinds(all, o);
+    }
+}
+
+// Fewer replicas, each of more GPUs; without strategy: ZeRO-3.
+static void add_shards(Candidates *all, PlanOptions o)
+{
+    const PlanOptions *from = all->from;
+    for (; o.replicas >= 1; o.replicas /= 2) {
+        if (plan_places(&o) % o.replicas == 0 && o.replicas < plan_places(&o)) {
+            add_parts(all, o);
+            if (from->strategy != STRATEGY_ZERO3) {
+                PlanOptions zero3 = o;
+                zero3.strategy = STRATEGY_ZERO3;
+                snprintf(zero3.strategy_name, sizeof zero3.strategy_name, "zero3");
+                add_parts(all, zero3);
+            }
+        }
+        if (o.reshard_ranks > 0) break;
+    }
+}
+
+static void add_stages(Candidates *all, PlanOptions o)
+{
+    int most = o.dtype == DTYPE_F16 || o.reshard_ranks > 0 || o.llama.tied ? o.stages : PLAN_STAGES;
+    for (; o.stages <= most && o.stages <= o.model.layers && o.stages < o.gpus; o.stages *= 2)
+        if (o.gpus % o.stages == 0 && o.batch % plan_places(&o) == 0) add_shards(all, o);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const Candidate *)a)->time, y = ((const Candidate *)b)->time;
+    return (x > y) - (x < y);
+}
+
+// The settings that differ, as they are written.
+static void name_of(const PlanOptions *o, const PlanOptions *from, char *text, size_t size)
+{
+    size_t n = 0;
+    bool none = strcmp(o->strategy_name, "hsdp") == 0 && o->replicas == 1;
+    text[0] = 0;
+#define NAME(differs, ...)                                                                         \
+    if ((differs) && n < size) n += (size_t)snprintf(text + n, size - n, " " __VA_ARGS__)
+    NAME(o->strategy != from->strategy || none, "STRATEGY=zero3");
+    NAME(o->replicas != from->replicas && !none, "REPLICAS=%d", o->replicas);
+    NAME(o->stages != from->stages, "STAGES=%d", o->stages);
+    NAME(o->accumulate != from->accumulate, "ACCUMULATE=%d", o->accumulate);
+    NAME(o->reduce_every_time != from->reduce_every_time, "REDUCE=each");
+    NAME(o->recompute != from->recompute, "RECOMPUTE=blocks");
+    NAME(o->offload != from->offload, "OFFLOAD=yes");
+#undef NAME
+}
+
+typedef struct Found {
+    PlanOptions options;
+    uint64_t memory, step;
+} Found;
+
+static int by_step(const void *a, const void *b)
+{
+    const Found *x = a, *y = b;
+    if (x->options.offload != y->options.offload) return x->options.offload ? 1 : -1;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+// Runs the candidates, in their order; how many of them fit.
+static int run_candidates(const Candidates *all, Found found[WANTED])
+{
+    const PlanOptions *from = all->from;
+    int n = 0, runs = from->stages * from->accumulate > MOST_PASSES ? FEW_RUNS : MOST_RUNS;
+    for (int i = 0; i < all->n && i < runs && n < WANTED; i++) {
+        PlanOptions o = all->of[i].options;
+        o.timeline = NULL;
+        o.candidate = true;
+        Plan plan = {.options = &o};
+        Status status = plan_make(&plan);
+        uint64_t memory = plan_most_memory(&plan);
+        if (status == OK && plan_fits(&o, memory)) found[n++] = (Found){o, memory, plan.times.step};
+        plan_free(&plan.ranks);
+    }
+    qsort(found, (size_t)n, sizeof *found, by_step);
+    return n;
+}
+
+void plan_advise_memory(const Plan *plan)
+{
+    const PlanOptions *o = plan->options;
+    Candidates all = {.of = calloc(MOST, sizeof *all.of), .from = o};
+    Found found[WANTED];
+    char name[200];
+    if (!all.of) return;
+    add_stages(&all, *o);
+    qsort(all.of, (size_t)all.n, sizeof *all.of, by_time);
+    int n = 0;
+    if (all.n == 0)
+        plan_say("more GPUs, or shorter sequences: it does not fit, with no setting.\n");
+    else if (!o->advice)
+        plan_say("it does not fit; ADVICE=yes says what would.\n");
+    else if ((n = run_candidates(&all, found)) == 0)
+        plan_say("more GPUs, or shorter sequences: it does not fit, and no setting that was tried "
+                 "makes it.\n");
+    else
+        plan_say("it does not fit; these settings do, the fastest first:\n");
+    for (int i = 0; i < n; i++) {
+        name_of(&found[i].options, o, name, sizeof name);
+        plan_say("   %s: %.1f GiB at the peak; a step takes %s%s\n", name,
+                 (double)found[i].memory / (double)(1 << 30), plan_time(found[i].step).is,
+                 found[i].options.offload ? ", and the host's optimizer" : "");
+    }
+    for (int i = 0; i < 2; i++)
+        if (all.stage[i]) module_destroy(all.stage[i]);
+    free(all.of);
+}
