@@ -1,5 +1,6 @@
 /* levers.c: what makes a step that does not fit fit: reductions of each micro-batch,
- * recomputation, more micro-batches, fewer replicas, stages, offload, and any of these together, with the batch as it is.
+ * recomputation, more micro-batches, fewer replicas, stages, offload, and any of these together,
+ * with the batch as it is.
  *
  * By formulas alone each combination has a least memory and about a time. Those that may fit are
  * run dry, the fastest first, until three fit. Offload comes last: the host's optimizer is not in a
