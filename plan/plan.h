@@ -9,8 +9,8 @@
  *   fit.c            the fastest of several plans that fit
  *   print.c, json.c  the plan as a table and as JSON
  *   advice.c         what would help most, which may be other plans
- *   text.c           lines of 80 columns, times in their unit
  *   levers.c         what makes a step that does not fit fit
+ *   text.c           lines of 80 columns, times in their unit
  *   make.c           one plan: formulas, ranks, times
  *   rank_kinds.c     which ranks differ
  *   run_ranks.c      processes that run the ranks
@@ -23,8 +23,8 @@
  *   stage_parts.c    the model of a stage, and its units
  *   options.c        what the settings mean, and what is wrong with them
  *   lab_options.c    those of the labs
- *   settings.c       NAME=VALUE on the command line
  *   config.c         a model's config.json
+ *   settings.c       NAME=VALUE on the command line
  *   models.c         models by name
  */
 #ifndef PLAN_H

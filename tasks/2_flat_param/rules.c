@@ -378,10 +378,15 @@ static void two_body(const Rank *r, void *arg)
               NAME[i], (long long)flat[i].sharded_param.numel,
               (long long)flat[i].sharded_grad.numel, (long long)SHARD[i]);
         float *got = fetch(flat[i].sharded_param.data, (size_t)SHARD[i]), want[5];
-        for (int64_t e = 0; e < SHARD[i]; e++)
-            want[e] = r->rank * SHARD[i] + e < NUMEL[i] ? 1.0f : 0.0f;
-        check_equal("the shard of one of two flat parameters, of ones", got, want,
-                    (size_t)SHARD[i]);
+        int64_t valid = NUMEL[i] - r->rank * SHARD[i];
+        if (valid > SHARD[i]) valid = SHARD[i];
+        if (valid < 0) valid = 0;
+        for (int64_t e = valid; e < SHARD[i]; e++)
+            check(got[e] == 0.0f,
+                  "element %lld of a shard, padding, is %g: has flat_zero_padding set it to zero?",
+                  (long long)e, (double)got[e]);
+        for (int64_t e = 0; e < valid; e++) want[e] = 1.0f;
+        check_equal("the shard of one of two flat parameters, of ones", got, want, (size_t)valid);
         free(got);
     }
     for (int i = 0; i < 2; i++) flat_destroy(&flat[i]);

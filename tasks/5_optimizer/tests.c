@@ -317,6 +317,13 @@ static void check_summed_once(uint64_t log)
               (int)gpulog_count((GpuOp)op, log), gpulog_op_name((GpuOp)op));
 }
 
+// Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
+static void check_norm(Sharded *s, float norm, float want)
+{
+    check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
+          (double)want, norm_cause(s, norm));
+}
+
 static void norm_body(Sharded *s, const Rank *r, void *arg)
 {
     size_t live = gpulog_live_bytes(r->device);
@@ -326,9 +333,7 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_grad_norm(s->model, &s->ctx, &norm));
     check_figures();
-    // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
-    check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
-          (double)want, norm_cause(s, norm));
+    check_norm(s, norm, want);
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory allocated");
     check_summed_once(log);
     check(gpulog_count(GPU_DEVICE_SYNC, log) == 0,
@@ -367,6 +372,7 @@ static void clip_body(Sharded *s, const Rank *r, void *arg)
     set_gradients(s, 0.0f);
     uint64_t log = gpulog_length();
     need(fsdp_grad_norm(s->model, &s->ctx, &norm));
+    check_norm(s, norm, want);
     const uint64_t once = collectives(log);
     for (int c = 0; c < 3; c++) {
         set_gradients(s, 0.0f);

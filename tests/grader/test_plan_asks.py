@@ -1,5 +1,5 @@
-"""`make plan`: what it is asked with: a model's config.json (CONFIG), tables (COMPARE), and names of
-settings, which every target has."""
+"""`make plan`: what it is asked with: a model's config.json (CONFIG), tables (COMPARE), and names
+of settings, which every target has."""
 
 import contextlib
 import io

@@ -208,8 +208,9 @@ class Says(Plan):
         self.assertLess(plan["mfu"], 0.36) # what the machine's file gives fused attention
         self.assertGreater(plan["mfu"], 0.25)
         out = " ".join(self.said("MODEL=gpt2", "GPUS=8").split())
-        self.assertRegex(out, r"MFU [\d.]+ % of 67 TFLOP/s: 6 FLOP per parameter and token, and the "
-                              r"causal half of attention; [\d.]+ % where all of attention counts")
+        self.assertRegex(out, r"MFU [\d.]+ % of 67 TFLOP/s: 6 FLOP per parameter and token, and "
+                              r"the causal half of attention; [\d.]+ % where all of attention "
+                              r"counts")
 
     def test_a_file_that_cannot_be_written(self):
         for name in ("JSON", "TIMELINE"):
