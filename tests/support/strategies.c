@@ -264,6 +264,7 @@ static void check_reduced(const FsdpRoot *root, uint64_t first)
                 const char *at = e.range[k].ptr;
                 if (at < begin || at >= end || !(e.range[k].access & GPU_WRITE)) continue;
                 gpulog_where(e.site, place, sizeof place);
+                place[strcspn(place, " ")] = '\0'; // who wrote it is not who is to be waited for
                 check(log_ordered(i, now),
                       "after the last backward of a step the compute stream has not waited for %s "
                       "at %s, which writes the gradient of %s: end_backward ends it, and then the "
