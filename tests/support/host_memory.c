@@ -45,23 +45,10 @@ static size_t main_heap_bytes(void)
     return fast == SIZE_MAX || rest == SIZE_MAX || all == SIZE_MAX ? SIZE_MAX : all - fast - rest;
 }
 
-// The libc keeps up to seven freed chunks of each small size at hand for this thread (tcache), and
-// counts them as in use, whoever freed them. When all are there, that is always the same number.
-static void fill_cache(void)
-{
-    enum { KEPT = 7, LEAST = 24, MOST = 1032, APART = 16 };
-    void *volatile chunk[KEPT];
-    for (size_t bytes = LEAST; bytes <= MOST; bytes += APART) {
-        for (int i = 0; i < KEPT; i++) chunk[i] = malloc(bytes);
-        for (int i = 0; i < KEPT; i++) free(chunk[i]);
-    }
-}
-
 size_t host_bytes(void)
 {
     int64_t library;
     if (!backend_counts_host_memory(&library)) return 0;
-    fill_cache();
     size_t heap = main_heap_bytes();
     return heap == SIZE_MAX ? 0 : heap + mallinfo2().hblkhd - (size_t)library;
 }

@@ -6,8 +6,9 @@
 #include <stddef.h>
 
 // Bytes that the main thread has from malloc now, and large blocks of all threads, without what
-// simgpu has for its own records. A few that were freed may still count: allow for that. Where
-// nobody counts them (an old libc, a build with a sanitizer, real GPUs) 0, always.
+// simgpu has for its own records. A few that were freed may still count (the libc keeps them at
+// hand): allow for that. Where nobody counts them (an old libc, a build with a sanitizer, real
+// GPUs) 0, always.
 size_t host_bytes(void);
 
 // From here on this process gets no more than so many bytes of memory of its own, where the system
