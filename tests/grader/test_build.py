@@ -18,7 +18,8 @@ import manifest
 import runner
 
 TASKS = [(task.name, task.folder) for task in manifest.load(ROOT)]
-KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
+KIT = ("Makefile", "make", "grader/setup.sh", "grader/check_settings.sh",
+       "grader/impl_folder.sh", "grader/compile_commands.py",
        "grader/files.py", "grader/expand.py", "grader/submission.py", "grader/layout.py",
        "grader/plain.py", "grader/source_text.py", "grader/confine.c", "grader/confine_calls.h",
        "simgpu/machines/texts.sh")
