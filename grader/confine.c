@@ -208,7 +208,7 @@ static void add(int call, int error, unsigned n, struct scmp_arg_cmp where)
 
 static void refuse(int call, int error)
 {
-    add(call, error, 0, SCMP_CMP64(0, SCMP_CMP_EQ, 0));
+    add(call, error, 0, SCMP_CMP64(0, SCMP_CMP_EQ, 0, 0));
 }
 
 static void refuse_name(const char *name)
@@ -230,7 +230,7 @@ static void refuse_where(const char *name, unsigned argument, uint32_t mask, uin
 
 static void refuse_unless(const char *name, unsigned argument, uint32_t value)
 {
-    add(seccomp_syscall_resolve_name(name), EPERM, 1, SCMP_CMP64(argument, SCMP_CMP_NE, value));
+    add(seccomp_syscall_resolve_name(name), EPERM, 1, SCMP_CMP64(argument, SCMP_CMP_NE, value, 0));
 }
 
 // Truncation by a descriptor that may only read, which Landlock sees from ABI 3 on; and by the
