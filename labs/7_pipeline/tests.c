@@ -48,7 +48,7 @@ static void mesh_body(const Rank *r, void *arg)
     check(rank == mesh.place && size == ranks,
           "the stage's communicator says rank %d of %d, want %d of %d", rank, size, mesh.place,
           ranks);
-    const ncclComm_t own = mesh.group.comm;
+    __attribute__((unused)) const ncclComm_t own = mesh.group.comm; // on simgpu alone
     need(pipeline_mesh_destroy(&mesh));
     check(mesh.group.comm == NULL, "a destroyed mesh still has a communicator");
 #ifndef BACKEND_CUDA
