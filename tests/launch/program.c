@@ -269,8 +269,8 @@ static int count_of(const char *text, const char *words)
 // A report that ranks share is printed once, though their bytes differ; another rank's is its own.
 TEST(test_reports_that_ranks_share)
 {
-#ifdef BACKEND_CUDA
-    skip(); // the words are those of a program on simgpu itself
+#if defined(BACKEND_CUDA) && !defined(EMULATED_CUDA)
+    skip(); // NVIDIA's libraries report nothing
 #endif
     static const char title[] = "device memory was freed twice [lifetime]\n";
     static Run run;
@@ -282,10 +282,12 @@ TEST(test_reports_that_ranks_share)
            "simgpu: ranks 0 to 3 made this report, printed once: device memory was freed "
            "twice (SIMGPU_REPORTS=all prints each)\n");
     assert_int_equal(count_of(run.err_text, title), 1);
+#ifndef BACKEND_CUDA // all calls of the interposer come from one line: no report differs
     LAUNCH(&run, "-n", "4", self, "--play", "differ");
     expect(&run, 0, "simgpu: ranks 0, 2 and 3 made this report, printed once: device memory was ");
     assert_int_equal(count_of(run.err_text, title), 2);
     assert_int_equal(count_of(run.err_text, "printed once"), 1);
+#endif
     LAUNCH(&run, "-n", "1", self, "--play", "twice");
     expect(&run, 0, title);
     assert_null(strstr(run.err_text, "printed once"));
