@@ -146,8 +146,8 @@ int64_t flat_valid_numel(const FlatLayout *layout, int rank);
 int64_t flat_valid_numel_default(const FlatLayout *layout, int rank);
 
 // Which part of parameter i lies in `rank`'s shard: elements [*begin, *end) of the parameter,
-// starting at element *at of the shard. Where none does, *begin = *end; which number that is, and
-// *at, say nothing.
+// starting at element *at of the shard. Where none does, *begin = *end; their common value
+// and *at mean nothing.
 void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                int64_t *end, int64_t *at);
 void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank, int64_t *begin,

@@ -67,7 +67,7 @@ static bool uses_outside_units(const Module *module, const Param *param)
     //[end 6.1a]
 }
 
-// Which of the module's n parameters (meta_params) this unit takes: *taken of them, in order.
+// The *taken of the module's n parameters (meta_params) that this unit takes, in order.
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;

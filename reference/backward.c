@@ -45,7 +45,7 @@ Status fsdp_begin_grad(FsdpUnit *unit)
 
     //[4.1] The parameters' gradients are views of unsharded_grad, which the compute stream owns and
     //  which is zero, its padding too, before a layer adds to it. With one rank in all (mesh_size)
-    //  it is the memory of sharded_grad, with what that holds.
+    //  it is the memory of sharded_grad itself, whose contents stay.
     //? What would the ranks sum in the padding if only numel elements were zeroed?
     if (mesh_size(&ctx->mesh) == 1) {
         flat->unsharded_grad.data = flat->sharded_grad.data;

@@ -95,7 +95,7 @@ Status flat_layout_default(FlatLayout *layout, const char *name, Param **params,
 
     //[2.1] The layout has the n parameters back to back, with no gap, and no more padding than
     //  equal shards need: shards of a multiple of 4 elements where `align` is set.
-    //? 10 elements on 3 ranks pad to 12. To what do 10 aligned elements pad? And 12, not aligned?
+    //? 10 elements on 3 ranks pad to 12. What is `padded` for 10 with `align`? And for 12 without?
     layout->n = n;
     for (int i = 0; i < n; i++) {
         layout->params[i] = params[i];

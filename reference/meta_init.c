@@ -47,8 +47,8 @@ static int first_use(const Module *module, const Param *param, const Module **wh
     //[end 1.2a]
 }
 
-// Walks `module`, which is in `root`, and lists the parameters met for the first time. `n` were met
-// before; returns how many have been met after it.
+// Walks `module`, which is in `root`, and lists the parameters met for the first time. `n` are
+// listed already; returns how many are listed afterwards.
 static int walk(const Module *root, const Module *module, Param **out, int max, int n)
 {
     //[1.2] The parameters of `module` and of all below it are in out, from out[n] on, in the order

@@ -165,7 +165,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     //[5.5] *squares is the sum over all units and all ranks, on every rank, and the host may read
     //  it. On the way *sum has this rank's squares and then everybody's, and *ctx->host_scalar,
     //  which is pinned so that no copy waits, has the same number.
-    //? The root of a sum is not the sum of the roots: on which side of the all-reduce belongs sqrt?
+    //? The root of a sum is not the sum of the roots: on which side of the all-reduce is sqrt?
     //? Who waits for the copy, if not the copy itself?
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;

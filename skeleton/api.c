@@ -15,7 +15,8 @@
  * Interface: fsdp_context_create, fsdp_context_destroy (streams and events of a rank); fully_shard,
  * fsdp_unwrap (a module becomes a unit, and one again); fsdp_units, fsdp_full_state (for saving).
  */
-// Task 6 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// Task 6 of 6. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is handouts/6_api.md; `make grade TASK=6` says how far you are.
 #include "fsdp.h"
 
@@ -67,7 +68,7 @@ static bool uses_outside_units(const Module *module, const Param *param)
     return false;
 }
 
-// Which of the module's n parameters (meta_params) this unit takes: *taken of them, in order.
+// The *taken of the module's n parameters (meta_params) that this unit takes, in order.
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;

@@ -30,7 +30,8 @@
  *   fsdp_finish_backward                      the end of an iteration
  *   fsdp_pre_backward, fsdp_post_backward     the hooks
  */
-// Task 4 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// Task 4 of 6. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is handouts/4_backward.md; `make grade TASK=4` says how far you are.
 #include "fsdp.h"
 #include "kernels.h"
@@ -45,7 +46,7 @@ Status fsdp_begin_grad(FsdpUnit *unit)
 
     // TODO 4.1: The parameters' gradients are views of unsharded_grad, which the compute stream
     // owns and which is zero, its padding too, before a layer adds to it. With one rank in all
-    // (mesh_size) it is the memory of sharded_grad, with what that holds.
+    // (mesh_size) it is the memory of sharded_grad itself, whose contents stay.
     // Hint: What would the ranks sum in the padding if only numel elements were zeroed?
     NOT_YET("4.1");
 }

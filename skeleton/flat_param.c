@@ -20,7 +20,8 @@
  *   flat_set_views, flat_set_grad_views      the parameters as views into the unsharded buffer
  *   flat_zero_padding
  */
-// Task 2 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// Task 2 of 6. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is handouts/2_flat_param.md; `make grade TASK=2` says how far you are.
 #include "fsdp.h"
 
@@ -90,8 +91,8 @@ Status flat_layout_default(FlatLayout *layout, const char *name, Param **params,
 
     // TODO 2.1: The layout has the n parameters back to back, with no gap, and no more padding than
     // equal shards need: shards of a multiple of 4 elements where `align` is set.
-    // Hint: 10 elements on 3 ranks pad to 12. To what do 10 aligned elements pad? And 12, not
-    // aligned?
+    // Hint: 10 elements on 3 ranks pad to 12. What is `padded` for 10 with `align`? And for 12
+    // without?
     NOT_YET("2.1");
     return OK;
 }

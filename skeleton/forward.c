@@ -33,7 +33,8 @@
  * Source of the schedule: PyTorch FSDP2 (torch/distributed/fsdp/_fully_shard), which copies into
  * and out of its gather buffers; a flat parameter is gathered in place.
  */
-// Task 3 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// Task 3 of 6. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is handouts/3_forward.md; `make grade TASK=3` says how far you are.
 #include "fsdp.h"
 

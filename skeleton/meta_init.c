@@ -13,7 +13,8 @@
  *   meta_init_slice, meta_init_device                 elements [begin, end) of a parameter
  *   meta_materialize, meta_release                    the unsharded model on one GPU
  */
-// Task 1 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// Task 1 of 6. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is handouts/1_meta_init.md; `make grade TASK=1` says how far you are.
 #include "fsdp.h"
 
@@ -44,8 +45,8 @@ static int first_use(const Module *module, const Param *param, const Module **wh
     return -1;
 }
 
-// Walks `module`, which is in `root`, and lists the parameters met for the first time. `n` were met
-// before; returns how many have been met after it.
+// Walks `module`, which is in `root`, and lists the parameters met for the first time. `n` are
+// listed already; returns how many are listed afterwards.
 static int walk(const Module *root, const Module *module, Param **out, int max, int n)
 {
     // TODO 1.2: The parameters of `module` and of all below it are in out, from out[n] on, in the

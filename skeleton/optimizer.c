@@ -21,7 +21,8 @@
  * Everything runs on the compute stream, which at the end of a backward has waited for the
  * gradients.
  */
-// Task 5 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// Task 5 of 6. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is handouts/5_optimizer.md; `make grade TASK=5` says how far you are.
 #include "fsdp.h"
 #include "kernels.h"
@@ -134,8 +135,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     // TODO 5.5: *squares is the sum over all units and all ranks, on every rank, and the host may
     // read it. On the way *sum has this rank's squares and then everybody's, and *ctx->host_scalar,
     // which is pinned so that no copy waits, has the same number.
-    // Hint: The root of a sum is not the sum of the roots: on which side of the all-reduce belongs
-    // sqrt?
+    // Hint: The root of a sum is not the sum of the roots: on which side of the all-reduce is sqrt?
     // Hint: Who waits for the copy, if not the copy itself?
     NOT_YET("5.5");
 }

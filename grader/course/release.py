@@ -69,8 +69,8 @@ KIT_FILES = ("LICENSE",)
 # above) and the program that the results page draws.
 STUDENT_FOLDERS = (".devcontainer", ".vscode", "handouts", "tests/trace")
 STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".gitignore")
-# Of handouts/, what is for staff.
-FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
+# Of handouts/, what is for staff and for those who have the whole kit.
+FOR_STAFF = ("handouts/commands.md", "handouts/instructors.md", "handouts/interview_answers.md")
 # FSDP in one file: what tasks 2 to 5 ask for. Students get it where the course says so.
 ONE_FILE = ("handouts/one_file.md", "examples/fsdp_300.c")
 # Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every

@@ -204,9 +204,10 @@ def generate(source, shown_name, task, gaps=1, first=1):
 
 
 def task_note(task):
-    """The two lines about a task or lab."""
-    return ["// %s%s: a TODO says what must be true after it, and asks; write what makes it true."
+    """The lines about a task or lab."""
+    return ["// %s%s. Each TODO says what must hold afterwards and asks a question. Write"
             % (task.heading(), " of %d" % task.of if task.kind.of_many else ""),
+            "// the code that makes it hold.",
             "// The handout is %s; `make grade %s` says how far you are."
             % (task.handout, task.option())]
 

@@ -25,7 +25,8 @@
  *   strategy_reduce                           sum over the shards, then over the replicas
  *   strategy_pre_backward, strategy_post_backward     the hooks
  */
-// Lab 1: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 1. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/1_strategies/handout.md; `make grade LAB=1` says how far you are.
 #include "strategy.h"
 

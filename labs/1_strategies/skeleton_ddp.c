@@ -22,7 +22,8 @@
  *   ddp_begin_backward, ddp_post_backward     which gradients are complete
  *   ddp_reduce                                what unit->reduce_scatter is
  */
-// Lab 1: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 1. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/1_strategies/handout.md; `make grade LAB=1` says how far you are.
 #include <stdlib.h>
 #include <string.h>

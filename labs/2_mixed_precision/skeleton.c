@@ -24,7 +24,8 @@
  *   precision_pre_backward, precision_post_backward   the hooks
  *   precision_full_state                          the masters
  */
-// Lab 2: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 2. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/2_mixed_precision/handout.md; `make grade LAB=2` says how far you are.
 #include "precision.h"
 

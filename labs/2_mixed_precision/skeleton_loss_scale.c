@@ -18,7 +18,8 @@
  *   loss_scaler_step                   the optimizer's, or none
  *   loss_scaler_update                 the scale of the next step
  */
-// Lab 2: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 2. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/2_mixed_precision/handout.md; `make grade LAB=2` says how far you are.
 #include "precision.h"
 

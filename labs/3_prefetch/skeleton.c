@@ -27,7 +27,8 @@
  *   prefetch_in_flight, prefetch_unit, prefetch_clear            one unit, all of them
  *   prefetch_pre_forward, _post_forward, _pre_backward, _post_backward    the hooks
  */
-// Lab 3: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 3. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/3_prefetch/handout.md; `make grade LAB=3` says how far you are.
 #include "prefetch.h"
 

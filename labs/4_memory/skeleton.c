@@ -23,7 +23,8 @@
  *   recompute_block_forward, recompute_block_backward   blocks: everything but input and output
  *   recompute_attention_forward, recompute_attention_backward   attention: the weights alone
  */
-// Lab 4: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 4. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/4_memory/handout.md; `make grade LAB=4` says how far you are.
 #include "recompute.h"
 

@@ -28,7 +28,8 @@
  *   offload_pre_backward, offload_pre_reduce, offload_post_backward     the hooks
  *   offload_adamw_step, offload_sum_squares                   the host's work
  */
-// Lab 4: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 4. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/4_memory/handout.md; `make grade LAB=4` says how far you are.
 #include "offload.h"
 

@@ -19,7 +19,8 @@
  * Interface:
  *   checkpoint_save, checkpoint_load
  */
-// Lab 5: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 5. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/5_checkpoints/handout.md; `make grade LAB=5` says how far you are.
 #include "checkpoint.h"
 #include "not_yet.h"

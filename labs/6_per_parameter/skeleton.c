@@ -27,7 +27,8 @@
  *   PER_PARAMETER_OPS                             which elements a rank owns; copy-out and copy-in
  *   param_groups_apply                            learning rates by parameter
  */
-// Lab 6: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 6. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/6_per_parameter/handout.md; `make grade LAB=6` says how far you are.
 #include "per_parameter.h"
 

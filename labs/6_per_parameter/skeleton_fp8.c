@@ -31,7 +31,8 @@
  * (precompute_float8_dynamic_scale_for_fsdp); there a scale is 448 / amax, and products are
  * computed in FP8 as well.
  */
-// Lab 6: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 6. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/6_per_parameter/handout.md; `make grade LAB=6` says how far you are.
 #include "fp8_gather.h"
 

@@ -16,7 +16,8 @@
  *   pipeline_sum_ties                               the gradients of tied parameters
  *   pipeline_grad_norm, pipeline_clip_grad_norm     over all stages
  */
-// Lab 7: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 7. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/7_pipeline/handout.md; `make grade LAB=7` says how far you are.
 #include <math.h>
 

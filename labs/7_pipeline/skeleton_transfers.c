@@ -19,7 +19,8 @@
  *   pipeline_transfer     what an action needs, and what it gives
  *   pipeline_exchange     sends the one, receives the other
  */
-// Lab 7: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 7. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/7_pipeline/handout.md; `make grade LAB=7` says how far you are.
 #include "pipeline.h"
 

@@ -260,7 +260,7 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(second));
     need(fsdp_free_all_gather(s.root));
     check(gpulog_live_bytes(r->device) == live,
-          "of two buffers that fsdp_reshard retired %zu bytes are lost%s",
+          "of two buffers that fsdp_reshard left to be freed %zu bytes are lost%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     sharded_destroy(&s);

@@ -112,11 +112,12 @@ static void check_iteration(Sharded *s, const int *order, int n, const char *wha
                   what, m->name, root->children[k]->name);
         }
         need(fsdp_post_backward(m, fsdp_unit(m)));
-        check(fsdp_unit(m)->phase == FSDP_IDLE, "%s: after its backward unit %s is not idle", what,
-              m->name);
+        check(fsdp_unit(m)->phase == FSDP_IDLE,
+              "%s: after its backward the phase of unit %s is not FSDP_IDLE", what, m->name);
     }
     need(fsdp_post_backward(root, fsdp_unit(root)));
-    check(fsdp_unit(root)->phase == FSDP_IDLE, "%s: after its backward the root is not idle", what);
+    check(fsdp_unit(root)->phase == FSDP_IDLE,
+          "%s: after its backward the root's phase is not FSDP_IDLE", what);
     check(s->root->n_post_forward == 0 && s->root->iter_backward_root == NULL,
           "%s: after the backward the order is not empty: does fsdp_finish_backward end it?", what);
 }

@@ -237,8 +237,9 @@ static void check_reduce_overlaps(uint64_t first)
         check(
             entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
             "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
-            "overlap. fsdp_reduce_grad must leave the gradient retired until the next one is "
-            "reduced, and fsdp_post_backward of the outermost unit alone finish the backward");
+            "overlap. fsdp_reduce_grad must leave the gradient in root->reduce_scatter_state until "
+            "the next one is reduced; fsdp_post_backward of the outermost unit alone ends the "
+            "backward");
     }
 }
 
@@ -423,11 +424,10 @@ static void slot_body(Sharded *s, const Rank *r, void *arg)
         need(fsdp_reduce_grad(unit));
     }
     need(fsdp_free_reduce_scatter(s->root));
-    check(
-        gpulog_live_bytes(r->device) == live,
-        "of two gradients that fsdp_reduce_grad retired %zu bytes are lost: is the slot empty when "
-        "the second one comes?",
-        gpulog_live_bytes(r->device) - live);
+    check(gpulog_live_bytes(r->device) == live,
+          "of two gradients that fsdp_reduce_grad left to be freed %zu bytes are lost: is the slot "
+          "empty when the second one comes?",
+          gpulog_live_bytes(r->device) - live);
 }
 
 TEST(peak_does_not_grow_with_depth)
@@ -480,7 +480,7 @@ static void behind_body(const Rank *r, void *arg)
                   bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
             check(s.root->all_gather_state.buffer == NULL &&
                       s.root->reduce_scatter_state.buffer == NULL,
-                  "after the root's backward a buffer is still retired");
+                  "after the root's backward a buffer still waits to be freed");
         }
         batch_destroy(&batch);
         sharded_destroy(&s);

@@ -1,4 +1,4 @@
-"""What README.md says of debugging: where a student's printf goes, one test by name, gdb on one of
+"""What handouts/debugging.md says: where a student's printf goes, one test by name, gdb on one of
 its ranks; and which line a crash names."""
 
 import os

@@ -32,7 +32,7 @@ class Regions(unittest.TestCase):
     def test_the_head_says_which_task_it_is(self):
         lines = make("//[3.1] T\nx;\n//[end 3.1]\n").split("\n")
         self.assertEqual(lines[3], " */")
-        self.assertIn("Task 3 of %d:" % len(TASKS), lines[4])
+        self.assertIn("Task 3 of %d." % len(TASKS), lines[4])
         self.assertIn("handouts/3_forward.md", lines[5])
         self.assertIn("`make grade TASK=3`", lines[5])
         self.assertEqual(lines[6], "#include \"fsdp.h\"")

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -96,7 +95,7 @@ static void files(const char *outside)
     tell("fchmod", fchmod(own, 0777));
     tell("futimens", futimens(own, precise));
     tell("ioctl FS_IOC_SETFLAGS", ioctl(fd, FS_IOC_SETFLAGS, &flags));
-    tell("mount", mount("none", folder, "tmpfs", 0, NULL));
+    tell("mount", syscall(SYS_mount, "none", folder, "tmpfs", 0, NULL));
     tell("chroot", chroot(folder));
     tell("unshare", unshare(CLONE_NEWUSER));
     close(own);
