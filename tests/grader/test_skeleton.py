@@ -33,7 +33,7 @@ class Regions(unittest.TestCase):
         lines = make("//[3.1] T\nx;\n//[end 3.1]\n").split("\n")
         self.assertEqual(lines[3], " */")
         self.assertIn("Task 3 of %d." % len(TASKS), lines[4])
-        self.assertIn("handouts/3_forward.md", lines[5])
+        self.assertIn("handouts/3_forward.md", lines[6])
         self.assertIn("`make grade TASK=3`", lines[5])
         self.assertEqual(lines[6], "#include \"fsdp.h\"")
 
