@@ -34,8 +34,8 @@ class Regions(unittest.TestCase):
         self.assertEqual(lines[3], " */")
         self.assertIn("Task 3 of %d." % len(TASKS), lines[4])
         self.assertIn("handouts/3_forward.md", lines[6])
-        self.assertIn("`make grade TASK=3`", lines[5])
-        self.assertEqual(lines[6], "#include \"fsdp.h\"")
+        self.assertIn("`make grade TASK=3`", lines[6])
+        self.assertEqual(lines[7], "#include \"fsdp.h\"")
 
     def test_skeleton_lines_stand_before_not_yet(self):
         text = make("    //[3.1] T\n    //[skeleton] int n = 0;\n    //[skeleton]\n    int n = 7;\n"
