@@ -168,9 +168,10 @@ static bool say_factor(const Case *c, double f)
                         W, W);
         if (is_factor(f, w * w) || is_factor(f, 1 / (w * w)))
             return says(c,
-                        "every element is %s of what it must be, the square of the number of "
-                        "ranks: where is divided, and where multiplied, by it?",
-                        f > 1 ? "W² times too large, W² times that" : "1/W²");
+                        "every element is %s%d %s what it must be, and there are %d ranks: does "
+                        "your code %s by their number where it must %s?",
+                        f > 1 ? "" : "1/", W * W, f > 1 ? "times" : "of", W,
+                        f > 1 ? "multiply" : "divide twice", f > 1 ? "divide" : "divide once");
         if (is_factor(f, -w))
             return says(c,
                         "every element is -%d times what it must be: neither the sign nor the "
