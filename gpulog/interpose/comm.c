@@ -34,16 +34,18 @@ typedef struct Use {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Comm *comms; // few
-// There are communicators that nobody has seen: children that came after their call.
-static _Atomic bool unseen;
 static Use *uses;
 
-// Those that a group has asked for: there when it has ended.
-static _Thread_local struct {
-    ncclComm_t *comm;
+// What has been asked for and is not there yet: when the group has ended, or, where the parent does
+// not block, when that says that it is.
+typedef struct Asked {
+    struct Asked *next;
+    ncclComm_t parent, *comm;
     uint64_t number;
     CommPlace place;
-} asked[64];
+} Asked;
+static _Thread_local Asked asked[64];
+static Asked *awaited; // of parents that do not block
 static _Thread_local int n_asked;
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -106,32 +108,60 @@ static uint64_t number_of(const ncclUniqueId *id, int rank)
     return number_of_use(hash, rank);
 }
 
-static ncclResult_t made(ncclResult_t result, ncclComm_t *comm, uint64_t number, CommPlace place)
+static void add_or_await(const Asked *it)
 {
+    if (*it->comm) {
+        add(*it->comm, it->number, it->place);
+    } else if (it->parent) {
+        Asked *kept = malloc(sizeof *kept);
+        if (!kept) give_up("no host memory for a communicator");
+        *kept = *it;
+        kept->next = awaited;
+        awaited = kept;
+    }
+}
+
+// `parent`: NULL for what is there when its call returns, as far as it will ever be.
+static ncclResult_t made_of(ncclResult_t result, ncclComm_t parent, ncclComm_t *comm,
+                            uint64_t number, CommPlace place)
+{
+    const Asked it = {NULL, parent, comm, number, place};
     if (result != ncclSuccess && result != ncclInProgress) return result;
     if (in_group()) {
-        if (n_asked == (int)(sizeof asked / sizeof asked[0])) return result;
-        asked[n_asked].comm = comm;
-        asked[n_asked].place = place;
-        asked[n_asked++].number = number;
-    } else if (*comm) {
-        pthread_mutex_lock(&lock);
-        add(*comm, number, place);
-        pthread_mutex_unlock(&lock);
-    } else if (result == ncclInProgress) {
-        unseen = true;
+        if (n_asked < (int)(sizeof asked / sizeof asked[0])) asked[n_asked++] = it;
+        return result;
     }
+    pthread_mutex_lock(&lock);
+    add_or_await(&it);
+    pthread_mutex_unlock(&lock);
     return result;
+}
+
+static ncclResult_t made(ncclResult_t result, ncclComm_t *comm, uint64_t number, CommPlace place)
+{
+    return made_of(result, NULL, comm, number, place);
+}
+
+// The parent's calls are over: its children are there, or (not `there`) never will be.
+static void take_awaited(ncclComm_t parent, bool there)
+{
+    pthread_mutex_lock(&lock);
+    for (Asked **link = &awaited, *it; (it = *link);) {
+        if (it->parent != parent) {
+            link = &it->next;
+            continue;
+        }
+        *link = it->next;
+        if (there && *it->comm) add(*it->comm, it->number, it->place);
+        free(it);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 void comm_group_ended(void)
 {
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < n_asked; i++)
-        if (*asked[i].comm)
-            add(*asked[i].comm, asked[i].number, asked[i].place);
-        else
-            unseen = true;
+    for (int i = 0; i < n_asked; i++) add_or_await(&asked[i]);
     pthread_mutex_unlock(&lock);
     n_asked = 0;
 }
@@ -141,7 +171,7 @@ CommPlace comm_place(ncclComm_t comm, bool worked)
     CommPlace place = {0, 0, 0};
     pthread_mutex_lock(&lock);
     Comm *known = *find(comm);
-    bool asks = known ? known->place.ranks == 0 : comm && (unseen || worked);
+    bool asks = known ? known->place.ranks == 0 : comm && worked;
     if (known) place = known->place;
     pthread_mutex_unlock(&lock);
     if (!asks || ncclCommCount(comm, &place.ranks) != ncclSuccess) return place;
@@ -197,6 +227,7 @@ WRAPPED(ncclCommSplit);
 WRAPPED(ncclCommFinalize);
 WRAPPED(ncclCommDestroy);
 WRAPPED(ncclCommAbort);
+WRAPPED(ncclCommGetAsyncError);
 
 ncclResult_t __wrap_ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
@@ -249,8 +280,9 @@ ncclResult_t __wrap_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
     pthread_mutex_unlock(&lock);
     ncclResult_t result =
         WAITING("ncclCommSplit", SITE, __real_ncclCommSplit(comm, color, key, newcomm, config));
-    return number && color != NCCL_SPLIT_NOCOLOR ? made(result, newcomm, number, to_be_asked)
-                                                 : result;
+    return number && color != NCCL_SPLIT_NOCOLOR
+               ? made_of(result, comm, newcomm, number, to_be_asked)
+               : result;
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
@@ -259,7 +291,7 @@ WRAPPED(ncclCommShrink);
 ncclResult_t __wrap_ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
                                    ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
 {
-    comm_place(comm, false);
+    CommPlace place = comm_place(comm, false); // while it may be asked
     pthread_mutex_lock(&lock);
     Comm *parent = *find(comm);
     uint64_t number = parent ? mix(parent->number, 0) : 0;
@@ -270,7 +302,7 @@ ncclResult_t __wrap_ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int e
     if (!number || (result != ncclSuccess && result != ncclInProgress)) return result;
     for (int i = 0; i < excludeRanksCount; i++) // NCCL has sorted them
         number = mix(number, (uint64_t)excludeRanksList[i] + 1);
-    return made(result, newcomm, number_of_use(number, comm_place(comm, true).rank), to_be_asked);
+    return made_of(result, comm, newcomm, number_of_use(number, place.rank), to_be_asked);
 }
 #endif
 
@@ -287,8 +319,16 @@ ncclResult_t __wrap_ncclCommFinalize(ncclComm_t comm)
     return WAITING("ncclCommFinalize", SITE, __real_ncclCommFinalize(comm));
 }
 
+ncclResult_t __wrap_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+{
+    ncclResult_t result = __real_ncclCommGetAsyncError(comm, asyncError);
+    if (result == ncclSuccess && *asyncError == ncclSuccess) take_awaited(comm, true);
+    return result;
+}
+
 static void leave(ncclComm_t comm)
 {
+    take_awaited(comm, false);
     pthread_mutex_lock(&lock);
     forget(comm);
     pthread_mutex_unlock(&lock);

@@ -137,6 +137,47 @@ static void serves_many_devices(const Rank *r, void *arg)
     WORKS(cudaSetDevice(r->device));
 }
 
+// A communicator that does not block has its children when it says so, after their call or group.
+static void is_asked_for_children(const Rank *r, void *arg)
+{
+    ncclComm_t parent, part[2] = {NULL, NULL};
+    ncclResult_t state = ncclInProgress;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    float *x;
+    config.blocking = 0;
+    WORKS(ncclCommSplit(r->comm, 0, r->rank, &parent, &config));
+    WORKS(cudaMalloc((void **)&x, 4000));
+    for (int i = 0; i < 2; i++) {
+        if (i == 1) WORKS(ncclGroupStart());
+        MAKE(i == 1 ? ncclSuccess : ncclInProgress,
+             ncclCommSplit(parent, i, -r->rank, &part[i], NULL));
+        if (i == 1) MAKE(ncclInProgress, ncclGroupEnd());
+        while (state == ncclInProgress) WORKS(ncclCommGetAsyncError(parent, &state));
+        WORKS(state);
+        state = ncclInProgress;
+    }
+    for (int i = 0; i < 2; i++) {
+        MAKE(ncclInProgress, ncclAllReduce(x, x, 10, ncclFloat, ncclSum, part[i], NULL));
+        while (state == ncclInProgress) WORKS(ncclCommGetAsyncError(part[i], &state));
+        WORKS(state);
+        state = ncclInProgress;
+    }
+    must_agree();
+    for (uint64_t i = 1; i <= 2; i++) {
+        GpuLogEntry e;
+        check(gpulog_get(gpulog_length() - i, &e) && e.collective.comm, "a child has no number");
+    }
+    for (int i = 0; i < 2; i++) WORKS(ncclCommDestroy(part[i]));
+    WORKS(ncclCommDestroy(parent));
+    WORKS(cudaFree(x));
+}
+
+TEST(test_log_of_children_that_are_asked_for)
+{
+    without_races();
+    run_ranks(2, is_asked_for_children, NULL);
+}
+
 TEST(test_log_of_many_devices)
 {
     without_races();

@@ -58,13 +58,19 @@ static const char *blas_flag(void)
     return dlsym(RTLD_DEFAULT, "dnnl_sgemm") ? "-ldnnl" : "-lopenblas";
 }
 
+static void compile_with(const char *compiler, const char *name, const char *ending,
+                         const char *more)
+{
+    int status = run("%s -g -Wall -Wextra -Werror %s'%s/%s%s' -I'%s/../../../simgpu/include' "
+                     "-L'%s/lib' %s -lsimgpu %s -ldw -lgomp -lm -lpthread -o '%s/%s'",
+                     compiler, SANITIZE, sources, name, ending, sources, build, more, blas_flag(),
+                     scratch, name);
+    if (status) fail_msg("%s%s does not compile: %s", name, ending, output);
+}
+
 static void compile(const char *compiler, const char *name, const char *ending)
 {
-    int status =
-        run("%s -g -Wall -Wextra -Werror %s'%s/%s%s' -I'%s/../../../simgpu/include' "
-            "-L'%s/lib' -lsimgpu %s -ldw -lgomp -lm -lpthread -o '%s/%s'",
-            compiler, SANITIZE, sources, name, ending, sources, build, blas_flag(), scratch, name);
-    if (status) fail_msg("%s%s does not compile: %s", name, ending, output);
+    compile_with(compiler, name, ending, "");
 }
 
 static void expect(int status, int want, const char *words)
@@ -177,6 +183,33 @@ TEST(test_mpi)
                    n, scratch),
                0, words);
         if (strstr(output, "simgpu:")) fail_msg("by_mpi reported: %s", output);
+    }
+}
+
+// A thread that a launcher's library has for itself is nobody's hope; any other may be, whoever
+// started it. And of one thread that makes an id's ranks one by one nothing else is to be hoped.
+TEST(test_threads_of_the_launcher)
+{
+    static const struct {
+        const char *how;
+        int status;
+        const char *words;
+    } rows[] = {
+        {"callback", 0, "0 wrong\n"},
+        {"own", 0, "0 wrong\n"},
+        {"itself", 86, "This process has made the id and given it to no other process"},
+        {"library", 86, "The rank it waits for belongs to this same thread"},
+    };
+    char more[3 * PATH];
+    assert_int_equal(
+        run("cc -shared -fPIC -DLIBRARY '%s/launcher.c' -o '%s/libmpi-like.so'", sources, scratch),
+        0);
+    snprintf(more, sizeof more, "-L'%s' -lmpi-like -Wl,-rpath,'%s'", scratch, scratch);
+    compile_with("cc", "launcher", ".c", more);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (i == 3 && SANITIZE[0]) continue; // the sanitizer starts all threads
+        expect(run("SIMGPU_MACHINE=none '%s/launcher' %s", scratch, rows[i].how), rows[i].status,
+               rows[i].words);
     }
 }
 

@@ -2,7 +2,8 @@
  *
  * Whether a wait is hopeless depends on who else could make the missing call (nccl/cycle.c).
  * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the
- * workers that share a kernel's work (parallel.c), each of which says so when it begins.
+ * workers that share a kernel's work (parallel.c), each of which says so when it begins, and the
+ * bystanders, which a launcher's library has started for itself (bystanders.c).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -19,7 +20,7 @@
 
 static atomic_int helpers, pid; // of which process: a forked one has none of them
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static SimTids workers;
+static SimTids workers, bystanders;
 static pthread_key_t worker_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -30,7 +31,7 @@ static void own(void)
     if (atomic_exchange(&pid, self) == self) return;
     atomic_store(&helpers, 0);
     pthread_mutex_init(&lock, NULL);
-    workers.n = 0;
+    workers.n = bystanders.n = 0;
 }
 
 void simgpu_helper_threads(int change)
@@ -50,6 +51,12 @@ static bool holds(const SimTids *tids, int tid)
     for (int i = 0; i < tids->n; i++)
         if (tids->tid[i] == tid) return true;
     return false;
+}
+
+static void take_out(SimTids *tids, int tid)
+{
+    for (int i = tids->n - 1; i >= 0; i--)
+        if (tids->tid[i] == tid) tids->tid[i] = tids->tid[--tids->n];
 }
 
 void sim_tids(SimTids *tids)
@@ -97,6 +104,19 @@ void sim_workers(SimTids *tids)
     own();
     pthread_mutex_lock(&lock);
     *tids = workers;
+    for (int i = 0; i < bystanders.n && tids->n < SIM_TIDS; i++)
+        if (!holds(tids, bystanders.tid[i])) tids->tid[tids->n++] = bystanders.tid[i];
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_look_for_bystanders(const SimTids *callers)
+{
+    SimTids all;
+    own();
+    pthread_mutex_lock(&lock);
+    sim_tids(&all);
+    for (int i = 0; i < callers->n; i++) take_out(&all, callers->tid[i]);
+    sim_find_bystanders(&all, &bystanders);
     pthread_mutex_unlock(&lock);
 }
 
@@ -105,8 +125,7 @@ void sim_program_tids(SimTids *tids)
     SimTids others;
     sim_workers(&others);
     sim_tids(tids);
-    for (int i = tids->n - 1; i >= 0; i--)
-        if (holds(&others, tids->tid[i])) tids->tid[i] = tids->tid[--tids->n];
+    for (int i = 0; i < others.n; i++) take_out(tids, others.tid[i]);
     int drop = sim_helpers(); // which of them these are, nobody knows
     tids->n = tids->n > drop ? tids->n - drop : 0;
 }
@@ -145,7 +164,7 @@ void sim_workers_drop(void)
     int tid = (int)syscall(SYS_gettid);
     own();
     pthread_mutex_lock(&lock);
-    for (int i = workers.n - 1; i >= 0; i--)
-        if (workers.tid[i] == tid) workers.tid[i] = workers.tid[--workers.n];
+    take_out(&workers, tid);
+    take_out(&bystanders, tid);
     pthread_mutex_unlock(&lock);
 }

@@ -24,10 +24,16 @@ typedef struct SimTids {
 void sim_tids(SimTids *tids);         // of all threads of this process
 void sim_program_tids(SimTids *tids); // as many as the program has, some of them
 void sim_worker_here(void);           // the calling thread is one of simgpu's workers
-void sim_workers(SimTids *tids);      // those
+void sim_workers(SimTids *tids);      // those, and the bystanders
+// Looks who they are; `callers` have called NCCL.
+void sim_look_for_bystanders(const SimTids *callers);
 void sim_workers_drop(void);          // the calling thread is the program's
 int sim_helpers(void);                // how many threads simgpu has started
 // How many threads wait for the end of that one (pthread_join), or for that of one of those.
 int sim_joiners(int tid);
+
+// ---- bystanders.c ----
+
+void sim_find_bystanders(const SimTids *among, SimTids *found);
 
 #endif

@@ -480,6 +480,15 @@ ncclResult_t sim_run_try(Run *run)
     return ncclRemoteError;
 }
 
+int sim_run_refs(const Run *run, WaitRef refs[SIM_MAX_REFS])
+{
+    int n = 0;
+    for (int k = 0; k < run->n_lanes && n < SIM_MAX_REFS; k++)
+        if (run->lane[k].at < run->lane[k].n)
+            refs[n++] = ref_of(run->lane[k].call[run->lane[k].at]);
+    return n;
+}
+
 ncclResult_t sim_run_begin(Run *run, Call *calls, int n)
 {
     ncclResult_t result = start_run(run, calls, n);

@@ -30,6 +30,7 @@
  *   wait.c             sleeping in a wait slot
  *   cycle.c            threads that wait for each other
  *   notice.c           what ranks that wait say now and then
+ *   alone.c            whether other processes can know what this one does
  *   peer_end.c         peers whose processes end, and how
  *   launched.c         the processes of the launcher's world
  *   board.c            when the ranks arrived, on the virtual clock

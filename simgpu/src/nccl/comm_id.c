@@ -140,6 +140,7 @@ ncclResult_t sim_comm_id_offer(CommId *id)
         return ncclSystemError;
     }
     map->offered = true;
+    map->then = sim_traces();
     *id = (CommId){.magic = "SIMGPU", .pid = getpid(), .fd = map->fd, .nonce = map->shared->nonce};
     return ncclSuccess;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "nccl/board.h"
@@ -188,10 +189,15 @@ static void await_place(ncclComm_t comm, uint32_t ticket, Notice *notice)
 // the launcher tells, where there is one that does.
 static void await_ranks(ncclComm_t comm, uint32_t ticket, Notice *notice)
 {
+    SimTids threads;
     if (comm->parent || !count_missing(comm)) {
         sim_sleep(ticket);
         return;
     }
+    sim_program_tids(&threads);
+    if (comm->map->offered && threads.n - sim_joiners((int)syscall(SYS_gettid)) == 1 &&
+        sim_is_alone(&comm->map->then))
+        sim_diagnose_alone(comm);
     bool look = sim_diagnose_never_joined(comm, comm->shared);
     int left = sim_notice_left(notice);
     sim_nap(ticket, look && left > LOOK_MILLISECONDS ? LOOK_MILLISECONDS : left);

@@ -9,7 +9,7 @@
  * in the set. Who closes a cycle in the set knows: it is a deadlock, exactly and at once. A thread
  * that waits for the end of one that sleeps (pthread_join) counts as asleep. A process of which
  * more threads live than sleep is never in it; there a notice says, after a while, who waits for
- * whom, and may be wrong.
+ * whom, and may be wrong. So does one on ranks that wait for none of these, but live.
  *
  * What others wrote may be old by the time it is read. Therefore what they wait for is looked up
  * anew, and the set counts only if a second look finds the same threads in it, none having woken in
@@ -422,9 +422,39 @@ void sim_cycle_check(int thread)
     if (n > 0) sim_diagnose_cycle(step, n);
 }
 
+// Of the ranks for which those refs wait, those whose processes do not wait in NCCL, in `step`.
+static int find_absent(Search *s, const WaitRef *refs, int n_refs, const HostCall *in)
+{
+    int n = 0, ranks[SIM_MAX_RANKS];
+    for (int i = 0; i < n_refs; i++) {
+        const CommShared *shared = find_shared(s, &refs[i]);
+        int missing = shared ? sim_missing(shared, &refs[i], ranks) : -1;
+        for (int k = 0; k < missing && n < MAX_WAITERS; k++) {
+            int p = process_of(s, &shared->slot[ranks[k]]);
+            if (p <= 0 || !s->process[p].asleep)
+                step[n++] = (CycleStep){shared, refs[i], ranks[k], *in};
+        }
+    }
+    return n;
+}
+
+void sim_say_waits(const WaitRef *refs, int n_refs, const Notice *notice)
+{
+    static const HostCall none;
+    sim_lock();
+    if (!told) {
+        find_sleepers(&first_look, getpid(), sim_wait_table(NULL));
+        sim_say_absent_ranks(step, find_absent(&first_look, refs, n_refs, &none), notice);
+        give_back(&first_look);
+    }
+    sim_unlock();
+}
+
 void sim_cycle_notice(int thread, const Notice *notice)
 {
     Search *s = &first_look;
+    const Waiter *own;
+    HostCall in;
     int n = 0;
     sim_lock();
     if (told) {
@@ -444,6 +474,9 @@ void sim_cycle_notice(int thread, const Notice *notice)
             step[n++] = make_step(s, w, w->first, ranks[0]);
         }
         sim_say_cycle(step, n, notice);
+    } else if ((own = find_waiter(s, getpid(), thread))) {
+        sim_read_host_call(&s->process[0].table->wait_slot[thread], &in);
+        sim_say_absent_ranks(step, find_absent(s, &s->ref[own->first], own->n, &in), notice);
     }
     give_back(s);
     sim_unlock();

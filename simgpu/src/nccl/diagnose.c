@@ -354,6 +354,21 @@ bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared)
               absent);
 }
 
+void sim_diagnose_alone(ncclComm_t comm)
+{
+    char where[LINE], absent[LINE];
+    list_absent(comm->shared, comm->size, absent, sizeof absent);
+    gpulog_where(comm->site, where, sizeof where);
+    sim_facts_rank_call(comm->rank, "ncclCommInitRank", comm->site, SIM_NO_STREAM);
+    sim_fatal(SIMGPU_GROUP, "one thread waits for itself",
+              "Rank %d of %d waits in ncclCommInitRank at %s.\nStill missing: rank%s %s.\n"
+              "This process has made the id and given it to no other process, and it has no other\n"
+              "thread that could make a rank. On real GPUs this hangs.\n"
+              "Does one thread make several ranks? That takes ncclCommInitAll, or ncclGroupStart\n"
+              "and ncclGroupEnd around all its ncclCommInitRank. Else each rank needs the id.",
+              comm->rank, comm->size, where, strchr(absent, ',') ? "s" : "", absent);
+}
+
 // ---- Cycles ----
 
 // The call that a step of a cycle waits in.
@@ -441,20 +456,43 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
         text, crosses ? "may hang: " PROMISES_NOTHING : "hangs.\n");
 }
 
+static void append_steps(const CycleStep *step, int n, char *text, size_t room)
+{
+    for (int i = 0; i < n && i < MOST_STEPS; i++) {
+        sim_append(text, room, "  ");
+        describe_step(&step[i], text, room);
+    }
+    if (n > MOST_STEPS) sim_append(text, room, "  and %d more\n", n - MOST_STEPS);
+}
+
 void sim_say_cycle(const CycleStep *step, int n, const Notice *notice)
 {
     char text[REPORT];
     snprintf(text, sizeof text, "[simgpu] this may be a deadlock, after %d s:\n", notice->waited);
-    for (int i = 0; i < n && i < MOST_STEPS; i++) {
-        sim_append(text, sizeof text, "  ");
-        describe_step(&step[i], text, sizeof text);
-    }
-    if (n > MOST_STEPS) sim_append(text, sizeof text, "  and %d more\n", n - MOST_STEPS);
+    append_steps(step, n, text, sizeof text);
     sim_append(
         text, sizeof text,
         "  It goes on waiting, since another thread of the program could still make the missing "
         "call.\n  Does one? Calls of one thread for several devices belong between "
         "ncclGroupStart and\n  ncclGroupEnd; calls on several communicators, in one order on all "
         "ranks.\n");
+    sim_say(text);
+}
+
+void sim_say_absent_ranks(const CycleStep *step, int n, const Notice *notice)
+{
+    char text[REPORT], last[LINE] = "none";
+    if (n == 0) return;
+    const RankSlot *slot = &step->shared->slot[step->waits_for];
+    if (atomic_load(&slot->thread_used)) sim_describe_desc(slot, &slot->last, last, sizeof last);
+    snprintf(text, sizeof text, "[simgpu] a call has been in progress for %d s:\n", notice->waited);
+    append_steps(step, n, text, sizeof text);
+    sim_append(
+        text, sizeof text,
+        "  Rank %d is process %d, which waits in no call of NCCL. Its last call on this\n"
+        "  communicator: %s.\n"
+        "  It goes on waiting. Is rank %d at work for so long, or does it wait for this rank\n"
+        "  in something else, such as a lock, a pipe or MPI?\n",
+        step->waits_for, slot->pid, last, step->waits_for);
     sim_say(text);
 }

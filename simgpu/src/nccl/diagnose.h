@@ -15,6 +15,8 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
 // The same for ranks that never joined, whose shared memory may not be known yet (NULL). True:
 // one may be lost, and whether it is can change without anybody saying so.
 bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared);
+// The thread is the only one that could make the ranks for which it waits.
+_Noreturn void sim_diagnose_alone(ncclComm_t comm);
 _Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
 _Noreturn void sim_diagnose_shrink(ncclComm_t comm, int other, const void *site);
 // A thread that waits, in a cycle of such: what it waits in and for whom.
@@ -27,5 +29,7 @@ typedef struct CycleStep {
 _Noreturn void sim_diagnose_cycle(const CycleStep *step, int n);
 // The same as a notice: they may wait for each other.
 void sim_say_cycle(const CycleStep *step, int n, const Notice *notice);
+// A notice on ranks that are waited for and wait for nobody in NCCL; n 0: nothing.
+void sim_say_absent_ranks(const CycleStep *step, int n, const Notice *notice);
 
 #endif

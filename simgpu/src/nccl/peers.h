@@ -5,6 +5,7 @@
 #ifndef SIMGPU_NCCL_PEERS_H
 #define SIMGPU_NCCL_PEERS_H
 
+#include "nccl/alone.h"
 #include "nccl/wait.h"
 
 // Protects the lists of all files of nccl/ but sends.c and arrive.c.
@@ -19,7 +20,8 @@ typedef struct SharedMap {
     char *lent; // SIM_LENT_BYTES of places; NULL: not mapped yet
     int fd;
     int refs;
-    bool offered; // one of the refs is ncclGetUniqueId's
+    bool offered;   // one of the refs is ncclGetUniqueId's
+    SimTraces then; // of this process, when it offered it
 } SharedMap;
 
 typedef struct Peer { // another process

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "nccl/comm_id.h"
+#include "nccl/cycle.h"
 #include "nccl/group.h"
 #include "nccl/kind.h"
 #include "nccl/making.h"
@@ -34,6 +35,7 @@ typedef struct Pending {
     bool told;           // that a stream was used too early
     bool busy, again;    // a thread goes on with it; and shall look once more
     uint64_t pass;       // the last look at all of them that came to it
+    Notice notice;       // to who asks
 } Pending;
 
 static Pending *pending;
@@ -44,6 +46,7 @@ static Pending *new_pending(int n_comms)
 {
     Pending *p = calloc(1, sizeof *p);
     if (p) p->comm = calloc((size_t)n_comms, sizeof *p->comm);
+    if (p) sim_notice_begin(&p->notice);
     if (p && p->comm) return p;
     free(p);
     return NULL;
@@ -178,6 +181,31 @@ void sim_pending_poll(void)
     pthread_mutex_unlock(&lock);
 }
 
+// Whoever asks and asks is told for whom the others wait.
+static void say_waits(const Pending *p)
+{
+    WaitRef refs[SIM_MAX_REFS];
+    if (p->at == AT_CALLS) sim_say_waits(refs, sim_run_refs(&p->run, refs), &p->notice);
+    for (int i = 0; i < p->making.n && p->at == AT_MAKING; i++) {
+        ncclComm_t comm = p->making.comm[i];
+        if (!comm->parent) sim_say_absent(comm, comm->self ? comm->shared : NULL, &p->notice);
+    }
+}
+
+static void look_at_notice(ncclComm_t comm)
+{
+    pthread_mutex_lock(&lock);
+    Pending *p = atomic_load(&comm->pending);
+    if (p && !p->busy && sim_notice_due(&p->notice)) {
+        p->busy = true; // so that it stays
+        pthread_mutex_unlock(&lock);
+        say_waits(p);
+        pthread_mutex_lock(&lock);
+        p->busy = false;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void sim_pending_ask(ncclComm_t comm)
 {
     if (!atomic_load(&comm->pending)) return;
@@ -187,6 +215,7 @@ void sim_pending_ask(ncclComm_t comm)
     sim_clock_inside(true);
     sim_nap(ticket, 1);
     sim_clock_inside(false);
+    look_at_notice(comm);
 }
 
 void sim_pending_cancel(ncclComm_t comm)

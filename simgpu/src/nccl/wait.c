@@ -187,6 +187,18 @@ static void tell_threads(void)
     atomic_store(&own_table->n_workers, (uint32_t)n);
 }
 
+// A wait that lasts is worth a look at what other libraries' threads do.
+static void look_at_threads(void)
+{
+    SimTids callers = {0};
+    int used = atomic_load(&slots_used);
+    for (int i = 0; i < used && callers.n < SIM_TIDS; i++)
+        if (atomic_load(&own_table->wait_slot[i].taken))
+            callers.tid[callers.n++] = atomic_load(&own_table->wait_slot[i].tid);
+    sim_look_for_bystanders(&callers);
+    tell_threads();
+}
+
 static void note_asleep(int thread, bool asleep)
 {
     uint64_t bit = UINT64_C(1) << thread % 64;
@@ -221,6 +233,7 @@ void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, c
         int left = sim_notice_left(notice);
         sleep_for(wait_slot, ticket, left < again ? left : again);
         if (atomic_load(&wait_slot->value) != ticket) break;
+        look_at_threads();
         sim_cycle_check(thread);
         if (sim_notice_due(notice)) sim_cycle_notice(thread, notice);
         again = again < INT_MAX / 10 ? 10 * again : again;

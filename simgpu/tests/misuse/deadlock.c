@@ -272,3 +272,15 @@ RIGHT(DEADLOCK, comes_late, 2)
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL));
     expect(x, N, 2);
 }
+
+// Rank 0 waits for a message that is none of NCCL's, say of MPI: it may come, or not.
+HANGS(DEADLOCK, a_rank_waits_in_another_library, 3)
+{
+    ncclComm_t comm = join(rank, ranks);
+    float *x = filled(N, 1);
+    int pair[2];
+    char word;
+    new_pair(pair);
+    if (rank == 0) CHECK(read(pair[0], &word, 1) == 1);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
+}

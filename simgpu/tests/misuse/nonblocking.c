@@ -290,6 +290,25 @@ RIGHT(COMM_ORDER, one_thread_begins_and_another_asks, 1)
     end_settled(comm);
 }
 
+// Whoever asks and asks is told after a while for whom the others wait.
+HANGS(DEADLOCK, asks_for_a_sum_to_which_nobody_comes, 2)
+{
+    ncclComm_t comm = settled(rank, ranks);
+    float *x = filled(N, 1);
+    while (rank == 1) pause();
+    OVER(ADD(x, comm, NULL), comm); // HERE
+}
+
+HANGS(DEADLOCK, asks_for_a_communicator_to_which_nobody_comes, 2)
+{
+    ncclComm_t comm;
+    ncclUniqueId id = share_id(rank, ranks);
+    ncclConfig_t config = polled();
+    while (rank == 1) pause();
+    CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == ncclInProgress); // HERE
+    OVER(ncclInProgress, comm);
+}
+
 // ---- Aborts ----
 
 // The others never come. The process goes on.

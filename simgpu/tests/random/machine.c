@@ -29,7 +29,8 @@ static struct {
     int rank;       // ALL_RANKS: this process has both devices
     cudaStream_t stream[N_STREAMS];
     cudaEvent_t event[N_EVENTS];
-    ncclComm_t comm[N_DEVICES];
+    ncclComm_t comm[N_DEVICES];    // of the program; those of
+    ncclComm_t made[2][N_DEVICES]; // one process: that do not block, and that do
     char *buffer[ALL_BUFFERS];
     char pageable[BUFFER_BYTES];
 } machine;
@@ -148,6 +149,13 @@ IN_ITS_CALLER cudaError_t call_order(const Step *s)
     }
 }
 
+// What comes of a call, which may have come back before it is over.
+static ncclResult_t settled(ncclResult_t result, ncclComm_t comm)
+{
+    while (result == ncclInProgress) need_nccl(ncclCommGetAsyncError(comm, &result));
+    return result;
+}
+
 // A rank's call of a collective.
 IN_ITS_CALLER ncclResult_t call_rank(const Step *s, int r)
 {
@@ -170,8 +178,10 @@ IN_ITS_CALLER ncclResult_t call_message(const Step *s)
     cudaStream_t stream = machine.stream[s->stream];
     size_t n = (size_t)s->span[0].bytes / sizeof(float);
     if (s->kind == MESSAGE_SEND)
-        return ncclSend(floats(s, 0), n, ncclFloat, 1, machine.comm[0], stream);
-    return ncclRecv(floats(s, 0), n, ncclFloat, 0, machine.comm[1], stream);
+        return settled(ncclSend(floats(s, 0), n, ncclFloat, 1, machine.comm[0], stream),
+                       machine.comm[0]);
+    return settled(ncclRecv(floats(s, 0), n, ncclFloat, 0, machine.comm[1], stream),
+                   machine.comm[1]);
 }
 
 // The rank whose call this thread makes; ALL_RANKS: all of them, in a group.
@@ -180,11 +190,16 @@ static __thread int part = ALL_RANKS;
 IN_ITS_CALLER cudaError_t call_collective(const Step *s)
 {
     int only = machine.rank != ALL_RANKS ? machine.rank : part;
-    if (only != ALL_RANKS)
-        return call_rank(s, only) == ncclSuccess ? cudaSuccess : cudaErrorUnknown;
-    ncclResult_t result = ncclGroupStart();
+    ncclResult_t result = ncclSuccess, end = ncclSuccess;
+    if (only != ALL_RANKS) {
+        result = settled(call_rank(s, only), machine.comm[only]);
+        return result == ncclSuccess ? cudaSuccess : cudaErrorUnknown;
+    }
+    need_nccl(ncclGroupStart());
     for (int r = 0; r < N_DEVICES && result == ncclSuccess; r++) result = call_rank(s, r);
-    if (ncclGroupEnd() != ncclSuccess) result = ncclInternalError;
+    end = ncclGroupEnd();
+    for (int r = 0; r < N_DEVICES && result == ncclSuccess; r++)
+        result = settled(end, machine.comm[r]);
     return result == ncclSuccess ? cudaSuccess : cudaErrorUnknown;
 }
 
@@ -423,9 +438,28 @@ void run_program(const Program *p, Heard *h)
     make_events();
     uint64_t first = gpulog_length();
     simgpu_on_report(hear_report, h);
+    if (machine.rank == ALL_RANKS)
+        memcpy(machine.comm, machine.made[p->seed % 2], sizeof machine.comm);
     run_steps(p, h);
     if (machine.log) h->log_races = gpulog_race(first, h->log_text, sizeof h->log_text);
     tidy(p);
+}
+
+static void make_comms(bool blocking)
+{
+    ncclComm_t *comm = machine.made[blocking];
+    ncclUniqueId id;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = blocking;
+    need_nccl(ncclGetUniqueId(&id));
+    need_nccl(ncclGroupStart());
+    for (int r = 0; r < N_DEVICES; r++) {
+        need_cuda(cudaSetDevice(r));
+        need_nccl(ncclCommInitRankConfig(&comm[r], N_DEVICES, id, r, &config));
+    }
+    ncclResult_t end = ncclGroupEnd();
+    for (int r = 0; r < N_DEVICES; r++) need_nccl(settled(end, comm[r]));
+    need_cuda(cudaSetDevice(0));
 }
 
 void machine_start(bool log, bool timed, int rank, void *comm)
@@ -438,7 +472,7 @@ void machine_start(bool log, bool timed, int rank, void *comm)
     need_cuda(cudaMallocHost((void **)&machine.buffer[PINNED], BUFFER_BYTES));
     memset(machine.buffer[PINNED], 0, BUFFER_BYTES);
     if (rank == ALL_RANKS)
-        need_nccl(ncclCommInitAll(machine.comm, N_DEVICES, NULL));
+        for (int blocking = 0; blocking < 2; blocking++) make_comms(blocking);
     else
         machine.comm[rank] = comm;
     wait_for_all();
@@ -450,8 +484,8 @@ void machine_stop(void)
     wait_for_all();
     stop_workers();
     simgpu_on_report(NULL, NULL);
-    for (int r = 0; r < N_DEVICES && machine.rank == ALL_RANKS; r++)
-        need_nccl(ncclCommDestroy(machine.comm[r]));
+    for (int r = 0; r < 2 * N_DEVICES && machine.rank == ALL_RANKS; r++)
+        need_nccl(ncclCommDestroy(machine.made[r / N_DEVICES][r % N_DEVICES]));
     for (int b = 0; b < N_BUFFERS; b++) need_cuda(cudaFree(machine.buffer[b]));
     for (int s = 0; s < N_STREAMS; s++)
         if (stream_facts[s].kind == BLOCKING || stream_facts[s].kind == NON_BLOCKING)

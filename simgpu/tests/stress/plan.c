@@ -3,6 +3,7 @@
 #include "draw.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -269,10 +270,12 @@ static void play_part(Actor *actor, int n, uint64_t seed, uint64_t batch)
 {
     float *x[MAX_WORLD], got;
     need_nccl(ncclGroupStart());
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER; // a child need not block as its parent does
+    config.blocking = draw_number(seed, 30, batch) % 2 == 0;
     for (int a = 0; a < n; a++) {
         int color = color_of(seed, batch, actor[a].rank);
         begun(ncclCommSplit(actor[a].comm[0], color < 0 ? NCCL_SPLIT_NOCOLOR : color,
-                            -actor[a].rank, &actor[a].part, NULL));
+                            -actor[a].rank, &actor[a].part, &config));
     }
     begun(ncclGroupEnd());
     settle(actor, n);
@@ -328,20 +331,54 @@ static void *play_batch(void *arg)
     return NULL;
 }
 
-// Threads may use a communicator in turn: some batches have one of their own.
+// A thread that lives as long as the plan, and plays the batches that it is given.
+typedef struct Partner {
+    pthread_t thread;
+    sem_t turn, done;
+    Batch *batch; // NULL: it is over
+} Partner;
+
+static void *play_in_turn(void *arg)
+{
+    Partner *p = arg;
+    while (sem_wait(&p->turn) == 0 && p->batch) {
+        play_batch(p->batch);
+        sem_post(&p->done);
+    }
+    return NULL;
+}
+
+static void give_turn(Partner *p, Batch *batch)
+{
+    p->batch = batch;
+    sem_post(&p->turn);
+    if (batch) sem_wait(&p->done);
+}
+
+// Threads may use a communicator in turn: some batches have one of their own, some are a partner's.
 void play(Actor *actor, int n, uint64_t seed, uint64_t batches)
 {
     pthread_t thread;
     Batch b = {actor, n, seed, 0, 0};
+    Partner partner;
+    bool in_turn = actor[0].in_turn;
+    sem_init(&partner.turn, 0, 0);
+    sem_init(&partner.done, 0, 0);
+    if (in_turn)
+        check(pthread_create(&partner.thread, NULL, play_in_turn, &partner) == 0, "no thread");
     for (; b.batch < batches; b.batch++) {
-        if (actor[0].in_turn && draw_number(seed, 6, b.batch) % 2) {
+        int who = in_turn ? (int)(draw_number(seed, 6, b.batch) % 3) : 0;
+        if (who == 0) play_batch(&b);
+        if (who == 1) give_turn(&partner, &b);
+        if (who == 2) {
             check(pthread_create(&thread, NULL, play_batch, &b) == 0, "no thread");
             pthread_join(thread, NULL);
-        } else {
-            play_batch(&b);
         }
         if (!is_part(seed, b.batch)) b.first += (uint64_t)batch_size(seed, b.batch);
     }
+    if (!in_turn) return;
+    give_turn(&partner, NULL);
+    pthread_join(partner.thread, NULL);
 }
 
 void equip(Actor *actor, int n)
