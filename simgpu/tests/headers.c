@@ -81,6 +81,7 @@ _Static_assert(SAME(cudaStream_t, struct CUstream_st *), "cudaStream_t");
 _Static_assert(SAME(cudaEvent_t, struct CUevent_st *), "cudaEvent_t");
 _Static_assert(SAME(cudaMemPool_t, struct CUmemPoolHandle_st *), "cudaMemPool_t");
 _Static_assert(SAME(cudaGraph_t, struct CUgraph_st *), "cudaGraph_t");
+_Static_assert(SAME(cudaGraphNode_t, struct CUgraphNode_st *), "cudaGraphNode_t");
 _Static_assert(SAME(cudaGraphExec_t, struct CUgraphExec_st *), "cudaGraphExec_t");
 _Static_assert(SAME(cudaStreamCallback_t, void (*)(cudaStream_t, cudaError_t, void *)),
                "cudaStreamCallback_t");

@@ -13,6 +13,8 @@
 #include "core/error.h"
 #include "report/report.h"
 
+cudaError_t (*sim_unsafe_hook)(const char *call, const void *site);
+
 static atomic_int sticky = cudaSuccess;
 static atomic_bool used;   // some call has been made in this process
 static atomic_bool forked; // this process was forked from one in which that was so
@@ -104,6 +106,22 @@ static const struct {
     ENTRY(cudaErrorSystemNotReady, "system not yet initialized"),
     ENTRY(cudaErrorSystemDriverMismatch, "system driver mismatch"),
     ENTRY(cudaErrorCompatNotSupportedOnDevice, "compat not supported on device"),
+    ENTRY(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    ENTRY(cudaErrorStreamCaptureInvalidated,
+          "operation failed due to a previous error during capture"),
+    ENTRY(cudaErrorStreamCaptureMerge,
+          "operation would result in a merge of separate capture sequences"),
+    ENTRY(cudaErrorStreamCaptureUnmatched,
+          "capture was not ended in the same stream as it began"),
+    ENTRY(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    ENTRY(cudaErrorStreamCaptureIsolation,
+          "dependency created on uncaptured work in another stream"),
+    ENTRY(cudaErrorStreamCaptureImplicit,
+          "operation would make the legacy stream depend on a capturing blocking stream"),
+    ENTRY(cudaErrorCapturedEvent,
+          "operation not permitted on an event last recorded in a capturing stream"),
+    ENTRY(cudaErrorStreamCaptureWrongThread,
+          "attempt to terminate a thread-local capture sequence from another thread"),
     ENTRY(cudaErrorTimeout, "wait operation timed out"),
     ENTRY(cudaErrorGraphExecUpdateFailure, "graph exec update failure"),
     ENTRY(cudaErrorExternalDevice,
