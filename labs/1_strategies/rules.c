@@ -158,85 +158,12 @@ void rule_backward_gathers_ahead(void)
 
 // ---- A call that fails ----
 
-#ifndef BACKEND_CUDA
-static void begin(Wrapped *w, FsdpUnit *unit)
-{
-    need(fsdp_unshard(unit));
-    need(fsdp_wait_for_unshard(unit));
-    need(fsdp_begin_grad(unit));
-    need_cuda(cudaDeviceSynchronize());
-}
-
-#define must_fail(call, in)                                                                        \
-    check((call) != OK, "%s is OK, and a call of CUDA or NCCL in %s has failed", #call, in)
-
-static Status scattered(FsdpUnit *u)
-{
-    return u->reduce_scatter(u);
-}
-
-// Calls of CUDA and NCCL that fail, one after the other: whoever makes them says so.
-static void dead_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    FsdpUnit *unit = w->root->units[w->root->n_units - 1];
-    StrategyState *state = w->root->extensions->strategy;
-    FsdpContext *ctx = &w->ctx;
-    const FsdpContext whole = *ctx;
-    const cudaStream_t all_reduce_stream = state->all_reduce_stream;
-    const bool ddp = c->options.strategy == STRATEGY_DDP, hsdp = !ddp && c->replicas > 1;
-    Mesh mesh;
-    begin(w, unit);
-    cudaStream_t dead = dead_stream();
-    const ncclComm_t gone = (ncclComm_t)dead; // nor is that a communicator
-    backend_ignore_reports();
-    check_set_silent(true);
-    if (!ddp) {
-        ctx->mesh.shard.comm = gone;
-        must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
-        *ctx = whole;
-        ctx->reduce_scatter_stream = dead;
-        must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
-        *ctx = whole;
-    }
-    if (ddp || hsdp) {
-        ctx->mesh.replicate.comm = gone;
-        must_fail(scattered(unit), ddp ? "send_bucket" : "reduce_between");
-        *ctx = whole;
-        state->all_reduce_stream = dead;
-        must_fail(scattered(unit), ddp ? "send_bucket" : "reduce_between");
-        state->all_reduce_stream = all_reduce_stream;
-    }
-    if (c->options.reshard_ranks > 0) {
-        const ncclComm_t comm = state->slice_group.comm;
-        ctx->all_gather_stream = ctx->compute_stream = dead; // either may copy
-        must_fail(strategy_post_forward(unit->module, unit), "keep_slice");
-        *ctx = whole;
-        need(fsdp_wait_for_unshard(unit));
-        need(strategy_post_forward(unit->module, unit));
-        begin(w, w->root->units[1]);
-        unit->flat.unsharded_param.data = w->root->units[1]->flat.unsharded_param.data;
-        state->slice_group.comm = gone;
-        must_fail(strategy_all_gather(unit), "strategy_all_gather");
-        state->slice_group.comm = comm;
-        unit->flat.unsharded_param.data = NULL;
-    }
-    if (!ddp && !hsdp) must_fail(mesh_2d(&mesh, NULL, 1), "mesh_2d");
-    cudaGetLastError();
-    check_set_silent(false);
-    backend_listen();
-    if (hsdp) // what was summed, and never all-reduced, is not added to the next sum
-        state->partial[fsdp_unit_index(unit)].data = NULL;
-    need(fsdp_reshard_all(w->model));
-}
-#endif
-
 void rule_failed_strategies_are_told(Strategy strategy, int ranks, int replicas, int slices)
 {
-#ifndef BACKEND_CUDA
-    Case c = case_of(spec_mlp(3), strategy, ranks, replicas, 1);
+    Case c = case_of(spec_mlp(3), strategy, ranks, replicas, replicas);
     c.options.reshard_ranks = slices;
-    run_wrapped(ranks, dead_body, &c);
-#endif
+    c.partial = strategy != STRATEGY_DDP && replicas > 1;
+    run_failing(ranks, &c);
 }
 
 // ---- Buckets, by hand ----

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "categories.h"
-#include "extensions.h"
+#include "strategy.h"
 
 static Status create_events(FsdpRoot *root)
 {
@@ -195,8 +195,10 @@ static bool pass_failed(const FsdpRoot *root)
 Status fsdp_end_iteration(FsdpRoot *root)
 {
     const FsdpUnit *finishes = NULL; // its hook is running, and sets its phase
+    const bool failed = pass_failed(root);
     for (int i = 0; i < root->n_units; i++) TRY(free_unsharded_param(root->units[i]));
-    if (pass_failed(root)) {
+    TRY(strategy_end_iteration(root->extensions->strategy, failed));
+    if (failed) {
         for (int i = 0; i < root->n_units; i++) TRY(free_unsharded_grad(root->units[i]));
         TRY(fsdp_free_reduce_scatter(root));
     } else {

@@ -1,5 +1,5 @@
-/* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them,
- * and what a reduction takes where nobody says otherwise.
+/* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them;
+ * what a reduction takes where nobody says otherwise, and what goes with one that failed.
  */
 #include "strategy.h"
 
@@ -22,6 +22,29 @@ Status strategy_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
 float strategy_divisor(const StrategyState *state)
 {
     return state->options.divide_factor / state->divided_before;
+}
+
+static Status free_all(StrategyState *state, Buffer *buffers, cudaStream_t stream)
+{
+    for (int i = 0; i < state->root->n_units && buffers != NULL; i++)
+        if (buffers[i].data != NULL) {
+            CUDA_TRY(cudaFreeAsync(buffers[i].data, stream));
+            buffers[i].data = NULL;
+        }
+    return OK;
+}
+
+Status strategy_end_iteration(StrategyState *state, bool failed)
+{
+    if (state == NULL) return OK;
+    const FsdpContext *ctx = state->root->ctx;
+    TRY(free_all(state, state->slices, ctx->all_gather_stream));
+    if (!failed) return OK;
+    CUDA_TRY(cudaDeviceSynchronize()); // whichever streams may still use the sums
+    CUDA_TRY(cudaFree(state->sum.data));
+    CUDA_TRY(cudaFree(state->all_reduce_state.buffer));
+    state->sum.data = state->all_reduce_state.buffer = NULL;
+    return free_all(state, state->partial, ctx->reduce_scatter_stream);
 }
 
 Status fsdp_set_requires_gradient_sync(Module *root, bool on)
