@@ -102,10 +102,10 @@ Status strategy_remove(Module *root);
 // Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
 Status strategy_micro_batch(Module *root, int i, int n);
 
-// No forward is recorded any more: its slices are freed, and where the pass has failed all sums,
-// after the device has run what uses them. fsdp_end_iteration and strategy_remove call it. Given
-// code (lib/fsdp/strategy_flags.c); state may be NULL.
-Status strategy_end_iteration(StrategyState *state, bool failed);
+// Frees all sums and slices: a pass has failed, and what they are of is never finished. Waits for
+// the device. fsdp_end_iteration and strategy_remove call it. Given code
+// (lib/fsdp/strategy_flags.c); state may be NULL.
+Status strategy_free_sums(StrategyState *state);
 
 // The state's reduce_input by default: unsharded_grad itself. What a sum is still to be divided by.
 // Given code (lib/fsdp/strategy_flags.c).

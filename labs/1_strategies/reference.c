@@ -248,7 +248,7 @@ Status strategy_remove(Module *module)
         TRY(stream_run_after(root->ctx->compute_stream, state->all_reduce_stream, state->reduced));
     }
     TRY(fsdp_finish_backward(root));
-    TRY(strategy_end_iteration(state, true));
+    TRY(strategy_free_sums(state));
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
         // What has accumulated, and was never reduced. Of one rank it is the shard.

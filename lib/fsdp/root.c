@@ -195,12 +195,11 @@ static bool pass_failed(const FsdpRoot *root)
 Status fsdp_end_iteration(FsdpRoot *root)
 {
     const FsdpUnit *finishes = NULL; // its hook is running, and sets its phase
-    const bool failed = pass_failed(root);
     for (int i = 0; i < root->n_units; i++) TRY(free_unsharded_param(root->units[i]));
-    TRY(strategy_end_iteration(root->extensions->strategy, failed));
-    if (failed) {
+    if (pass_failed(root)) {
         for (int i = 0; i < root->n_units; i++) TRY(free_unsharded_grad(root->units[i]));
         TRY(fsdp_free_reduce_scatter(root));
+        TRY(strategy_free_sums(root->extensions->strategy));
     } else {
         finishes = root->iter_backward_root;
     }

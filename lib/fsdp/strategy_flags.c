@@ -24,27 +24,20 @@ float strategy_divisor(const StrategyState *state)
     return state->options.divide_factor / state->divided_before;
 }
 
-static Status free_all(StrategyState *state, Buffer *buffers, cudaStream_t stream)
-{
-    for (int i = 0; i < state->root->n_units && buffers != NULL; i++)
-        if (buffers[i].data != NULL) {
-            CUDA_TRY(cudaFreeAsync(buffers[i].data, stream));
-            buffers[i].data = NULL;
-        }
-    return OK;
-}
-
-Status strategy_end_iteration(StrategyState *state, bool failed)
+Status strategy_free_sums(StrategyState *state)
 {
     if (state == NULL) return OK;
-    const FsdpContext *ctx = state->root->ctx;
-    TRY(free_all(state, state->slices, ctx->all_gather_stream));
-    if (!failed) return OK;
-    CUDA_TRY(cudaDeviceSynchronize()); // whichever streams may still use the sums
+    Buffer *const kept[] = {state->partial, state->slices};
+    CUDA_TRY(cudaDeviceSynchronize()); // whichever streams may still use them
     CUDA_TRY(cudaFree(state->sum.data));
     CUDA_TRY(cudaFree(state->all_reduce_state.buffer));
     state->sum.data = state->all_reduce_state.buffer = NULL;
-    return free_all(state, state->partial, ctx->reduce_scatter_stream);
+    for (int i = 0; i < 2 * state->root->n_units; i++) {
+        if (kept[i % 2] == NULL) continue;
+        CUDA_TRY(cudaFree(kept[i % 2][i / 2].data));
+        kept[i % 2][i / 2].data = NULL;
+    }
+    return OK;
 }
 
 Status fsdp_set_requires_gradient_sync(Module *root, bool on)

@@ -22,6 +22,11 @@ void failing_ends(void)
     check_set_silent(false);
 }
 
+int failing_calls_left(void)
+{
+    return calls_left;
+}
+
 const char *failing_call(void)
 {
     return failed_call[0] == '\0' ? NULL : failed_call;

@@ -19,6 +19,7 @@
     } while (0)
 void failing_begins(int n);
 void failing_ends(void);
+int failing_calls_left(void); // until one fails; within a FAILS_AT
 // "cudaMallocAsync at slices.c:57 (keep_slice)": the call that has failed in the last FAILS_AT;
 // NULL: none has.
 const char *failing_call(void);
