@@ -33,11 +33,9 @@ FAILING := cudaMalloc cudaMallocAsync cudaMallocHost cudaMemcpyAsync cudaMemcpy2
     cudaStreamSynchronize kernel_add_divided kernel_add_divided_ex kernel_add_ex kernel_cast \
     kernel_scale kernel_sum_squares kernel_amax kernel_quantize_e4m3 kernel_dequantize_e4m3 \
     ncclAllGather ncclReduceScatter ncclAllReduce ncclCommSplit
-$(BUILD)/tests/fsdp/failing_calls: LDFLAGS += $(FAILING:%=-Xlinker --wrap=%)
-ifeq ($(BACKEND),simgpu)
-$(foreach folder,$(LAB_FOLDERS),$(BUILD)/impl/$(IMPL_KEY)/suite/$(call name_of,$(folder))): \
-    LDFLAGS += $(FAILING:%=-Xlinker --wrap=%)
-endif
+FAILING := $(if $(filter simgpu,$(BACKEND)),$(FAILING:%=-Xlinker --wrap=%))
+$(BUILD)/tests/fsdp/failing_calls $(foreach folder,$(LAB_FOLDERS), \
+    $(BUILD)/impl/$(IMPL_KEY)/suite/$(call name_of,$(folder))): LDFLAGS += $(FAILING)
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/cpu_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o

@@ -154,7 +154,7 @@ void rule_failed_strategies_are_told(Strategy strategy, int ranks, int replicas,
     Case c = case_of(spec_mlp(2), strategy, ranks, replicas, replicas);
     c.options.reshard_ranks = slices;
     c.partial = strategy != STRATEGY_DDP && replicas > 1;
-    run_failing(ranks, &c);
+    run_failing_calls(ranks, &c);
 }
 
 // ---- Buckets, by hand ----

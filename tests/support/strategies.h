@@ -118,7 +118,7 @@ void run_growth(int world, Case *c);
 // fsdp_reshard_all and fsdp_zero_grad (of a pipeline: pipeline_destroy) leave no memory, and the
 // next step has the gradients of one that nothing went before. So does the n-th call of what makes
 // the case. (strategies_failing.c)
-void run_failing(int world, const Case *c);
+void run_failing_calls(int world, const Case *c);
 
 // Waits until every rank is here.
 void ranks_meet(const Rank *r);

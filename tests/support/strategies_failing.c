@@ -1,4 +1,4 @@
-/* strategies_failing.c: run_failing: every call of a step, and of what makes it, fails once. See
+/* strategies_failing.c: run_failing_calls: every call of a step, and of what makes it, fails once. See
  * strategies.h.
  */
 #include "strategies_oracle.h"
@@ -92,6 +92,7 @@ static void end_step(Wrapped *w, const Case *c)
 static void steps_body(Wrapped *w, const Case *c, const Rank *r)
 {
     Batch batch = case_batch(c, 0, r->rank, 0);
+    fsdp_adamw_destroy(&w->adamw); // units come and go
     size_t n_grads, live = gpulog_live_bytes(r->device);
     float *want = right_step(w, c, &batch, &n_grads);
     failing_add_hooks(w->model);
@@ -129,40 +130,36 @@ static int first_call(Wrapped *w, const Case *c)
     return INT_MAX - left + 1;
 }
 
-static void failing_body(const Rank *r, void *arg)
+static void build_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     Wrapped w = {.run.T = c->spec.T};
-    Status status;
+    Status status = ERR_CUDA;
     check_leaks();
-    need(nn_run_create(&w.run, r->stream));
     need(case_mesh(&w, c, r));
     const size_t live = gpulog_live_bytes(r->device);
-    for (int n = first_call(&w, c);; n++) {
+    for (int n = first_call(&w, c); status != OK; n++) {
         FAILS_AT(n, status = case_build(&w, c));
         check((status == OK) == (failing_call() == NULL),
               "call %d of all that is put on, %s, fails, and the status is %d", n, failing_call(),
               (int)status);
-        if (status == OK) break;
         case_take_down(&w);
         need_cuda(cudaDeviceSynchronize());
         check(gpulog_live_bytes(r->device) == live,
               "call %d of all that is put on failed, %s, and %zd bytes more are on the device", n,
               failing_call(), (ssize_t)(gpulog_live_bytes(r->device) - live));
     }
-    steps_body(&w, c, r);
-    case_unwrap(&w, r);
+    case_unmesh(&w);
 }
 
-void run_failing(int world, const Case *c)
+void run_failing_calls(int world, const Case *c)
 {
 #ifndef BACKEND_CUDA
+    // No rank's shard is all padding: all make the same calls.
     static const Spec EVEN = {.B = 6, .T = 1, .in_dim = 6, .dim = 12, .vocab = 8};
     Case all = *c;
-    if (!c->spec.gpt2)
-        all.spec = EVEN,
-        all.spec.layers =
-            c->spec.layers; // no rank's shard is all padding: they make the same calls
-    run_ranks(world, failing_body, &all);
+    if (!c->spec.gpt2) all.spec = EVEN, all.spec.layers = c->spec.layers;
+    run_ranks(world, build_body, &all);
+    run_wrapped(world, steps_body, &all);
 #endif
 }
