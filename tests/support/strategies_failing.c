@@ -77,16 +77,15 @@ static bool passes_ended(const FsdpRoot *root)
 // next: they go with the strategy. And so does all that a pipeline has.
 static void end_step(Wrapped *w, const Case *c)
 {
-    if (passes_ended(w->root) || c->stages > 0) {
-        need(module_discard(w->model, &w->run));
+    const bool all = passes_ended(w->root) || c->stages > 0;
+    need(module_discard(w->model, &w->run));
+    if (c->stages == 0) need(fsdp_reshard_all(w->model));
+    if (all) {
         case_take_down(w);
         need(case_build(w, c));
         failing_add_hooks(w->model);
-    } else {
-        need(module_discard(w->model, &w->run));
-        need(fsdp_reshard_all(w->model));
-        need(fsdp_zero_grad(w->model, &w->ctx));
     }
+    need(fsdp_zero_grad(w->model, &w->ctx));
     if (c->offload) need(offload_wait(w->root->extensions->offload)); // no copy is left after it
     need_cuda(cudaDeviceSynchronize());
 }
