@@ -81,6 +81,7 @@ typedef struct StrategyState {
     cudaStream_t all_reduce_stream;
     cudaEvent_t reduced;                 // for stream_run_after (extensions.h)
     ReduceScatterState all_reduce_state; // HSDP: the sum that was all-reduced last
+    Buffer sum;               // HSDP: of the reduction that is being queued; no memory else
     Buffer *partial;          // (units) HSDP: what has accumulated while there is no all-reduce
     ProcessGroup slice_group; // reshard_ranks: the neighbours that have one slice each
     Buffer *slices;           // (units) kept between forward and backward; else no memory
@@ -100,6 +101,11 @@ Status strategy_remove(Module *root);
 
 // Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
 Status strategy_micro_batch(Module *root, int i, int n);
+
+// Frees all sums and slices: a pass has failed, and what they are of is never finished. Waits for
+// the device. fsdp_end_iteration and strategy_remove call it. Given code
+// (lib/fsdp/strategy_flags.c); state may be NULL.
+Status strategy_free_sums(StrategyState *state);
 
 // The state's reduce_input by default: unsharded_grad itself. What a sum is still to be divided by.
 // Given code (lib/fsdp/strategy_flags.c).

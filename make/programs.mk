@@ -26,12 +26,16 @@ $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/checkpoint/*.c tests/fsdp
 # And these of the labs.
 $(patsubst %,$(BUILD)/tests/checkpoint/%,worlds kills strategies precision layouts) \
     $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/labs/*.c)): $(LAB_OBJ)
-# This one is linked with functions of its own in front of these.
-FAILING := cudaMalloc cudaMallocAsync cudaMallocHost cudaMemcpyAsync cudaMemsetAsync \
-    cudaEventCreateWithFlags cudaEventRecord cudaStreamWaitEvent cudaStreamCreateWithPriority \
-    cudaStreamSynchronize kernel_add_divided kernel_scale kernel_sum_squares ncclAllGather \
-    ncclReduceScatter ncclAllReduce
-$(BUILD)/tests/fsdp/failing_calls: LDFLAGS += $(FAILING:%=-Xlinker --wrap=%)
+# These are linked with functions of their own in front of these (tests/support/failing.c).
+FAILING := cudaMalloc cudaMallocAsync cudaMallocHost cudaMemcpyAsync cudaMemcpy2DAsync \
+    cudaMemsetAsync cudaEventCreateWithFlags cudaEventRecord cudaEventSynchronize \
+    cudaStreamWaitEvent cudaStreamCreateWithFlags cudaStreamCreateWithPriority \
+    cudaStreamSynchronize kernel_add_divided kernel_add_divided_ex kernel_add_ex kernel_cast \
+    kernel_scale kernel_sum_squares kernel_amax kernel_quantize_e4m3 kernel_dequantize_e4m3 \
+    ncclAllGather ncclReduceScatter ncclAllReduce ncclCommSplit
+FAILING := $(if $(filter simgpu,$(BACKEND)),$(FAILING:%=-Xlinker --wrap=%))
+$(BUILD)/tests/fsdp/failing_calls $(foreach folder,$(LAB_FOLDERS), \
+    $(BUILD)/impl/$(IMPL_KEY)/suite/$(call name_of,$(folder))): LDFLAGS += $(FAILING)
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/cpu_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o

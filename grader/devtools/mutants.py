@@ -84,16 +84,17 @@ class Kit:
         builder = Builder(REFERENCE, build, "simgpu")
         rule = ("grader-print-commands: ; @printf '%s\\n' '$(BUILD)' "
                 "'$(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES)' '$(LINK) $(LDFLAGS)' "
-                "'$(HARNESS_LIB) $(LIBS)' '-lcmocka $(KIT_LIBS) $(LDLIBS)'")
+                "'$(HARNESS_LIB) $(LIBS)' '-lcmocka $(KIT_LIBS) $(LDLIBS)' '$(FAILING)'")
         # A mistake may be one that the compiler warns of: the kit's own strictness is not for it.
         status, output = builder.make(["grader-print-commands"],
                                       extra=["--eval=" + rule, "WERROR="])
         lines = output.strip().splitlines()
-        if status != 0 or len(lines) != 5:
+        if status != 0 or len(lines) != 6:
             raise Infrastructure("the Makefile does not say how it builds:\n%s"
                                  % output[-2000:])
         self.build = lines[0]
-        self.compiler, self.linker, self.libraries, self.late = map(shlex.split, lines[1:])
+        (self.compiler, self.linker, self.libraries, self.late,
+         self.failing) = map(shlex.split, lines[1:]) # failing: of the labs' suites
         targets = self.libraries + [self.test_object(source) for task in tasks
                                     for source in task.test_sources()]
         targets += [self.test_object(task.folder + "/together") for task in tasks
@@ -144,7 +145,9 @@ class Kit:
         reference's."""
         objects = [changed.get(task.name) or self.reference(task)
                    for task in mutant_files.pieces(self.tasks) if task.kind.stage <= kind.stage]
-        return self.command(self.linker + [self.test_object(source) for source in sources] +
+        failing = self.failing if kind.stage > 1 else []
+        return self.command(self.linker + failing +
+                            [self.test_object(source) for source in sources] +
                             objects + self.libraries + self.late + ["-o", target])
 
 

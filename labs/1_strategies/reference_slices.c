@@ -68,9 +68,10 @@ static Status keep_slice(FsdpUnit *unit)
     //? Which stream has written what is copied, and which one will read the copy?
     int64_t n = flat->layout.padded / state->slice_group.size;
     Buffer part = buffer_range(&flat->unsharded_param, state->slice_group.rank * n, n);
-    *slice = part;
-    CUDA_TRY(cudaMallocAsync(&slice->data, buffer_bytes(slice), stream));
-    CUDA_TRY(cudaMemcpyAsync(slice->data, part.data, buffer_bytes(slice), cudaMemcpyDeviceToDevice,
+    Buffer copy = part;
+    CUDA_TRY(cudaMallocAsync(&copy.data, buffer_bytes(&copy), stream));
+    *slice = copy;
+    CUDA_TRY(cudaMemcpyAsync(copy.data, part.data, buffer_bytes(&copy), cudaMemcpyDeviceToDevice,
                              stream));
     return OK;
     //[end L1.15]

@@ -59,20 +59,25 @@ static const Wrong WRONG[] = {
     {{.strategy = (Strategy)4}, 2, 1, false, "4 is no Strategy"},
 };
 
-static void refused_body(const Rank *r, void *arg)
+static void refuse(const Rank *r, const Wrong *wrong)
 {
-    const Wrong *wrong = arg;
     Case c = case_of(spec_mlp(3), wrong->one_unit ? STRATEGY_DDP : STRATEGY_ZERO3, r->world, 1, 1);
     c.replicas = wrong->replicas;
     PipelineTies ties;
     Wrapped w = {0};
-    check_leaks();
     need(nn_run_create(&w.run, r->stream));
     need(case_mesh(&w, &c, r));
     need(case_shard(&w, &c, &ties));
     need_refused_whole(w.model, NULL, strategy_apply(w.model, &wrong->options), wrong->words);
     check(w.root->extensions->strategy == NULL, "a refused strategy has left something");
     case_unwrap(&w, r);
+}
+
+static void refused_body(const Rank *r, void *arg)
+{
+    check_leaks();
+    for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++)
+        if (WRONG[i].world == r->world) refuse(r, &WRONG[i]);
 }
 
 static void modules_body(Wrapped *w, const Case *c, const Rank *r)
@@ -90,36 +95,22 @@ static void modules_body(Wrapped *w, const Case *c, const Rank *r)
 }
 
 #ifndef BACKEND_CUDA
-// The last thing that strategy_apply makes fails: what it made before is gone.
-static void failed_body(const Rank *r, void *arg)
+static void no_world_body(const Rank *r, void *arg)
 {
-    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
-    PipelineTies ties;
-    Wrapped w = {0};
-    c.options.reshard_ranks = 2;
-    check_leaks();
-    need(nn_run_create(&w.run, r->stream));
-    need(case_mesh(&w, &c, r));
-    need(case_shard(&w, &c, &ties));
-    const ncclComm_t comm = w.ctx.mesh.shard.comm;
+    Mesh mesh;
     backend_ignore_reports();
-    w.ctx.mesh.shard.comm = NULL;
-    need_unchanged(w.model, NULL, need_failure(strategy_apply(w.model, &c.options), ERR_NCCL, ""));
-    w.ctx.mesh.shard.comm = comm;
+    need_failure(mesh_2d(&mesh, NULL, 1), ERR_NCCL, "");
     backend_listen();
-    check(w.root->extensions->strategy == NULL, "a strategy that failed has left its state");
-    case_unwrap(&w, r);
 }
 #endif
 
 void rule_strategy_refusals(void)
 {
-    for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++)
-        run_ranks(WRONG[i].world, refused_body, (void *)&WRONG[i]);
+    run_worlds(refused_body, NULL, 1, 2, 4);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO2, 2, 1, 1);
     run_wrapped(2, modules_body, &c);
 #ifndef BACKEND_CUDA
-    run_ranks(4, failed_body, NULL);
+    run_ranks(1, no_world_body, NULL);
 #endif
 }
 
@@ -158,85 +149,12 @@ void rule_backward_gathers_ahead(void)
 
 // ---- A call that fails ----
 
-#ifndef BACKEND_CUDA
-static void begin(Wrapped *w, FsdpUnit *unit)
-{
-    need(fsdp_unshard(unit));
-    need(fsdp_wait_for_unshard(unit));
-    need(fsdp_begin_grad(unit));
-    need_cuda(cudaDeviceSynchronize());
-}
-
-#define must_fail(call, in)                                                                        \
-    check((call) != OK, "%s is OK, and a call of CUDA or NCCL in %s has failed", #call, in)
-
-static Status scattered(FsdpUnit *u)
-{
-    return u->reduce_scatter(u);
-}
-
-// Calls of CUDA and NCCL that fail, one after the other: whoever makes them says so.
-static void dead_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    FsdpUnit *unit = w->root->units[w->root->n_units - 1];
-    StrategyState *state = w->root->extensions->strategy;
-    FsdpContext *ctx = &w->ctx;
-    const FsdpContext whole = *ctx;
-    const cudaStream_t all_reduce_stream = state->all_reduce_stream;
-    const bool ddp = c->options.strategy == STRATEGY_DDP, hsdp = !ddp && c->replicas > 1;
-    Mesh mesh;
-    begin(w, unit);
-    cudaStream_t dead = dead_stream();
-    const ncclComm_t gone = (ncclComm_t)dead; // nor is that a communicator
-    backend_ignore_reports();
-    check_set_silent(true);
-    if (!ddp) {
-        ctx->mesh.shard.comm = gone;
-        must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
-        *ctx = whole;
-        ctx->reduce_scatter_stream = dead;
-        must_fail(strategy_reduce(unit), hsdp ? "reduce_within" : "strategy_reduce");
-        *ctx = whole;
-    }
-    if (ddp || hsdp) {
-        ctx->mesh.replicate.comm = gone;
-        must_fail(scattered(unit), ddp ? "send_bucket" : "reduce_between");
-        *ctx = whole;
-        state->all_reduce_stream = dead;
-        must_fail(scattered(unit), ddp ? "send_bucket" : "reduce_between");
-        state->all_reduce_stream = all_reduce_stream;
-    }
-    if (c->options.reshard_ranks > 0) {
-        const ncclComm_t comm = state->slice_group.comm;
-        ctx->all_gather_stream = ctx->compute_stream = dead; // either may copy
-        must_fail(strategy_post_forward(unit->module, unit), "keep_slice");
-        *ctx = whole;
-        need(fsdp_wait_for_unshard(unit));
-        need(strategy_post_forward(unit->module, unit));
-        begin(w, w->root->units[1]);
-        unit->flat.unsharded_param.data = w->root->units[1]->flat.unsharded_param.data;
-        state->slice_group.comm = gone;
-        must_fail(strategy_all_gather(unit), "strategy_all_gather");
-        state->slice_group.comm = comm;
-        unit->flat.unsharded_param.data = NULL;
-    }
-    if (!ddp && !hsdp) must_fail(mesh_2d(&mesh, NULL, 1), "mesh_2d");
-    cudaGetLastError();
-    check_set_silent(false);
-    backend_listen();
-    if (hsdp) // what was summed, and never all-reduced, is not added to the next sum
-        state->partial[fsdp_unit_index(unit)].data = NULL;
-    need(fsdp_reshard_all(w->model));
-}
-#endif
-
 void rule_failed_strategies_are_told(Strategy strategy, int ranks, int replicas, int slices)
 {
-#ifndef BACKEND_CUDA
-    Case c = case_of(spec_mlp(3), strategy, ranks, replicas, 1);
+    Case c = case_of(spec_mlp(2), strategy, ranks, replicas, replicas);
     c.options.reshard_ranks = slices;
-    run_wrapped(ranks, dead_body, &c);
-#endif
+    c.partial = strategy != STRATEGY_DDP && replicas > 1;
+    run_failing_calls(ranks, &c);
 }
 
 // ---- Buckets, by hand ----

@@ -114,48 +114,6 @@ static void failed_list_body(Wrapped *w, const Case *c, const Rank *r)
     batch_destroy(&batch);
 }
 
-// An all-gather that somebody prefetches fails: the pass that does says so, and after
-// fsdp_reshard_all the next step is as ever.
-static void failed_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    size_t n;
-    float *out;
-    Batch batch = case_batch(c, 0, r->rank, 0);
-    FsdpUnit *ahead = w->root->units[2], *root = w->root->units[0];
-    Status (*const gather)(FsdpUnit * unit) = ahead->all_gather;
-    case_train(w, c, r, 0);
-    need_cuda(cudaDeviceSynchronize());
-    float *want = case_gradients(w, &n);
-    for (int k = 0; k < 4; k++) {
-        bool fits = false;
-        ahead->all_gather = failing_collective;
-        failing_status = k % 2 == 0 ? ERR_NCCL : ERR_CUDA;
-        if (k == 0) need_failure(prefetch_unit(ahead, &fits), failing_status, "");
-        if (k == 1)
-            need_failure(module_forward(w->model, &w->run, batch.in, &out), failing_status, "");
-        if (k > 1) { // the root's hook alone; its list is unit 2
-            Module *const listed[] = {ahead->module};
-            need(fsdp_set_modules_to_backward_prefetch(root->module, listed, 1));
-            need(fsdp_unshard(root));
-            need(fsdp_wait_for_unshard(root));
-            need_failure(prefetch_pre_backward(root->module, root), failing_status, "");
-            need(fsdp_set_modules_to_backward_prefetch(root->module, listed, 0));
-        }
-        ahead->all_gather = gather;
-        need(module_discard(w->model, &w->run));
-        need(fsdp_reshard_all(w->model));
-        check(prefetch_in_flight(w->root) == 0, "what failed is in flight");
-        case_train(w, c, r, 0);
-        need_cuda(cudaDeviceSynchronize());
-        float *got = case_gradients(w, &n);
-        check(memcmp(got, want, n * sizeof *got) == 0,
-              "the step after an all-gather that failed has other gradients");
-        free(got);
-    }
-    free(want);
-    batch_destroy(&batch);
-}
-
 // From here on of four layers, under a prefetch.
 static Case prefetched(const PrefetchOptions *options)
 {
@@ -173,7 +131,7 @@ void rule_lists_are_replaced(void)
 void rule_failed_prefetches_are_told(void)
 {
     Case c = prefetched(&TWO);
-    run_wrapped(2, failed_body, &c);
+    run_failing_calls(2, &c);
 }
 
 void rule_failed_lists_are_told(void)

@@ -257,99 +257,19 @@ void rule_offload_leaves_nothing(void)
     run_wrapped(2, taken_off_body, &c);
 }
 
-// ---- A hook that fails ----
-
-static int hooks_left; // until one fails; 0: none does
-
-static Status failing_hook(Module *module, void *arg)
-{
-    if (hooks_left == 0 || --hooks_left > 0) return OK;
-    return fail(ERR_IO, "%s: its hook fails, as it is meant to", module->name);
-}
-
-static void add_hooks(Module *m)
-{
-    for (HookPoint point = 0; point < HOOK_POINTS; point++)
-        check(module_add_hook(m, point, failing_hook, NULL) != NULL &&
-                  module_add_first_hook(m, point, failing_hook, NULL) != NULL,
-              "no hook");
-    for (int i = 0; i < m->n_children; i++) add_hooks(m->children[i]);
-}
-
-// A forward and a backward; hook number n fails, and then the status is its own.
-static Status pass(Wrapped *w, const Case *c, const Batch *batch, int n)
-{
-    float *logits = NULL, *dlogits = NULL, *din = NULL;
-    w->run.B = c->spec.B;
-    w->run.T = c->spec.T;
-    hooks_left = n;
-    Status status = module_forward(w->model, &w->run, batch->in, &logits);
-    if (status != OK) return status;
-    need(cross_entropy(&w->run, logits, batch->targets, w->run.B * w->run.T, c->spec.vocab, NULL,
-                       &dlogits));
-    status = module_backward(w->model, &w->run, dlogits, c->spec.gpt2 ? NULL : &din);
-    need_cuda(cudaFreeAsync(dlogits, w->run.stream));
-    if (din != NULL) need_cuda(cudaFreeAsync(din, w->run.stream));
-    return status;
-}
-
-static void hooks_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    size_t numel;
-    Batch batch = case_batch(c, 0, r->rank, 0);
-    size_t live = gpulog_live_bytes(r->device);
-    need(pass(w, c, &batch, 0));
-    need_cuda(cudaDeviceSynchronize());
-    float *want = case_gradients(w, &numel);
-    need(fsdp_zero_grad(w->model, &w->ctx));
-    add_hooks(w->model);
-    for (int n = 1;; n++) {
-        check_set_silent(true);
-        Status status = pass(w, c, &batch, n);
-        check_set_silent(false);
-        if (hooks_left > 0) break;
-        check(status == ERR_IO,
-              "hook number %d of a pass failed with ERR_IO, and the pass with status %d: who calls "
-              "what fails returns its status",
-              n, (int)status);
-        check(!w->root->extensions->recomputes,
-              "hook number %d of a pass failed, and root->extensions->recomputes is still set: "
-              "run_again",
-              n);
-        hooks_left = 0;
-        need(module_discard(w->model, &w->run));
-        need(fsdp_reshard_all(w->model));
-        need(fsdp_zero_grad(w->model, &w->ctx));
-        check(gpulog_live_bytes(r->device) == live,
-              "hook number %d of a pass failed, and after fsdp_reshard_all and fsdp_zero_grad %zd "
-              "bytes more are on the device",
-              n, (ssize_t)(gpulog_live_bytes(r->device) - live));
-        if (n % 4 != 1) continue; // else the next pass, too
-        need(pass(w, c, &batch, 0));
-        need_cuda(cudaDeviceSynchronize());
-        float *got = case_gradients(w, &numel);
-        check(memcmp(got, want, numel * sizeof *got) == 0,
-              "the pass after one whose hook number %d failed has other gradients", n);
-        free(got);
-        need(fsdp_zero_grad(w->model, &w->ctx));
-    }
-    hooks_left = 0;
-    free(want);
-    batch_destroy(&batch);
-}
+// ---- A call or a hook that fails ----
 
 void rule_a_failed_pass_is_over(RecomputeKind kind, bool offload)
 {
     bool attention = kind == RECOMPUTE_ATTENTION;
     for (int world = offload ? 1 : 2; world <= 2; world++) {
-        Case c = offloaded(attention ? spec_gpt2(2) : spec_mlp(3), STRATEGY_ZERO3, world);
+        Case c = offloaded(attention ? spec_gpt2(1) : spec_mlp(2), STRATEGY_ZERO3, world);
         c.recompute = kind;
-        c.offload = offload;
-        run_wrapped(world, hooks_body, &c);
+        c.offload = c.options.reduce_every_time = offload;
+        c.rounds = offload ? 2 : 1;
+        run_failing_calls(world, &c);
     }
 }
-
-// ---- A call of CUDA's that fails ----
 
 // What unit 1 has on the device and on the host is as at first; nothing stays allocated.
 static void check_as_before(const Wrapped *w, const Rank *r, size_t live, const char *call)
@@ -377,89 +297,8 @@ static void collective_body(Wrapped *w, const Case *c, const Rank *r)
     }
 }
 
-typedef struct Calls {
-    Case c;
-    int from, to;
-} Calls;
-
-#ifndef BACKEND_CUDA
-enum { CALLS = 10 };
-
-// Runs function number i, with a stream, an event or a communicator that is none; its name.
-static const char *run_dead(Wrapped *w, int i, Status *status)
+void rule_failed_copies_are_told(void)
 {
-    static const char *const NAME[CALLS] = {
-        "offload_all_gather, to_device",   "offload_all_gather, copied",
-        "offload_all_gather, param.event", "offload_begin_grad, its stream",
-        "offload_begin_grad, arrived",     "offload_send_grad, to_host",
-        "offload_send_grad, copied",       "offload_send_grad, arrived",
-        "offload_wait, to_host",           "offload_sum_squares, comm"};
-    FsdpUnit *unit = w->root->units[1];
-    OffloadState *state = w->root->extensions->offload;
-    const OffloadState whole = *state;
-    const FsdpContext context = w->ctx;
-    OffloadUnit *own = offload_of(unit);
-    double *sum = NULL, squares;
-    cudaStream_t dead = dead_stream();
-    cudaEvent_t no_event = (cudaEvent_t)(void *)dead;
-    if (i >= 5 && i < 9) need(offload_begin_grad(unit));
-    if (i == 8) need(offload_send_grad(unit));
-    if (i == 9) need_cuda(cudaMalloc((void **)&sum, sizeof *sum));
-    if (i == 2) need(fsdp_unshard(w->root->units[0])); // whose copy is to be freed
-    own->has_grad = i == 4;
-    if (i == 0) state->to_device = dead;
-    if (i == 1 || i == 6) state->copied = no_event;
-    if (i == 2) state->param.event = no_event;
-    if (i == 3) w->ctx.compute_stream = w->ctx.reduce_scatter_stream = dead;
-    if (i == 4 || i == 7) state->arrived = no_event;
-    if (i == 5 || i == 8) state->to_host = dead;
-    if (i == 9) w->ctx.mesh.shard.comm = NULL;
-    check_set_silent(true);
-    *status = i < 3   ? fsdp_unshard(unit)
-              : i < 5 ? offload_begin_grad(unit)
-              : i < 8 ? offload_send_grad(unit)
-              : i < 9 ? offload_wait(state)
-                      : offload_sum_squares(w->root, sum, &squares);
-    check_set_silent(false);
-    state->to_device = whole.to_device;
-    state->to_host = whole.to_host;
-    state->copied = whole.copied;
-    state->arrived = whole.arrived;
-    state->param.event = whole.param.event;
-    w->ctx = context;
-    if (sum != NULL) need_cuda(cudaFree(sum));
-    return NAME[i];
-}
-
-static void dead_body(const Rank *r, void *arg)
-{
-    const Calls *calls = arg;
-    Wrapped w;
-    case_wrap(&w, &calls->c, r);
-    size_t live = gpulog_live_bytes(r->device);
-    for (int i = calls->from; i < calls->to; i++) {
-        Status status, want = i == 9 ? ERR_NCCL : ERR_CUDA;
-        if (i == 9 && r->world == 1) continue;
-        backend_ignore_reports();
-        const char *call = run_dead(&w, i, &status);
-        cudaGetLastError();
-        check(status == want, "a call in %s fails, and its status is %d, want %d", call,
-              (int)status, (int)want);
-        need(fsdp_reshard_all(w.model));
-        need(fsdp_zero_grad(w.model, &w.ctx));
-        backend_listen();
-        check_as_before(&w, r, live, call);
-    }
-    case_train(&w, &calls->c, r, 0);
-    case_unwrap(&w, r);
-}
-#endif
-
-void rule_failed_copies_are_told(int from, int to)
-{
-    Calls calls = {offloaded(spec_mlp(3), STRATEGY_ZERO3, 2), from, to};
-    if (from == 0) run_wrapped(2, collective_body, &calls.c);
-#ifndef BACKEND_CUDA
-    run_worlds(dead_body, &calls, 1, 2);
-#endif
+    Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, 2);
+    run_wrapped(2, collective_body, &c);
 }

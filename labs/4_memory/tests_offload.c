@@ -37,7 +37,6 @@ TEST(offloaded_training_follows_the_oracle)
     Case gpt2 = offloaded(spec_gpt2(2), STRATEGY_ZERO3, 2);
     run_case(2, &gpt2);
     RULE(micro_batches_add_up);
-    RULE(failed_copies_are_told, 3, 9);
     RULE(a_failed_pass_is_over, RECOMPUTE_NONE, true);
 }
 
@@ -133,7 +132,7 @@ TEST(shards_are_copied_in_front_of_the_gather)
         c.policy = &bf16;
         run_wrapped(world, gathers_body, &c);
     }
-    RULE(failed_copies_are_told, 0, 3);
+    RULE(failed_copies_are_told);
 }
 
 // ---- The host's work ----
@@ -231,7 +230,6 @@ TEST(the_host_steps_and_clips)
         c.rounds = 1 + world % 2;
         run_wrapped(world, norm_body, &c);
     }
-    RULE(failed_copies_are_told, 9, 10);
 }
 
 // ---- What does not go together, and what is left ----

@@ -291,10 +291,12 @@ Status fp8_full_state(Module *module, StateVisitor visit, void *arg)
     const FsdpRootOps *before = extension_ops_before(root, EXTENSION_FP8);
     TRY(check_sharded(root));
     //[L6.15] The visitor has had the masters, from before->full_state; afterwards the units gather
-    //  in FP8 as before.
+    //  in FP8 as before. What an all-gather that failed has left is freed first: fsdp_reshard_all
+    //  does that while units still gather in that way.
     //? Whom does fsdp_full_state call under FP8?
     gather_in_fp8(root, false);
     Status status = before->full_state(module, visit, arg);
+    if (status != OK) IGNORE_STATUS(fsdp_reshard_all(module));
     gather_in_fp8(root, true);
     return status;
     //[end L6.15]

@@ -10,6 +10,8 @@
 #include "snapshot.h"
 #include "tests.h"
 
+static const Fp8Options MATRICES = {NULL};
+
 // ---- The handout's own examples ----
 
 // Rows of each of four ranks, of a parameter of so many.
@@ -158,53 +160,14 @@ static void freed_first_body(Wrapped *w, const Case *c, const Rank *r)
 
 // ---- A call that fails ----
 
-#ifndef BACKEND_CUDA
-static void dead_copies_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    FsdpUnit *unit = w->root->units[1];
-    const FsdpContext whole = w->ctx;
-    size_t live = gpulog_live_bytes(r->device);
-    backend_ignore_reports();
-    for (int i = 0; i < 2; i++) { // before memory is taken, and after it
-        cudaEvent_t copied = w->root->extensions->copied_out.event;
-        need(fsdp_unshard(unit));
-        if (i == 0) w->ctx.compute_stream = dead_stream();
-        if (i == 1) w->root->extensions->copied_out.event = (cudaEvent_t)(void *)dead_stream();
-        need_failure(fsdp_wait_for_unshard(unit), ERR_CUDA, "");
-        w->ctx = whole;
-        w->root->extensions->copied_out.event = copied;
-        need(fsdp_reshard_all(w->model));
-        need(layout_free_copied_out(w->root));
-        need_cuda(cudaDeviceSynchronize());
-        check(gpulog_live_bytes(r->device) == live,
-              "a call in copy_out failed, and after fsdp_reshard_all %zd bytes are left",
-              (ssize_t)(gpulog_live_bytes(r->device) - live));
-    }
-    need(fsdp_unshard(unit));
-    need(fsdp_wait_for_unshard(unit));
-    need(fsdp_begin_grad(unit));
-    w->ctx.compute_stream = dead_stream();
-    need_failure(fsdp_reduce_grad(unit), ERR_CUDA, "");
-    w->ctx = whole;
-    need(fsdp_reduce_grad(unit)); // the gradient is still there
-    need(fsdp_free_reduce_scatter(w->root));
-    need(fsdp_reshard_all(w->model));
-    need_cuda(cudaDeviceSynchronize());
-    check(gpulog_live_bytes(r->device) == live,
-          "a call in copy_in failed, and after the next reduction %zd bytes are left",
-          (ssize_t)(gpulog_live_bytes(r->device) - live));
-    cudaGetLastError();
-    backend_listen();
-}
-#endif
-
 void rule_copies_that_fail(void)
 {
     Case c = by_parameter(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
     run_wrapped(2, freed_first_body, &c);
-#ifndef BACKEND_CUDA
-    run_wrapped(2, dead_copies_body, &c);
-#endif
+    c = by_parameter(spec_mlp(2), STRATEGY_ZERO3, 2, 1, 1);
+    run_failing_calls(2, &c);
+    c.fp8 = &MATRICES;
+    run_failing_calls(2, &c);
 }
 
 // ---- FP8 ----
@@ -299,7 +262,6 @@ static void saving_body(Wrapped *w, const Case *c, const Rank *r)
 // Of one unit, and of three.
 static void run_fp8(WrappedBody body)
 {
-    static const Fp8Options MATRICES = {NULL};
     for (int world = 1; world < 4; world++) {
         Case c = by_parameter(spec_mlp(world == 2 ? 1 : 3), STRATEGY_ZERO3, world, 1, 1);
         c.fp8 = &MATRICES;

@@ -241,7 +241,9 @@ Status offload_remove(Module *module)
     if (state->moments != NULL)
         return fail(ERR_ARGUMENT, "%s has an optimizer on the host: call fsdp_adamw_destroy first",
                     module->name);
+    TRY(fsdp_reshard_all(module)); // of one rank, too, what is unsharded was gathered
     TRY(offload_wait(state));
+    CUDA_TRY(cudaDeviceSynchronize()); // what a wait that failed did not wait for
     for (int i = 0; i < root->n_units; i++) offload_drop(root->units[i]);
     void **device = calloc(2 * (size_t)root->n_units, sizeof *device);
     Status status = device != NULL ? alloc_shards(root, device)

@@ -113,19 +113,28 @@ static FsdpUnit *unit_of(const FsdpRoot *root, const Param *param, int *place)
     return NULL;
 }
 
-// Gathers the claims of all ranks, PIPELINE_MOST_TIES of each.
-static Status gather_claims(const Pipeline *p, const Claim *mine, Claim *all, int ranks)
+// Of all ranks, PIPELINE_MOST_TIES of each; by way of `device`.
+static Status exchange_claims(const Pipeline *p, const Claim *mine, Claim *all, int ranks,
+                              char *device)
 {
     size_t bytes = PIPELINE_MOST_TIES * sizeof *mine;
     cudaStream_t stream = p->root->ctx->compute_stream;
-    char *device = NULL;
-    CUDA_TRY(cudaMalloc((void **)&device, (size_t)ranks * bytes));
     char *own = device + (size_t)(p->mesh->stage * p->mesh->group.size + p->mesh->place) * bytes;
     CUDA_TRY(cudaMemcpyAsync(own, mine, bytes, cudaMemcpyHostToDevice, stream));
     NCCL_TRY(ncclAllGather(own, device, bytes, ncclInt8, p->mesh->world, stream));
     CUDA_TRY(cudaMemcpyAsync(all, device, (size_t)ranks * bytes, cudaMemcpyDeviceToHost, stream));
     CUDA_TRY(cudaStreamSynchronize(stream));
-    CUDA_TRY(cudaFree(device));
+    return OK;
+}
+
+static Status gather_claims(const Pipeline *p, const Claim *mine, Claim *all, int ranks)
+{
+    char *device = NULL;
+    CUDA_TRY(cudaMalloc((void **)&device, (size_t)ranks * PIPELINE_MOST_TIES * sizeof *mine));
+    Status status = exchange_claims(p, mine, all, ranks, device);
+    cudaError_t freed = cudaFree(device); // after what was queued
+    TRY(status);
+    CUDA_TRY(freed);
     return OK;
 }
 

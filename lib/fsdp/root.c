@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "categories.h"
-#include "extensions.h"
+#include "strategy.h"
 
 static Status create_events(FsdpRoot *root)
 {
@@ -195,10 +195,14 @@ static bool pass_failed(const FsdpRoot *root)
 Status fsdp_end_iteration(FsdpRoot *root)
 {
     const FsdpUnit *finishes = NULL; // its hook is running, and sets its phase
+    void **copied_out = &root->extensions->copied_out.buffer;
     for (int i = 0; i < root->n_units; i++) TRY(free_unsharded_param(root->units[i]));
     if (pass_failed(root)) {
         for (int i = 0; i < root->n_units; i++) TRY(free_unsharded_grad(root->units[i]));
         TRY(fsdp_free_reduce_scatter(root));
+        TRY(strategy_free_sums(root->extensions->strategy));
+        if (*copied_out != NULL) TRY(free_leftover(*copied_out, root->ctx->all_gather_stream));
+        *copied_out = NULL;
     } else {
         finishes = root->iter_backward_root;
     }

@@ -1,5 +1,5 @@
-/* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them,
- * and what a reduction takes where nobody says otherwise.
+/* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them;
+ * what a reduction takes where nobody says otherwise, and what goes with one that failed.
  */
 #include "strategy.h"
 
@@ -22,6 +22,22 @@ Status strategy_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
 float strategy_divisor(const StrategyState *state)
 {
     return state->options.divide_factor / state->divided_before;
+}
+
+Status strategy_free_sums(StrategyState *state)
+{
+    if (state == NULL) return OK;
+    Buffer *const kept[] = {state->partial, state->slices};
+    CUDA_TRY(cudaDeviceSynchronize()); // whichever streams may still use them
+    CUDA_TRY(cudaFree(state->sum.data));
+    CUDA_TRY(cudaFree(state->all_reduce_state.buffer));
+    state->sum.data = state->all_reduce_state.buffer = NULL;
+    for (int i = 0; i < 2 * state->root->n_units; i++) {
+        if (kept[i % 2] == NULL) continue;
+        CUDA_TRY(cudaFree(kept[i % 2][i / 2].data));
+        kept[i % 2][i / 2].data = NULL;
+    }
+    return OK;
 }
 
 Status fsdp_set_requires_gradient_sync(Module *root, bool on)

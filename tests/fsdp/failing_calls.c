@@ -1,100 +1,17 @@
 /* A call of CUDA's or NCCL's or a hook that fails, whichever of an iteration it is: then
  * fsdp_reshard_all has ended that iteration, the next one has the numbers of a run in which nothing
- * failed, and fsdp_unwrap leaves nothing.
- *
- * The program is linked with functions of its own in front of those calls (--wrap, in
- * make/programs.mk). Every rank fails in the same call: shards of this model have no padding, so
- * that all make the same ones. Calls that free are not made to fail: nobody could free any more.
+ * failed, and fsdp_unwrap leaves nothing. Shards of this model have no padding, so that all ranks make the same calls (failing.h).
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "failing.h"
 #include "harness.h"
 #include "training.h"
 
 static const Spec SPEC = {.layers = 3, .B = 6, .T = 1, .in_dim = 6, .dim = 12, .vocab = 6};
 
-static _Thread_local int calls_left; // until one fails; 0: none does
-static bool visits;                  // one rank alone copies: its copies are not counted
-static const char *failed_call;      // the name of the one that has; NULL: none
-
-static bool call_fails(const char *name)
-{
-    if (visits &&
-        (strcmp(name, "cudaMemcpyAsync") == 0 || strcmp(name, "cudaStreamSynchronize") == 0))
-        return false;
-    if (calls_left == 0 || --calls_left > 0) return false;
-    failed_call = name;
-    return true;
-}
-
-// A function in front of one whose failure is `error`.
-#define FAILING(type, error, name, parameters, arguments)                                          \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters                                                                  \
-    {                                                                                              \
-        return call_fails(#name) ? error : __real_##name arguments;                                \
-    }
-#define CUDA(name, parameters, arguments)                                                          \
-    FAILING(cudaError_t, cudaErrorUnknown, name, parameters, arguments)
-#define NCCL(name, parameters, arguments)                                                          \
-    FAILING(ncclResult_t, ncclSystemError, name, parameters, arguments)
-
-CUDA(cudaMalloc, (void **p, size_t n), (p, n))
-CUDA(cudaMallocAsync, (void **p, size_t n, cudaStream_t s), (p, n, s))
-CUDA(cudaMallocHost, (void **p, size_t n), (p, n))
-CUDA(cudaMemcpyAsync, (void *to, const void *from, size_t n, enum cudaMemcpyKind k, cudaStream_t s),
-     (to, from, n, k, s))
-CUDA(cudaMemsetAsync, (void *p, int value, size_t n, cudaStream_t s), (p, value, n, s))
-CUDA(cudaEventCreateWithFlags, (cudaEvent_t * e, unsigned flags), (e, flags))
-CUDA(cudaEventRecord, (cudaEvent_t e, cudaStream_t s), (e, s))
-CUDA(cudaStreamWaitEvent, (cudaStream_t s, cudaEvent_t e, unsigned flags), (s, e, flags))
-CUDA(cudaStreamCreateWithPriority, (cudaStream_t * s, unsigned flags, int p), (s, flags, p))
-CUDA(cudaStreamSynchronize, (cudaStream_t s), (s))
-CUDA(kernel_add_divided, (float *to, const float *x, float by, size_t n, cudaStream_t s),
-     (to, x, by, n, s))
-CUDA(kernel_scale, (float *x, float factor, size_t n, cudaStream_t s), (x, factor, n, s))
-CUDA(kernel_sum_squares, (double *sum, const float *x, size_t n, cudaStream_t s), (sum, x, n, s))
-NCCL(ncclAllGather,
-     (const void *in, void *out, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t s),
-     (in, out, n, t, c, s))
-NCCL(ncclReduceScatter,
-     (const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
-      cudaStream_t s),
-     (in, out, n, t, op, c, s))
-NCCL(ncclAllReduce,
-     (const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
-      cudaStream_t s),
-     (in, out, n, t, op, c, s))
-
-// Runs the statement; its n-th call fails. Silently: what fails is meant to.
-#define FAILS_AT(n, statement)                                                                     \
-    do {                                                                                           \
-        failed_call = NULL;                                                                        \
-        check_set_silent(true);                                                                    \
-        calls_left = (n);                                                                          \
-        statement;                                                                                 \
-        calls_left = 0;                                                                            \
-        check_set_silent(false);                                                                   \
-    } while (0)
-
 // ---- An iteration ----
-
-static Status failing_hook(Module *module, void *arg)
-{
-    return call_fails("a hook") ? fail(ERR_IO, "%s: its hook fails", module->name) : OK;
-}
-
-// Around those of the units.
-static void add_hooks(Module *m)
-{
-    for (HookPoint point = 0; point < HOOK_POINTS; point++) {
-        check(module_add_hook(m, point, failing_hook, NULL) != NULL, "no hook");
-        check(module_add_first_hook(m, point, failing_hook, NULL) != NULL, "no hook");
-    }
-    for (int i = 0; i < m->n_children; i++) add_hooks(m->children[i]);
-}
 
 static Status ignore(const Param *param, const float *values, void *arg)
 {
@@ -115,9 +32,9 @@ static Status iterate(Sharded *s, const Batch *batch, float *loss)
     if (din != NULL) need_cuda(cudaFreeAsync(din, s->run.stream));
     TRY(status);
     TRY(fsdp_clip_grad_norm(s->model, &s->ctx, 0.125f, &norm));
-    visits = true;
+    failing_visits = true;
     status = fsdp_full_state(s->model, ignore, NULL);
-    visits = false;
+    failing_visits = false;
     return status;
 }
 
@@ -143,22 +60,22 @@ static void iteration_body(const Rank *r, void *arg)
     float loss;
     check_leaks();
     sharded_create(&s, &SPEC, &options, NULL, r);
-    add_hooks(s.model);
+    failing_add_hooks(s.model);
     Batch batch = batch_create(&SPEC, (uint64_t)r->rank + 1);
     Result want = right_iteration(&s, &batch);
     for (int n = 1;; n++) {
         Status status;
         FAILS_AT(n, status = iterate(&s, &batch, &loss));
-        if (failed_call == NULL) break;
+        if (failing_call() == NULL) break;
         check(status == ERR_CUDA || status == ERR_NCCL || status == ERR_IO,
-              "call %d, %s, fails, and the status is %d", n, failed_call, (int)status);
+              "call %d, %s, fails, and the status is %d", n, failing_call(), (int)status);
         need(module_discard(s.model, &s.run));
         need(fsdp_reshard_all(s.model));
         need(fsdp_zero_grad(s.model, &s.ctx));
         Result got = right_iteration(&s, &batch);
         check(memcmp(&got, &want, sizeof got) == 0,
               "the iteration after one whose call %d failed, %s, has other numbers", n,
-              failed_call);
+              failing_call());
     }
     batch_destroy(&batch);
     sharded_destroy(&s);
@@ -179,11 +96,11 @@ static void unwrap_body(const Rank *r, void *arg)
         Sharded s;
         float loss;
         sharded_create(&s, &SPEC, &TEST_OPTIONS, NULL, r);
-        add_hooks(s.model);
+        failing_add_hooks(s.model);
         FAILS_AT(n, (void)iterate(&s, &batch, &loss));
         need(module_discard(s.model, &s.run));
         sharded_destroy(&s);
-        if (failed_call == NULL) break;
+        if (failing_call() == NULL) break;
     }
     batch_destroy(&batch);
 }
@@ -214,8 +131,8 @@ static void make_body(const Rank *r, void *arg)
         Sharded s = {.spec = SPEC, .model = spec_create(&SPEC), .world = r->world};
         Status status;
         FAILS_AT(n, status = make(&s, r));
-        check((status == OK) == (failed_call == NULL), "call %d, %s, fails, and the status is %d",
-              n, failed_call, (int)status);
+        check((status == OK) == (failing_call() == NULL),
+              "call %d, %s, fails, and the status is %d", n, failing_call(), (int)status);
         if (status != OK) need(make(&s, r));
         check(fsdp_units(s.model, NULL, 0) == 3 && fsdp_unit(s.model)->root->n_units == 3,
               "the root of three units has %d", fsdp_unit(s.model)->root->n_units);
@@ -223,7 +140,7 @@ static void make_body(const Rank *r, void *arg)
         fsdp_unwrap(s.model);
         need(fsdp_context_destroy(&s.ctx));
         module_destroy(s.model);
-        if (failed_call == NULL) break;
+        if (failing_call() == NULL) break;
     }
 }
 

@@ -114,6 +114,12 @@ void run_removed(int world, const Case *c, const Removal *removal);
 // A training with evaluations leaves no more memory, however long it goes on (strategies_growth.c).
 void run_growth(int world, Case *c);
 
+// A step of the case, of one stage, fails in its n-th call, for each n: its status says so; then
+// fsdp_reshard_all and fsdp_zero_grad (of a pipeline: pipeline_destroy) leave no memory, and the
+// next step has the gradients of one that nothing went before. So does the n-th call of what makes
+// the case. (strategies_failing.c)
+void run_failing_calls(int world, const Case *c);
+
 // Waits until every rank is here.
 void ranks_meet(const Rank *r);
 

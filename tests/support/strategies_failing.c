@@ -1,0 +1,166 @@
+/* strategies_failing.c: run_failing_calls: every call of a step, and of what makes it, fails once. See
+ * strategies.h.
+ */
+#include "strategies_oracle.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "failing.h"
+
+static Status micro_batch(Wrapped *w, const Case *c, const Batch *batch)
+{
+    float *logits, *dlogits, *din = NULL;
+    TRY(module_forward(w->model, &w->run, batch->in, &logits));
+    TRY(cross_entropy(&w->run, logits, batch->targets, w->run.B * w->run.T, c->spec.vocab, NULL,
+                      &dlogits));
+    Status status = module_backward(w->model, &w->run, dlogits, c->spec.gpt2 ? NULL : &din);
+    need_cuda(cudaFreeAsync(dlogits, w->run.stream));
+    if (din != NULL) need_cuda(cudaFreeAsync(din, w->run.stream));
+    return status;
+}
+
+static Status ignore(const Param *param, const float *values, void *arg)
+{
+    return OK;
+}
+
+// A step, with all that does not change the parameters.
+static Status step(Wrapped *w, const Case *c, const Batch *batch)
+{
+    float norm;
+    w->run.B = c->spec.B;
+    w->run.T = c->spec.T;
+    if (w->pipeline != NULL) {
+        const MicroBatch one = {.in = batch->in, .targets = batch->targets, .B = c->spec.B};
+        MicroBatch batches[CASE_ROUNDS];
+        for (int k = 0; k < c->rounds; k++) batches[k] = one;
+        TRY(pipeline_step(w->pipeline, &w->run, batches, 1.0f, NULL));
+        if (w->ranks.group.size > 1) return OK; // ranks square what their own shards have
+        return pipeline_clip_grad_norm(w->pipeline, 0.125f, &norm);
+    }
+    for (int k = 0; k < c->rounds; k++) {
+        TRY(strategy_micro_batch(w->model, k, c->rounds));
+        if (c->partial) TRY(fsdp_set_requires_gradient_sync(w->model, true));
+        if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, k == c->rounds - 1));
+        TRY(micro_batch(w, c, batch));
+    }
+    TRY(fsdp_clip_grad_norm(w->model, &w->ctx, 0.125f, &norm));
+    failing_visits = true;
+    Status status = fsdp_full_state(w->model, ignore, NULL);
+    failing_visits = false;
+    return status;
+}
+
+static float *right_step(Wrapped *w, const Case *c, const Batch *batch, size_t *n)
+{
+    need(step(w, c, batch));
+    need_cuda(cudaDeviceSynchronize());
+    float *grads = case_gradients(w, n);
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    return grads;
+}
+
+// Whether no unit's pass was cut off: a call has failed between two micro-batches, or in what comes
+// after the outermost backward.
+static bool passes_ended(const FsdpRoot *root)
+{
+    const FsdpUnit *last = root->iter_backward_root;
+    bool idle = true;
+    for (int u = 0; u < root->n_units; u++) idle &= root->units[u]->phase == FSDP_IDLE;
+    return idle || (last != NULL && last->phase == FSDP_POST_BACKWARD &&
+                    last->flat.unsharded_grad.data == NULL);
+}
+
+// What a step that failed has left goes. The gradients of passes that ended are kept for what comes
+// next: they go with the strategy. And so does all that a pipeline has.
+static void end_step(Wrapped *w, const Case *c)
+{
+    const bool all = passes_ended(w->root) || c->stages > 0;
+    need(module_discard(w->model, &w->run));
+    if (c->stages == 0) need(fsdp_reshard_all(w->model));
+    if (all) {
+        case_take_down(w);
+        need(case_build(w, c));
+        failing_add_hooks(w->model);
+    }
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    if (c->offload) need(offload_wait(w->root->extensions->offload)); // no copy is left after it
+    need_cuda(cudaDeviceSynchronize());
+}
+
+static void steps_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    fsdp_adamw_destroy(&w->adamw); // units come and go
+    size_t n_grads, live = gpulog_live_bytes(r->device);
+    float *want = right_step(w, c, &batch, &n_grads);
+    failing_add_hooks(w->model);
+    for (int n = 1;; n++) {
+        Status status;
+        FAILS_AT(n, status = step(w, c, &batch));
+        if (failing_call() == NULL) break;
+        check(status == ERR_CUDA || status == ERR_NCCL || status == ERR_IO,
+              "call %d of a step, %s, fails, and the step's status is %d: who calls what fails "
+              "returns its status",
+              n, failing_call(), (int)status);
+        end_step(w, c);
+        check(gpulog_live_bytes(r->device) == live,
+              "call %d of a step failed, %s, and after fsdp_reshard_all and fsdp_zero_grad %zd "
+              "bytes more are on the device: who fails leaves no memory that nobody frees",
+              n, failing_call(), (ssize_t)(gpulog_live_bytes(r->device) - live));
+        if (n % 4 != 0) continue;
+        float *got = right_step(w, c, &batch, &n_grads);
+        check(memcmp(got, want, n_grads * sizeof *got) == 0,
+              "the step after one whose call %d failed, %s, has other gradients", n,
+              failing_call());
+        free(got);
+    }
+    free(want);
+    batch_destroy(&batch);
+}
+
+// Of the calls that make the case the first that is none of the six files'.
+static int first_call(Wrapped *w, const Case *c)
+{
+    PipelineTies ties;
+    int left;
+    FAILS_AT(INT_MAX, need(case_shard(w, c, &ties)); left = failing_calls_left());
+    case_take_down(w);
+    return INT_MAX - left + 1;
+}
+
+static void build_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w = {.run.T = c->spec.T};
+    Status status = ERR_CUDA;
+    check_leaks();
+    need(case_mesh(&w, c, r));
+    const size_t live = gpulog_live_bytes(r->device);
+    for (int n = first_call(&w, c); status != OK; n++) {
+        FAILS_AT(n, status = case_build(&w, c));
+        check((status == OK) == (failing_call() == NULL),
+              "call %d of all that is put on, %s, fails, and the status is %d", n, failing_call(),
+              (int)status);
+        case_take_down(&w);
+        need_cuda(cudaDeviceSynchronize());
+        check(gpulog_live_bytes(r->device) == live,
+              "call %d of all that is put on failed, %s, and %zd bytes more are on the device", n,
+              failing_call(), (ssize_t)(gpulog_live_bytes(r->device) - live));
+    }
+    case_unmesh(&w);
+}
+
+void run_failing_calls(int world, const Case *c)
+{
+#ifndef BACKEND_CUDA
+    // No rank's shard is all padding: all make the same calls.
+    static const Spec EVEN = {.B = 6, .T = 1, .in_dim = 6, .dim = 12, .vocab = 8};
+    Case all = *c;
+    if (!c->spec.gpt2) all.spec = EVEN, all.spec.layers = c->spec.layers;
+    run_ranks(world, build_body, &all);
+    run_wrapped(world, steps_body, &all);
+#endif
+}
