@@ -90,21 +90,21 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
     const Option options[] = {
         // name, kind, value, low, choices, given
         {"steps", OPTION_INT, &t->steps, 1, NULL, NULL},
-        {"layers", OPTION_INT, &t->model.layers, 1, NULL, NULL},
-        {"heads", OPTION_INT, &t->model.heads, 1, NULL, NULL},
-        {"dim", OPTION_INT, &t->model.dim, 1, NULL, NULL},
-        {"context", OPTION_INT, &t->model.max_T, 1, NULL, NULL},
+        {"layers", OPTION_INT, &t->model.layers, 1, NULL, &o->sizes},
+        {"heads", OPTION_INT, &t->model.heads, 1, NULL, &o->sizes},
+        {"dim", OPTION_INT, &t->model.dim, 1, NULL, &o->sizes},
+        {"context", OPTION_INT, &t->model.max_T, 1, NULL, &o->sizes},
         {"batch", OPTION_INT, &t->B, 1, NULL, NULL},
         {"sequence", OPTION_INT, &t->T, 1, NULL, NULL},
         {"lr", OPTION_FLOAT, &t->adamw.lr, 0, NULL, NULL},
         {"clip", OPTION_FLOAT, &t->clip, 0, NULL, NULL},
         {"sample", OPTION_INT, &o->sample, 0, NULL, &sample},
         {"seed", OPTION_INT, &seed, 0, NULL, NULL},
-        {"model", OPTION_CHOICE, &model, 0, MODELS, NULL},
+        {"model", OPTION_CHOICE, &model, 0, MODELS, &o->sizes},
         {"attention", OPTION_CHOICE, &t->model.attention, 0, ATTENTIONS, &o->attention},
-        {"kv-heads", OPTION_INT, &t->llama.kv_heads, 1, NULL, NULL},
-        {"hidden", OPTION_INT, &t->llama.hidden, 1, NULL, NULL},
-        {"tied", OPTION_FLAG, &t->llama.tied, 0, NULL, NULL},
+        {"kv-heads", OPTION_INT, &t->llama.kv_heads, 1, NULL, &o->sizes},
+        {"hidden", OPTION_INT, &t->llama.hidden, 1, NULL, &o->sizes},
+        {"tied", OPTION_FLAG, &t->llama.tied, 0, NULL, &o->sizes},
         {"keep", OPTION_FLAG, &t->keep, 0, NULL, NULL},
         {"unsharded", OPTION_FLAG, &t->unsharded, 0, NULL, NULL},
         {"strategy", OPTION_CHOICE, &t->strategy, 0, STRATEGIES, &strategy},
@@ -125,6 +125,8 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"save", OPTION_TEXT, &o->save, 0, NULL, NULL},
         {"every", OPTION_INT, &o->every, 1, NULL, NULL},
         {"resume", OPTION_TEXT, &o->resume, 0, NULL, NULL},
+        {"from", OPTION_TEXT, &o->from, 0, NULL, NULL},
+        {"export", OPTION_TEXT, &o->export_to, 0, NULL, NULL},
         {"figures", OPTION_FLAG, &o->figures, 0, NULL, NULL},
         {"brief", OPTION_FLAG, &o->brief, 0, NULL, NULL},
     };
@@ -142,7 +144,6 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         return fail(ERR_ARGUMENT, "--sample %d: a pipeline has its logits on the last stage alone",
                     o->sample);
     if (t->stages > 1) o->sample = 0;
-    if (t->T == 0) t->T = t->model.max_T;
     t->llama.chosen = model == 1;
     t->mixed = mixed;
     t->prefetches = prefetches;
@@ -172,8 +173,26 @@ static Status check_stages(const TrainerOptions *t, int ranks)
     return OK;
 }
 
-Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int ranks)
+// What goes with a model of Hugging Face's.
+static Status check_folders(const TrainOptions *o, const TrainerOptions *t)
 {
+    if (o->from == NULL && o->export_to == NULL) return OK;
+    const char *name = o->from != NULL ? "--from" : "--export";
+    if (o->from != NULL && o->sizes)
+        return fail(ERR_ARGUMENT,
+                    "--from %s: its config.json says what the model is: leave out --model, "
+                    "--layers, --heads, --dim, --context, --kv-heads, --hidden and --tied",
+                    o->from);
+    if (t->unsharded) return fail(ERR_ARGUMENT, "%s is for FSDP: leave out --unsharded", name);
+    if (t->stages > 1)
+        return fail(ERR_ARGUMENT, "%s is for all of a model: leave out --stages", name);
+    return OK;
+}
+
+Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks)
+{
+    TRY(check_folders(o, t));
+    if (t->T == 0) t->T = t->model.max_T;
     TRY(model_check(&t->llama, o->attention));
     if (t->T > t->model.max_T)
         return fail(ERR_ARGUMENT, "--sequence %d: the model takes at most %d tokens (--context)",

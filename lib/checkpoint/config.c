@@ -245,7 +245,7 @@ Status hugging_face_config_write(const char *path, const HuggingFaceConfig *conf
     if (json_object_get(all, "dtype") != NULL)
         json_object_set_new(all, "dtype", json_string("float32"));
     json_object_set_new(all, "torch_dtype", json_string("float32"));
-    bool written = json_dump_file(all, path, JSON_INDENT(2)) == 0;
+    bool written = json_dump_file(all, path, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) == 0;
     json_decref(all);
     return written ? OK : fail(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
 }
