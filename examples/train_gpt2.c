@@ -9,6 +9,7 @@
  * models of Hugging Face's.
  */
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static Status read_input(Program *p, int argc, char **argv)
     TRY(folder_sizes(p));
     TRY(train_options_check(&p->opt, &t->opt, t->world.size));
     TRY(folder_check_free(p));
-    TRY(text_load(&p->text, p->opt.files, p->opt.n_files, t->opt.T));
+    TRY(data_open(&p->data, &p->opt.data, t->opt.model.vocab, t->opt.T));
     size_t rows = (size_t)t->opt.accumulate * (size_t)t->opt.B * (size_t)t->opt.T;
     p->in = malloc(2 * rows * sizeof *p->in);
     if (p->in == NULL) return fail(ERR_MEMORY, "no host memory for a batch of %zu tokens", rows);
@@ -58,8 +59,12 @@ static Status create(Trainer *t)
 static Status train_step(Program *p, int step, float *loss)
 {
     Trainer *t = &p->trainer;
-    int B = t->opt.B * t->opt.accumulate;
-    text_batch(&p->text, t->opt.seed, step, t->place * B, B, t->opt.T, p->in, p->targets);
+    int B = t->opt.B * t->opt.accumulate, all = B * t->places;
+    check_set_silent(t->world.rank != 0); // they all find the same
+    TRY(data_batch(&p->data, t->opt.seed, step, p->drawn, t->place * B, B, all, t->opt.T, p->in,
+                   p->targets));
+    check_set_silent(false);
+    p->drawn += (uint64_t)all;
     return trainer_step(t, step, p->in, p->targets, loss);
 }
 
@@ -68,6 +73,26 @@ static double seconds_now(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool validates_after(const Program *p, int step)
+{
+    int every = p->opt.val_every;
+    return every > 0 && (step % every == 0 || step == p->trainer.opt.steps);
+}
+
+static Status validate(Program *p, int step)
+{
+    Trainer *t = &p->trainer;
+    double loss;
+    TRY(data_validate(&p->data, t, p->opt.val_sequences, &loss));
+    bool best = isfinite(loss) && (p->best == 0.0 || loss < p->best);
+    if (t->world.rank == 0)
+        printf("step %4d of %d   validation loss %.6f%s\n", step, t->opt.steps, loss,
+               best ? ", the best so far" : "");
+    if (!best) return OK;
+    p->best = loss;
+    return save_best(p, step);
 }
 
 static Status train(Program *p)
@@ -83,6 +108,7 @@ static Status train(Program *p)
         tokens += (double)t->step_tokens;
         if (step == o->steps) TRY(step_time_end(&p->step_time, t->stream));
         if (p->opt.figures) count_host_copies(p);
+        if (validates_after(p, step)) TRY(validate(p, step));
         TRY(save_after(p, step));
         if (step != 1 && step % every != 0 && step != o->steps) continue;
         TRY(mean_over_ranks(t, &loss));
@@ -103,9 +129,13 @@ static void introduce(const Program *p)
     const Trainer *t = &p->trainer;
     long long n = (long long)(t->opt.unsharded ? meta_count(t->model) : t->parameters);
     if (t->world.rank != 0 || p->opt.figures) return;
-    printf("%s of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
+    const Data *data = &p->data;
+    bool tokens = p->opt.data.train != NULL;
+    printf("%s of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %lld %s\n",
            model_name(&t->opt.llama), n, t->world.size, t->world.size == 1 ? "" : "s",
-           t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T, p->text.length);
+           t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T,
+           tokens ? (long long)data->train.tokens : (long long)data->text.length,
+           tokens ? "tokens" : "bytes of text");
     if (p->opt.brief && t->opt.unsharded)
         printf("%.1f MB with the gradients and Adam's two moments: 16 bytes each\n",
                16e-6 * (double)n);
@@ -167,6 +197,6 @@ int main(int argc, char **argv)
     Status status = run(&program);
     if (world->rank == 0 && status == OK) last_words_mark("done");
     free(program.in);
-    text_free(&program.text);
+    data_close(&program.data);
     return status == OK ? 0 : 1;
 }

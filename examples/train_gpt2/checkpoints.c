@@ -31,17 +31,33 @@ static Status same_step(Trainer *t, const CheckpointPosition *position)
     return status;
 }
 
+static Status save_to(Program *p, const char *to, int step)
+{
+    Trainer *t = &p->trainer;
+    CheckpointPosition position = {
+        .step = step, .data_seed = t->opt.seed, .sequences = p->drawn, .best_loss = p->best};
+    trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
+    char dir[PATH_BYTES];
+    TRY(checkpoint_dir(t, to, dir));
+    return checkpoint_save(dir, t->model, &t->adamw, &position);
+}
+
+Status save_best(Program *p, int step)
+{
+    if (p->opt.save == NULL) return OK;
+    char *dir = checkpoint_name(p->opt.save, "-best");
+    Status status = dir != NULL ? save_to(p, dir, step) : ERR_MEMORY;
+    free(dir);
+    return status;
+}
+
 Status save_after(Program *p, int step)
 {
     const TrainOptions *o = &p->opt;
-    Trainer *t = &p->trainer;
+    const Trainer *t = &p->trainer;
     if (o->save == NULL || (step != t->opt.steps && (o->every == 0 || step % o->every != 0)))
         return OK;
-    CheckpointPosition position = {.step = step, .data_seed = t->opt.seed};
-    trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
-    char dir[PATH_BYTES];
-    TRY(checkpoint_dir(t, o->save, dir));
-    return checkpoint_save(dir, t->model, &t->adamw, &position);
+    return save_to(p, o->save, step);
 }
 
 Status resume(Program *p)
@@ -60,6 +76,8 @@ Status resume(Program *p)
     check_set_silent(false);
     p->done = (int)position.step;
     t->opt.seed = position.data_seed;
+    p->drawn = position.sequences;
+    p->best = position.best_loss;
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, true);
     return OK;
 }

@@ -68,7 +68,7 @@ static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
 
 static void set_defaults(TrainOptions *o, TrainerOptions *t)
 {
-    *o = (TrainOptions){.sample = 240};
+    *o = (TrainOptions){.sample = 240, .val_sequences = 32};
     *t = (TrainerOptions){
         .model = {.vocab = 256, .max_T = 64, .layers = 6, .heads = 8, .dim = 256},
         .adamw = {.lr = 1.5e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
@@ -82,6 +82,23 @@ static void set_defaults(TrainOptions *o, TrainerOptions *t)
     };
 }
 
+// Where the data come from.
+static Status check_data(const TrainOptions *o, const char *program)
+{
+    const DataOptions *data = &o->data;
+    if (data->train == NULL && data->n_files == 0)
+        return fail(ERR_ARGUMENT, "no text file: %s [options] FILE…, or --data FILE (--help)",
+                    program);
+    if (data->train != NULL && data->n_files > 0)
+        return fail(ERR_ARGUMENT, "--data %s and the text %s: one of them", data->train,
+                    data->files[0]);
+    if (data->train == NULL && (data->val != NULL || data->in_order))
+        return fail(ERR_ARGUMENT, "--val and --in-order are for files of tokens: --data FILE");
+    if (data->train != NULL && data->val == NULL && o->val_every > 0)
+        return fail(ERR_ARGUMENT, "--val-every %d: on what? (--val FILE)", o->val_every);
+    return OK;
+}
+
 Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOptions *t)
 {
     int model = 0, seed = 42, rest;
@@ -93,6 +110,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"layers", OPTION_INT, &t->model.layers, 1, NULL, &o->sizes},
         {"heads", OPTION_INT, &t->model.heads, 1, NULL, &o->sizes},
         {"dim", OPTION_INT, &t->model.dim, 1, NULL, &o->sizes},
+        {"vocab", OPTION_INT, &t->model.vocab, 1, NULL, &o->sizes},
         {"context", OPTION_INT, &t->model.max_T, 1, NULL, &o->sizes},
         {"batch", OPTION_INT, &t->B, 1, NULL, NULL},
         {"sequence", OPTION_INT, &t->T, 1, NULL, NULL},
@@ -125,6 +143,11 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"save", OPTION_TEXT, &o->save, 0, NULL, NULL},
         {"every", OPTION_INT, &o->every, 1, NULL, NULL},
         {"resume", OPTION_TEXT, &o->resume, 0, NULL, NULL},
+        {"data", OPTION_TEXT, &o->data.train, 0, NULL, NULL},
+        {"val", OPTION_TEXT, &o->data.val, 0, NULL, NULL},
+        {"in-order", OPTION_FLAG, &o->data.in_order, 0, NULL, NULL},
+        {"val-every", OPTION_INT, &o->val_every, 1, NULL, NULL},
+        {"val-sequences", OPTION_INT, &o->val_sequences, 1, NULL, NULL},
         {"from", OPTION_TEXT, &o->from, 0, NULL, NULL},
         {"export", OPTION_TEXT, &o->export_to, 0, NULL, NULL},
         {"figures", OPTION_FLAG, &o->figures, 0, NULL, NULL},
@@ -136,21 +159,21 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         usage(stdout, argv[0]);
         exit(0);
     }
-    if (rest == argc)
-        return fail(ERR_ARGUMENT, "no text file: %s [options] FILE… (--help)", argv[0]);
+    o->data.files = argv + rest;
+    o->data.n_files = argc - rest;
+    TRY(check_data(o, argv[0]));
     if (schedule && t->stages == 1)
         return fail(ERR_ARGUMENT, "--schedule is that of a pipeline: --stages N");
     if (sample && o->sample > 0 && t->stages > 1)
         return fail(ERR_ARGUMENT, "--sample %d: a pipeline has its logits on the last stage alone",
                     o->sample);
-    if (t->stages > 1) o->sample = 0;
+    if (t->stages > 1 || o->data.train != NULL) o->sample = 0;
+    if (o->val_every == 0 && o->data.val != NULL) o->val_every = t->steps < 10 ? 1 : t->steps / 10;
     t->llama.chosen = model == 1;
     t->mixed = mixed;
     t->prefetches = prefetches;
     t->strategic = strategy || mixed || prefetches || t->offload;
     t->seed = (uint64_t)seed;
-    o->files = argv + rest;
-    o->n_files = argc - rest;
     return OK;
 }
 
@@ -181,7 +204,7 @@ static Status check_folders(const TrainOptions *o, const TrainerOptions *t)
     if (o->from != NULL && o->sizes)
         return fail(ERR_ARGUMENT,
                     "--from %s: its config.json says what the model is: leave out --model, "
-                    "--layers, --heads, --dim, --context, --kv-heads, --hidden and --tied",
+                    "--layers, --heads, --dim, --vocab, --context, --kv-heads, --hidden and --tied",
                     o->from);
     if (t->unsharded) return fail(ERR_ARGUMENT, "%s is for FSDP: leave out --unsharded", name);
     if (t->stages > 1)

@@ -2,6 +2,7 @@
 #ifndef EXAMPLES_TRAIN_GPT2_OPTIONS_H
 #define EXAMPLES_TRAIN_GPT2_OPTIONS_H
 
+#include "../common/data.h"
 #include "../common/trainer.h"
 
 // What is not the trainer's.
@@ -15,8 +16,9 @@ typedef struct TrainOptions {
     const char *from;          // folder of a model of Hugging Face's
     const char *export_to;     // folder to be made of one
     int every;                 // steps from one save to the next; 0: one, at the end
-    int n_files;
-    char **files;
+    DataOptions data;
+    int val_every;     // steps from one validation to the next
+    int val_sequences; // of each
 } TrainOptions;
 
 // Reads the command line, after the defaults. --help prints what there is and ends the program.

@@ -5,15 +5,16 @@
 #include "../common/step_time.h"
 #include "../common/trainer.h"
 #include "options.h"
-#include "text.h"
 
 typedef struct Program {
     TrainOptions opt;
     Trainer trainer;
-    Text text;
+    Data data;
     StepTime step_time;    // of the last step
     int32_t *in, *targets; // host: (accumulate·B·T) each
     int done;              // steps that a resumed training had done
+    uint64_t drawn;        // sequences of the data, by all ranks together
+    double best;           // the smallest loss of a validation; 0: there was none
     uint64_t host_bytes;   // copied between the device and the host, as far as it was counted:
     uint64_t counted;      // so many entries of the log
 } Program;
@@ -22,6 +23,8 @@ typedef struct Program {
 
 // Saves after the step, if it is one after which there is a save.
 Status save_after(Program *p, int step);
+// The model that did best so far: in the folder of --save, with "-best" after its name.
+Status save_best(Program *p, int step);
 // The model, the optimizer and the data go on where the checkpoint was made.
 Status resume(Program *p);
 

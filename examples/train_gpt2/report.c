@@ -24,7 +24,7 @@ static Status evaluate(Program *p, int batches, float *loss)
     *loss = 0.0f;
     for (int i = 0; i < batches; i++) {
         float one;
-        text_held_out(&p->text, t->opt.seed, i, t->place * t->opt.B, t->opt.B, t->opt.T, p->in,
+        text_held_out(&p->data.text, t->opt.seed, i, t->place * t->opt.B, t->opt.B, t->opt.T, p->in,
                       p->targets);
         TRY(trainer_forward(t, p->in, p->targets, t->opt.B, t->opt.T, &one, NULL));
         *loss += one / (float)batches;
@@ -115,11 +115,11 @@ Status report(Program *p, uint64_t live, uint64_t peak)
     float loss;
     if (t->world.rank == 0 && !p->opt.brief) report_traffic(t);
     TRY(report_memory(p, live, peak));
-    if (p->opt.brief) return OK;
+    if (p->opt.brief || p->opt.data.train != NULL) return OK;
     TRY(evaluate(p, 8, &loss));
     if (t->world.rank == 0)
         printf("\nloss on held-out text   %.4f nats a byte; a byte-frequency model's %.4f\n",
-               (double)loss, text_frequency_loss(&p->text));
+               (double)loss, text_frequency_loss(&p->data.text));
     if (p->opt.sample > 0) TRY(sample_text(t, p->opt.sample));
     return OK;
 }
