@@ -9,11 +9,8 @@
  * models of Hugging Face's.
  */
 #include <getopt.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "checkpoint.h"
 #include "common/last_words.h"
@@ -36,7 +33,9 @@ static Status read_input(Program *p, int argc, char **argv)
     if (p->in == NULL) return fail(ERR_MEMORY, "no host memory for a batch of %zu tokens", rows);
     p->targets = p->in + rows;
     t->model = model_create(&t->opt.model, &t->opt.llama);
-    return t->model == NULL ? ERR_ARGUMENT : OK;
+    if (t->model == NULL) return ERR_ARGUMENT;
+    if (p->opt.log == NULL || t->world.rank != 0) return OK;
+    return step_log_open(&p->log, p->opt.log, p->opt.resume != NULL);
 }
 
 // What the library refuses of the options, it refuses on every rank: rank 0 says it for all.
@@ -52,76 +51,6 @@ static Status create(Trainer *t)
     free(all);
     if (status != OK && t->world.rank != 0 && !refused_by_all) fail(status, "%s", check_last());
     return status != OK ? status : gathered;
-}
-
-// ---- Training ----
-
-static Status train_step(Program *p, int step, float *loss)
-{
-    Trainer *t = &p->trainer;
-    int B = t->opt.B * t->opt.accumulate, all = B * t->places;
-    check_set_silent(t->world.rank != 0); // they all find the same
-    TRY(data_batch(&p->data, t->opt.seed, step, p->drawn, t->place * B, B, all, t->opt.T, p->in,
-                   p->targets));
-    check_set_silent(false);
-    p->drawn += (uint64_t)all;
-    return trainer_step(t, step, p->in, p->targets, loss);
-}
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static bool validates_after(const Program *p, int step)
-{
-    int every = p->opt.val_every;
-    return every > 0 && (step % every == 0 || step == p->trainer.opt.steps);
-}
-
-static Status validate(Program *p, int step)
-{
-    Trainer *t = &p->trainer;
-    double loss;
-    TRY(data_validate(&p->data, t, p->opt.val_sequences, &loss));
-    bool best = isfinite(loss) && (p->best == 0.0 || loss < p->best);
-    if (t->world.rank == 0)
-        printf("step %4d of %d   validation loss %.6f%s\n", step, t->opt.steps, loss,
-               best ? ", the best so far" : "");
-    if (!best) return OK;
-    p->best = loss;
-    return save_best(p, step);
-}
-
-static Status train(Program *p)
-{
-    Trainer *t = &p->trainer;
-    const TrainerOptions *o = &t->opt;
-    int lines = p->opt.brief ? 3 : 15, every = o->steps < lines ? 1 : o->steps / lines;
-    double tokens = 0.0, start = seconds_now(), last = start; // tokens since the last line
-    for (int step = p->done + 1; step <= o->steps; step++) {
-        float loss;
-        if (step == o->steps) TRY(step_time_begin(&p->step_time, t->stream));
-        TRY(train_step(p, step, &loss));
-        tokens += (double)t->step_tokens;
-        if (step == o->steps) TRY(step_time_end(&p->step_time, t->stream));
-        if (p->opt.figures) count_host_copies(p);
-        if (validates_after(p, step)) TRY(validate(p, step));
-        TRY(save_after(p, step));
-        if (step != 1 && step % every != 0 && step != o->steps) continue;
-        TRY(mean_over_ranks(t, &loss));
-        double now = seconds_now();
-        if (t->world.rank == 0 && !p->opt.figures) {
-            printf("step %4d of %d   loss %.4f   %6.0f tokens/s   %5.1f s\n", step, o->steps,
-                   (double)loss, tokens / (now - last), now - start);
-            fflush(stdout);
-        }
-        last = now;
-        tokens = 0.0;
-    }
-    return OK;
 }
 
 static void introduce(const Program *p)
@@ -198,5 +127,6 @@ int main(int argc, char **argv)
     if (world->rank == 0 && status == OK) last_words_mark("done");
     free(program.in);
     data_close(&program.data);
+    if (program.log != NULL) fclose(program.log);
     return status == OK ? 0 : 1;
 }

@@ -13,6 +13,7 @@ typedef struct TrainOptions {
     bool attention;            // --attention was given
     bool sizes;                // one of the options was given that say what the model is
     const char *save, *resume; // folders of checkpoints; NULL: none
+    const char *log;           // file of a line for each step
     const char *from;          // folder of a model of Hugging Face's
     const char *export_to;     // folder to be made of one
     int every;                 // steps from one save to the next; 0: one, at the end
@@ -23,6 +24,8 @@ typedef struct TrainOptions {
 
 // Reads the command line, after the defaults. --help prints what there is and ends the program.
 Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOptions *t);
+
+void train_options_help(const char *program);
 
 // Whether they suit each other, the model and the number of ranks. ERR_ARGUMENT, with one line.
 Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks);
