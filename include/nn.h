@@ -65,6 +65,24 @@ typedef enum HookPoint {
     HOOK_POINTS
 } HookPoint;
 
+// How far positions turn queries and keys (rotary positions, Su et al. 2021): pair i of a head of
+// hs columns by theta^(-2i/hs) per token. With `factor` above 0 low frequencies are lower (Llama
+// 3.1): those of which fewer than `low` periods fit into trained_T tokens are divided by it, those
+// of more than `high` stay as they are, and those between go from one to the other.
+typedef struct RotaryConfig {
+    float theta; // 0: 500000, Llama 3's
+    float factor, low, high;
+    int trained_T;
+} RotaryConfig;
+
+// What no parameter's shape says of a layer: of attention its heads and, where positions are
+// rotary, how; of a root mean square normalisation its eps. 0: the layer has none.
+typedef struct LayerNumbers {
+    int heads, kv_heads;
+    RotaryConfig rotary;
+    float eps;
+} LayerNumbers;
+
 typedef struct Module Module;
 typedef Status (*HookFn)(Module *module, void *arg);
 // A hook that is installed; its address is the handle by which it is removed.
@@ -85,7 +103,8 @@ struct Module {
     Param **params; // its own, not its children's; a tied one is in two modules
     Module **children;
     Hook *hooks[HOOK_POINTS]; // of each point a chain, in the order in which they run
-    void *unit;               // who shards it (fsdp.h's FsdpUnit); NULL: nobody
+    LayerNumbers numbers;
+    void *unit; // who shards it (fsdp.h's FsdpUnit); NULL: nobody
 
     const void *in;       // between forward and backward: the borrowed input (rows, in_dim)
     void *out;            // …and the module's own output (rows, out_dim)
@@ -186,15 +205,6 @@ Module *embedding_create(const char *name, int vocab, int max_T, int dim, float 
 Module *ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
 // Root mean square normalisation: weight (dim).
 Module *rmsnorm_create(const char *name, int dim, float eps);
-// How far positions turn queries and keys (rotary positions, Su et al. 2021): pair i of a head of
-// hs columns by theta^(-2i/hs) per token. With `factor` above 0 low frequencies are lower (Llama
-// 3.1): those of which fewer than `low` periods fit into trained_T tokens are divided by it, those
-// of more than `high` stay as they are, and those between go from one to the other.
-typedef struct RotaryConfig {
-    float theta; // 0: 500000, Llama 3's
-    float factor, low, high;
-    int trained_T;
-} RotaryConfig;
 // Fused causal self-attention whose heads of queries share kv_heads heads of keys and values, with
 // rotary positions and no biases: qkv (C + 2·kv_heads·hs, C), proj (C,C); C/heads is even and at
 // most 128.

@@ -79,7 +79,7 @@ Module *fused_attention_create(const char *name, int dim, int heads, float init_
     }
     Module *m = module_create(name, dim, dim, sizeof(Attention));
     if (m == NULL) return NULL;
-    ((Attention *)m->state)->heads = heads;
+    ((Attention *)m->state)->heads = m->numbers.heads = heads;
     m->forward = attention_forward;
     m->backward = attention_backward;
     m->free_saved = attention_free_saved;

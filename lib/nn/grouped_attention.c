@@ -121,6 +121,7 @@ Module *grouped_attention_create(const char *name, int dim, int heads, int kv_he
     Module *m = module_create(name, dim, dim, sizeof(Attention));
     if (m == NULL) return NULL;
     Attention *s = m->state;
+    m->numbers = (LayerNumbers){.heads = heads, .kv_heads = kv_heads, .rotary = *rotary};
     s->heads = heads;
     s->kv_heads = kv_heads;
     s->hs = dim / heads;
