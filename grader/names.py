@@ -35,7 +35,7 @@ def ask(files):
         where, colon, rest = line.rpartition(": ")
         words = rest.split()
         path = where if where in found else where.rpartition("[")[0]
-        if colon and words and path in found:
+        if colon and words and path in found and words[0] != "_GLOBAL_OFFSET_TABLE_": # gcc 10's
             found[path].add(words[0])
     return found
 

@@ -40,9 +40,8 @@ typedef struct CheckpointPosition {
     uint64_t data_seed; // of the batches (text.h)
     float loss_scale;   // where the loss is scaled (LossScaler, precision.h); 0: it is not
     int growth_tracker; // the scaler's
-    uint64_t
-        sequences;    // of the data drawn by all ranks together, where they are counted (tokens.h)
-    double best_loss; // of all validations so far; 0: there was none
+    uint64_t sequences; // drawn by all ranks together, where they are counted (tokens.h)
+    double best_loss;   // of all validations so far; 0: there was none
 } CheckpointPosition;
 
 // ---------------------------------------------------------------- Lab 5: labs/5_checkpoints

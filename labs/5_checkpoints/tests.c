@@ -84,7 +84,8 @@ void save_or_load(const Rank *r, void *arg)
 {
     const Job *job = arg;
     Sharded s;
-    const CheckpointPosition saved = {job->step, 0xfedcba9876543210, 3.0f, 40 + job->step};
+    const int step = job->step;
+    const CheckpointPosition saved = {step, 1UL << 63, 3.0f, 40 + step, (uint64_t)step << 40, 0.1};
     CheckpointPosition position = saved;
     make_model(&s, job, r);
     if (job->disk != NULL) disk_join(job->disk, r->rank);
@@ -110,12 +111,13 @@ void save_or_load(const Rank *r, void *arg)
         state_check(&s, job->step, "after the load");
         check(position.step == saved.step && position.data_seed == saved.data_seed &&
                   position.loss_scale == saved.loss_scale &&
-                  position.growth_tracker == saved.growth_tracker,
-              "the position is step %lld of data %llx, a loss scale of %g and %d steps without "
-              "overflow; want step %lld of %llx, %g and %d",
+                  position.growth_tracker == saved.growth_tracker &&
+                  position.sequences == saved.sequences && position.best_loss == saved.best_loss,
+              "the position is step %lld of data %llx (%llu sequences, a best loss of %g), a loss "
+              "scale of %g and %d steps without overflow; saved was step %d, with other figures",
               (long long)position.step, (unsigned long long)position.data_seed,
-              (double)position.loss_scale, position.growth_tracker, (long long)saved.step,
-              (unsigned long long)saved.data_seed, (double)saved.loss_scale, saved.growth_tracker);
+              (unsigned long long)position.sequences, position.best_loss,
+              (double)position.loss_scale, position.growth_tracker, step);
     }
     sharded_destroy(&s);
 }

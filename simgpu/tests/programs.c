@@ -62,7 +62,7 @@ static void compile_with(const char *compiler, const char *name, const char *end
                          const char *more)
 {
     int status = run("%s -g -Wall -Wextra -Werror %s'%s/%s%s' -I'%s/../../../simgpu/include' "
-                     "-L'%s/lib' %s -lsimgpu %s -ldw -lgomp -lm -lpthread -o '%s/%s'",
+                     "-L'%s/lib' %s -lsimgpu %s -ldw -lgomp -lm -ldl -lrt -lpthread -o '%s/%s'",
                      compiler, SANITIZE, sources, name, ending, sources, build, more, blas_flag(),
                      scratch, name);
     if (status) fail_msg("%s%s does not compile: %s", name, ending, output);

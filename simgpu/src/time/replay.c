@@ -279,8 +279,8 @@ static const char *replay(const SimMachine *machine, const SimSpread *spread, Re
     return wrong;
 }
 
-const char *sim_replay(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
-                       int n_logs, SimReplayHook hook, void *arg)
+const char *sim_replay_logs(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
+                            int n_logs, SimReplayHook hook, void *arg)
 {
     return replay(machine, spread,
                   (Replay){.logs = logs, .n_logs = n_logs, .hook = hook, .arg = arg});

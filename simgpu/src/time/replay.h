@@ -21,8 +21,8 @@ typedef struct SimLog {
 typedef void (*SimReplayHook)(int log, const SimSpan *span, void *arg);
 
 // NULL, or why there are no times: the logs do not fit together. `spread` may be NULL.
-const char *sim_replay(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
-                       int n_logs, SimReplayHook hook, void *arg);
+const char *sim_replay_logs(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
+                            int n_logs, SimReplayHook hook, void *arg);
 // The same where only some of the ranks have logs, dry runs among phantoms (nccl/phantom.c): of a
 // call, those without one arrive when the last of the others does.
 const char *sim_replay_some(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,

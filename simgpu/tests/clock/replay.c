@@ -69,7 +69,7 @@ static const char *replay_by(World *w,
 
 static const char *replay(World *w)
 {
-    return replay_by(w, sim_replay);
+    return replay_by(w, sim_replay_logs);
 }
 
 static void want(const World *w, int log, int i, SimPs ready, SimPs start, SimPs end)
@@ -203,7 +203,7 @@ TEST(test_kernels_on_tensor_cores)
     }
     const SimMachine *m = sim_machine("a100x8", error, sizeof error);
     if (!m) fail_msg("%s", error);
-    assert_null(sim_replay(m, NULL, &(SimLog){w.entry[0], w.n[0]}, 1, note, &w));
+    assert_null(sim_replay_logs(m, NULL, &(SimLog){w.entry[0], w.n[0]}, 1, note, &w));
     for (int i = 0; i < 3; i++) {
         SimPs taken = w.end[0][i] - w.start[0][i];
         if (taken != 1002 * US)

@@ -66,7 +66,7 @@ const char *times_replay(const char *machine, const TimesLog *logs, int ranks, T
         log[i] = (SimLog){copy + (size_t)i * TIMES_MOST, (size_t)logs[i].n};
         wrong = read_log(&logs[i], copy + (size_t)i * TIMES_MOST);
     }
-    if (!wrong) wrong = sim_replay(m, NULL, log, ranks, note, times);
+    if (!wrong) wrong = sim_replay_logs(m, NULL, log, ranks, note, times);
     free(copy);
     free(log);
     return wrong;
