@@ -19,100 +19,58 @@ extern "C" {
 #endif
 
 typedef float2 cuFloatComplex;
-
-static __inline__ float cuCrealf(cuFloatComplex x)
-{
-    return x.x;
-}
-static __inline__ float cuCimagf(cuFloatComplex x)
-{
-    return x.y;
-}
-static __inline__ cuFloatComplex make_cuFloatComplex(float r, float i)
-{
-    cuFloatComplex z = {r, i};
-    return z;
-}
-static __inline__ cuFloatComplex cuConjf(cuFloatComplex x)
-{
-    return make_cuFloatComplex(x.x, -x.y);
-}
-static __inline__ cuFloatComplex cuCaddf(cuFloatComplex x, cuFloatComplex y)
-{
-    return make_cuFloatComplex(x.x + y.x, x.y + y.y);
-}
-static __inline__ cuFloatComplex cuCsubf(cuFloatComplex x, cuFloatComplex y)
-{
-    return make_cuFloatComplex(x.x - y.x, x.y - y.y);
-}
-static __inline__ cuFloatComplex cuCmulf(cuFloatComplex x, cuFloatComplex y)
-{
-    return make_cuFloatComplex(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x);
-}
-// Scaled by the size of the divisor, so that no product overflows.
-static __inline__ cuFloatComplex cuCdivf(cuFloatComplex x, cuFloatComplex y)
-{
-    float s = fabsf(y.x) + fabsf(y.y);
-    float a = x.x / s, b = x.y / s, c = y.x / s, d = y.y / s, t = c * c + d * d;
-    return make_cuFloatComplex((a * c + b * d) / t, (b * c - a * d) / t);
-}
-static __inline__ float cuCabsf(cuFloatComplex x)
-{
-    return hypotf(x.x, x.y);
-}
-// x·y + d
-static __inline__ cuFloatComplex cuCfmaf(cuFloatComplex x, cuFloatComplex y, cuFloatComplex d)
-{
-    return cuCaddf(cuCmulf(x, y), d);
-}
-
 typedef double2 cuDoubleComplex;
 
-static __inline__ double cuCreal(cuDoubleComplex x)
-{
-    return x.x;
-}
-static __inline__ double cuCimag(cuDoubleComplex x)
-{
-    return x.y;
-}
-static __inline__ cuDoubleComplex make_cuDoubleComplex(double r, double i)
-{
-    cuDoubleComplex z = {r, i};
-    return z;
-}
-static __inline__ cuDoubleComplex cuConj(cuDoubleComplex x)
-{
-    return make_cuDoubleComplex(x.x, -x.y);
-}
-static __inline__ cuDoubleComplex cuCadd(cuDoubleComplex x, cuDoubleComplex y)
-{
-    return make_cuDoubleComplex(x.x + y.x, x.y + y.y);
-}
-static __inline__ cuDoubleComplex cuCsub(cuDoubleComplex x, cuDoubleComplex y)
-{
-    return make_cuDoubleComplex(x.x - y.x, x.y - y.y);
-}
-static __inline__ cuDoubleComplex cuCmul(cuDoubleComplex x, cuDoubleComplex y)
-{
-    return make_cuDoubleComplex(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x);
-}
-// Scaled by the size of the divisor, so that no product overflows.
-static __inline__ cuDoubleComplex cuCdiv(cuDoubleComplex x, cuDoubleComplex y)
-{
-    double s = fabs(y.x) + fabs(y.y);
-    double a = x.x / s, b = x.y / s, c = y.x / s, d = y.y / s, t = c * c + d * d;
-    return make_cuDoubleComplex((a * c + b * d) / t, (b * c - a * d) / t);
-}
-static __inline__ double cuCabs(cuDoubleComplex x)
-{
-    return hypot(x.x, x.y);
-}
-// x·y + d
-static __inline__ cuDoubleComplex cuCfma(cuDoubleComplex x, cuDoubleComplex y, cuDoubleComplex d)
-{
-    return cuCadd(cuCmul(x, y), d);
-}
+// The arithmetic of one of the two; its names end in `f`, or in nothing, as do those of math.h.
+// Division is scaled by the size of the divisor, so that no product overflows.
+#define SIMGPU_COMPLEX_OF(type, real, f)                                                           \
+    static __inline__ real cuCreal##f(type x)                                                      \
+    {                                                                                              \
+        return x.x;                                                                                \
+    }                                                                                              \
+    static __inline__ real cuCimag##f(type x)                                                      \
+    {                                                                                              \
+        return x.y;                                                                                \
+    }                                                                                              \
+    static __inline__ type make_##type(real r, real i)                                             \
+    {                                                                                              \
+        type z = {r, i};                                                                           \
+        return z;                                                                                  \
+    }                                                                                              \
+    static __inline__ type cuConj##f(type x)                                                       \
+    {                                                                                              \
+        return make_##type(x.x, -x.y);                                                             \
+    }                                                                                              \
+    static __inline__ type cuCadd##f(type x, type y)                                               \
+    {                                                                                              \
+        return make_##type(x.x + y.x, x.y + y.y);                                                  \
+    }                                                                                              \
+    static __inline__ type cuCsub##f(type x, type y)                                               \
+    {                                                                                              \
+        return make_##type(x.x - y.x, x.y - y.y);                                                  \
+    }                                                                                              \
+    static __inline__ type cuCmul##f(type x, type y)                                               \
+    {                                                                                              \
+        return make_##type(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x);                          \
+    }                                                                                              \
+    static __inline__ type cuCdiv##f(type x, type y)                                               \
+    {                                                                                              \
+        real s = fabs##f(y.x) + fabs##f(y.y);                                                      \
+        real a = x.x / s, b = x.y / s, c = y.x / s, d = y.y / s, t = c * c + d * d;                \
+        return make_##type((a * c + b * d) / t, (b * c - a * d) / t);                              \
+    }                                                                                              \
+    static __inline__ real cuCabs##f(type x)                                                       \
+    {                                                                                              \
+        return hypot##f(x.x, x.y);                                                                 \
+    }                                                                                              \
+    static __inline__ type cuCfma##f(type x, type y, type d)                                       \
+    {                                                                                              \
+        return cuCadd##f(cuCmul##f(x, y), d);                                                      \
+    }
+
+SIMGPU_COMPLEX_OF(cuFloatComplex, float, f)
+SIMGPU_COMPLEX_OF(cuDoubleComplex, double, )
+#undef SIMGPU_COMPLEX_OF
 
 typedef cuFloatComplex cuComplex;
 static __inline__ cuComplex make_cuComplex(float x, float y)

@@ -1,5 +1,6 @@
-/* engine.c: the event simulation of the virtual clock, against schedules by hand. Work is in small
- * numbers; compute is slowed to 1/2 by a transfer, a transfer to 2/3 by compute.
+/* engine.c: how far the event simulation of the virtual clock can go: at a thread's clock, and at
+ * ranks that have not come. What it makes of the work itself is in ../time_by_hand.c, and ../time.c.
+ * Work is in small numbers; compute is slowed to 1/2 by a transfer, a transfer to 2/3 by compute.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -92,21 +93,14 @@ static SimItem item(SimEngine *e, SimItemKind kind, SimPs work, uint64_t stream,
                           2);
 }
 
-static SimItem transfer_on(SimEngine *e, SimLink link, uint64_t number, SimPs latency, SimPs work,
-                           SimItem a, SimItem b)
+static SimItem transfer(SimEngine *e, uint64_t number, SimPs latency, SimPs work, SimItem after)
 {
-    SimItem after[] = {a, b};
     SimItemSpec spec = {.kind = SIM_ITEM_TRANSFER,
                         .work = work,
                         .latency = latency,
-                        .link = link,
+                        .link = SIM_NVLINK,
                         .call = {.comm = 1, .number = number, .from = -1, .to = -1}};
-    return sim_engine_add(e, &spec, after, 2);
-}
-
-static SimItem transfer(SimEngine *e, uint64_t number, SimPs latency, SimPs work, SimItem a)
-{
-    return transfer_on(e, SIM_NVLINK, number, latency, work, a, 0);
+    return sim_engine_add(e, &spec, &after, 1);
 }
 
 static void is_at(SimEngine *e, SimItem of, SimPs ready, SimPs begins, SimPs ends)
@@ -122,128 +116,6 @@ static void has_not_ended(SimEngine *e, SimItem of)
 {
     SimTimes t;
     assert_false(sim_engine_times(e, of, &t));
-}
-
-// ---- One device ----
-
-TEST(test_compute_is_one_at_a_time)
-{
-    SimEngine *e = sim_engine_new(&machine, NULL);
-    SimItem h1 = host(e, 10, 0), h2 = host(e, 10, h1), h3 = host(e, 10, h2);
-    SimItem a = item(e, SIM_ITEM_COMPUTE, 100, 1, h1, 0);
-    SimItem c = item(e, SIM_ITEM_COMPUTE, 5, 2, h3, 0);
-    SimItem b = item(e, SIM_ITEM_COMPUTE, 5, 3, h2, 0); // ready before c, added after it
-    SimItem d = item(e, SIM_ITEM_COMPUTE, 1, 1, a, b);
-    sim_engine_run(e, 0);
-    is_at(e, h3, 20, 20, 30);
-    is_at(e, a, 10, 10, 110);
-    is_at(e, b, 20, 110, 115);
-    is_at(e, c, 30, 115, 120);
-    is_at(e, d, 115, 120, 121);
-    assert_int_equal(sim_engine_now(e), 121);
-    sim_engine_free(e);
-}
-
-TEST(test_ties)
-{
-    SimEngine *e = sim_engine_new(&machine, NULL);
-    SimItem h = host(e, 10, 0);
-    SimItem a = item(e, SIM_ITEM_COMPUTE, 7, 2, h, 0);
-    SimItem b = item(e, SIM_ITEM_COMPUTE, 7, 1, h, 0); // the lower stream first
-    SimItem c = item(e, SIM_ITEM_COMPUTE, 7, 2, h, 0); // then as they were queued
-    sim_engine_run(e, 0);
-    is_at(e, b, 10, 10, 17);
-    is_at(e, a, 10, 17, 24);
-    is_at(e, c, 10, 24, 31);
-    sim_engine_free(e);
-}
-
-TEST(test_copy_engines)
-{
-    SimEngine *e = sim_engine_new(&machine, NULL);
-    SimItem in = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0),
-            in2 = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0);
-    SimItem out = item(e, SIM_ITEM_COPY_OUT, 10, 1, 0, 0);
-    SimItem peer = item(e, SIM_ITEM_COPY_PEER, 10, 2, 0, 0);
-    SimItem k = item(e, SIM_ITEM_COMPUTE, 10, 1, 0, 0);
-    sim_engine_run(e, 0);
-    is_at(e, in, 0, 0, 10);
-    is_at(e, in2, 0, 10, 20);
-    is_at(e, out, 0, 0, 10);
-    is_at(e, peer, 0, 10, 20);
-    is_at(e, k, 0, 0, 10);
-    sim_engine_free(e);
-}
-
-// ---- Sharing and slowing ----
-
-TEST(test_compute_and_a_transfer_slow_each_other)
-{
-    Board board = {0};
-    Seat seat = {&board, 0, 1};
-    SimEngine *e = engine_at(&seat);
-    SimItem k = item(e, SIM_ITEM_COMPUTE, 100, 1, 0, 0);
-    SimItem t = transfer(e, 1, 20, 40, 0);
-    // From 20 on: compute has 80 left at 1/2, the transfer 40 at 2/3: until 80. Then 50 are left.
-    sim_engine_run(e, 0);
-    is_at(e, t, 0, 20, 80);
-    is_at(e, k, 0, 0, 130);
-    sim_engine_free(e);
-}
-
-TEST(test_rates_are_rounded_as_said)
-{
-    Board board = {0};
-    Seat seat = {&board, 0, 1};
-    SimEngine *e = engine_at(&seat);
-    SimItem t = transfer(e, 1, 5, 10, 0);
-    SimItem k = item(e, SIM_ITEM_COMPUTE, 3, 1, host(e, 7, 0), 0);
-    // t from 5 to 7: 8 left; at 2/3 until 7 + 12. k: 3 at 1/2 until 13; t did floor(6·2/3) = 4.
-    sim_engine_run(e, 0);
-    is_at(e, k, 7, 7, 13);
-    is_at(e, t, 0, 5, 17);
-    sim_engine_free(e);
-    Board second = {0};
-    Seat seat2 = {&second, 0, 1};
-    e = engine_at(&seat2);
-    t = transfer(e, 1, 5, 10, 0);
-    k = item(e, SIM_ITEM_COMPUTE, 2, 1, host(e, 6, 0), 0);
-    // 9 left at 6; k until 10; t did floor(4·2/3) = 2 of 9: until 17.
-    sim_engine_run(e, 0);
-    is_at(e, k, 6, 6, 10);
-    is_at(e, t, 0, 5, 17);
-    sim_engine_free(e);
-}
-
-TEST(test_links_are_shared)
-{
-    Board board = {0};
-    Seat seat = {&board, 0, 1};
-    SimEngine *e = engine_at(&seat);
-    SimItem a = transfer(e, 1, 10, 30, 0), b = transfer(e, 2, 20, 30, 0);
-    SimItem other = transfer_on(e, SIM_NIC, 3, 10, 30, 0, 0);
-    // a alone until 20, then both at 1/2: a ends at 60, b has 10 left.
-    sim_engine_run(e, 0);
-    is_at(e, a, 0, 10, 60);
-    is_at(e, b, 0, 20, 70);
-    is_at(e, other, 0, 10, 40);
-    sim_engine_free(e);
-}
-
-TEST(test_copies_and_transfers_share_pcie)
-{
-    Board board = {0};
-    Seat seat = {&board, 0, 1};
-    SimEngine *e = engine_at(&seat);
-    SimItem in = item(e, SIM_ITEM_COPY_IN, 30, 1, 0, 0);
-    SimItem t = transfer_on(e, SIM_PCIE, 1, 10, 30, 0, 0);
-    SimItem peer = item(e, SIM_ITEM_COPY_PEER, 40, 1, 0, 0);
-    // From 10 on both at 1/2: the copy has 20 left, until 50; the transfer then 10, until 60.
-    sim_engine_run(e, 0);
-    is_at(e, in, 0, 0, 50);
-    is_at(e, t, 0, 10, 60);
-    is_at(e, peer, 0, 0, 40);
-    sim_engine_free(e);
 }
 
 // ---- How far it can go ----

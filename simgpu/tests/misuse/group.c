@@ -183,7 +183,7 @@ WRONG(GROUP, made_beside_a_sum, 1, "0")
     NCCL(ncclGroupEnd());
 }
 
-RIGHT(GROUP, made_in_one_group_and_used_in_the_next, 1)
+HELPER Cluster made_in_a_group(void)
 {
     ncclUniqueId id;
     Cluster c;
@@ -194,6 +194,12 @@ RIGHT(GROUP, made_in_one_group_and_used_in_the_next, 1)
         NCCL(ncclCommInitRank(&c.comm[d], DEVICES, id, d));
     }
     NCCL(ncclGroupEnd());
+    return c;
+}
+
+RIGHT(GROUP, made_in_one_group_and_used_in_the_next, 1)
+{
+    Cluster c = made_in_a_group();
     for (int d = 0; d < DEVICES; d++) {
         CUDA(cudaSetDevice(d));
         c.x[d] = filled(N, 1);
@@ -244,15 +250,7 @@ RIGHT(GROUP, groups_in_a_group, 1)
 
 RIGHT(GROUP, ranks_made_in_a_group, 1)
 {
-    ncclUniqueId id;
-    Cluster c;
-    NCCL(ncclGetUniqueId(&id));
-    NCCL(ncclGroupStart());
-    for (int d = 0; d < DEVICES; d++) {
-        CUDA(cudaSetDevice(d));
-        NCCL(ncclCommInitRank(&c.comm[d], DEVICES, id, d));
-    }
-    NCCL(ncclGroupEnd());
+    Cluster c = made_in_a_group();
     NCCL(ncclGroupStart()); // an empty one does nothing
     NCCL(ncclGroupEnd());
     finish_all(&c);

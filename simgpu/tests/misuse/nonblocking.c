@@ -163,25 +163,30 @@ WRONG(GROUP, initialised_blocking_and_not_in_one_group, 1, "0")
     CHECK(ncclGroupEnd() == ncclInvalidArgument);
 }
 
-// One thread, two devices: the group's end comes back, and each is asked.
-RIGHT(GROUP, devices_polled_one_after_the_other, 1)
+// One thread, two devices: a group's end comes back, as does each call without a group, which waits
+// for no other device's. Each communicator is asked.
+HELPER void devices_polled(bool grouped)
 {
     ncclUniqueId id;
     ncclComm_t comm[TWO];
     float *x[TWO];
     ncclConfig_t config = polled();
+    ncclResult_t begun = grouped ? ncclSuccess : ncclInProgress;
     NCCL(ncclGetUniqueId(&id));
-    NCCL(ncclGroupStart());
+    if (grouped) NCCL(ncclGroupStart());
     for (int d = 0; d < TWO; d++) {
         CUDA(cudaSetDevice(d));
         x[d] = filled(N, 1);
-        NCCL(ncclCommInitRankConfig(&comm[d], TWO, id, d, &config));
+        CHECK(ncclCommInitRankConfig(&comm[d], TWO, id, d, &config) == begun);
     }
-    CHECK(ncclGroupEnd() == ncclInProgress);
+    if (grouped) CHECK(ncclGroupEnd() == ncclInProgress);
     for (int d = 0; d < TWO; d++) OVER(ncclInProgress, comm[d]);
-    NCCL(ncclGroupStart());
-    for (int d = 0; d < TWO; d++) NCCL(ADD(x[d], comm[d], NULL));
-    CHECK(ncclGroupEnd() == ncclInProgress);
+    if (grouped) NCCL(ncclGroupStart());
+    for (int d = 0; d < TWO; d++) {
+        CUDA(cudaSetDevice(d));
+        CHECK(ADD(x[d], comm[d], NULL) == begun);
+    }
+    if (grouped) CHECK(ncclGroupEnd() == ncclInProgress);
     for (int d = 0; d < TWO; d++) OVER(ncclInProgress, comm[d]);
     for (int d = 0; d < TWO; d++) {
         CUDA(cudaSetDevice(d));
@@ -191,31 +196,14 @@ RIGHT(GROUP, devices_polled_one_after_the_other, 1)
     }
 }
 
-// Without a group, too: no call waits for the next device's.
+RIGHT(GROUP, devices_polled_one_after_the_other, 1)
+{
+    devices_polled(true);
+}
+
 RIGHT(GROUP, devices_begun_without_a_group, 1)
 {
-    ncclUniqueId id;
-    ncclComm_t comm[TWO];
-    float *x[TWO];
-    ncclConfig_t config = polled();
-    NCCL(ncclGetUniqueId(&id));
-    for (int d = 0; d < TWO; d++) {
-        CUDA(cudaSetDevice(d));
-        x[d] = filled(N, 1);
-        CHECK(ncclCommInitRankConfig(&comm[d], TWO, id, d, &config) == ncclInProgress);
-    }
-    for (int d = 0; d < TWO; d++) OVER(ncclInProgress, comm[d]);
-    for (int d = 0; d < TWO; d++) {
-        CUDA(cudaSetDevice(d));
-        CHECK(ADD(x[d], comm[d], NULL) == ncclInProgress);
-    }
-    for (int d = 0; d < TWO; d++) OVER(ncclInProgress, comm[d]);
-    for (int d = 0; d < TWO; d++) {
-        CUDA(cudaSetDevice(d));
-        expect(x[d], N, 2);
-        CUDA(cudaFree(x[d]));
-        end_settled(comm[d]);
-    }
+    devices_polled(false);
 }
 
 // A sum that is in progress goes on while its thread waits in another communicator, whose rank 1

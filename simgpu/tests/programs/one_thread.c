@@ -6,25 +6,8 @@
  */
 #include <cuda_runtime.h>
 #include <nccl.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "line %d: %s\n", __LINE__, cudaGetErrorString(e_));                    \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define NCCL(call)                                                                                 \
-    do {                                                                                           \
-        ncclResult_t e_ = (call);                                                                  \
-        if (e_ != ncclSuccess) {                                                                   \
-            fprintf(stderr, "line %d: %s\n", __LINE__, ncclGetErrorString(e_));                    \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "ok.h"
 
 enum { COUNT = 10007, MOST = 64 };
 
@@ -36,45 +19,45 @@ int main(void)
     cudaStream_t stream[MOST];
     ncclComm_t comm[MOST];
 
-    CUDA(cudaGetDeviceCount(&devices));
+    OK(cudaGetDeviceCount(&devices));
     for (int d = 0; d < devices; d++) {
-        CUDA(cudaSetDevice(d));
-        CUDA(cudaMalloc((void **)&send[d], sizeof host));
-        CUDA(cudaMalloc((void **)&recv[d], sizeof host));
-        CUDA(cudaStreamCreate(&stream[d]));
+        OK(cudaSetDevice(d));
+        OK(cudaMalloc((void **)&send[d], sizeof host));
+        OK(cudaMalloc((void **)&recv[d], sizeof host));
+        OK(cudaStreamCreate(&stream[d]));
     }
-    NCCL(ncclCommInitAll(comm, devices, NULL));
+    OK(ncclCommInitAll(comm, devices, NULL));
 
     for (int i = 0; i < COUNT; i++) host[i] = (float)(i % 101);
-    CUDA(cudaSetDevice(0));
-    CUDA(cudaMemcpy(send[0], host, sizeof host, cudaMemcpyHostToDevice));
-    NCCL(ncclGroupStart());
+    OK(cudaSetDevice(0));
+    OK(cudaMemcpy(send[0], host, sizeof host, cudaMemcpyHostToDevice));
+    OK(ncclGroupStart());
     for (int d = 0; d < devices; d++)
-        NCCL(ncclBroadcast(send[d], recv[d], COUNT, ncclFloat, 0, comm[d], stream[d]));
-    NCCL(ncclGroupEnd());
+        OK(ncclBroadcast(send[d], recv[d], COUNT, ncclFloat, 0, comm[d], stream[d]));
+    OK(ncclGroupEnd());
 
     for (int d = 0; d < devices; d++) {
-        CUDA(cudaSetDevice(d));
-        CUDA(cudaStreamSynchronize(stream[d]));
-        CUDA(cudaMemcpy(host, recv[d], sizeof host, cudaMemcpyDeviceToHost));
+        OK(cudaSetDevice(d));
+        OK(cudaStreamSynchronize(stream[d]));
+        OK(cudaMemcpy(host, recv[d], sizeof host, cudaMemcpyDeviceToHost));
         for (int i = 0; i < COUNT; i++) host[i] *= (float)(d + 1);
-        CUDA(cudaMemcpy(send[d], host, sizeof host, cudaMemcpyHostToDevice));
+        OK(cudaMemcpy(send[d], host, sizeof host, cudaMemcpyHostToDevice));
     }
-    NCCL(ncclGroupStart());
+    OK(ncclGroupStart());
     for (int d = 0; d < devices; d++)
-        NCCL(ncclAllReduce(send[d], recv[d], COUNT, ncclFloat, ncclSum, comm[d], stream[d]));
-    NCCL(ncclGroupEnd());
+        OK(ncclAllReduce(send[d], recv[d], COUNT, ncclFloat, ncclSum, comm[d], stream[d]));
+    OK(ncclGroupEnd());
 
     for (int d = 0; d < devices; d++) {
-        CUDA(cudaSetDevice(d));
-        CUDA(cudaStreamSynchronize(stream[d]));
-        CUDA(cudaMemcpy(host, recv[d], sizeof host, cudaMemcpyDeviceToHost));
+        OK(cudaSetDevice(d));
+        OK(cudaStreamSynchronize(stream[d]));
+        OK(cudaMemcpy(host, recv[d], sizeof host, cudaMemcpyDeviceToHost));
         for (int i = 0; i < COUNT; i++)
             wrong += host[i] != (float)(i % 101 * (devices * (devices + 1) / 2));
-        CUDA(cudaFree(send[d]));
-        CUDA(cudaFree(recv[d]));
-        CUDA(cudaStreamDestroy(stream[d]));
-        NCCL(ncclCommDestroy(comm[d]));
+        OK(cudaFree(send[d]));
+        OK(cudaFree(recv[d]));
+        OK(cudaStreamDestroy(stream[d]));
+        OK(ncclCommDestroy(comm[d]));
     }
     printf("%d devices, %d wrong\n", devices, wrong);
     return wrong != 0;
