@@ -380,7 +380,7 @@ RANK_TEST(test_time_of_a_launch, 1)
         need_cuda(cudaDeviceSynchronize());
         need_cuda(cudaEventElapsedTime(&ms[way], from, to));
     }
-    // h100x8: 4 us for each call and 2 for the last kernel; 2.5 for the launch and 2 for each kernel.
+    // h100x8: 4 us a call and 2 for the last kernel; 2.5 for the launch and 2 for each kernel.
     check(ms[0] > 0.040f && ms[0] < 0.044f, "call by call: %g us", 1e3 * (double)ms[0]);
     check(ms[1] > 0.022f && ms[1] < 0.026f, "as a graph: %g us", 1e3 * (double)ms[1]);
     need_cuda(cudaGraphExecDestroy(exec));

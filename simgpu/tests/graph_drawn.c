@@ -1,5 +1,5 @@
-/* graph_drawn.c: drawn programs of streams and events, run call by call and launched as a graph: memory
- * bitwise, the log, which operation is before which, and what is reported are the same.
+/* graph_drawn.c: drawn programs of streams and events, run call by call and launched as a graph:
+ * memory bitwise, the log, which operation is before which, and what is reported are the same.
  *
  * GRAPH_PROGRAMS=100000 runs so many programs, with SEED=S from that seed on.
  */
