@@ -230,12 +230,10 @@ Status strategy_remove(Module *module)
         module_remove_hook(module, state->after_forward);
         TRY(stream_run_after(root->ctx->compute_stream, state->all_reduce_stream, state->reduced));
     }
-    TRY(free_all_reduce(state));
     TRY(fsdp_finish_backward(root));
+    TRY(strategy_free_sums(state));
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        cudaFree(state->partial == NULL ? NULL : state->partial[i].data);
-        cudaFree(state->slices == NULL ? NULL : state->slices[i].data);
         // What has accumulated, and was never reduced. Of one rank it is the shard.
         if (mesh_size(&root->ctx->mesh) > 1) cudaFree(flat->unsharded_grad.data);
         flat->unsharded_grad.data = NULL;
@@ -283,10 +281,11 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
 {
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
-    Buffer sum = flat->sharded_grad;
-    sum.dtype = flat->unsharded_grad.dtype;
+    Buffer *sum = &unit->root->extensions->strategy->sum; // without memory between two calls
+    *sum = (Buffer){NULL, flat->unsharded_grad.dtype, flat->sharded_grad.numel};
     // TODO L1.4: *partial, which the reduce-scatter stream owns, has grown by this rank's shard of
-    // the sum over the ranks that shard. Where it had no memory, it is that sum.
+    // the sum over the ranks that shard. Where it had no memory, it is that sum. Memory of this
+    // call's own is in *sum, where given code frees it if a call fails.
     // Hint: Could the sum stay in unsharded_grad? Who frees that, and when?
     NOT_YET("L1.4");
 }

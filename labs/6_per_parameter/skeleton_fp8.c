@@ -220,7 +220,8 @@ Status fp8_full_state(Module *module, StateVisitor visit, void *arg)
     const FsdpRootOps *before = extension_ops_before(root, EXTENSION_FP8);
     TRY(check_sharded(root));
     // TODO L6.15: The visitor has had the masters, from before->full_state; afterwards the units
-    // gather in FP8 as before.
+    // gather in FP8 as before. What an all-gather that failed has left is freed first:
+    // fsdp_reshard_all does that while units still gather in that way.
     // Hint: Whom does fsdp_full_state call under FP8?
     NOT_YET("L6.15");
 }

@@ -74,10 +74,10 @@ static bool passes_ended(const FsdpRoot *root)
 }
 
 // What a step that failed has left goes. The gradients of passes that ended are kept for what comes
-// next: they go with the strategy. And so does all that a pipeline has.
+// next: they go with the strategy. And so does what a pipeline has, or a policy has put aside.
 static void end_step(Wrapped *w, const Case *c)
 {
-    const bool all = passes_ended(w->root) || c->stages > 0;
+    const bool all = passes_ended(w->root) || c->stages > 0 || c->policy != NULL;
     need(module_discard(w->model, &w->run));
     if (c->stages == 0) need(fsdp_reshard_all(w->model));
     if (all) {
