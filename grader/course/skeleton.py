@@ -183,13 +183,20 @@ def generate(source, shown_name, task, gaps=1, first=1):
         elif hint:
             if region is None or not in_head:
                 wrong(at, "a hint that does not follow the text of a region")
-            region.hints.append(hint.group(1))
+            if region.hints and region.hints[-1][-1] not in "?.":
+                region.hints[-1] += " " + hint.group(1) # it goes on
+            else:
+                region.hints.append(hint.group(1))
         elif MARK.match(line):
             wrong(at, "not understood: %s" % line.strip())
         elif region is None:
             out.append(line)
-        elif in_head and not region.hints and MORE_TEXT.match(line):
-            region.text.append(MORE_TEXT.match(line).group(1))
+        elif in_head and MORE_TEXT.match(line):
+            text = MORE_TEXT.match(line).group(1)
+            if region.hints:
+                region.hints[-1] += " " + text
+            else:
+                region.text.append(text)
         else:
             in_head = False
             region.code.append(line)

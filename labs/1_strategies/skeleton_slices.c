@@ -83,7 +83,6 @@ Status strategy_all_gather(FsdpUnit *unit)
     // TODO L1.16: The all-gather of the slices where the unit has one that a recorded forward has
     // left; else that of the shards (unit->gather_shards). The unit has no slice any more.
     // Hint: A forward was discarded, and the optimizer has stepped. What is in the slice, what in
-    // the
-    // Hint: shard? How does the unit tell (fsdp_clear_post_forward)?
+    // the shard? How does the unit tell (fsdp_clear_post_forward)?
     NOT_YET("L1.16");
 }

@@ -159,7 +159,8 @@ Status precision_remove(Module *module)
         FsdpUnit *unit = root->units[i];
         TRY(free_put_aside(unit));
         if (unit->flat.unsharded_grad.data != NULL && mesh_size(&root->ctx->mesh) > 1)
-            cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
+            CUDA_TRY(cudaFreeAsync(unit->flat.unsharded_grad.data, // accumulated, never reduced
+                                   root->ctx->compute_stream));
         unit->flat.unsharded_grad.data = NULL;
         unit->flat.unsharded_param.dtype = unit->flat.unsharded_grad.dtype = DTYPE_F32;
         flat_set_grad_views(&unit->flat);

@@ -43,7 +43,7 @@ Status precision_all_gather(FsdpUnit *unit)
     // shards of all ranks, in rank order, each rounded to its type by the rank that owns it.
     // Nothing was allocated. One rank that shards alone has made no collective.
     // Hint: Where in unsharded_param does this rank's shard belong, and where does an all-gather in
-    // Hint: place expect it?
+    // place expect it?
     NOT_YET("L2.1");
 }
 
@@ -149,7 +149,8 @@ Status precision_remove(Module *module)
         FsdpUnit *unit = root->units[i];
         TRY(free_put_aside(unit));
         if (unit->flat.unsharded_grad.data != NULL && mesh_size(&root->ctx->mesh) > 1)
-            cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
+            CUDA_TRY(cudaFreeAsync(unit->flat.unsharded_grad.data, // accumulated, never reduced
+                                   root->ctx->compute_stream));
         unit->flat.unsharded_grad.data = NULL;
         unit->flat.unsharded_param.dtype = unit->flat.unsharded_grad.dtype = DTYPE_F32;
         flat_set_grad_views(&unit->flat);
@@ -191,8 +192,7 @@ Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
     // (requires_gradient_sync), they are divided by strategy->divided_before. `left` says what is
     // left.
     // Hint: May what accumulates be divided by each micro-batch? And how do you divide without a
-    // kernel
-    // Hint: that divides?
+    // kernel that divides?
     NOT_YET("L2.4");
     *input = own->reduce.data != NULL ? own->reduce : unit->flat.unsharded_grad;
     return OK;

@@ -104,8 +104,7 @@ Status loss_scaler_unscale(LossScaler *scaler)
     // TODO L2.9: found_inf is true where a rank found something, on all ranks alike; the host has
     // waited for it, and the step's gradients count as unscaled.
     // Hint: What do two replicas of one shard know of each other's gradient? And with one shard,
-    // whom is
-    // Hint: there to ask?
+    // whom is there to ask?
     NOT_YET("L2.9");
 }
 

@@ -177,7 +177,7 @@ TEST(costs_are_those_of_the_tables)
     PrefetchOptions o = {0, 0, 0};
     c.prefetch = &o;
     for (int i = 0; i < 12; i++) {
-        int world = 2 + i % 7;
+        int world = 2 + i % 4;
         o = (PrefetchOptions){i % 4, (i + i / 4) % 4, i < 6 ? 0 : (i - 5) * 14000};
         c.rounds = 1 + i % 2;
         c.policy = i % 5 == 4 ? &narrow : NULL;

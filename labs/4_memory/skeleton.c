@@ -76,8 +76,7 @@ static Status run_again(const RecomputeModule *own, NnRun *run)
     // that forward runs, root->extensions->recomputes is set and root->iter_forward_root is the
     // root's unit; afterwards neither, failed or not.
     // Hint: A unit below runs its pre-forward hook. What does that do where no forward is running,
-    // and
-    // Hint: what does the post-forward hook append?
+    // and what does the post-forward hook append?
     NOT_YET("L4.3");
     return status;
 }

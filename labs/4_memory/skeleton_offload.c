@@ -120,8 +120,7 @@ Status offload_send_grad(FsdpUnit *unit)
     // it. sharded_grad is host memory again. state->grad holds the device's, its event recorded
     // after the copy; one that it held before is freed.
     // Hint: A copy of a gradient that the other replicas have not been added to is right on no
-    // rank. Who
-    // Hint: must be waited for?
+    // rank. Who must be waited for?
     NOT_YET("L4.9");
 }
 
@@ -160,8 +159,7 @@ Status offload_post_backward(Module *module, void *arg)
     // After the outermost backward (root->iter_backward_root), if it is the step's last, the host
     // has waited.
     // Hint: The unit's own hook has run. What does it leave in iter_backward_root after the
-    // outermost
-    // Hint: backward?
+    // outermost backward?
     NOT_YET("L4.11");
 }
 

@@ -149,8 +149,7 @@ static Status commit(const char *dir, const char *tmp, const char *old)
     // gone; or `status` is what failed and DIR is as it was, whichever call it was. Killed anywhere
     // in between, DIR or DIR.old is complete.
     // Hint: A file is on the disk. Is its name? When may the previous one go, at the earliest? And
-    // where
-    // Hint: the last fsync fails, what has to be undone?
+    // where the last fsync fails, what has to be undone?
     NOT_YET("L5.5");
     return status;
 }

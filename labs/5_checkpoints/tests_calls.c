@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "failing.h"
 #include "per_parameter.h"
 #include "tests.h"
 
@@ -42,8 +43,8 @@ static Status call_of(Sharded *s, bool saves, CheckpointPosition *position)
 }
 
 // The status of the save, or the load, and whether a call of the disk has failed in it.
-static Status run_failing(const Failing *f, Sharded *s, const Rank *r, bool saves,
-                          CheckpointPosition *position)
+static Status run_disk_failing(const Failing *f, Sharded *s, const Rank *r, bool saves,
+                               CheckpointPosition *position)
 {
     int files = open_files();
     size_t live = gpulog_live_bytes(r->device);
@@ -103,7 +104,7 @@ static bool save_fails(const Failing *f, Sharded *s, const Rank *r)
     CheckpointPosition position = {.step = 5};
     char old[PATH_BYTES + 32];
     state_fill(s, 5);
-    Status status = run_failing(f, s, r, true, &position);
+    Status status = run_disk_failing(f, s, r, true, &position);
     state_check(s, 5, "after a save that failed");
     int failed = f->disk->failed;
     const DiskEntry *call = &f->disk->entry[failed > 0 ? failed - 1 : 0];
@@ -139,7 +140,7 @@ static bool load_fails(const Failing *f, Sharded *s, const Rank *r)
 {
     CheckpointPosition position = {.step = 8};
     state_fill(s, 5);
-    Status status = run_failing(f, s, r, false, &position);
+    Status status = run_disk_failing(f, s, r, false, &position);
     int failed = f->disk->failed;
     check((status != OK) == (failed > 0),
           "read %d of rank %d %s, and the load gives status %d: in load_together all ranks learn "
@@ -150,6 +151,37 @@ static bool load_fails(const Failing *f, Sharded *s, const Rank *r)
     load_any(s);
     if (r->rank == 0) f->disk->n = f->disk->failed = 0;
     return failed > 0;
+}
+
+static Module *one_parameter(const Spec *spec)
+{
+    return linear_create("one", 1, spec->dim, false, 0.1f);
+}
+
+// A call of CUDA's fails.
+static void cuda_fails(Sharded *s, const Rank *r, bool saves)
+{
+    Status status;
+    const size_t live = gpulog_live_bytes(r->device);
+    for (int n = 1;; n++) {
+        CheckpointPosition position = {.step = 5};
+        const int files = open_files();
+        save_four(s);
+        state_fill(s, 5);
+        FAILS_AT(n, status = call_of(s, saves, &position));
+        if (failing_call() == NULL) break;
+        need_cuda(cudaDeviceSynchronize());
+        check(status != OK && open_files() == files && gpulog_live_bytes(r->device) == live,
+              "call %d of a %s fails, %s: its status is %d, and it leaves %d open files and %zd "
+              "bytes of the device",
+              n, saves ? "save" : "load", failing_call(), (int)status, open_files() - files,
+              (ssize_t)(gpulog_live_bytes(r->device) - live));
+        check(position.step == 5 && s->adamw.t == 5 + STATE_MORE_STEPS,
+              "a %s in which %s failed has changed the position or t", saves ? "save" : "load",
+              failing_call());
+        if (saves) state_check(s, 5, "after a save that failed");
+        load_any(s);
+    }
 }
 
 static void failing_body(const Rank *r, void *arg)
@@ -177,17 +209,23 @@ static void failing_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// One rank: of several each makes calls of its own, and the others would wait for it.
+static void failing_cuda_body(const Rank *r, void *arg)
+{
+    Job job = {.spec = {.create = one_parameter, .dim = 8}, .one_unit = true};
+    Sharded s;
+    make_model(&s, &job, r);
+    for (int saves = 0; saves < 2; saves++) cuda_fails(&s, r, saves == 1);
+    sharded_destroy(&s);
+}
+
 void rule_a_failing_call_changes_nothing(void)
 {
+    run_ranks(1, failing_cuda_body, NULL);
     run_ranks(2, failing_body, disk_open());
 }
 
 // ---- The handout's own examples ----
-
-static Module *one_parameter(const Spec *spec)
-{
-    return linear_create("one", 1, spec->dim, false, 0.1f);
-}
 
 // What a rank reads of a file: n elements of its tensor, from element `first` on.
 typedef struct Part {

@@ -168,26 +168,24 @@ static Status copy_out(FsdpUnit *unit)
     //[L6.5] unsharded_param is a new buffer of the same size and type, which the compute stream has
     //  filled once it has run what is queued (layout_alloc_param): parameter i from offset[i] on.
     //  The views are set.
-    //  root->extensions->copied_out holds the gather buffer, its event recorded after the copy,
-    //  also where a copy fails; one that it held before was freed, before any memory was taken.
+    //  root->extensions->copied_out holds the gather buffer, also where a copy fails, and its event
+    //  is recorded after the copy; one that it held before was freed, before any memory was taken.
     //  Outside of a forward this one is, too.
     //? The pieces of one parameter are equally long, and equally far apart. How many copies is
     //? that?
     size_t element = (size_t)dtype_bytes(gathered.dtype);
     size_t shard = (size_t)layout->shard_numel * element;
-    cudaError_t copied = cudaSuccess;
     TRY(layout_free_copied_out(root));
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
     root->extensions->copied_out.buffer = gathered.data;
-    for (int i = 0; i < layout->n && copied == cudaSuccess; i++) {
+    for (int i = 0; i < layout->n; i++) {
         size_t chunk = (size_t)per_parameter_chunk(layout->params[i], layout->world) * element;
         Buffer to = buffer_range(&flat->unsharded_param, layout->offset[i], 0);
         Buffer from = buffer_range(&gathered, chunk_begin(layout, i), 0);
-        copied = cudaMemcpy2DAsync(to.data, chunk, from.data, shard, chunk, (size_t)layout->world,
-                                   cudaMemcpyDeviceToDevice, stream);
+        CUDA_TRY(cudaMemcpy2DAsync(to.data, chunk, from.data, shard, chunk, (size_t)layout->world,
+                                   cudaMemcpyDeviceToDevice, stream));
     }
     CUDA_TRY(cudaEventRecord(root->extensions->copied_out.event, stream));
-    CUDA_TRY(copied);
     flat_set_views(flat);
     return unit->phase == FSDP_FORWARD ? OK : layout_free_copied_out(root);
     //[end L6.5]

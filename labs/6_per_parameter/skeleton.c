@@ -144,11 +144,11 @@ static Status copy_out(FsdpUnit *unit)
     // TODO L6.5: unsharded_param is a new buffer of the same size and type, which the compute
     // stream has filled once it has run what is queued (layout_alloc_param): parameter i from
     // offset[i] on. The views are set.
-    // root->extensions->copied_out holds the gather buffer, its event recorded after the copy,
-    // also where a copy fails; one that it held before was freed, before any memory was taken.
+    // root->extensions->copied_out holds the gather buffer, also where a copy fails, and its event
+    // is recorded after the copy; one that it held before was freed, before any memory was taken.
     // Outside of a forward this one is, too.
     // Hint: The pieces of one parameter are equally long, and equally far apart. How many copies is
-    // Hint: that?
+    // that?
     NOT_YET("L6.5");
 }
 

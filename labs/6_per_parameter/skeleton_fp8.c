@@ -46,8 +46,7 @@ int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes,
     int64_t bytes = 0;
     // TODO L6.8: What fp8_gather.h says.
     // Hint: A bias of 3 floats and a matrix of 5 codes: where would rank 1's floats begin without
-    // the
-    // Hint: bytes at the end?
+    // the bytes at the end?
     NOT_YET("L6.8");
     return bytes;
 }
@@ -127,7 +126,7 @@ void fp8_reset(FsdpUnit *unit)
     Buffer *buffer = &unit->flat.unsharded_param;
     // TODO L6.13: What fp8_gather.h says.
     // Hint: fsdp_unshard allocates as many bytes as unsharded_param has. What would it allocate
-    // Hint: otherwise?
+    // otherwise?
     NOT_YET("L6.13");
 }
 

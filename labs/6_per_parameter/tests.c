@@ -408,6 +408,7 @@ static void costs_body(Wrapped *w, const Case *c, const Rank *r)
     size_t bytes, copies;
     gpulog_reset_traffic();
     case_train(w, c, r, 0);
+    check_all_freed(first);
     copies = count_since(first, GPU_COPY, &bytes);
     check(copies == n_params + n_grads && bytes == params + grads,
           "a step made %zu copies of %zu bytes, want %zu of %zu: one per parameter for each "

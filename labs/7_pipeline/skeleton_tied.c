@@ -33,7 +33,7 @@ static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float
     const float *grad = shared->unit->flat.sharded_grad.data;
     // TODO L7.11: The compute stream sends and receives all pieces, as one operation.
     // Hint: Two ranks of this stage and two of the other have three pieces in common. Who waits for
-    // whom
+    // whom if each sends its first before it receives?
     NOT_YET("L7.11");
 }
 

@@ -78,6 +78,6 @@ Status pipeline_exchange(Pipeline *p, const PipelineAction *done, const Pipeline
     // TODO L7.10: As pipeline.h says. What is received for `next` may have the slot that `done`
     // had: first free, then allocate.
     // Hint: Which buffers has the compute stream read for the last time when a backward is queued?
-    // Which
+    // Which one does the transfer still read?
     NOT_YET("L7.10");
 }

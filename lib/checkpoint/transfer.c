@@ -66,18 +66,25 @@ Status checkpoint_copy_in(const Safetensors *file, const SafetensorsEntry *entry
     return status;
 }
 
-// *failed = how many ranks of the group failed, which is at least 1 where *failed is.
+// *failed = whether a rank of the group has failed, by way of a number on the device.
+static Status sum_failures(const ProcessGroup *group, cudaStream_t stream, int32_t *failed,
+                           int32_t *device)
+{
+    CUDA_TRY(cudaMemcpyAsync(device, failed, sizeof *failed, cudaMemcpyHostToDevice, stream));
+    NCCL_TRY(ncclAllReduce(device, device, 1, ncclInt32, ncclMax, group->comm, stream));
+    CUDA_TRY(cudaMemcpyAsync(failed, device, sizeof *failed, cudaMemcpyDeviceToHost, stream));
+    CUDA_TRY(cudaStreamSynchronize(stream));
+    return OK;
+}
+
 static Status count_failures(const ProcessGroup *group, cudaStream_t stream, int32_t *failed)
 {
     int32_t *device = NULL;
     if (group->size == 1) return OK;
     CUDA_TRY(cudaMallocAsync((void **)&device, sizeof *failed, stream));
-    CUDA_TRY(cudaMemcpyAsync(device, failed, sizeof *failed, cudaMemcpyHostToDevice, stream));
-    NCCL_TRY(ncclAllReduce(device, device, 1, ncclInt32, ncclMax, group->comm, stream));
-    CUDA_TRY(cudaMemcpyAsync(failed, device, sizeof *failed, cudaMemcpyDeviceToHost, stream));
+    Status status = sum_failures(group, stream, failed, device);
     CUDA_TRY(cudaFreeAsync(device, stream));
-    CUDA_TRY(cudaStreamSynchronize(stream));
-    return OK;
+    return status;
 }
 
 Status checkpoint_agree(const FsdpContext *ctx, Status mine)

@@ -29,6 +29,12 @@ class Regions(unittest.TestCase):
                          "int f(void)\n{\n    // TODO 3.1: Return the\n    // answer.\n"
                          "    // Hint: What is it?\n    NOT_YET(\"3.1\");\n}\n")
 
+    def test_a_hint_goes_on_in_the_next_line(self):
+        for mark in ("?", " "):
+            text = make("//[3.1] T\n//? Who waits\n//%s for whom?\n//? Why?\nx;\n"
+                        "//[end 3.1]\n" % mark)
+            self.assertIn("// Hint: Who waits for whom?\n// Hint: Why?\nNOT_YET", text)
+
     def test_the_head_says_which_task_it_is(self):
         lines = make("//[3.1] T\nx;\n//[end 3.1]\n").split("\n")
         self.assertEqual(lines[3], " */")

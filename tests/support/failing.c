@@ -52,18 +52,21 @@ static bool call_fails(const char *name, const void *site)
     __attribute__((optimize("O2", "omit-frame-pointer", "optimize-sibling-calls")))                \
     type __wrap_##name parameters                                                                  \
     {                                                                                              \
-        if (calls_left != 0 && call_fails(#name, __builtin_return_address(0))) return error;       \
+        if (calls_left != 0 && call_fails(#name, __builtin_return_address(0))) return (error);     \
         return __real_##name arguments;                                                            \
     }
 #define CUDA(name, parameters, arguments)                                                          \
     FAILING(cudaError_t, cudaErrorUnknown, name, parameters, arguments)
+// What has failed to be allocated has no address.
+#define ALLOC(name, parameters, arguments)                                                         \
+    FAILING(cudaError_t, (*p = NULL, cudaErrorUnknown), name, parameters, arguments)
 #define NCCL(name, parameters, arguments)                                                          \
     FAILING(ncclResult_t, ncclSystemError, name, parameters, arguments)
 
 #ifndef BACKEND_CUDA
-CUDA(cudaMalloc, (void **p, size_t n), (p, n))
-CUDA(cudaMallocAsync, (void **p, size_t n, cudaStream_t s), (p, n, s))
-CUDA(cudaMallocHost, (void **p, size_t n), (p, n))
+ALLOC(cudaMalloc, (void **p, size_t n), (p, n))
+ALLOC(cudaMallocAsync, (void **p, size_t n, cudaStream_t s), (p, n, s))
+ALLOC(cudaMallocHost, (void **p, size_t n), (p, n))
 CUDA(cudaMemcpyAsync, (void *to, const void *from, size_t n, enum cudaMemcpyKind k, cudaStream_t s),
      (to, from, n, k, s))
 CUDA(cudaMemcpy2DAsync,

@@ -427,6 +427,29 @@ char *run_refused_message(int world, Case *c, const char *reason)
 
 // ---- Memory ----
 
+// Where the allocation of entry i was freed: its category is known by then.
+static bool was_freed(uint64_t i, const GpuLogEntry *alloc, GpuLogEntry *later)
+{
+    for (uint64_t j = i + 1; j < gpulog_length(); j++)
+        if (gpulog_get(j, later) && later->op == GPU_FREE &&
+            later->range[0].ptr == alloc->range[0].ptr)
+            return true;
+    return false;
+}
+
+void check_all_freed(uint64_t first)
+{
+    char place[256];
+    GpuLogEntry entry, later;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        if (!gpulog_get(i, &entry) || entry.op != GPU_ALLOC || was_freed(i, &entry, &later))
+            continue;
+        gpulog_where(entry.site, place, sizeof place);
+        check(false, "after a step nobody has freed the %zu bytes allocated at %s",
+              entry.range[0].bytes, place);
+    }
+}
+
 size_t case_peak(uint64_t first, GpuCategory category)
 {
     size_t live = 0, peak = 0;
@@ -436,12 +459,8 @@ size_t case_peak(uint64_t first, GpuCategory category)
         if (entry.op == GPU_FREE && entry.category == category && entry.range[0].bytes <= live)
             live -= entry.range[0].bytes;
         if (entry.op != GPU_ALLOC) continue;
-        bool found = false;
-        for (uint64_t j = i + 1; j < gpulog_length() && !found; j++) {
-            if (!gpulog_get(j, &later) || later.op != GPU_FREE) continue;
-            found = later.range[0].ptr == entry.range[0].ptr;
-        }
-        if (found && later.category == category) live += entry.range[0].bytes;
+        if (was_freed(i, &entry, &later) && later.category == category)
+            live += entry.range[0].bytes;
         if (live > peak) peak = live;
     }
     return peak;

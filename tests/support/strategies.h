@@ -137,6 +137,9 @@ char *run_refused_message(int world, Case *c, const char *reason);
 // The most bytes of a category that were there at a time, of allocations that came and went since
 // `first`: what an allocation was for is known when it is freed.
 size_t case_peak(uint64_t first, GpuCategory category);
+// Fails the rank where an allocation since `first`, of a whole step, was not freed: it would be
+// missing in case_peak.
+void check_all_freed(uint64_t first);
 
 // The gradients of this rank's shards, one after the other; *n of them. The caller frees them.
 float *case_gradients(const Wrapped *w, size_t *n);

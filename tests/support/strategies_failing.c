@@ -26,12 +26,15 @@ static Status ignore(const Param *param, const float *values, void *arg)
     return OK;
 }
 
+static const char *runs; // what the call that fails is in
+
 // A step, with all that does not change the parameters.
 static Status step(Wrapped *w, const Case *c, const Batch *batch)
 {
     float norm;
     w->run.B = c->spec.B;
     w->run.T = c->spec.T;
+    runs = "a step";
     if (w->pipeline != NULL) {
         const MicroBatch one = {.in = batch->in, .targets = batch->targets, .B = c->spec.B};
         MicroBatch batches[CASE_ROUNDS];
@@ -46,7 +49,11 @@ static Status step(Wrapped *w, const Case *c, const Batch *batch)
         if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, k == c->rounds - 1));
         TRY(micro_batch(w, c, batch));
     }
+    runs = "fsdp_clip_grad_norm";
     TRY(fsdp_clip_grad_norm(w->model, &w->ctx, 0.125f, &norm));
+    runs = c->fp8 != NULL      ? "fp8_full_state"
+           : c->policy != NULL ? "precision_full_state"
+                               : "fsdp_full_state";
     failing_visits = true;
     Status status = fsdp_full_state(w->model, ignore, NULL);
     failing_visits = false;
@@ -74,10 +81,10 @@ static bool passes_ended(const FsdpRoot *root)
 }
 
 // What a step that failed has left goes. The gradients of passes that ended are kept for what comes
-// next: they go with the strategy. And so does all that a pipeline has.
+// next: they go with the strategy. And so does what a pipeline has, or a policy has put aside.
 static void end_step(Wrapped *w, const Case *c)
 {
-    const bool all = passes_ended(w->root) || c->stages > 0;
+    const bool all = passes_ended(w->root) || c->stages > 0 || c->policy != NULL;
     need(module_discard(w->model, &w->run));
     if (c->stages == 0) need(fsdp_reshard_all(w->model));
     if (all) {
@@ -102,14 +109,14 @@ static void steps_body(Wrapped *w, const Case *c, const Rank *r)
         FAILS_AT(n, status = step(w, c, &batch));
         if (failing_call() == NULL) break;
         check(status == ERR_CUDA || status == ERR_NCCL || status == ERR_IO,
-              "call %d of a step, %s, fails, and the step's status is %d: who calls what fails "
-              "returns its status",
-              n, failing_call(), (int)status);
+              "call %d of %s, %s, fails, and its status is %d: who calls what fails returns its "
+              "status",
+              n, runs, failing_call(), (int)status);
         end_step(w, c);
         check(gpulog_live_bytes(r->device) == live,
-              "call %d of a step failed, %s, and after fsdp_reshard_all and fsdp_zero_grad %zd "
+              "call %d of %s failed, %s, and after fsdp_reshard_all and fsdp_zero_grad %zd "
               "bytes more are on the device: who fails leaves no memory that nobody frees",
-              n, failing_call(), (ssize_t)(gpulog_live_bytes(r->device) - live));
+              n, runs, failing_call(), (ssize_t)(gpulog_live_bytes(r->device) - live));
         if (n % 4 != 0) continue;
         float *got = right_step(w, c, &batch, &n_grads);
         check(memcmp(got, want, n_grads * sizeof *got) == 0,

@@ -5,7 +5,7 @@
 
 #include "host_memory.h"
 
-enum { FIRST = 12, TIMES = 44, EACH = 24 }; // steps; bytes of each that simgpu may keep
+enum { FIRST = 12, TIMES = 56, EACH = 48 }; // steps; bytes of each that simgpu may keep
 
 static void step(Wrapped *w, const Case *c, const Rank *r, int step)
 {

@@ -12,6 +12,7 @@ static Status copy_out(FsdpUnit *unit)
     if (layout->world < 2) return OK;
     TRY(layout_free_copied_out(unit->root));
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
+    last->buffer = from.data;
     int64_t end = layout->padded;
     for (int i = layout->n; i-- > 0;) {
         int64_t all = end - layout->offset[i];
@@ -22,7 +23,6 @@ static Status copy_out(FsdpUnit *unit)
                                    (size_t)layout->world, cudaMemcpyDeviceToDevice, stream));
         end = layout->offset[i];
     }
-    last->buffer = from.data;
     CUDA_TRY(cudaEventRecord(last->event, stream));
     flat_set_views(flat);
     if (unit->phase != FSDP_FORWARD) TRY(layout_free_copied_out(unit->root));
@@ -39,17 +39,19 @@ static Status copy_in(FsdpUnit *unit)
     TRY(fsdp_free_reduce_scatter(unit->root));
     TRY(layout_alloc_grad(unit, &flat->unsharded_grad));
     int64_t end = layout->world * layout->grad_numel;
-    for (int i = layout->n; i-- > 0;) {
+    cudaError_t copied = cudaSuccess;
+    for (int i = layout->n; i-- > 0 && copied == cudaSuccess;) {
         if (layout->offset[i] >= end) continue;
         Buffer chunk =
             buffer_range(&from, layout->offset[i], (end - layout->offset[i]) / layout->world);
         Buffer to =
             buffer_range(&flat->unsharded_grad, layout->offset[i] / layout->world, chunk.numel);
-        CUDA_TRY(cudaMemcpy2DAsync(to.data, buffer_bytes(&from) / (size_t)layout->world, chunk.data,
+        copied = cudaMemcpy2DAsync(to.data, buffer_bytes(&from) / (size_t)layout->world, chunk.data,
                                    buffer_bytes(&chunk), buffer_bytes(&chunk),
-                                   (size_t)layout->world, cudaMemcpyDeviceToDevice, stream));
+                                   (size_t)layout->world, cudaMemcpyDeviceToDevice, stream);
         end = layout->offset[i];
     }
     CUDA_TRY(cudaFreeAsync(from.data, stream));
+    CUDA_TRY(copied);
     return OK;
 }
