@@ -1,12 +1,12 @@
-/* train_gpt2.c: trains a byte-level GPT-2, or a Llama, on text with FSDP, and shows what FSDP is
- * for.
+/* train_gpt2.c: trains a GPT-2 or a Llama with FSDP, and shows what FSDP is for.
  *
  * Every rank runs this program: `build/bin/launch -n 4 build/bin/train_gpt2 FILE…`, or torchrun,
- * mpirun, srun. At the end rank 0 prints the memory that each rank held, the bytes that each
- * collective sent, the loss on held-out text beside that of a byte-frequency model, and a sample of
- * generated text. With --unsharded it trains on one GPU without FSDP: the program to run out of
- * memory with. With --save it leaves checkpoints, with which --resume goes on; --from and --export are for
- * models of Hugging Face's.
+ * mpirun, srun. It learns from the bytes of texts, or from files of tokens (--data). At the end
+ * rank 0 prints the memory that each rank held, the bytes that each collective sent, of texts the
+ * loss on what was held out beside that of a byte-frequency model, and a sample. With --unsharded
+ * it trains on one GPU without FSDP: the program to run out of memory with. With --save it leaves
+ * checkpoints, with which --resume goes on; --from and --export are for models of Hugging Face's,
+ * and --generate has a model write.
  */
 #include <getopt.h>
 #include <stdio.h>
