@@ -1,12 +1,12 @@
-/* train_gpt2.c: trains a byte-level GPT-2, or a Llama, on text with FSDP, and shows what FSDP is
- * for.
+/* train_gpt2.c: trains a GPT-2 or a Llama with FSDP, and shows what FSDP is for.
  *
  * Every rank runs this program: `build/bin/launch -n 4 build/bin/train_gpt2 FILE…`, or torchrun,
- * mpirun, srun. At the end rank 0 prints the memory that each rank held, the bytes that each
- * collective sent, the loss on held-out text beside that of a byte-frequency model, and a sample of
- * generated text. With --unsharded it trains on one GPU without FSDP: the program to run out of
- * memory with. With --save it leaves checkpoints, with which --resume goes on; --from and --export are for
- * models of Hugging Face's.
+ * mpirun, srun. It learns from the bytes of texts, or from files of tokens (--data). At the end
+ * rank 0 prints the memory that each rank held, the bytes that each collective sent, of texts the
+ * loss on what was held out beside that of a byte-frequency model, and a sample. With --unsharded
+ * it trains on one GPU without FSDP: the program to run out of memory with. With --save it leaves
+ * checkpoints, with which --resume goes on; --from and --export are for models of Hugging Face's,
+ * and --generate has a model write.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -27,7 +27,8 @@ static Status read_input(Program *p, int argc, char **argv)
     TRY(folder_sizes(p));
     TRY(train_options_check(&p->opt, &t->opt, t->world.size));
     TRY(folder_check_free(p));
-    TRY(data_open(&p->data, &p->opt.data, t->opt.model.vocab, t->opt.T));
+    TRY(prompt_check(p));
+    if (p->opt.trains) TRY(data_open(&p->data, &p->opt.data, t->opt.model.vocab, t->opt.T));
     size_t rows = (size_t)t->opt.accumulate * (size_t)t->opt.B * (size_t)t->opt.T;
     p->in = malloc(2 * rows * sizeof *p->in);
     if (p->in == NULL) return fail(ERR_MEMORY, "no host memory for a batch of %zu tokens", rows);
@@ -72,15 +73,9 @@ static void introduce(const Program *p)
     fflush(stdout);
 }
 
-static Status run(Program *p)
+static Status train_and_report(Program *p)
 {
     Trainer *t = &p->trainer;
-    if (!t->opt.unsharded) TRY(world_connect(&t->world, &t->comm));
-    if (t->opt.unsharded) introduce(p); // nothing is refused, but it may not fit
-    if (p->opt.resume != NULL || p->opt.from != NULL) checkpoint_storage_only(t->model);
-    TRY(create(t));
-    TRY(folder_load(p));
-    TRY(resume(p));
     if (!t->opt.unsharded) introduce(p);
     uint64_t live = gpulog_live_bytes(t->device) - t->batch_bytes;
     gpulog_reset_peak(t->device);
@@ -97,12 +92,24 @@ static Status run(Program *p)
     CUDA_TRY(cudaEventElapsedTime(&elapsed, begin, end));
     CUDA_TRY(cudaEventDestroy(begin));
     CUDA_TRY(cudaEventDestroy(end));
-    if (p->opt.figures)
-        TRY(print_figures(p, live, gpulog_peak_bytes(t->device), elapsed));
-    else
-        TRY(report(p, live, gpulog_peak_bytes(t->device)));
-    if (t->world.rank == 0 && !p->opt.figures) step_time_print(&p->step_time);
+    if (p->opt.figures) return print_figures(p, live, gpulog_peak_bytes(t->device), elapsed);
+    TRY(report(p, live, gpulog_peak_bytes(t->device)));
+    if (t->world.rank == 0) step_time_print(&p->step_time);
+    return OK;
+}
+
+static Status run(Program *p)
+{
+    Trainer *t = &p->trainer;
+    if (!t->opt.unsharded) TRY(world_connect(&t->world, &t->comm));
+    if (t->opt.unsharded) introduce(p); // nothing is refused, but it may not fit
+    if (p->opt.resume != NULL || p->opt.from != NULL) checkpoint_storage_only(t->model);
+    TRY(create(t));
+    TRY(folder_load(p));
+    TRY(resume(p));
+    if (p->opt.trains) TRY(train_and_report(p));
     TRY(folder_export(p));
+    TRY(prompt_continue(p));
     bool connected = !t->opt.unsharded;
     TRY(trainer_destroy(t));
     return connected ? world_disconnect(t->comm) : OK;

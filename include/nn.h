@@ -48,12 +48,21 @@ typedef struct Param {
     void *owner;    // who manages the storage (a flat parameter); NULL: nobody yet
 } Param;
 
+// What a model that writes keeps of the tokens that it has read or written (kv_cache_create).
+typedef struct KvCache {
+    int max_T;   // room for so many tokens
+    int length;  // tokens in it; whoever runs a forward adds its run->T after it
+    int n, next; // attention layers, and the one whose turn it is
+    void **rows; // (n) device (max_T, columns of qkv)
+} KvCache;
+
 // What a pass needs apart from the parameters. One per rank.
 typedef struct NnRun {
     cudaStream_t stream;        // the compute stream: every kernel of a pass runs here
     struct cublasContext *blas; // the cublasHandle_t that is bound to `stream`
     int B;                      // sequences in the batch
     int T;                      // tokens in a sequence
+    KvCache *cache;             // NULL: none
 } NnRun;
 
 // When a hook runs: before or after a module's forward or backward.
@@ -160,6 +169,12 @@ void module_remove_hook(Module *m, Hook *hook);
 
 // Frees what a forward without a backward has saved, in the module and below it.
 Status module_discard(Module *m, NnRun *run);
+
+// While run->cache is set a forward is of the run->T tokens that follow those in the cache, of one
+// sequence, and no backward comes after it: module_discard. ERR_ARGUMENT for more sequences, or
+// more tokens than it has room for.
+Status kv_cache_create(KvCache **cache, int max_T);
+Status kv_cache_destroy(KvCache *cache, NnRun *run); // NULL is fine
 
 // Frees what a forward has saved in the module and below it, but for the module's input and output.
 // Before its backward its forward must run again.

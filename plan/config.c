@@ -1,4 +1,5 @@
-/* config.c: a model as Hugging Face describes it (config.json, lib/checkpoint/config.c reads it). */
+/* config.c: a model as Hugging Face describes it, config.json, which lib/checkpoint/config.c reads.
+ */
 #include <stdio.h>
 #include <string.h>
 

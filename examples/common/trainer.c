@@ -331,27 +331,44 @@ static Status reshard_all(Trainer *t)
     return OK;
 }
 
+// A forward of B·T tokens that no backward follows: *loss where targets is not NULL, and the logits
+// from row `first` on where `logits` is not.
+static Status evaluate(Trainer *t, const int32_t *targets, int first, float *loss, float *logits)
+{
+    int rows = t->run.B * t->run.T, vocab = t->opt.model.vocab;
+    float *out;
+    if (t->opt.strategic) TRY(fsdp_set_training(t->model, false));
+    TRY(module_forward(t->model, &t->run, t->tokens, &out));
+    if (t->opt.strategic) TRY(fsdp_set_training(t->model, true));
+    if (targets != NULL) TRY(cross_entropy(&t->run, out, t->targets, rows, vocab, loss, NULL));
+    if (logits != NULL) {
+        size_t before = (size_t)first * (size_t)vocab;
+        size_t bytes = ((size_t)rows * (size_t)vocab - before) * sizeof *logits;
+        CUDA_TRY(cudaMemcpyAsync(logits, out + before, bytes, cudaMemcpyDeviceToHost, t->stream));
+        CUDA_TRY(cudaStreamSynchronize(t->stream));
+    }
+    TRY(module_discard(t->model, &t->run));
+    if (!t->opt.unsharded) TRY(reshard_all(t));
+    return OK;
+}
+
 Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
                        float *loss, float *logits)
 {
-    int vocab = t->opt.model.vocab;
-    float *out;
     last_words_step();
     TRY(load_batch(t, in, targets, B, T));
     if (t->pipeline != NULL && logits != NULL)
         return fail(ERR_ARGUMENT, "a pipeline has its logits on the last stage alone");
     if (t->pipeline != NULL) return stages_evaluate(t, B, loss);
-    if (t->opt.strategic) TRY(fsdp_set_training(t->model, false));
-    TRY(module_forward(t->model, &t->run, t->tokens, &out));
-    if (t->opt.strategic) TRY(fsdp_set_training(t->model, true));
-    if (targets != NULL) TRY(cross_entropy(&t->run, out, t->targets, B * T, vocab, loss, NULL));
-    if (logits != NULL) {
-        size_t bytes = (size_t)B * (size_t)T * (size_t)vocab * sizeof *logits;
-        CUDA_TRY(cudaMemcpyAsync(logits, out, bytes, cudaMemcpyDeviceToHost, t->stream));
-        CUDA_TRY(cudaStreamSynchronize(t->stream));
-    }
-    TRY(module_discard(t->model, &t->run));
-    if (!t->opt.unsharded) TRY(reshard_all(t));
+    return evaluate(t, targets, 0, loss, logits);
+}
+
+Status trainer_next(Trainer *t, const int32_t *in, int T, float *logits)
+{
+    last_words_step();
+    TRY(load_batch(t, in, NULL, 1, T));
+    TRY(evaluate(t, NULL, T - 1, NULL, logits));
+    t->run.cache->length += T;
     return OK;
 }
 

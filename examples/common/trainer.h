@@ -104,6 +104,10 @@ void trainer_scale(Trainer *t, float *scale, int *growth_tracker, bool set);
 Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
                        float *loss, float *logits);
 
+// The same of the next T tokens of one sequence, with the cache of t->run, which has them then:
+// logits (vocab) of what follows the last one, in host memory.
+Status trainer_next(Trainer *t, const int32_t *in, int T, float *logits);
+
 // What one GPU without FSDP takes at the peak of a step with as large a batch: measured, by doing
 // one on this rank alone. Bytes; the batch itself is not counted.
 Status trainer_unsharded_peak(Trainer *t, size_t *peak);

@@ -70,7 +70,7 @@ Status resume(Program *p)
     TRY(checkpoint_load(dir, t->model, &t->adamw, &position));
     TRY(same_step(t, &position));
     check_set_silent(t->world.rank != 0); // they all say so
-    if (position.step >= t->opt.steps)
+    if (p->opt.trains && position.step >= t->opt.steps)
         return fail(ERR_ARGUMENT, "%s: %lld steps were done, and --steps is %d: nothing is left",
                     p->opt.resume, (long long)position.step, t->opt.steps);
     check_set_silent(false);

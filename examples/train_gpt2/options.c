@@ -23,7 +23,7 @@ static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
 
 static void set_defaults(TrainOptions *o, TrainerOptions *t)
 {
-    *o = (TrainOptions){.sample = 240, .val_sequences = 32};
+    *o = (TrainOptions){.sample = 240, .val_sequences = 32, .tokens = 64, .temperature = 1.0f};
     *t = (TrainerOptions){
         .model = {.vocab = 256, .max_T = 64, .layers = 6, .heads = 8, .dim = 256},
         .adamw = {.lr = 1.5e-3f, .eps = 1e-8f, .weight_decay = 0.1f},
@@ -42,7 +42,8 @@ static void set_defaults(TrainOptions *o, TrainerOptions *t)
 static Status check_data(const TrainOptions *o, const char *program)
 {
     const DataOptions *data = &o->data;
-    if (data->train == NULL && data->n_files == 0)
+    if (!o->trains && (o->generate != NULL || o->export_to != NULL)) return OK;
+    if (!o->trains)
         return fail(ERR_ARGUMENT, "no text file: %s [options] FILE…, or --data FILE (--help)",
                     program);
     if (data->train != NULL && data->n_files > 0)
@@ -118,6 +119,10 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"val-sequences", OPTION_INT, &o->val_sequences, 1, NULL, NULL},
         {"from", OPTION_TEXT, &o->from, 0, NULL, NULL},
         {"export", OPTION_TEXT, &o->export_to, 0, NULL, NULL},
+        {"generate", OPTION_TEXT, &o->generate, 0, NULL, NULL},
+        {"tokens", OPTION_INT, &o->tokens, 1, NULL, NULL},
+        {"temperature", OPTION_NUMBER, &o->temperature, 0, NULL, NULL},
+        {"top-k", OPTION_INT, &o->top_k, 0, NULL, NULL},
         {"log", OPTION_TEXT, &o->log, 0, NULL, NULL},
         {"figures", OPTION_FLAG, &o->figures, 0, NULL, NULL},
         {"brief", OPTION_FLAG, &o->brief, 0, NULL, NULL},
@@ -130,13 +135,19 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
     }
     o->data.files = argv + rest;
     o->data.n_files = argc - rest;
+    o->trains = o->data.train != NULL || o->data.n_files > 0;
     TRY(check_data(o, argv[0]));
     if (schedule && t->stages == 1)
         return fail(ERR_ARGUMENT, "--pipeline is the order of its stages: --stages N");
     if (sample && o->sample > 0 && t->stages > 1)
         return fail(ERR_ARGUMENT, "--sample %d: a pipeline has its logits on the last stage alone",
                     o->sample);
-    if (t->stages > 1 || o->data.train != NULL) o->sample = 0;
+    if (t->stages > 1 || o->data.train != NULL || o->generate != NULL) o->sample = 0;
+    if (o->generate != NULL && t->stages > 1)
+        return fail(ERR_ARGUMENT, "--generate: a pipeline has its logits on the last stage alone");
+    if (!o->trains && o->from == NULL && o->resume == NULL)
+        return fail(ERR_ARGUMENT,
+                    "of which model? (--from DIR, --resume DIR, or texts to learn from)");
     if (o->val_every == 0 && o->data.val != NULL) o->val_every = t->steps < 10 ? 1 : t->steps / 10;
     t->adamw.beta1 = betas[0];
     t->adamw.beta2 = betas[1];

@@ -13,6 +13,10 @@ typedef struct TrainOptions {
     bool attention;            // --attention was given
     bool sizes;                // one of the options was given that say what the model is
     const char *save, *resume; // folders of checkpoints; NULL: none
+    const char *generate;      // a prompt; NULL: nothing is generated
+    int tokens, top_k;         // to generate; drawn from so many, 0: all
+    float temperature;         // 0: the most likely one
+    bool trains;               // there is something to learn from
     const char *log;           // file of a line for each step
     const char *from;          // folder of a model of Hugging Face's
     const char *export_to;     // folder to be made of one

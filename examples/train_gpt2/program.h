@@ -45,6 +45,12 @@ Status folder_load(Program *p);
 Status folder_check_free(const Program *p);
 Status folder_export(Program *p);
 
+// ---- prompt.c ----
+
+// --generate: the prompt is one of the model; and what the model writes after it, to the terminal.
+Status prompt_check(const Program *p);
+Status prompt_continue(Program *p);
+
 // ---- report.c ----
 
 // The log keeps so many entries and no more: they are counted after each step.

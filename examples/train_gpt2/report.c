@@ -1,5 +1,5 @@
-/* report.c: what a training shows at the end: memory, traffic, the loss on text that it has not seen.
- * See program.h.
+/* report.c: what a training shows at the end: memory, traffic, the loss on text that it has not
+ * seen. See program.h.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -195,6 +195,10 @@ TEST(refuses_options_in_one_line)
         {":", "--vocab 90 $DIR/text", "and the model's vocabulary has 90"},
         {"head -c 1999 $DIR/train_0.bin >$DIR/cut.bin", "--data $DIR/cut.bin", "it is truncated"},
         {":", "--data $DIR/train_0.bin --val $DIR/cut.bin", "it is truncated"},
+        {":", "--generate a", "of which model?"},
+        {":", "--generate \"\" $DIR/text", "a prompt has a token at least"},
+        {":", "--vocab 300 --generate \"7 300\" $DIR/text", "want tokens from 0 to 299"},
+        {":", "--vocab 300 --generate Hello $DIR/text", "tokenize.py encode makes them"},
         {":", "--betas 0.9 $DIR/text", "--betas 0.9: want two numbers"},
         {":", "--betas 0.9,1 $DIR/text", "--betas 0.9,1: want two numbers"},
         {":", "--min-lr -1 $DIR/text", "--min-lr -1: want a number of at least 0"},
@@ -212,6 +216,65 @@ TEST(refuses_options_in_one_line)
         expect_printed(run_programs(command), 2, table[i].words);
         if (printed_lines() > 2) // and the launcher's
             fail_msg("%s: want one line:\n%s", table[i].options, programs_printed);
+    }
+}
+
+// ---- What a model writes ----
+
+// Greedy: as long as the two best logits are apart the tokens are those of forwards of all tokens,
+// which `--recompute attention` has no cache for; and on any number of ranks, past the context too.
+TEST(a_cache_writes_the_same)
+{
+    static const char *const MODELS[] = {"--model gpt2", "--model llama", "--attention fused"};
+    needs_ranks(3);
+    for (size_t i = 0; i < 3; i++) {
+        char command[1024], written[PRINTED_BYTES];
+        snprintf(command, sizeof command,
+                 "rm -rf $DIR/writer; $LAUNCH -n 2 $BIN/train_gpt2 " SMALL
+                 "%s --steps 60 --lr 1e-2 --save $DIR/writer $DIR/text",
+                 MODELS[i]);
+        expect_printed(run_programs(command), 0, "step   60 of 60");
+        for (int world = 1; world <= 3; world++) {
+            snprintf(command, sizeof command,
+                     "$LAUNCH -n %d $BIN/train_gpt2 " SMALL "%s --resume $DIR/writer --generate "
+                     "\"Sentence 1\" --temperature 0 --tokens %d %s",
+                     world, MODELS[i], i == 0 ? 14 : 40,
+                     i == 0 && world == 3 ? "--recompute attention" : "");
+            expect_printed(run_programs(command), 0, "Sentence 1");
+            if (world == 1) strcpy(written, programs_printed);
+            if (strcmp(written, programs_printed) != 0)
+                fail_msg("%s\n%s\nand on one rank\n%s", command, programs_printed, written);
+        }
+    }
+}
+
+TEST(draws_by_temperature_and_seed)
+{
+    static const struct {
+        const char *options;
+        bool same; // as the first
+    } table[] = {{"--temperature 0 --seed 3", true},    {"--temperature 0 --seed 4", true},
+                 {"--top-k 1 --seed 4", true},          {"--temperature 1e-6 --seed 5", true},
+                 {"--temperature 1.5 --seed 3", false}, {"--temperature 3 --top-k 5", false}};
+    char command[1024], first[PRINTED_BYTES], again[PRINTED_BYTES];
+    expect_printed(run_programs("rm -rf $DIR/writer; $LAUNCH -n 1 $BIN/train_gpt2 " SMALL
+                                "--vocab 300 --steps 2 --save $DIR/writer $DIR/text"),
+                   0, "step    2 of 2");
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        snprintf(command, sizeof command,
+                 "$LAUNCH -n 1 $BIN/train_gpt2 " SMALL "--vocab 300 --resume $DIR/writer "
+                 "--generate \"7 8,299\" --tokens 12 %s",
+                 table[i].options);
+        expect_printed(run_programs(command), 0, "7 8 299 ");
+        strcpy(again, programs_printed);
+        expect_printed(run_programs(command), 0, again); // the seed decides
+        if (i == 0) strcpy(first, again);
+        if ((strcmp(first, again) == 0) != table[i].same)
+            fail_msg("%s:\n%s\nand %s:\n%s", table[i].options, again, table[0].options, first);
+        int n = 0;
+        for (char *c = strtok(again, " \n"); c != NULL; c = strtok(NULL, " \n"), n++)
+            assert_true(atoi(c) >= 0 && atoi(c) < 300);
+        assert_int_equal(n, 15);
     }
 }
 
