@@ -20,9 +20,9 @@ import re
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Type; and memory, its bandwidth and the network where they are not those of the machine's file. The
-# runs do not say what their network was. A100 of 40 GB: four NICs of 100 Gb/s, as in AWS's p4d;
-# assumed when their scaling had been seen (with eight of 200 mpt-70b on 64 is 30 % too short).
+# Type; and memory, its bandwidth and the network where they are not the machine's file's. The runs
+# do not say what their network was. A100 of 40 GB: four NICs of 100 Gb/s, as in AWS's p4d; assumed
+# when their scaling had been seen (with eight of 200 mpt-70b on 64 is 30 % too short).
 GPUS = {"A100-40GB": ("a100x8", "memory 40 GiB\nhbm 1.555 TB/s\n"
                                 "ring_inter 3.9 GB/s\nnic 5.9 GB/s\n"),
         "A100-80GB": ("a100x8", ""),
@@ -136,7 +136,8 @@ def fit(samples):
 
 def in_file(kind):
     """(efficiency, doubling) of a machine's file, and its range."""
-    with open(os.path.join(ROOT, "simgpu", "machines", kind + ".machine"), encoding="utf-8") as file:
+    path = os.path.join(ROOT, "simgpu", "machines", kind + ".machine")
+    with open(path, encoding="utf-8") as file:
         text = file.read()
     def number(name):
         return re.search(r"(?m)^%s +([\d./]+)" % name, text).group(1)
@@ -160,7 +161,9 @@ def without(samples, key):
         fitted, left = fit(rest), []
         for other in sorted({key(one) for one in rest}):
             inner = [one for one in rest if key(one) != other]
-            left += [1 / (1 + error(one, fit(inner))) for one in rest if key(one) == other and inner]
+            if inner:
+                by_inner = fit(inner)
+                left += [1 / (1 + error(one, by_inner)) for one in rest if key(one) == other]
         least, most = percentiles(left or [1.0])
         found += [(error(one, fitted), least <= 1 / (1 + error(one, fitted)) <= most)
                   for one in samples if key(one) == name]
