@@ -35,6 +35,7 @@ NAME = "plan.txt"
 FIXED = {"MODEL": "mpt-7b", "GPUS": "64", "MACHINE": "h100x8", "BATCH": "512", "SEQ": "2048"}
 FREE = ("STRATEGY", "REPLICAS", "RESHARD_RANKS", "ACCUMULATE", "REDUCE", "DTYPE", "REDUCE_DTYPE",
         "ATTENTION", "RECOMPUTE", "PREFETCH", "LAYOUT", "GATHER", "STAGES", "SCHEDULE")
+OFFERED = (80 << 30) // 1000 * 985 # bytes that a GPU of h100x8 has for a plan (plan/make.c)
 # Not OFFLOAD: its optimizer is the host's work, which a plan's time does not have.
 LIMIT = 60.0 # seconds of a plan, times SHARDLAB_TIME_FACTOR
 ADVICE = re.compile(r"^ *What would help most: (.+(?:\n {4}.+)*)", re.MULTILINE)
@@ -115,15 +116,15 @@ def figures_of(data):
     try:
         document = json.loads(data)
         tokens, mfu = document["tokens_per_second_per_gpu"], document["mfu"]
-        memory = document["memory_of_gpu"]
-        peak = max(rank["peak"] for rank in document["ranks"])
+        memory, peak = document["offered"], document["reserved"]
+        live = max(rank["peak"] for rank in document["ranks"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    numbers = (tokens, mfu, memory, peak)
+    numbers = (tokens, mfu, memory, peak, live)
     if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):
         return None
     # No GPU computes more than its peak, and memory is the modelled machine's.
-    if not 0 < mfu <= 1 or tokens <= 0 or memory != 80 << 30 or peak <= 0:
+    if not 0 < mfu <= 1 or tokens <= 0 or memory != OFFERED or not 0 < live <= peak:
         return None
     return {"tokens": tokens, "mfu": mfu, "peak": peak, "memory": memory, "fits": peak <= memory}
 

@@ -24,7 +24,7 @@ static void try_it(const Plan *plan, const PlanOptions *with, const char *name)
     if (made)
         plan_say("    %s: %.1f GiB at the peak, %s; a step takes %s, %.2f times this one.\n", name,
                  (double)memory / (double)(1 << 30), fits ? "fits" : "does not fit",
-                 plan_time(step).is, (double)step / (double)plan->times.step);
+                 plan_step_time(with, step).is, (double)step / (double)plan->times.step);
 }
 
 // The latency of collectives: a replica on each node.

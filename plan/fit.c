@@ -7,7 +7,7 @@
  * takes less memory, too. Where no batch is asked for it is looked for: it is doubled while the
  * plan fits and a token takes less time; in a pipeline, more micro-batches are. More units ahead
  * are tried last, on the fastest. What was asked for (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, GATHER,
- * STAGES) stays.
+ * STAGES) stays. Replicas, which reduce less and keep more, are halved from one on each node.
  */
 #include <stdio.h>
 
@@ -52,10 +52,10 @@ static Status look_at(const PlanOptions *o, Found *best, bool *fits)
     if (status != OK && status != ERR_MEMORY) return status;
     double tokens = (double)o->batch * o->seq / o->gpus;
     *fits = status == OK && plan_fits(o, memory);
-    printf("  %-5s %5d %5d %6d %6s %9s %5d %7.1f %10.3f", o->strategy_name, o->accumulate, o->micro,
-           o->reshard_ranks, o->reduce_every_time ? "each" : "once", plan_recompute_name(o),
-           o->prefetches ? o->prefetch : 1, (double)memory / (double)(1 << 30),
-           1e-9 * (double)step);
+    printf("  %-5s %5d %4d %6d %6s %9s %5d %5d %6.1f %9.3f", o->strategy_name, o->accumulate,
+           o->micro, o->reshard_ranks, o->reduce_every_time ? "each" : "once",
+           plan_recompute_name(o), o->prefetches ? o->prefetch : 1, o->replicas,
+           (double)memory / (double)(1 << 30), 1e-9 * (double)step);
     if (*fits)
         printf(" %8.0f\n", tokens / (1e-12 * (double)step));
     else
@@ -116,6 +116,20 @@ static Status try_strategy(PlanOptions o, bool each, Found *best)
     return OK;
 }
 
+// A replica on each node, then on two, on four …: each is larger, so that more fits, and its
+// collectives have more ranks. Until that is slower than what fitted before.
+static Status try_replicas(PlanOptions o, bool each, Found *best)
+{
+    for (Found before = {.step = 0}; o.replicas > 1; o.replicas /= 2) {
+        Found own = {.step = 0};
+        TRY(try_strategy(o, each, &own));
+        if (is_faster(&own, best, 0)) *best = own;
+        if ((before.step > 0 && !is_faster(&own, &before, 0)) || o.replicas % 2 != 0) break;
+        before = own;
+    }
+    return OK;
+}
+
 // Whether what was asked for goes with the choice.
 static bool goes(const PlanOptions *o, int i)
 {
@@ -145,8 +159,8 @@ static Status try_ahead(bool given, Found *best)
 Status plan_fit(PlanOptions *options)
 {
     Found best = {.step = 0};
-    printf("  %-5s %5s %5s %6s %6s %9s %5s %7s %10s %8s\n", "", "parts", "of", "slices", "reduce",
-           "again", "ahead", "GiB", "ms", "tokens/s");
+    printf("  %-5s %5s %4s %6s %6s %9s %5s %5s %6s %9s %8s\n", "", "parts", "of", "slices",
+           "reduce", "again", "ahead", "repl.", "GiB", "ms", "tokens/s");
     for (int i = 0; i < (int)(sizeof choices / sizeof choices[0]); i++) {
         PlanOptions o = *options;
         o.candidate = true;
@@ -156,7 +170,8 @@ Status plan_fit(PlanOptions *options)
         o.replicas = choices[i].by_node ? plan_places(&o) / o.machine->gpus_per_node : 1;
         snprintf(o.strategy_name, sizeof o.strategy_name, "%s", choices[i].name);
         o.reshard_ranks = choices[i].slices ? o.machine->gpus_per_node : 0;
-        TRY(try_strategy(o, choices[i].each, &best));
+        TRY(choices[i].by_node ? try_replicas(o, choices[i].each, &best)
+                               : try_strategy(o, choices[i].each, &best));
     }
     TRY(try_ahead(options->prefetches, &best));
     if (best.step == 0) {

@@ -66,6 +66,7 @@ static void write_times(FILE *file, const PlanTimes *t)
     fprintf(file, "  \"times\": {");
     write_number(file, "rank", (uint64_t)t->rank);
     write_number(file, "step", t->step);
+    write_number(file, "overhead", t->overhead);
     write_number(file, "compute", t->compute);
     write_number(file, "communication", t->communication);
     write_number(file, "exposed", t->exposed);
@@ -145,6 +146,9 @@ static void write_plan(FILE *file, const Plan *plan)
         write_formulas(file, &plan->formulas[s], plan->useful);
     }
     fprintf(file, "],\n");
+    uint64_t step = plan->times.step; // 0 and 0: not known
+    fprintf(file, "  \"range\": [%llu, %llu],\n", (unsigned long long)plan_range(o, step, 0),
+            (unsigned long long)plan_range(o, step, 1));
     write_times(file, &plan->times);
     fprintf(file, "  \"ranks\": [\n");
     for (int i = 0; i < plan->ranks.n; i++) {

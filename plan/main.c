@@ -10,6 +10,13 @@ static Status run(PlanOptions *options, Plan *plan)
 {
     if (options->fit) TRY(plan_fit(options));
     TRY(plan_make(plan));
+    bool each = !options->fit && !options->reduce_given && options->accumulate > 1 &&
+                options->strategic && options->strategy == STRATEGY_ZERO3;
+    if (each && !plan_fits(options, plan_most_memory(plan))) {
+        plan_free(&plan->ranks);
+        options->reduce_every_time = true;
+        TRY(plan_make(plan));
+    }
     plan_print(plan);
     return plan_write_json(plan);
 }

@@ -28,7 +28,7 @@ static Status read_llama(const PlanValues value, PlanOptions *o)
     if (o->model.dim / o->model.heads % 2 != 0)
         return plan_refuse("a Llama's heads have pairs of columns, not %d",
                            o->model.dim / o->model.heads);
-    if (value[ATTENTION] && strcmp(value[ATTENTION], "fused") != 0)
+    if (value[ATTENTION] && strcmp(value[ATTENTION], "plain") == 0)
         return plan_refuse("ATTENTION=%.40s: a Llama's is always fused", value[ATTENTION]);
     return OK;
 }
@@ -77,6 +77,7 @@ static Status read_reshard(const PlanValues value, PlanOptions *o)
     TRY(plan_word(value, REDUCE, words, 2, &word));
     TRY(plan_number(value, RESHARD_RANKS, 0, &n));
     o->reduce_every_time = word == 1;
+    o->reduce_given = value[REDUCE] != NULL;
     o->reshard_ranks = n;
     o->strategic = word == 1 || n > 0;
     if (word == 1 && o->strategy == STRATEGY_ZERO1)
@@ -127,6 +128,7 @@ static Status read_types(const PlanValues value, PlanOptions *o)
     static const char *const types[] = {"float", "bf16", "fp16", "tf32"}; // as DType has them
     int type, reduce;
     TRY(plan_word(value, DTYPE, types, 4, &type));
+    if (!value[DTYPE]) type = DTYPE_BF16;
     TRY(plan_word(value, REDUCE_DTYPE, types, 3, &reduce));
     o->tf32 = type == 3;
     o->dtype = o->tf32 ? DTYPE_F32 : (DType)type;
@@ -200,11 +202,12 @@ static Status read_slow(const PlanValues value, PlanOptions *o)
 
 static Status read_attention(const PlanValues value, PlanOptions *o)
 {
-    static const char *const kinds[] = {"fused", "plain"};
+    static const char *const kinds[] = {"fused", "plain", "flash1"};
     int kind;
-    TRY(plan_word(value, ATTENTION, kinds, 2, &kind));
-    o->model.attention = kind ? ATTENTION_PLAIN : ATTENTION_FUSED;
-    if (!kind && o->model.dim / o->model.heads > 128)
+    TRY(plan_word(value, ATTENTION, kinds, 3, &kind));
+    o->flash1 = kind == 2;
+    o->model.attention = kind == 1 ? ATTENTION_PLAIN : ATTENTION_FUSED;
+    if (kind != 1 && o->model.dim / o->model.heads > 128)
         return plan_refuse("fused attention takes heads of at most 128 columns, not %d: "
                            "ATTENTION=plain",
                            o->model.dim / o->model.heads);
@@ -214,10 +217,10 @@ static Status read_attention(const PlanValues value, PlanOptions *o)
 static Status read_rest(const PlanValues value, PlanOptions *o)
 {
     static const char *const answers[] = {"no", "yes"}, *const advices[] = {"yes", "no"},
-                             *const who[] = {"kinds", "all"},
+                             *const products[] = {"usual", "fp8"}, *const who[] = {"kinds", "all"},
                              *const runs[] = {"alone", "dry", "executed"},
                              *const inits[] = {"none", "values"};
-    int clip, all, run, init, fit, advice;
+    int clip, all, run, init, fit, advice, compiled, fp8;
     TRY(plan_word(value, CLIP, answers, 2, &clip));
     TRY(plan_word(value, RANKS, who, 2, &all));
     TRY(plan_word(value, RUN, runs, 3, &run));
@@ -230,7 +233,13 @@ static Status read_rest(const PlanValues value, PlanOptions *o)
     o->values = init == 1 || o->run == PLAN_EXECUTED;
     o->fit = fit == 1;
     o->advice = advice == 0 && o->run == PLAN_ALONE;
-    TRY(plan_number(value, EFFICIENCY, 100, &o->efficiency));
+    TRY(plan_word(value, COMPILE, answers, 2, &compiled));
+    TRY(plan_word(value, PRODUCTS, products, 2, &fp8));
+    o->compiled = compiled == 1;
+    o->fp8_products = fp8 == 1;
+    if (o->fp8_products && o->dtype == DTYPE_F32)
+        return plan_refuse("PRODUCTS=fp8 goes with DTYPE=bf16 or fp16");
+    TRY(plan_number(value, EFFICIENCY, 0, &o->efficiency));
     if (o->efficiency > 100)
         return plan_refuse("EFFICIENCY=%d: percent of the memory's bandwidth", o->efficiency);
     o->json = value[JSON];

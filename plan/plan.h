@@ -64,6 +64,7 @@ typedef struct PlanOptions {
     char strategy_name[16];
     int reshard_ranks;       // slices between forward and backward; 0: none
     bool reduce_every_time;  // each micro-batch reduces
+    bool reduce_given;       // else it does so where nothing else fits
     RecomputeKind recompute; // lab 4, as offload: shards in host memory
     bool recompute_given, offload;
     bool prefetches; // prefetch is set: units ahead (lab 3)
@@ -79,7 +80,10 @@ typedef struct PlanOptions {
     bool mixed;                // dtype or reduce_dtype is not float (lab 2): strategic, too
     DType dtype, reduce_dtype; // of parameters and modules, of gradients on their way
     bool clip;                 // the gradient's norm counts as too large
-    int efficiency;            // percent of the memory's bandwidth that kernels reach
+    int efficiency;            // percent of the memory's bandwidth that kernels reach; 0: machine's
+    bool compiled;             // kernels are fused, as by torch.compile
+    bool flash1;               // attention as the first FlashAttention's
+    bool fp8_products;         // products in FP8
     bool candidate;            // it may need more than there is: ERR_MEMORY, silently
     bool verbose;              // what dry runs read is said
     bool values;               // parameters get initial values
@@ -194,7 +198,8 @@ typedef struct PlanShare {      // of one kind of operation
 typedef struct PlanTimes {
     int rank;
     uint64_t step, compute, communication, exposed, idle;
-    uint64_t host; // of the idle time: until the host had queued the next kernel
+    uint64_t host;     // of the idle time: until the host had queued the next kernel
+    uint64_t overhead; // of the step: fitted, for waits of several nodes
     PlanShare share[PLAN_TIME_KINDS];
     uint64_t link_messages[SIM_LINKS], link_bytes[SIM_LINKS];
 } PlanTimes;
@@ -238,9 +243,13 @@ double plan_hbm(const SimMachine *machine);              // bytes/s of its memor
 // ---- text.c ---- Prints as printf does, a line when it has ended, in 80 columns.
 void plan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 typedef struct PlanText {
-    char is[24];
+    char is[48];
 } PlanText;
-PlanText plan_time(uint64_t ps); // "845 µs", "463 ms"
+PlanText plan_time(uint64_t ps); // "0.8 ms", "463 ms"
+// The same of a step, with what 8 of 10 published steps would take: "463 ms (430 to 560)".
+PlanText plan_step_time(const PlanOptions *options, uint64_t ps);
+// What a step takes, at the 10th percentile of published ones (0) or at the 90th (1); 0: not known.
+uint64_t plan_range(const PlanOptions *options, uint64_t ps, int end);
 
 // ---- print.c, json.c ----
 typedef struct Plan {

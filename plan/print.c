@@ -39,12 +39,16 @@ static void print_head(const Plan *plan)
     plan_say("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
     if (o->accumulate > 1) plan_say(" · %d micro-batches", o->accumulate);
     plan_say(" on each GPU; %s", o->tf32 ? "products in TF32" : plan_type_name(o->dtype));
+    if (o->fp8_products) plan_say(" with products in FP8");
     if (o->mixed) plan_say(", reductions in %s", plan_type_name(o->reduce_dtype));
     if (o->reshard_ranks > 0) plan_say("; slices of %d ranks until the backward", o->reshard_ranks);
     if (o->reduce_every_time) plan_say("; each micro-batch reduces");
     print_labs(o);
     if (o->slow > 0) plan_say("; rank %d takes %d %% longer", o->slow_rank, o->slow);
-    plan_say("; %s attention\n", o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
+    if (o->compiled) plan_say("; compiled");
+    plan_say("; %s attention\n", o->model.attention == ATTENTION_PLAIN ? "plain"
+                                 : o->flash1 ? "the first FlashAttention's"
+                                             : "fused");
     plan_say("Ran %s: rank", o->run == PLAN_EXECUTED ? "with all arithmetic"
                              : o->all                ? "dry, all ranks"
                                                      : "dry, one rank of each kind");
@@ -87,22 +91,31 @@ static void print_time(const Plan *plan)
     const PlanTimes *t = &plan->times;
     double seconds = 1e-12 * (double)t->step, tokens = (double)o->batch * o->seq / o->gpus;
     double rate = 1 / (seconds * plan_peak(o) * o->gpus);
-    plan_say("\nA step takes %s (rank %d): %.0f tokens/s per GPU\n", plan_time(t->step).is, t->rank,
-             tokens / seconds);
+    uint64_t least = plan_range(o, t->step, 0), most = plan_range(o, t->step, 1);
+    plan_say("\nA step takes %s: %.0f", plan_step_time(o, t->step).is, tokens / seconds);
+    if (most > 0)
+        plan_say(" (%.0f to %.0f)", 1e12 * tokens / (double)most, 1e12 * tokens / (double)least);
+    plan_say(" tokens/s per GPU (rank %d)\n", t->rank);
+    if (most > 0)
+        plan_say("  In brackets: of 10 published steps one was quicker than its plan by more, and "
+                 "one slower.\n");
     plan_say(
         "  MFU %.1f %% of %.0f TFLOP/s: 6 FLOP per parameter and token, and the causal half of "
         "attention; %.1f %% where all of attention counts, as PaLM's and MPT's\n",
         100 * plan->useful * rate, 1e-12 * plan_peak(o),
         100 * plan_useful(o, plan->parameters, true) * rate);
-    plan_say("  computes %s, communicates %s, of which exposed %s; idle %s\n\n",
+    plan_say("  computes %s, communicates %s, of which exposed %s; idle %s",
              plan_time(t->compute).is, plan_time(t->communication).is, plan_time(t->exposed).is,
              plan_time(t->idle).is);
+    if (t->overhead > 0)
+        plan_say("; %s more, as of published steps on several nodes", plan_time(t->overhead).is);
+    plan_say("\n\n");
     plan_say("  %-16s %7s %11s %9s %12s %12s\n", "", "calls", "ms", "slowed", "GFLOP", "MB");
     for (int i = 0; i < PLAN_TIME_KINDS; i++) {
         const PlanShare *s = &t->share[i];
         if (!s->calls) continue;
         uint64_t slowed = s->time > s->work ? s->time - s->work : 0;
-        plan_say("  %-16s %7llu %11.3f %7.1f %% %12.1f %12.1f\n", plan_kind_name((PlanKind)i),
+        plan_say("  %-16s %7llu %11.1f %7.1f %% %12.1f %12.1f\n", plan_kind_name((PlanKind)i),
                  (unsigned long long)s->calls, 1e-9 * (double)s->time, percent(slowed, s->time),
                  1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
     }

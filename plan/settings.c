@@ -15,7 +15,7 @@ static const char *const names[SETTINGS] = {
     "HIDDEN",   "RESHARD_RANKS", "REDUCE",       "RECOMPUTE", "PREFETCH",   "OFFLOAD",
     "LAYOUT",   "GATHER",        "STAGES",       "SCHEDULE",  "SLOW",       "JSON",
     "RANKS",    "RUN",           "INIT",         "FIT",       "TIMELINE",   "ADVICE",
-    "V",        "EFFICIENCY"};
+    "V",        "EFFICIENCY",    "COMPILE",      "PRODUCTS"};
 
 Status plan_refuse(const char *format, ...)
 {

@@ -43,6 +43,8 @@ typedef enum PlanSetting {
     ADVICE,
     V,
     EFFICIENCY,
+    COMPILE,
+    PRODUCTS,
     SETTINGS
 } PlanSetting;
 

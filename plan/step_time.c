@@ -193,16 +193,39 @@ static Status write_timeline(const PlanOptions *o, const PlanRecord *r, const Mo
     return status;
 }
 
+// The machine with what published steps say of kernels, by the recipe that was asked for.
+static void set_fitted(const PlanOptions *o, SimMachine *machine, SimFigures *figures)
+{
+    const SimFitted *fitted = &o->machine->figures->fitted;
+    *machine = *o->machine;
+    *figures = *machine->figures;
+    machine->figures = figures;
+    figures->kernel_efficiency = o->efficiency ? 0.01 * o->efficiency
+                                 : o->compiled ? fitted->compiled
+                                               : fitted->eager;
+    if (o->flash1 && fitted->flash1 > 0) figures->fused_efficiency = fitted->flash1;
+    if (!o->fp8_products) return;
+    // Products alone: what the log has as bf16 is multiplied at the peak of FP8.
+    figures->fused_efficiency *= machine->peak[SIM_BF16] / machine->peak[SIM_FP8];
+    machine->peak[SIM_BF16] = machine->peak[SIM_FP8];
+}
+
+static uint64_t overhead_of(const PlanOptions *o, uint64_t step)
+{
+    double doublings = 0;
+    for (int n = o->machine->gpus_per_node; n < o->gpus; n *= 2) doublings++;
+    return (uint64_t)(o->machine->figures->fitted.doubling * doublings * (double)step);
+}
+
 Status plan_times(const PlanOptions *o, const PlanRanks *all, PlanTimes *times)
 {
     SimLog logs[PLAN_KINDS];
     Moments moments = {{NULL}};
     const SimSpread spread = {.slow_rank = o->slow_rank, .slow = {(uint64_t)o->slow, 100}};
     const char *wrong = NULL;
-    SimMachine machine = *o->machine;
-    SimFigures figures = *machine.figures;
-    figures.hbm *= 0.01 * o->efficiency;
-    machine.figures = &figures;
+    SimMachine machine;
+    SimFigures figures;
+    set_fitted(o, &machine, &figures);
     for (int i = 0; i < all->n; i++) {
         logs[i] = (SimLog){all->record[i]->entry, (size_t)all->record[i]->n};
         moments.of[i] = calloc((size_t)all->record[i]->n + 1, sizeof *moments.of[i]);
@@ -222,5 +245,7 @@ Status plan_times(const PlanOptions *o, const PlanRanks *all, PlanTimes *times)
     if (status == OK && o->timeline)
         status = write_timeline(o, all->record[slowest], moments.of[slowest], times->step);
     for (int i = 0; i < all->n; i++) free(moments.of[i]);
+    times->overhead = overhead_of(o, times->step);
+    times->step += times->overhead;
     return status;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "machine/figures.h"
 #include "plan.h"
 
 enum { COLUMNS = 80, MOST_LINE = 4000 };
@@ -59,17 +60,40 @@ void plan_say(const char *format, ...)
     memmove(line, begin, strlen(begin) + 1);
 }
 
+// Of a time, and of its range in the same unit: tenths of ms, of s; ms in between.
+#define SECONDS UINT64_C(10000000000000)
+static int digits_of(uint64_t ps)
+{
+    return ps < SECONDS / 100 || ps >= SECONDS;
+}
+
+static double unit_of(uint64_t ps)
+{
+    return ps < SECONDS ? 1e-9 : 1e-12;
+}
+
+uint64_t plan_range(const PlanOptions *o, uint64_t ps, int end)
+{
+    const SimFitted *f = &o->machine->figures->fitted;
+    if (f->most.num == 0 || o->efficiency > 0) return 0; // of kernels of one's own nothing is known
+    return (uint64_t)((double)ps * (end ? (double)f->most.num / (double)f->most.den : f->least));
+}
+
 PlanText plan_time(uint64_t ps)
 {
     PlanText text;
-    double ms = 1e-9 * (double)ps;
-    if (ms < 1)
-        snprintf(text.is, sizeof text.is, "%.0f µs", 1e3 * ms);
-    else if (ms < 100)
-        snprintf(text.is, sizeof text.is, "%.1f ms", ms);
-    else if (ms < 10e3)
-        snprintf(text.is, sizeof text.is, "%.0f ms", ms);
-    else
-        snprintf(text.is, sizeof text.is, "%.1f s", 1e-3 * ms);
+    snprintf(text.is, sizeof text.is, ps < SECONDS ? "%.*f ms" : "%.*f s", digits_of(ps),
+             unit_of(ps) * (double)ps);
+    return text;
+}
+
+PlanText plan_step_time(const PlanOptions *o, uint64_t ps)
+{
+    PlanText text = plan_time(ps);
+    size_t n = strlen(text.is);
+    uint64_t least = plan_range(o, ps, 0), most = plan_range(o, ps, 1);
+    if (most > 0)
+        snprintf(text.is + n, sizeof text.is - n, " (%.*f to %.*f)", digits_of(ps),
+                 unit_of(ps) * (double)least, digits_of(ps), unit_of(ps) * (double)most);
     return text;
 }

@@ -33,6 +33,7 @@ static void begin(int n_ranks, int n_processes)
                    .peak = 1e9,
                    .bandwidth = {1e9, 1e9, 1e9},
                    .slow_compute = {2, 1},
+                   .slow_compute_nic = {3, 2},
                    .slow_transfer = {2, 1}};
     m->launch = m->enqueue = m->sync = m->query = m->kernel = m->copy = m->latency = 1000000;
     m->collective = 2000000;
@@ -302,6 +303,17 @@ TEST(test_compute_and_transfers_slow_each_other)
     gather(0, FREE_B, 8000); // rank 0 at 13, rank 1 at 12; from 14; rank 0 has 2 left at 18: 20
     int k = record(0, FREE_A), a = record(0, FREE_B), b = record(1, FREE_B);
     MUST_BE({k, 18}, {a, 20}, {b, 18});
+}
+
+// Less where all that transfers is on the network: by 3/2 here.
+TEST(test_transfers_on_the_network_slow_less)
+{
+    begin(2, 2);
+    p.world.machine.gpus_per_node = 1;
+    kernel(0, FREE_A, 4000); // rank 0: 11-; 2 left at 14: 17
+    gather(0, FREE_B, 8000); // from 14; rank 0 has 2.5 left at 17: 19.5
+    int k = record(0, FREE_A), a = record(0, FREE_B), b = record(1, FREE_B);
+    MUST_BE({k, 17}, {a, 19.5}, {b, 18});
 }
 
 // Left is rounded up, done is rounded down, in picoseconds.

@@ -11,9 +11,9 @@ import unittest
 from helpers import ROOT, TempFolder, build_folder, program, read, run
 import runner
 
-SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values"]
+SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values", "DTYPE=float"]
 LLAMA = ["LAYERS=2", "HEADS=4", "KV_HEADS=2", "DIM=24", "HIDDEN=40", "VOCAB=61", "SEQ=16",
-         "INIT=values"]
+         "INIT=values", "DTYPE=float"]
 LIMIT = 120
 ALL = os.environ.get("PLAN_ALL") == "1" # else a part of the worlds, solutions and combinations
 
@@ -54,8 +54,8 @@ class Plan(TempFolder):
     def time(ps):
         """As a plan prints it."""
         ms = ps / 1e9
-        return ("%.0f µs" % (1e3 * ms) if ms < 1 else "%.1f ms" % ms if ms < 100 else
-                "%.0f ms" % ms if ms < 1e4 else "%.1f s" % (ms / 1e3))
+        return ("%.1f ms" % ms if ms < 100 else "%.0f ms" % ms if ms < 1e4 else
+                "%.1f s" % (ms / 1e3))
 
     def refused(self, settings, words):
         """It refuses the settings in one line."""

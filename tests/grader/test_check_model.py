@@ -2,12 +2,12 @@
 
 import contextlib
 import io
-import os
 import unittest
 
 from helpers import TempFolder # and puts the grader's folders in front
 import check_model
 import model_memory
+import model_time
 
 
 def silently(function, *arguments):
@@ -21,36 +21,11 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual([check_model.table_1(dict(row, stage=stage)) for stage in (1, 2, 3)],
                          [7.0, 5.5, 4.0])
 
-    def test_solve(self):
-        self.assertEqual(check_model.solve([[0.0, 2.0], [4.0, 2.0]], [6.0, 14.0]), [2.0, 3.0])
-
-    def test_fit_finds_what_made_the_times(self):
-        rows = [[1.0, 5.0], [2.0, 1.0], [4.0, 3.0]]
-        times = [3 * a + 0.5 * b for a, b in rows]
-        for found, wanted in zip(check_model.fit(rows, times), (3, 0.5)):
-            self.assertAlmostEqual(found, wanted)
-
-    def test_no_coefficient_is_negative(self):
-        self.assertEqual(check_model.fit([[1.0, 1.0], [1.0, 2.0]], [3.0, 2.0])[1], 0.0)
-
     def test_mfu_by_hand(self):
         run = {"gpu": "A100-80GB", "precision": "bf16", "parameters": 10 ** 9, "layers": 10,
                "dim": 1000, "seq": 1000}
         # 6e9 + 12e7 FLOP per token at 1000 tokens/s
         self.assertAlmostEqual(check_model.mfu(run, 1000.0), 100 * 6.12e12 / 312e12)
-
-    def test_terms_by_hand(self):
-        run = {"gpu": "A100-80GB", "precision": "bf16", "parameters": 10 ** 9, "layers": 1,
-               "dim": 1, "seq": 1, "batch": 16, "micro_batches": 2, "gpus": 16,
-               "recomputes": "no", "sharding": "FULL_SHARD"}
-        found = check_model.terms(run)
-        self.assertAlmostEqual(found[0] * 312e12, 6 * (12 + check_model.VOCAB))
-        self.assertAlmostEqual(found[1] * 312e12, 12)
-        self.assertAlmostEqual(found[3], 2 * 6e9 * 15 / 16 / 200e9)
-        again = check_model.terms(dict(run, recomputes="yes", sharding="SHARD_GRAD_OP", gpus=8,
-                                       batch=8))
-        self.assertAlmostEqual(again[1] * 312e12, 12 * 9 / 7)
-        self.assertAlmostEqual(again[3], 2 * 4e9 * 7 / 8 / 300e9)
 
 
 class Published(unittest.TestCase):
@@ -58,17 +33,11 @@ class Published(unittest.TestCase):
         self.assertEqual(silently(check_model.check_table_1), 0)
         runs = check_model.read("fsdp_runs.csv")
         self.assertEqual(silently(check_model.check_mfu, runs), 0)
-        self.assertFalse(silently(check_model.check_runs, runs))
 
     def test_a_wrong_figure_is_found(self):
         runs = [dict(run) for run in check_model.read("fsdp_runs.csv")]
         runs[3]["mfu"] = "%.2f" % (float(runs[3]["mfu"]) * 1.01)
         self.assertEqual(silently(check_model.check_mfu, runs), 1)
-        for run in runs:
-            if run["gpu"] == "H100-80GB" and run["model"] == "mpt-3b":
-                run["tokens_per_s"] = "%.0f" % (2 * float(run["tokens_per_s"]))
-        self.assertTrue(silently(check_model.check_runs, runs))
-
     def test_a_plan_unlike_its_formulas_is_found(self):
         names = ("sharded parameters", "sharded gradients", "optimizer state",
                  "unsharded parameters", "unsharded gradients", "activations")
@@ -157,90 +126,89 @@ class Memory(unittest.TestCase):
             (gpus, compiled) for gpus in (8, 128) for compiled in ("no", "yes")])))
 
 
-class DryRuns(TempFolder):
-    def plan_as(self, by, memory=80):
-        """In the planner's place: each step takes what (a) says, or as much with another term."""
-        def plan(settings):
-            values = dict(setting.split("=") for setting in settings)
-            if values.get("MODEL") == "llama2-13b": # torchtitan's, planned as fast as it was
-                with open(values["MACHINE"], encoding="utf-8") as machine:
-                    self.assertIn("ring_inter 7.5 GB/s\nnic 11.75 GB/s\n", machine.read())
-                return {"tokens_per_second_per_gpu": 2162.0}
-            if "MODEL" not in values: # FlashAttention-2's: a step takes 1.25 times its plan
-                machine = os.path.basename(values["MACHINE"])
-                row = next(row for row in check_model.read("flash_attention_2.csv")
-                           if [str(row["dim"]), str(row["seq"])] == [values["DIM"], values["SEQ"]]
-                           and machine == "A100-80GB-%s.machine" % row["kernel"])
-                flops = 6 * 10 ** 9 + 12 * row["layers"] * row["dim"] * row["seq"]
-                return {"formulas": {"parameters": 10 ** 9},
-                        "tokens_per_second_per_gpu": 1.25 * row["tflops"] * 1e12 / flops}
-            run = next(run for run in check_model.read("fsdp_runs.csv")
-                       if check_model.expressible(run) and run["model"] == values["MODEL"]
-                       and run["seq"] == int(values["SEQ"]) and run["gpus"] == int(values["GPUS"])
-                       and run["batch"] == int(values["BATCH"]))
-            kinds = {"products": 4, "attention": 3, "other kernels": 2, "optimizer": 1}
-            return {"formulas": {"parameters": run["parameters"] + by}, "memory_of_gpu": memory,
-                    "ranks": [{"peak": 81}],
-                    "times": {"step": 12 * 10 ** 12, "kinds": {
-                        name: [0, value * 10 ** 12] for name, value in kinds.items()}}}
-        return plan
+class Times(TempFolder):
+    """Plans and runs that are made here: published steps are (20 + 3 / efficiency) times 1 +
+    doubling for each doubling of the nodes, by the machines' files, times what a test says."""
+    def plan(self, settings):
+        values = dict(setting.split("=") for setting in settings)
+        seconds = 20 + 3 / (int(values["EFFICIENCY"]) / 100)
+        parts = int(values["ACCUMULATE"]) # each but the first takes a tenth of the step
+        return {"formulas": {"parameters": 7}, "reserved": 5, "offered": 5, "times": {
+            "step": 1e12 * (seconds * (1 + 0.1 * (parts - 1)) + 1), "overhead": 1e12}}
 
-    def test_parts_by_hand(self):
-        plan = self.plan_as(0)(["MODEL=mpt-7b", "SEQ=2048", "GPUS=8", "BATCH=48"])
-        for found, wanted in zip(check_model.parts(plan), (4, 3, 3, 2)):
-            self.assertAlmostEqual(found, wanted)
+    def samples(self, times=lambda run, n: 1.0):
+        runs = [dict(run, batch=run["micro_batches"], parameters=7) for run in
+                check_model.read("fsdp_runs.csv") if model_time.expressible(run)]
+        found = []
+        for n, run in enumerate(runs):
+            (efficiency, doubling), _ = model_time.in_file(model_time.GPUS[run["gpu"]][0])
+            seconds = (20 + 3 / efficiency) * (1 + 0.1 * (run["micro_batches"] - 1))
+            nodes = run["gpus"] // 8
+            seconds *= (1 + doubling * (nodes - 1).bit_length()) * times(run, n)
+            tokens = run["batch"] * run["seq"] / run["gpus"] / seconds
+            found.append(dict(run, tokens_per_s=tokens))
+        return [model_time.sample(self.plan, run, self.folder) for run in found]
 
-    def test_what_other_runs_took_in_addition(self):
-        self.assertAlmostEqual(
-            silently(check_model.left_out_of_plans, self.plan_as(0), self.folder), 1.25)
+    def test_a_fit_finds_what_made_the_times(self):
+        samples = self.samples()
+        self.assertEqual(len(samples), 150)
+        for kind in ("a100x8", "h100x8"):
+            own = [one for one in samples if one.kind == kind]
+            for value, wanted in zip(model_time.fit(own), model_time.in_file(kind)[0]):
+                self.assertAlmostEqual(value, wanted)
+            self.assertLess(max(abs(model_time.error(one, model_time.fit(own))) for one in own),
+                            1e-9)
 
-    def test_torchtitan(self):
-        row, = check_model.read("torchtitan.csv")
-        self.assertAlmostEqual(check_model.torchtitan(self.plan_as(0), row, self.folder), 1.0)
-        self.assertAlmostEqual(check_model.torchtitan(
-            self.plan_as(0), dict(row, tokens_per_s="1081"), self.folder), 2.0)
+    def test_what_is_left_out_has_no_part_in_its_own_estimate(self):
+        """One size that takes twice as long: the errors are its own; it is outside its range."""
+        samples = [one for one in self.samples(lambda run, n: 2 if run["model"] == "mpt-7b" else 1)
+                   if one.kind == "h100x8"]
+        found = model_time.without(samples, lambda one: one.run["model"])
+        self.assertEqual(len(found), len(samples))
+        self.assertEqual(sorted({round(error, 6) for error, _ in found}), [-0.5, 0.0])
+        self.assertEqual({inside for error, inside in found if error < -0.4}, {False})
 
-    def test_machines_have_the_kernel_of_the_runs(self):
-        for gpu, base, rate in (("A100-40GB", "a100x8", "0.325"), ("H100-80GB", "h100x8", "0.175")):
-            own = check_model.machine_of(gpu, "FlashAttention", self.folder)
-            later = check_model.machine_of(gpu, "FlashAttention-2", self.folder)
-            self.assertIn("fused_efficiency %s\n" % rate, self.read(own))
-            self.assertNotIn("fused_efficiency", self.read(later))
-            self.assertTrue(self.read(later).startswith("base %s\n" % base))
+    def test_bounds(self):
+        spread = lambda run, n: 1 + 0.002 * (n * 7 % 10 - 4.5)
+        self.assertEqual(silently(model_time.check_fitted, self.samples(spread)), 0)
+        slower = lambda run, n: spread(run, n) * (1.2 if run["gpu"] == "H100-80GB" else 1)
+        self.assertGreaterEqual(silently(model_time.check_fitted, self.samples(slower)), 1)
+        far = lambda run, n: 1.6 if n == 40 else spread(run, n)
+        self.assertEqual(silently(model_time.check_fitted, self.samples(far)), 1)
 
-    def test_gradients_are_reduced_in_the_type_of_the_policy(self):
+    def test_percentiles(self):
+        self.assertEqual(model_time.percentiles([5, 1, 2, 3, 4, 6, 7, 8, 9, 10, 0]), (1, 9))
+
+    def test_a_run_as_settings(self):
         run = check_model.read("fsdp_runs.csv")[0]
         for gpu, dtype in (("A100-40GB", "bf16"), ("A100-80GB", "float"), ("H100-80GB", "float")):
-            self.assertIn("REDUCE_DTYPE=" + dtype, check_model.settings_of(dict(run, gpu=gpu), "x"))
-
-    def test_what_is_expressible(self):
-        runs = check_model.read("fsdp_runs.csv")
-        self.assertEqual(sum(map(check_model.expressible, runs)), 150)
-        self.assertFalse(any(run["precision"] == "fp8"
-                             for run in filter(check_model.expressible, runs)))
-
-    def test_blocks_run_again_where_they_did(self):
-        run = check_model.read("fsdp_runs.csv")[0]
+            self.assertIn("REDUCE_DTYPE=" + dtype, model_time.settings_of(dict(run, gpu=gpu), "x"))
         for recomputes, setting in (("yes", "RECOMPUTE=blocks"), ("no", "RECOMPUTE=no")):
-            self.assertIn(setting, check_model.settings_of(dict(run, recomputes=recomputes), "x"))
+            self.assertIn(setting, model_time.settings_of(dict(run, recomputes=recomputes), "x"))
 
-    def test_other_parameters_are_found(self):
-        runs = check_model.read("fsdp_runs.csv")
-        self.assertEqual(silently(check_model.check_dry_runs, self.plan_as(0), runs), 0)
-        self.assertEqual(silently(check_model.check_dry_runs, self.plan_as(1), runs), 150)
+    def test_machines(self):
+        row = check_model.read("torchtitan.csv")[0]
+        self.assertEqual(self.read(model_time.machine_of(row, self.folder)),
+                         "base a100x8\nring_inter 7.5 GB/s\nnic 11.75 GB/s\n")
 
-    def test_a_row_by_hand(self):
-        run = {"gpu": "H100-80GB"}
-        row = check_model.Dry(run, 10.0, [4.0, 2.0, 2.0, 1.0], [3.0, 6.0, 1.0, 2.0], True)
-        self.assertAlmostEqual(row.error(row.a), -0.1)
-        self.assertAlmostEqual(row.error(row.b), 0.2)
-        self.assertAlmostEqual(row.error(row.b, 0.5), -0.4)
-        out = io.StringIO()
+    def test_others(self):
+        """Twelve runs, each of which takes as long as its plan; and one that does not."""
+        def plan(settings):
+            values = dict(setting.split("=") for setting in settings)
+            run = next(run for _, run in others if run["seq"] == int(values["SEQ"])
+                       and run.get("model") == values.get("MODEL")
+                       and str(run.get("dim")) == values.get("DIM", "None")
+                       and run["attention"] == values["ATTENTION"])
+            step = run["seq"] * run["micro_batch"] / run["rate"](7)
+            if run.get("model") == "llama2-7b":
+                step *= 1.5
+            return {"formulas": {"parameters": 7}, "times": {"step": 1e12 * step},
+                    "range": [0.9e12 * step, 1.1e12 * step]}
+        others, out = check_model.other_runs(), io.StringIO()
         with contextlib.redirect_stdout(out):
-            check_model.print_dry("H100-80GB", "2,048", [row, row], 0.5)
-            check_model.print_dry("H100-80GB", "none", [], 0.5)
-        self.assertEqual(out.getvalue().split(), ["H100-80GB", "2,048", "2", "10.0", "20.0", "40.0",
-                                                  "-10.0", "+40.0", "-10.0", "+10.0"])
+            model_time.check_others(plan, others, self.folder)
+        self.assertEqual((out.getvalue().count("1.00  within"),
+                          out.getvalue().count("1.50  outside")), (11, 1))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ class Fit(Plan):
         machine = self.write("small.machine", "base h100x8\nmemory 650 KB\n")
         out = self.said("FIT=yes", *SMALL, "GPUS=4", "BATCH=32", "MACHINE=" + machine)
         rows = self.rows(out)
-        fits = {tuple(row[:7]): float(row[8]) for row in rows if "fit" not in row}
+        fits = {tuple(row[:8]): float(row[9]) for row in rows if "fit" not in row}
         self.assertTrue(0 < len(fits) < len(rows), out)
         best = min(fits, key=fits.get)
         self.assertIn("on 4 GPUs (1 node of small.machine), " + best[0], out)
@@ -46,12 +46,12 @@ class Fit(Plan):
                                  [str(2 ** i) for i in range(len(found))])
                 self.assertGreater(len(found), 1)
                 self.assertFalse(any("fit" in row for row in found[:-1]))
-                rates = [float(row[9]) for row in found if "fit" not in row]
+                rates = [float(row[10]) for row in found if "fit" not in row]
                 self.assertEqual(rates[:-1], sorted(rates[:-1]))
-        best = max((row for row in rows if "fit" not in row), key=lambda row: float(row[9]))
+        best = max((row for row in rows if "fit" not in row), key=lambda row: float(row[10]))
         self.assertIn("\n%d sequences of 16 tokens per step: %s on each GPU" % (
             2 * int(best[2]), best[2]), out)
-        self.assertIn("A step takes " + self.time(1e9 * float(best[8])), out)
+        self.assertIn("A step takes " + self.time(1e9 * float(best[9])), out)
         out = self.said("FIT=yes", *SMALL, "GPUS=4", "STAGES=2", "RECOMPUTE=no",
                         "MACHINE=" + machine)
         self.assertRegex(out, r"(?m)^  zero3 +1 +1 .*\n  zero3 +2 +1 ") # of more micro-batches
@@ -95,6 +95,16 @@ class Fit(Plan):
                                          "DTYPE=bf16", "RECOMPUTE=no")
         self.assertEqual((status, err.count("\n")), (1, 1), err)
         self.assertIn("ddp", [row[0] for row in self.rows(out) if "fit" in row])
+
+    def test_replicas_are_looked_for(self):
+        """One on each node, two nodes, four …: until fewer of them take longer. Where one on each
+        node does not fit, a larger one may."""
+        machine = self.write("nodes.machine", "base h100x8\ngpus_per_node 2\nmemory 240 KB\n")
+        rows = self.rows(self.said("FIT=yes", *SMALL, "GPUS=16", "BATCH=16", "RECOMPUTE=no",
+                                   "ADVICE=no", "MACHINE=" + machine))
+        tried = [(int(row[7]), "fit" not in row) for row in rows if row[0] == "hsdp"]
+        self.assertEqual(tried[0], (8, False))
+        self.assertIn((4, True), tried)
 
     def test_nothing_fits(self):
         machine = self.write("tiny.machine", "base h100x8\nmemory 1 KB\n")

@@ -2,6 +2,7 @@
 """
 
 import json
+import re
 import unittest
 
 from helpers import run
@@ -117,7 +118,7 @@ class Says(Plan):
                      r"- products: [\d.]+ FLOP per byte, bound by arithmetic; \d+ TFLOP/s",
                      r"- attention: [\d.]+ FLOP per byte, bound by arithmetic",
                      r"- optimizer: 0\.\d FLOP per byte, bound by memory",
-                     r"all-gather takes [\d.]+ [µm]s where nothing slows it",
+                     r"all-gather takes [\d.]+ ms where nothing slows it",
                      r"24·C² = 6\.14e\+07 FLOP per token, at \d+ TFLOP/s: "
                      r"from \d+ tokens per GPU on",
                      r"hides behind that; there are 4096\.",
@@ -126,7 +127,7 @@ class Says(Plan):
                      r"- reduce-scatter: \d+ % of its time is latency",
                      r"not host-bound\."):
             self.assertRegex(text, line)
-        small = ["MODEL=gpt2", "DTYPE=bf16"]
+        small = ["MODEL=gpt2", "DTYPE=bf16", "EFFICIENCY=100"]
         for settings, help_ in [
                 (["MODEL=gpt3-175b", "GPUS=8"],
                  "more GPUs, or shorter sequences: it does not fit"),
@@ -134,11 +135,11 @@ class Says(Plan):
                  "it does not fit; these settings do, the fastest first: "),
                 (["MODEL=gpt2", "GPUS=8", "STAGES=4", "BATCH=8", "ACCUMULATE=2"],
                  "more micro-batches (ACCUMULATE): "),
-                (["MODEL=mpt-1b", "GPUS=8", "BATCH=32"], "faster kernels or a faster type"),
+                (["MODEL=mpt-1b", "GPUS=8", "BATCH=32", "DTYPE=float"], "faster kernels or a faster type"),
                 (small + ["GPUS=1", "SEQ=64"],
                  "larger kernels, by a larger batch or units of more"),
                 (small + ["GPUS=1024"], "HSDP (STRATEGY=hsdp): latency grows"),
-                (["MODEL=gpt2-xl", "GPUS=16", "SEQ=512", "DTYPE=bf16"],
+                (["MODEL=gpt2-xl", "GPUS=16", "SEQ=512", "EFFICIENCY=100"],
                  "more tokens per GPU (BATCH): the same bytes hide behind more compute; or slices"),
                 (small + ["GPUS=16", "SLOW=5:10%"], "a rank 5 as fast as the others")]:
             with self.subTest(settings=settings):
@@ -148,7 +149,7 @@ class Says(Plan):
         self.assertIn("2·C·(2·C + 2·K + 3·F) = 4.36e+08 FLOP per token", llama)
 
     def test_175_billion_on_1024_gpus(self):
-        plan = self.plan("MODEL=gpt3-175b", "GPUS=1024")
+        plan = self.plan("MODEL=gpt3-175b", "GPUS=1024", "DTYPE=float")
         self.check_formulas(plan)
         self.assertEqual(plan["formulas"]["parameters"], 174604259328)
         rank = plan["ranks"][0]
@@ -183,11 +184,62 @@ class Says(Plan):
         kernel; products wait for arithmetic."""
         settings = ["MODEL=mpt-1b", "GPUS=8", "BATCH=64", "DTYPE=bf16"]
         fast, slow = (self.plan(*settings, *more)["times"]["kinds"]
-                      for more in ([], ["EFFICIENCY=50"]))
+                      for more in (["EFFICIENCY=100"], ["EFFICIENCY=50"]))
         calls, _, work = fast["other kernels"][:3]
         self.assertAlmostEqual(slow["other kernels"][2] / (2 * work - calls * 2e6), 1, places=3)
         self.assertLess(slow["products"][2], 1.05 * fast["products"][2])
         self.refused(["EFFICIENCY=101"], "percent of the memory's bandwidth")
+
+    FITTED = ("base %s\neager_efficiency 0.5\ncompiled_efficiency 1\nflash1_efficiency 0.1\n"
+              "step_doubling 0.25\nstep_least 0.5\nstep_most 3/2\n")
+
+    def test_what_is_fitted_is_the_machines(self):
+        """Kernels each alone or compiled, an earlier attention, products in FP8; and on 4 nodes two
+        doublings. Of a machine whose file says nothing there is neither that nor a range."""
+        machine = self.write("fitted.machine", self.FITTED % "h100x8")
+        settings = ["MODEL=mpt-1b", "GPUS=8", "BATCH=64", "MACHINE=" + machine]
+        def kind(name, *more):
+            return self.plan(*settings, *more)["times"]["kinds"][name]
+        calls, _, alone = kind("other kernels")[:3]
+        compiled = kind("other kernels", "COMPILE=yes")[2]
+        self.assertAlmostEqual(alone / (2 * compiled - calls * 2e6), 1, places=3)
+        self.assertEqual(kind("other kernels", "EFFICIENCY=50")[2], alone)
+        self.assertGreater(kind("attention", "ATTENTION=flash1")[2], 3 * kind("attention")[2])
+        usual, fp8 = kind("products"), kind("products", "PRODUCTS=fp8")
+        self.assertTrue(0.5 <= fp8[2] / usual[2] < 0.75)
+        self.assertEqual((fp8[3], kind("attention", "PRODUCTS=fp8")[2]),
+                         (usual[3], kind("attention")[2]))
+        times = self.plan(*settings, "GPUS=32")["times"]
+        self.assertAlmostEqual(times["overhead"] / (times["step"] - times["overhead"]), 0.5, 6)
+        self.assertEqual(self.plan(*settings)["times"]["overhead"], 0)
+        self.refused(["PRODUCTS=fp8", "DTYPE=float"], "PRODUCTS=fp8 goes with DTYPE=bf16")
+
+    def test_a_step_has_a_range(self):
+        settings = ["MODEL=mpt-1b", "GPUS=8", "BATCH=64",
+                    "MACHINE=" + self.write("fitted.machine", self.FITTED % "h100x8")]
+        plan = self.plan(*settings)
+        step = plan["times"]["step"]
+        self.assertEqual(plan["range"], [step // 2, step * 3 // 2])
+        out = " ".join(self.said(*settings, "ADVICE=no").split())
+        found = re.search(r"A step takes ([\d.]+) ms \(([\d.]+) to ([\d.]+)\): (\d+) \((\d+) to "
+                          r"(\d+)\) tokens/s per GPU", out).groups()
+        for value, wanted in zip(map(float, found[1:3]), (0.5, 1.5)):
+            self.assertAlmostEqual(value / float(found[0]), wanted, 1)
+        self.assertAlmostEqual(int(found[5]) / int(found[3]), 2, 2)
+        self.assertEqual(self.plan(*settings, "EFFICIENCY=50")["range"], [0, 0])
+        self.assertNotRegex(self.said(*settings, "EFFICIENCY=50"), r"\d to \d")
+
+    def test_gradients_that_would_not_fit_are_reduced_each(self):
+        """By ZeRO-3, where REDUCE is not set: the plan is that of REDUCE=each."""
+        settings = ["MODEL=gpt2-xl", "GPUS=8", "BATCH=16", "ACCUMULATE=2"]
+        small = ["MACHINE=" + self.write("s.machine", "base h100x8\nmemory 10 GiB\n")]
+        self.assertEqual(self.plan(*settings)["reduce"], "once")
+        once, each, found = (self.plan(*settings, *small, *more)
+                             for more in (["REDUCE=once"], ["REDUCE=each"], []))
+        self.assertGreater(once["reserved"], once["offered"])
+        self.assertLess(each["reserved"], each["offered"])
+        self.assertEqual(found, dict(each, strategy="fsdp"))
+        self.assertEqual(self.plan(*settings, *small, "STRATEGY=zero2")["reduce"], "once")
 
     def test_lines_of_80_columns(self):
         for settings in (["MODEL=gpt2-xl", "GPUS=16", "BATCH=32", "STRATEGY=hsdp", "PREFETCH=3",
@@ -207,7 +259,7 @@ class Says(Plan):
         plan = self.plan("MODEL=mpt-1b", "GPUS=8", "SEQ=1000000", "DTYPE=bf16")
         self.assertLess(plan["mfu"], 0.36) # what the machine's file gives fused attention
         self.assertGreater(plan["mfu"], 0.25)
-        out = " ".join(self.said("MODEL=gpt2", "GPUS=8").split())
+        out = " ".join(self.said("MODEL=gpt2", "GPUS=8", "DTYPE=float").split())
         self.assertRegex(out, r"MFU [\d.]+ % of 67 TFLOP/s: 6 FLOP per parameter and token, and "
                               r"the causal half of attention; [\d.]+ % where all of attention "
                               r"counts")

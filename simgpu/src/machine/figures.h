@@ -20,9 +20,20 @@ typedef struct SimGraph {
     double intra, inter;
 } SimGraph;
 
+// What published training steps say, fitted for plans; the clock uses none of it. 0: not said.
+typedef struct SimFitted {
+    double eager, compiled; // of hbm, what a framework's kernels reach, each alone or fused
+    double flash1;          // fused_efficiency of the first FlashAttention
+    double doubling;        // of a step, how much longer it is for each doubling of the nodes
+    double least; // of 10 runs one takes less than this times its plan, one more than `most`
+    SimRatio most;
+} SimFitted;
+
 typedef struct SimFigures {
     double hbm, link[SIM_LINKS]; // 0: the machine has no such link
     double kernel, copy;         // what starts before the first byte
+    double kernel_efficiency;    // of hbm, of kernels without products; 0: all of it
+    SimFitted fitted;
     // gemm tiles
     SimGemmModel gemm;
     uint64_t sms;

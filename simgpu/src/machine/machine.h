@@ -60,6 +60,7 @@ typedef struct SimMachine {
     size_t memory; // bytes of a GPU
     SimHostCosts host;
     SimRatio slow_compute, slow_transfer; // § 5
+    SimRatio slow_compute_nic;            // where all transfers are on the network
     bool has_link[SIM_LINKS];
     // What costs are computed from: cost_*.c.
     double peak[SIM_TYPES]; // FLOP/s, dense

@@ -76,11 +76,18 @@ static const Key keys[] = {
     {"query", HOST, ALWAYS, OF_MACHINE(host.query), false, NULL},
     {"wake", HOST, ALWAYS, OF_MACHINE(host.wake), false, NULL},
     {"slow_compute", RATIO, ALWAYS, OF_MACHINE(slow_compute), false, NULL},
+    {"slow_compute_nic", RATIO, MAYBE, OF_MACHINE(slow_compute_nic), false, NULL},
     {"slow_transfer", RATIO, ALWAYS, OF_MACHINE(slow_transfer), false, NULL},
     {"gemm", WORD, ALWAYS, OF_FIGURES(gemm), false, gemms},
     {"sms", COUNT, TILES, OF_FIGURES(sms), false, NULL},
     {"gemm_efficiency", FRACTION, TILES, OF_FIGURES(gemm_efficiency), false, NULL},
     {"fused_efficiency", FRACTION, TILES, OF_FIGURES(fused_efficiency), false, NULL},
+    {"eager_efficiency", FRACTION, MAYBE, OF_FIGURES(fitted.eager), false, NULL},
+    {"compiled_efficiency", FRACTION, MAYBE, OF_FIGURES(fitted.compiled), false, NULL},
+    {"flash1_efficiency", FRACTION, MAYBE, OF_FIGURES(fitted.flash1), false, NULL},
+    {"step_doubling", FRACTION, MAYBE, OF_FIGURES(fitted.doubling), true, NULL},
+    {"step_least", FRACTION, MAYBE, OF_FIGURES(fitted.least), true, NULL},
+    {"step_most", RATIO, MAYBE, OF_FIGURES(fitted.most), false, NULL},
     {"model", WORD, ALWAYS, OF_FIGURES(model), false, models},
     {"latency", TIME, PLAIN, OF_FIGURES(latency), false, NULL},
     {"nccl_generation", WORD, NCCL, OF_FIGURES(generation), false, generations},
@@ -408,6 +415,8 @@ bool sim_machine_read(SimMachineFile *file, const char *name, const char *text,
         first = false;
     }
     if (!is_complete(file, line, error)) return false;
+    if (file->machine->slow_compute_nic.den == 0)
+        file->machine->slow_compute_nic = file->machine->slow_compute;
     for (int l = 0; l < SIM_LINKS; l++) file->machine->has_link[l] = file->figures->link[l] > 0;
     return true;
 }

@@ -95,7 +95,11 @@ void sim_engine_set_rates(SimEngine *e, Device *device)
         if (device->busy[r])
             set_rate(e, device->busy[r], 1,
                      is_host_copy(e, device->busy[r]) ? 1 + on_link[SIM_PCIE] : 1);
-    slow = device->transfers.n ? m->slow_compute : one;
+    if (device->transfers.n == 0)
+        slow = one;
+    else // the kernels of a collective on the network keep fewer multiprocessors busy
+        slow = on_link[SIM_NIC] == (uint64_t)device->transfers.n ? m->slow_compute_nic
+                                                                 : m->slow_compute;
     if (device->busy[COMPUTE]) set_rate(e, device->busy[COMPUTE], slow.den, slow.num);
     device->changed = false;
 }

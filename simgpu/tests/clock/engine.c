@@ -10,6 +10,7 @@
 
 static const SimMachine machine = {.gpus_per_node = 8,
                                    .slow_compute = {2, 1},
+                                   .slow_compute_nic = {2, 1},
                                    .slow_transfer = {3, 2},
                                    .has_link = {true, true, true}};
 

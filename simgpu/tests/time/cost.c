@@ -126,6 +126,8 @@ void write_machine(FILE *out, const Machine *m)
     write_bandwidth(out, "nic", m->bandwidth[NIC]);
     fprintf(out, "slow_compute %llu/%llu\n", (unsigned long long)m->slow_compute[0],
             (unsigned long long)m->slow_compute[1]);
+    fprintf(out, "slow_compute_nic %llu/%llu\n", (unsigned long long)m->slow_compute_nic[0],
+            (unsigned long long)m->slow_compute_nic[1]);
     fprintf(out, "slow_transfer %llu/%llu\n", (unsigned long long)m->slow_transfer[0],
             (unsigned long long)m->slow_transfer[1]);
 }

@@ -216,8 +216,10 @@ static void find_rate(const Machine *m, const Operation *op, const Load *load, u
         if (load->computes && forgotten != SLOW_TRANSFER)
             a = m->slow_transfer[1], b *= m->slow_transfer[0];
     } else if (op->resource == COMPUTE) {
-        bool transfers = load->transfers[NVLINK] || load->transfers[PCIE] || load->transfers[NIC];
-        if (transfers && forgotten != SLOW_COMPUTE) a = m->slow_compute[1], b = m->slow_compute[0];
+        bool within = load->transfers[NVLINK] || load->transfers[PCIE];
+        const uint64_t *slow =
+            within || forgotten == SLOW_BY_LINK ? m->slow_compute : m->slow_compute_nic;
+        if ((within || load->transfers[NIC]) && forgotten != SLOW_COMPUTE) a = slow[1], b = slow[0];
     } else if (op->host && forgotten != COPIES_SLOWED) {
         b = 1 + (uint64_t)load->transfers[PCIE];
     }

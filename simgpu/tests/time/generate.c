@@ -75,6 +75,7 @@ static void draw_machine(Dice *d, int n_ranks, Machine *m)
     m->bandwidth[PCIE] = draw_bandwidth(d, odd);
     m->bandwidth[NIC] = draw_bandwidth(d, odd);
     draw_ratio(d, m->slow_compute);
+    draw_ratio(d, m->slow_compute_nic);
     draw_ratio(d, m->slow_transfer);
 }
 

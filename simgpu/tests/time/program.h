@@ -54,7 +54,7 @@ typedef struct Machine {
     Ps kernel, copy, latency;                   // the constant part of a cost
     double hbm, bandwidth[LINKS];               // bytes/s; 0: there is no such link
     double peak;                                // FLOP/s, of floats
-    uint64_t slow_compute[2], slow_transfer[2]; // p/q
+    uint64_t slow_compute[2], slow_compute_nic[2], slow_transfer[2]; // p/q
 } Machine;
 
 // ---- The world ----
@@ -252,6 +252,7 @@ typedef enum Rule {
     SHARING,          // transfers share a link
     SLOW_TRANSFER,    // by compute
     SLOW_COMPUTE,     // by transfers
+    SLOW_BY_LINK,     // less on the network
     COPIES_COUNT,     // copies with the host count as transfers on pcie
     COPIES_SLOWED,    // and are slowed by them
     ROUNDED_UP,       // what is left of an operation at its new rate

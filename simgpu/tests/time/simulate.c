@@ -9,15 +9,13 @@
 
 Rule forgotten;
 const char *const rule_names[RULES] = {
-    "no rule",      "stream order",    "default stream",   "event waits",
-    "comm order",   "group streams",   "messages at once", "first ready",
-    "ties",         "copy engines",    "peer engine",      "latest arrival",
-    "nodes",        "own links",       "sharing",          "slow transfer",
-    "slow compute", "copies count",    "copies slowed",    "rounded up",
-    "rounded down", "hosts meet",      "receivers meet",   "host waits",
-    "waking",       "free waits",      "new threads",      "last call",
-    "joining",      "flops",           "slow rank",        "jitter",
-    "last caller",  "receivers first",
+    "no rule",       "stream order",     "default stream", "event waits",    "comm order",
+    "group streams", "messages at once", "first ready",    "ties",           "copy engines",
+    "peer engine",   "latest arrival",   "nodes",          "own links",      "sharing",
+    "slow transfer", "slow compute",     "slow by link",   "copies count",   "copies slowed",
+    "rounded up",    "rounded down",     "hosts meet",     "receivers meet", "host waits",
+    "waking",        "free waits",       "new threads",    "last call",      "joining",
+    "flops",         "slow rank",        "jitter",         "last caller",    "receivers first",
 };
 
 // § 3: streams are numbered as the process made them, the default one when the device was made: for
