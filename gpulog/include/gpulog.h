@@ -33,6 +33,7 @@ typedef enum GpuOp {
     GPU_STREAM_SYNC,                                // the host waited for a stream
     GPU_EVENT_SYNC,                                 // the host waited for an event
     GPU_DEVICE_SYNC,                                // the host waited for a device
+    GPU_GRAPH_LAUNCH,                               // cudaGraphLaunch
     GPU_OP_KINDS
 } GpuOp;
 
@@ -111,6 +112,7 @@ typedef struct GpuLogEntry {
     GpuType type;                    // … in this arithmetic
     GpuCategory category;            // GPU_FREE: what the memory was for
     const struct GpuLogScope *scope; // simgpu's: the NVTX range of the call; NULL: none
+    uint64_t launch; // the launch of a graph, 1, 2 … of the process, that did it; 0: none did
     int n_ranges;
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;

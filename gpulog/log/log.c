@@ -36,6 +36,7 @@ static const char *const names[GPU_OP_KINDS] = {
     [GPU_STREAM_SYNC] = "stream synchronisation",
     [GPU_EVENT_SYNC] = "event synchronisation",
     [GPU_DEVICE_SYNC] = "device synchronisation",
+    [GPU_GRAPH_LAUNCH] = "graph launch",
 };
 
 const char *gpulog_op_name(GpuOp op)

@@ -346,7 +346,8 @@ static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, flo
 cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B, int T,
                                      int C, int heads, float scale, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_attention_forward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_attention_forward", stream, kernel_attention_forward, out,
+                               stats, qkv, B, T, C, heads, scale);
     Sizes n = sizes_of(T, C, heads, heads, scale);
     return attention_forward_of(&op, DTYPE_F32, out, stats, qkv, B, &n);
 }
@@ -354,7 +355,8 @@ cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv,
 cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats, const void *qkv, int B,
                                         int T, int C, int heads, float scale, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_attention_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_attention_forward", type, stream, kernel_attention_forward_ex,
+                              type, out, stats, qkv, B, T, C, heads, scale);
     Sizes n = sizes_of(T, C, heads, heads, scale);
     return attention_forward_of(&op, type, out, stats, qkv, B, &n);
 }
@@ -363,7 +365,9 @@ cudaError_t kernel_grouped_attention_forward(float *out, float *stats, const flo
                                              int T, int C, int heads, int kv_heads, float scale,
                                              cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_grouped_attention_forward", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_grouped_attention_forward", stream, kernel_grouped_attention_forward,
+                     out, stats, qkv, B, T, C, heads, kv_heads, scale);
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_forward_of(&op, DTYPE_F32, out, stats, qkv, B, &n);
 }
@@ -372,7 +376,9 @@ cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *st
                                                 const void *qkv, int B, int T, int C, int heads,
                                                 int kv_heads, float scale, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_forward", type, stream,
+                              kernel_grouped_attention_forward_ex, type, out, stats, qkv, B, T, C,
+                              heads, kv_heads, scale);
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_forward_of(&op, type, out, stats, qkv, B, &n);
 }
@@ -466,7 +472,8 @@ cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *do
                                       const float *out, const float *stats, const float *qkv, int B,
                                       int T, int C, int heads, float scale, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_attention_backward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_attention_backward", stream, kernel_attention_backward, dqkv,
+                               delta, dout, out, stats, qkv, B, T, C, heads, scale);
     AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, heads, scale);
     return attention_backward_of(&op, DTYPE_F32, x, B, &n);
@@ -477,7 +484,9 @@ cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, c
                                          int B, int T, int C, int heads, float scale,
                                          cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_attention_backward", type, stream);
+    SimgpuOp op =
+        TYPED_BEGIN("kernel_attention_backward", type, stream, kernel_attention_backward_ex, type,
+                    dqkv, delta, dout, out, stats, qkv, B, T, C, heads, scale);
     AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, heads, scale);
     return attention_backward_of(&op, type, x, B, &n);
@@ -488,7 +497,9 @@ cudaError_t kernel_grouped_attention_backward(float *dqkv, float *delta, const f
                                               const float *qkv, int B, int T, int C, int heads,
                                               int kv_heads, float scale, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_grouped_attention_backward", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_grouped_attention_backward", stream, kernel_grouped_attention_backward,
+                     dqkv, delta, dout, out, stats, qkv, B, T, C, heads, kv_heads, scale);
     AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_backward_of(&op, DTYPE_F32, x, B, &n);
@@ -500,7 +511,9 @@ cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *
                                                  int C, int heads, int kv_heads, float scale,
                                                  cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_backward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_backward", type, stream,
+                              kernel_grouped_attention_backward_ex, type, dqkv, delta, dout, out,
+                              stats, qkv, B, T, C, heads, kv_heads, scale);
     AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_backward_of(&op, type, x, B, &n);

@@ -31,13 +31,15 @@ static cudaError_t broadcast(SimgpuOp *op, DType type, void *out, const void *bi
 cudaError_t kernel_broadcast_bias(float *out, const float *bias, int rows, int cols,
                                   cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_broadcast_bias", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_broadcast_bias", stream, kernel_broadcast_bias, out, bias, rows, cols);
     return broadcast(&op, DTYPE_F32, out, bias, rows, cols);
 }
 
 cudaError_t kernel_broadcast_bias_ex(DType type, void *out, const void *bias, int rows, int cols,
                                      cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_broadcast_bias", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_broadcast_bias", type, stream, kernel_broadcast_bias_ex, type,
+                              out, bias, rows, cols);
     return broadcast(&op, type, out, bias, rows, cols);
 }

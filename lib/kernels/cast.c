@@ -33,7 +33,7 @@ static void cast_piece(void *arg, size_t begin, size_t end)
 cudaError_t kernel_cast(DType dst_type, void *dst, DType src_type, const void *src, size_t n,
                         cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_cast", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_cast", stream, kernel_cast, dst_type, dst, src_type, src, n);
     Cast c = {.to_type = dst_type, .from_type = src_type};
     c.to = typed_write(&op, dst_type, dst, n);
     c.from = typed_read(&op, src_type, src, n);
@@ -67,7 +67,8 @@ static void check_piece(void *arg, size_t begin, size_t end)
 cudaError_t kernel_check_finite(int32_t *found, DType type, const void *x, size_t n,
                                 cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_check_finite", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_check_finite", stream, kernel_check_finite, found, type, x, n);
     int32_t *flag = simgpu_update(&op, found, sizeof *found);
     Finite f = {.type = type, .x = typed_read(&op, type, x, n)};
     simgpu_cost(&op, n, GPU_F32);

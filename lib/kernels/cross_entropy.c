@@ -106,7 +106,8 @@ cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *log
                                  const int32_t *targets, int rows, int vocab, float scale,
                                  cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_cross_entropy", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_cross_entropy", stream, kernel_cross_entropy, losses,
+                               dlogits, logits, targets, rows, vocab, scale);
     return cross_entropy_of(&op, DTYPE_F32, losses, dlogits, logits, targets, rows, vocab, scale);
 }
 
@@ -114,6 +115,7 @@ cudaError_t kernel_cross_entropy_ex(DType type, float *losses, void *dlogits, co
                                     const int32_t *targets, int rows, int vocab, float scale,
                                     cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_cross_entropy", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_cross_entropy", type, stream, kernel_cross_entropy_ex, type,
+                              losses, dlogits, logits, targets, rows, vocab, scale);
     return cross_entropy_of(&op, type, losses, dlogits, logits, targets, rows, vocab, scale);
 }

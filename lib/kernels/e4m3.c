@@ -9,7 +9,7 @@
 
 cudaError_t kernel_amax(uint32_t *amax, const float *x, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_amax", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_amax", stream, kernel_amax, amax, x, n);
     uint32_t *most = simgpu_update(&op, amax, sizeof *amax);
     const float *data = simgpu_read(&op, x, n * sizeof *x);
     simgpu_cost(&op, n, GPU_F32);
@@ -28,7 +28,8 @@ cudaError_t kernel_amax(uint32_t *amax, const float *x, size_t n, cudaStream_t s
 cudaError_t kernel_quantize_e4m3(uint8_t *dst, const float *src, const uint32_t *amax, size_t n,
                                  cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_quantize_e4m3", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_quantize_e4m3", stream, kernel_quantize_e4m3, dst, src, amax, n);
     uint8_t *to = simgpu_write(&op, dst, n);
     const float *from = simgpu_read(&op, src, n * sizeof *src);
     const uint32_t *most = simgpu_read(&op, amax, sizeof *amax);
@@ -44,7 +45,8 @@ cudaError_t kernel_quantize_e4m3(uint8_t *dst, const float *src, const uint32_t 
 cudaError_t kernel_dequantize_e4m3(DType dst_type, void *dst, const uint8_t *src, size_t stride,
                                    const uint32_t *amax, size_t rows, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_dequantize_e4m3", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_dequantize_e4m3", stream, kernel_dequantize_e4m3, dst_type,
+                               dst, src, stride, amax, rows, n);
     void *to = typed_write(&op, dst_type, dst, rows * n);
     const uint8_t *from = simgpu_read(&op, src, rows > 0 ? (rows - 1) * stride + n : 0);
     const uint32_t *most = simgpu_read(&op, amax, sizeof *amax);

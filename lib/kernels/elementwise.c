@@ -32,7 +32,7 @@ static void fill_piece(void *arg, size_t begin, size_t end)
 
 cudaError_t kernel_fill(float *x, float value, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_fill", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_fill", stream, kernel_fill, x, value, n);
     Elements e = {.to = simgpu_write(&op, x, n * sizeof *x), .number = value};
     if (simgpu_ready(&op)) simgpu_parallel(n, PIECE, fill_piece, &e);
     return simgpu_end(&op);
@@ -63,13 +63,13 @@ static cudaError_t scale_of(SimgpuOp *op, DType type, void *x, float factor, siz
 
 cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_scale", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_scale", stream, kernel_scale, x, factor, n);
     return scale_of(&op, DTYPE_F32, x, factor, n);
 }
 
 cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_scale", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_scale", type, stream, kernel_scale_ex, type, x, factor, n);
     return scale_of(&op, type, x, factor, n);
 }
 
@@ -102,7 +102,7 @@ static cudaError_t add_of(SimgpuOp *op, DType to_type, void *dst, DType from_typ
 
 cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_add", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_add", stream, kernel_add, dst, src, n);
     return add_of(&op, DTYPE_F32, dst, DTYPE_F32, src, n);
 }
 
@@ -110,7 +110,8 @@ cudaError_t kernel_add_ex(DType dst_type, void *dst, DType src_type, const void 
                           cudaStream_t stream)
 {
     bool floats = dst_type == DTYPE_F32 && src_type == DTYPE_F32;
-    SimgpuOp op = SIMGPU_BEGIN(floats ? "kernel_add" : "kernel_add_ex", stream);
+    SimgpuOp op = SIMGPU_BEGIN(floats ? "kernel_add" : "kernel_add_ex", stream, kernel_add_ex,
+                               dst_type, dst, src_type, src, n);
     return add_of(&op, dst_type, dst, src_type, src, n);
 }
 
@@ -144,14 +145,15 @@ static cudaError_t add_out_of(SimgpuOp *op, DType type, void *out, const void *a
 cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n,
                            cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_add_out", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_add_out", stream, kernel_add_out, out, a, b, n);
     return add_out_of(&op, DTYPE_F32, out, a, b, n);
 }
 
 cudaError_t kernel_add_out_ex(DType type, void *out, const void *a, const void *b, size_t n,
                               cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_add_out", type, stream);
+    SimgpuOp op =
+        TYPED_BEGIN("kernel_add_out", type, stream, kernel_add_out_ex, type, out, a, b, n);
     return add_out_of(&op, type, out, a, b, n);
 }
 
@@ -185,7 +187,8 @@ static cudaError_t add_divided_of(SimgpuOp *op, DType to_type, void *dst, DType 
 cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,
                                cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_add_divided", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_add_divided", stream, kernel_add_divided, dst, src, divisor, n);
     return add_divided_of(&op, DTYPE_F32, dst, DTYPE_F32, src, divisor, n);
 }
 
@@ -193,6 +196,7 @@ cudaError_t kernel_add_divided_ex(DType dst_type, void *dst, DType src_type, con
                                   float divisor, size_t n, cudaStream_t stream)
 {
     bool floats = dst_type == DTYPE_F32 && src_type == DTYPE_F32;
-    SimgpuOp op = SIMGPU_BEGIN(floats ? "kernel_add_divided" : "kernel_add_divided_ex", stream);
+    SimgpuOp op = SIMGPU_BEGIN(floats ? "kernel_add_divided" : "kernel_add_divided_ex", stream,
+                               kernel_add_divided_ex, dst_type, dst, src_type, src, divisor, n);
     return add_divided_of(&op, dst_type, dst, src_type, src, divisor, n);
 }

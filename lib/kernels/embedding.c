@@ -90,7 +90,8 @@ cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const fl
                                      const float *wpe, int B, int T, int C, int vocab,
                                      cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_embedding_forward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_embedding_forward", stream, kernel_embedding_forward, out,
+                               tokens, wte, wpe, B, T, C, vocab);
     return embedding_forward_of(&op, DTYPE_F32, out, tokens, wte, wpe, B, T, C, vocab);
 }
 
@@ -98,7 +99,8 @@ cudaError_t kernel_embedding_forward_ex(DType type, void *out, const int32_t *to
                                         const void *wte, const void *wpe, int B, int T, int C,
                                         int vocab, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_embedding_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_embedding_forward", type, stream, kernel_embedding_forward_ex,
+                              type, out, tokens, wte, wpe, B, T, C, vocab);
     return embedding_forward_of(&op, type, out, tokens, wte, wpe, B, T, C, vocab);
 }
 
@@ -183,7 +185,8 @@ cudaError_t kernel_embedding_backward(float *dwte, float *dwpe, const float *dou
                                       const int32_t *tokens, int B, int T, int C, int vocab,
                                       cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_embedding_backward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_embedding_backward", stream, kernel_embedding_backward, dwte,
+                               dwpe, dout, tokens, B, T, C, vocab);
     return embedding_backward_of(&op, DTYPE_F32, dwte, dwpe, dout, tokens, B, T, C, vocab);
 }
 
@@ -191,6 +194,8 @@ cudaError_t kernel_embedding_backward_ex(DType type, void *dwte, void *dwpe, con
                                          const int32_t *tokens, int B, int T, int C, int vocab,
                                          cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_embedding_backward", type, stream);
+    SimgpuOp op =
+        TYPED_BEGIN("kernel_embedding_backward", type, stream, kernel_embedding_backward_ex, type,
+                    dwte, dwpe, dout, tokens, B, T, C, vocab);
     return embedding_backward_of(&op, type, dwte, dwpe, dout, tokens, B, T, C, vocab);
 }

@@ -70,14 +70,15 @@ static cudaError_t gelu_forward_of(SimgpuOp *op, DType type, void *out, const vo
 
 cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_gelu_forward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_gelu_forward", stream, kernel_gelu_forward, out, in, n);
     return gelu_forward_of(&op, DTYPE_F32, out, in, n);
 }
 
 cudaError_t kernel_gelu_forward_ex(DType type, void *out, const void *in, size_t n,
                                    cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_gelu_forward", type, stream);
+    SimgpuOp op =
+        TYPED_BEGIN("kernel_gelu_forward", type, stream, kernel_gelu_forward_ex, type, out, in, n);
     return gelu_forward_of(&op, type, out, in, n);
 }
 
@@ -112,14 +113,16 @@ static cudaError_t gelu_backward_of(SimgpuOp *op, DType type, void *din, const v
 cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in, size_t n,
                                  cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_gelu_backward", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_gelu_backward", stream, kernel_gelu_backward, din, dout, in, n);
     return gelu_backward_of(&op, DTYPE_F32, din, dout, in, n);
 }
 
 cudaError_t kernel_gelu_backward_ex(DType type, void *din, const void *dout, const void *in,
                                     size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_gelu_backward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_gelu_backward", type, stream, kernel_gelu_backward_ex, type,
+                              din, dout, in, n);
     return gelu_backward_of(&op, type, din, dout, in, n);
 }
 
@@ -183,14 +186,16 @@ static cudaError_t bias_gelu_forward_of(SimgpuOp *op, DType type, void *out, voi
 cudaError_t kernel_bias_gelu_forward(float *out, float *y, const float *bias, int rows, int cols,
                                      cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_bias_gelu_forward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_bias_gelu_forward", stream, kernel_bias_gelu_forward, out, y,
+                               bias, rows, cols);
     return bias_gelu_forward_of(&op, DTYPE_F32, out, y, bias, rows, cols);
 }
 
 cudaError_t kernel_bias_gelu_forward_ex(DType type, void *out, void *y, const void *bias, int rows,
                                         int cols, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_bias_gelu_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_bias_gelu_forward", type, stream, kernel_bias_gelu_forward_ex,
+                              type, out, y, bias, rows, cols);
     return bias_gelu_forward_of(&op, type, out, y, bias, rows, cols);
 }
 
@@ -273,13 +278,15 @@ static cudaError_t bias_gelu_backward_of(SimgpuOp *op, DType type, void *din, vo
 cudaError_t kernel_bias_gelu_backward(float *din, float *dbias, const float *dout, const float *y,
                                       int rows, int cols, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_bias_gelu_backward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_bias_gelu_backward", stream, kernel_bias_gelu_backward, din,
+                               dbias, dout, y, rows, cols);
     return bias_gelu_backward_of(&op, DTYPE_F32, din, dbias, dout, y, rows, cols);
 }
 
 cudaError_t kernel_bias_gelu_backward_ex(DType type, void *din, void *dbias, const void *dout,
                                          const void *y, int rows, int cols, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_bias_gelu_backward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_bias_gelu_backward", type, stream,
+                              kernel_bias_gelu_backward_ex, type, din, dbias, dout, y, rows, cols);
     return bias_gelu_backward_of(&op, type, din, dbias, dout, y, rows, cols);
 }

@@ -96,7 +96,8 @@ cudaError_t kernel_layernorm_forward(float *out, float *mean, float *rstd, const
                                      const float *weight, const float *bias, int rows, int cols,
                                      cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_layernorm_forward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_layernorm_forward", stream, kernel_layernorm_forward, out,
+                               mean, rstd, in, weight, bias, rows, cols);
     return layernorm_forward_of(&op, DTYPE_F32, out, mean, rstd, in, weight, bias, rows, cols);
 }
 
@@ -104,7 +105,8 @@ cudaError_t kernel_layernorm_forward_ex(DType type, void *out, float *mean, floa
                                         const void *in, const void *weight, const void *bias,
                                         int rows, int cols, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_layernorm_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_layernorm_forward", type, stream, kernel_layernorm_forward_ex,
+                              type, out, mean, rstd, in, weight, bias, rows, cols);
     return layernorm_forward_of(&op, type, out, mean, rstd, in, weight, bias, rows, cols);
 }
 
@@ -130,7 +132,9 @@ cudaError_t kernel_residual_layernorm_forward(float *out, float *mean, float *rs
                                               const float *bias, int rows, int cols,
                                               cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_residual_layernorm_forward", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_residual_layernorm_forward", stream, kernel_residual_layernorm_forward,
+                     out, mean, rstd, sum, residual, weight, bias, rows, cols);
     return residual_forward_of(&op, DTYPE_F32, out, mean, rstd, sum, residual, weight, bias, rows,
                                cols);
 }
@@ -140,7 +144,9 @@ cudaError_t kernel_residual_layernorm_forward_ex(DType type, void *out, float *m
                                                  const void *weight, const void *bias, int rows,
                                                  int cols, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_residual_layernorm_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_residual_layernorm_forward", type, stream,
+                              kernel_residual_layernorm_forward_ex, type, out, mean, rstd, sum,
+                              residual, weight, bias, rows, cols);
     return residual_forward_of(&op, type, out, mean, rstd, sum, residual, weight, bias, rows, cols);
 }
 
@@ -299,7 +305,8 @@ cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, 
                                       const float *rstd, const float *residual, int rows, int cols,
                                       cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_layernorm_backward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_layernorm_backward", stream, kernel_layernorm_backward, din,
+                               dweight, dbias, dout, in, weight, mean, rstd, residual, rows, cols);
     Backward b = {din, dweight, dbias, dout, in, weight, residual, mean, rstd, .summed = false};
     return layernorm_backward_of(&op, DTYPE_F32, b, rows, cols);
 }
@@ -309,7 +316,9 @@ cudaError_t kernel_layernorm_backward_ex(DType type, void *din, void *dweight, v
                                          const float *mean, const float *rstd, const void *residual,
                                          int rows, int cols, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_layernorm_backward", type, stream);
+    SimgpuOp op =
+        TYPED_BEGIN("kernel_layernorm_backward", type, stream, kernel_layernorm_backward_ex, type,
+                    din, dweight, dbias, dout, in, weight, mean, rstd, residual, rows, cols);
     Backward b = {din, dweight, dbias, dout, in, weight, residual, mean, rstd, .summed = false};
     return layernorm_backward_of(&op, type, b, rows, cols);
 }

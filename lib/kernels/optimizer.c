@@ -46,7 +46,8 @@ cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n,
                          float beta1, float beta2, float eps, float weight_decay, int t,
                          cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_adamw", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_adamw", stream, kernel_adamw, p, g, m, v, n, lr, beta1,
+                               beta2, eps, weight_decay, t);
     AdamW a = {.lr = lr, .beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = weight_decay};
     a.t = t;
     return adamw_of(&op, &a, p, g, m, v, n);
@@ -133,7 +134,8 @@ static void sgd_piece(void *arg, size_t begin, size_t end)
 cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n, float lr, float momentum,
                        float weight_decay, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_sgd", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_sgd", stream, kernel_sgd, p, g, buf, n, lr, momentum, weight_decay);
     Sgd s = {.lr = lr, .momentum = momentum, .weight_decay = weight_decay};
     s.param = simgpu_update(&op, p, n * sizeof *p);
     s.grad = simgpu_read(&op, g, n * sizeof *g);

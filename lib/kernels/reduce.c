@@ -43,7 +43,7 @@ static void sum_block_squares(void *arg, size_t begin, size_t end)
 
 cudaError_t kernel_sum_squares(double *sum, const float *x, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_sum_squares", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_sum_squares", stream, kernel_sum_squares, sum, x, n);
     double *total = simgpu_update(&op, sum, sizeof *sum);
     Squares s = {.data = simgpu_read(&op, x, n * sizeof *x), .block = LEAST_BLOCK};
     simgpu_cost(&op, 2 * n, GPU_F64);
@@ -59,7 +59,7 @@ cudaError_t kernel_sum_squares(double *sum, const float *x, size_t n, cudaStream
 
 cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_mean", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_mean", stream, kernel_mean, mean, x, n);
     float *out = simgpu_write(&op, mean, sizeof *mean);
     const float *data = simgpu_read(&op, x, n * sizeof *x);
     simgpu_cost(&op, n, GPU_F64);
@@ -101,13 +101,14 @@ static cudaError_t sum_rows_of(SimgpuOp *op, DType type, void *out, const void *
 
 cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_sum_rows", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_sum_rows", stream, kernel_sum_rows, out, x, rows, cols);
     return sum_rows_of(&op, DTYPE_F32, out, x, rows, cols);
 }
 
 cudaError_t kernel_sum_rows_ex(DType type, void *out, const void *x, int rows, int cols,
                                cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_sum_rows", type, stream);
+    SimgpuOp op =
+        TYPED_BEGIN("kernel_sum_rows", type, stream, kernel_sum_rows_ex, type, out, x, rows, cols);
     return sum_rows_of(&op, type, out, x, rows, cols);
 }

@@ -84,7 +84,8 @@ static cudaError_t rmsnorm_forward_of(SimgpuOp *op, DType type, RmsForward f, in
 cudaError_t kernel_rmsnorm_forward(float *out, float *rstd, const float *in, const float *weight,
                                    int rows, int cols, float eps, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_rmsnorm_forward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_rmsnorm_forward", stream, kernel_rmsnorm_forward, out, rstd,
+                               in, weight, rows, cols, eps);
     RmsForward f = {.out = out, .x = (void *)in, .rstd = rstd, .weight = weight, .eps = eps};
     return rmsnorm_forward_of(&op, DTYPE_F32, f, rows, cols);
 }
@@ -93,7 +94,8 @@ cudaError_t kernel_rmsnorm_forward_ex(DType type, void *out, float *rstd, const 
                                       const void *weight, int rows, int cols, float eps,
                                       cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_rmsnorm_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_rmsnorm_forward", type, stream, kernel_rmsnorm_forward_ex,
+                              type, out, rstd, in, weight, rows, cols, eps);
     RmsForward f = {.out = out, .x = (void *)in, .rstd = rstd, .weight = weight, .eps = eps};
     return rmsnorm_forward_of(&op, type, f, rows, cols);
 }
@@ -102,7 +104,9 @@ cudaError_t kernel_residual_rmsnorm_forward(float *out, float *rstd, float *sum,
                                             const float *residual, const float *weight, int rows,
                                             int cols, float eps, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_residual_rmsnorm_forward", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_residual_rmsnorm_forward", stream, kernel_residual_rmsnorm_forward,
+                     out, rstd, sum, residual, weight, rows, cols, eps);
     RmsForward f = {
         .out = out, .x = sum, .rstd = rstd, .residual = residual, .weight = weight, .eps = eps};
     return rmsnorm_forward_of(&op, DTYPE_F32, f, rows, cols);
@@ -112,7 +116,9 @@ cudaError_t kernel_residual_rmsnorm_forward_ex(DType type, void *out, float *rst
                                                const void *residual, const void *weight, int rows,
                                                int cols, float eps, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_residual_rmsnorm_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_residual_rmsnorm_forward", type, stream,
+                              kernel_residual_rmsnorm_forward_ex, type, out, rstd, sum, residual,
+                              weight, rows, cols, eps);
     RmsForward f = {
         .out = out, .x = sum, .rstd = rstd, .residual = residual, .weight = weight, .eps = eps};
     return rmsnorm_forward_of(&op, type, f, rows, cols);
@@ -246,7 +252,8 @@ cudaError_t kernel_rmsnorm_backward(float *din, float *dweight, const float *dou
                                     const float *weight, const float *rstd, const float *residual,
                                     int rows, int cols, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_rmsnorm_backward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_rmsnorm_backward", stream, kernel_rmsnorm_backward, din,
+                               dweight, dout, in, weight, rstd, residual, rows, cols);
     RmsBackward b = {din, dweight, dout, in, weight, residual, rstd, .summed = false};
     return rmsnorm_backward_of(&op, DTYPE_F32, b, rows, cols);
 }
@@ -256,7 +263,8 @@ cudaError_t kernel_rmsnorm_backward_ex(DType type, void *din, void *dweight, con
                                        const void *residual, int rows, int cols,
                                        cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_rmsnorm_backward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_rmsnorm_backward", type, stream, kernel_rmsnorm_backward_ex,
+                              type, din, dweight, dout, in, weight, rstd, residual, rows, cols);
     RmsBackward b = {din, dweight, dout, in, weight, residual, rstd, .summed = false};
     return rmsnorm_backward_of(&op, type, b, rows, cols);
 }

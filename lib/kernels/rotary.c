@@ -94,7 +94,8 @@ static RotaryRows rotary_rows(void *x, int B, int T, int width, int heads, int h
 cudaError_t kernel_rotary(float *x, int B, int T, int width, int heads, int hs,
                           RotaryFrequencies frequencies, int direction, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_rotary", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_rotary", stream, kernel_rotary, x, B, T, width, heads, hs,
+                               SIMGPU_STRUCT(frequencies), direction);
     return rotary_of(&op, DTYPE_F32, rotary_rows(x, B, T, width, heads, hs), &frequencies,
                      direction);
 }
@@ -102,6 +103,7 @@ cudaError_t kernel_rotary(float *x, int B, int T, int width, int heads, int hs,
 cudaError_t kernel_rotary_ex(DType type, void *x, int B, int T, int width, int heads, int hs,
                              RotaryFrequencies frequencies, int direction, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_rotary", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_rotary", type, stream, kernel_rotary_ex, type, x, B, T, width,
+                              heads, hs, SIMGPU_STRUCT(frequencies), direction);
     return rotary_of(&op, type, rotary_rows(x, B, T, width, heads, hs), &frequencies, direction);
 }

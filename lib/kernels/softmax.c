@@ -79,14 +79,16 @@ static cudaError_t softmax_forward_of(SimgpuOp *op, DType type, void *att, int n
 cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale,
                                           cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_causal_softmax_forward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_causal_softmax_forward", stream,
+                               kernel_causal_softmax_forward, att, n, T, scale);
     return softmax_forward_of(&op, DTYPE_F32, att, n, T, scale);
 }
 
 cudaError_t kernel_causal_softmax_forward_ex(DType type, void *att, int n, int T, float scale,
                                              cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_causal_softmax_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_causal_softmax_forward", type, stream,
+                              kernel_causal_softmax_forward_ex, type, att, n, T, scale);
     return softmax_forward_of(&op, type, att, n, T, scale);
 }
 
@@ -133,13 +135,15 @@ static cudaError_t softmax_backward_of(SimgpuOp *op, DType type, void *datt, con
 cudaError_t kernel_causal_softmax_backward(float *datt, const float *att, int n, int T, float scale,
                                            cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_causal_softmax_backward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_causal_softmax_backward", stream,
+                               kernel_causal_softmax_backward, datt, att, n, T, scale);
     return softmax_backward_of(&op, DTYPE_F32, datt, att, n, T, scale);
 }
 
 cudaError_t kernel_causal_softmax_backward_ex(DType type, void *datt, const void *att, int n, int T,
                                               float scale, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_causal_softmax_backward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_causal_softmax_backward", type, stream,
+                              kernel_causal_softmax_backward_ex, type, datt, att, n, T, scale);
     return softmax_backward_of(&op, type, datt, att, n, T, scale);
 }

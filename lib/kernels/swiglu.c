@@ -68,14 +68,16 @@ static cudaError_t swiglu_forward_of(SimgpuOp *op, DType type, void *out, const 
 cudaError_t kernel_swiglu_forward(float *out, const float *in, int rows, int cols,
                                   cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_swiglu_forward", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_swiglu_forward", stream, kernel_swiglu_forward, out, in, rows, cols);
     return swiglu_forward_of(&op, DTYPE_F32, out, in, rows, cols);
 }
 
 cudaError_t kernel_swiglu_forward_ex(DType type, void *out, const void *in, int rows, int cols,
                                      cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_swiglu_forward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_swiglu_forward", type, stream, kernel_swiglu_forward_ex, type,
+                              out, in, rows, cols);
     return swiglu_forward_of(&op, type, out, in, rows, cols);
 }
 
@@ -114,13 +116,15 @@ static cudaError_t swiglu_backward_of(SimgpuOp *op, DType type, void *din, const
 cudaError_t kernel_swiglu_backward(float *din, const float *dout, const float *in, int rows,
                                    int cols, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_swiglu_backward", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_swiglu_backward", stream, kernel_swiglu_backward, din, dout,
+                               in, rows, cols);
     return swiglu_backward_of(&op, DTYPE_F32, din, dout, in, rows, cols);
 }
 
 cudaError_t kernel_swiglu_backward_ex(DType type, void *din, const void *dout, const void *in,
                                       int rows, int cols, cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_swiglu_backward", type, stream);
+    SimgpuOp op = TYPED_BEGIN("kernel_swiglu_backward", type, stream, kernel_swiglu_backward_ex,
+                              type, din, dout, in, rows, cols);
     return swiglu_backward_of(&op, type, din, dout, in, rows, cols);
 }

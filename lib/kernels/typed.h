@@ -24,8 +24,8 @@
 #include "simgpu.h"
 
 // SIMGPU_BEGIN of a kernel's _ex form, which on floats is the kernel of floats.
-#define TYPED_BEGIN(name, type, stream)                                                            \
-    SIMGPU_BEGIN((type) == DTYPE_F32 ? name : name "_ex", (stream))
+#define TYPED_BEGIN(name, type, ...)                                                               \
+    SIMGPU_BEGIN((type) == DTYPE_F32 ? name : name "_ex", __VA_ARGS__)
 
 // n numbers at ptr, as simgpu_read, _overwrite and _update.
 static inline const void *typed_read(SimgpuOp *op, DType type, const void *ptr, size_t n)

@@ -41,6 +41,7 @@
 #include <stdint.h>
 
 #include "gpulog.h"
+#include "simgpu_capture.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,11 +52,19 @@ typedef struct SimgpuOp {
     GpuLogEntry entry;    // what the log will hold
     cudaError_t error;    // the first thing that was wrong with it
     unsigned overwritten; // bit i: the range i of `entry` is simgpu_overwrite's
+    bool captured;        // it is a node of a graph now: nothing is done, and nothing checked
 } SimgpuOp;
 
 // Begins a kernel called `name` on `stream`. The call site in reports and in the log is the place
 // that called the function that uses the macro: the kernel's caller.
-#define SIMGPU_BEGIN(name, stream) simgpu_begin((name), (stream), __builtin_return_address(0))
+//
+// So that a graph can launch the kernel again (cudaStreamBeginCapture), it says which function it
+// is, and its other arguments, in their order; the stream is its last parameter:
+//   SimgpuOp op = SIMGPU_BEGIN("kernel_scale", stream, kernel_scale, x, factor, n);
+// They are copied: what a pointer to the host's memory points to is not. At most 32 are there;
+// a structure s of more than 16 bytes is SIMGPU_STRUCT(s). In C++ a kernel cannot be captured.
+#define SIMGPU_BEGIN(name, stream, ...)                                                            \
+    (SIMGPU_NOTE(stream, __VA_ARGS__) simgpu_begin((name), (stream), __builtin_return_address(0)))
 SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site);
 
 // Declares that the operation reads, writes, or reads and writes `bytes` bytes at the device
@@ -125,6 +134,7 @@ typedef enum SimgpuClass {
     SIMGPU_LEAK,             // memory, streams, events, communicators alive at the end
     SIMGPU_HOST_DEREFERENCE, // host code that reads or writes a device pointer
     SIMGPU_CALL,             // a call that its own arguments make wrong
+    SIMGPU_CAPTURE,          // what a capture of a stream, or a launch of its graph, does not allow
     SIMGPU_NO_MEMORY,        // no mistake: a device is full
     SIMGPU_SYSTEM,           // no mistake of the program's: the machine or the settings
     SIMGPU_CLASSES

@@ -153,18 +153,10 @@ RANK_TEST(test_pitch, 1)
 
 RANK_TEST(test_refused, 1)
 {
-    cudaGraph_t graph = (cudaGraph_t)1;
     cudaIpcMemHandle_t handle;
-    enum cudaStreamCaptureStatus status;
     Heard *heard = hear(shared_alloc(sizeof(Heard)));
-    check(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeGlobal) == cudaErrorNotSupported,
-          "capture");
-    heard_is(heard, "a call that simgpu does not have", "cudaStreamBeginCapture, called at ");
-    check(cudaStreamEndCapture(r->stream, &graph) == cudaErrorNotSupported && !graph, "capture");
     check(cudaIpcGetMemHandle(&handle, r->comm) == cudaErrorNotSupported, "another process");
     heard_is(heard, "a call that simgpu does not have", "NCCL");
-    need_cuda(cudaStreamIsCapturing(r->stream, &status));
-    check(status == cudaStreamCaptureStatusNone, "it captures");
     check(cudaGetLastError() == cudaErrorNotSupported, "the last error");
 }
 

@@ -274,11 +274,13 @@ SIMGPU_CUBLAS_HALF_BATCHES(SIMGPU_DECLARE)
              : &simblas_H, default                                                                 \
              : (const Format *)NULL)
 #define SIMBLAS_OPEN(...) __VA_ARGS__
+#define SIMBLAS_NOTE(function, ...) SIMGPU_CALL_OF(function, __VA_ARGS__)
 #define SIMBLAS_DEFINE(name_, end, KIND, T, TF, TR, parameters, arguments)                         \
     cublasStatus_t name_##end parameters                                                           \
     {                                                                                              \
         const Call call = {#name_, SIM_SITE, SIMBLAS_FORMAT(T), SIMBLAS_FORMAT(TF),                \
                            SIMBLAS_FORMAT(TR)};                                                    \
+        if (simgpu_captures) SIMBLAS_NOTE(name_##end, SIMBLAS_OPEN arguments);                     \
         return run_##KIND(call, SIMBLAS_OPEN arguments);                                           \
     }
 

@@ -10,6 +10,10 @@
 SimgpuOp simblas_begin(Call call, cublasHandle_t handle)
 {
     SimgpuOp op = sim_begin(GPU_BLAS, call.name, handle->stream, call.site);
+    if (op.captured) {
+        sim_note_handle(handle, (int)sizeof *handle);
+        sim_capture_noted(&op, cudaGraphNodeTypeKernel);
+    }
     if (op.error != cudaSuccess || op.entry.device == handle->device) return op;
     simblas_refuse(call, CUBLAS_STATUS_EXECUTION_FAILED,
                    "the handle was created on device %d, but its stream belongs to device %d.\n"
@@ -46,7 +50,8 @@ cublasStatus_t simblas_finish(Call call, SimgpuOp *op, cublasStatus_t computed)
 
 Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar, const Format *format)
 {
-    if (handle->pointers == CUBLAS_POINTER_MODE_HOST) return format->get(scalar, 0);
+    if (handle->pointers == CUBLAS_POINTER_MODE_HOST)
+        return format->get(sim_noted_scalar(op, scalar, format->bytes), 0);
     const void *value = sim_touch(op, scalar, format->bytes, GPU_READ, false);
     // In a dry run nobody knows it: most likely its operands are read.
     return simgpu_ready(op) ? format->get(value, 0) : number(sim_dry() ? 1.0 : 0.0);
@@ -57,6 +62,11 @@ void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t b
 {
     if (handle->pointers == CUBLAS_POINTER_MODE_DEVICE)
         return sim_touch(op, result, bytes, GPU_WRITE, false);
+    if (op->captured || sim_replay.node) {
+        sim_capture_refuse(op, "brings its result to the host, which would wait for it",
+                           "Can the result be on the device (CUBLAS_POINTER_MODE_DEVICE)?");
+        return result;
+    }
     op->entry.host_waits = true;
     if (sim_dry()) sim_dry_deliver(op, result, bytes, bytes, 1);
     return result;

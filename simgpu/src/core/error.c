@@ -13,6 +13,8 @@
 #include "core/error.h"
 #include "report/report.h"
 
+cudaError_t (*sim_unsafe_hook)(const char *call, const void *site);
+
 static atomic_int sticky = cudaSuccess;
 static atomic_bool used;   // some call has been made in this process
 static atomic_bool forked; // this process was forked from one in which that was so

@@ -15,6 +15,8 @@
 // already, and with cudaErrorNotPermitted, which sim_tell_not_permitted then reports, where this
 // thread runs a host function of a stream.
 cudaError_t sim_enter(void);
+// What is unsafe while a stream is captured: NULL until one is. Reports, and returns the error.
+extern cudaError_t (*sim_unsafe_hook)(const char *call, const void *site);
 void sim_tell_not_permitted(const char *call, const void *site);
 // Says that this thread runs a function for `launch`, which was called at `site`; NULL: no longer.
 void sim_in_host_function(const char *launch, const void *site);
@@ -34,6 +36,15 @@ cudaError_t sim_refuse_call(const char *name, const char *what, const char *inst
         cudaError_t refused_ = sim_enter();                                                        \
         if (refused_ == cudaErrorNotPermitted) sim_tell_not_permitted(call, site);                 \
         if (refused_ != cudaSuccess) return refused_;                                              \
+    } while (0)
+
+// … of a call that may wait, or use the default stream, inside of CUDA.
+#define SIM_ENTER_UNSAFE() SIM_ENTER_UNSAFE_AS(__func__, SIM_SITE)
+#define SIM_ENTER_UNSAFE_AS(call, site)                                                            \
+    do {                                                                                           \
+        SIM_ENTER_AS(call, site);                                                                  \
+        cudaError_t unsafe_ = sim_unsafe_hook ? sim_unsafe_hook(call, site) : cudaSuccess;         \
+        if (unsafe_ != cudaSuccess) return unsafe_;                                                \
     } while (0)
 
 #endif

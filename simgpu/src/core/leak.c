@@ -89,6 +89,8 @@ static const struct {
                       "cudaFreeHost or cudaHostUnregister"},
     [THING_STREAM] = {"stream", "streams", "cudaStreamDestroy"},
     [THING_EVENT] = {"event", "events", "cudaEventDestroy"},
+    [THING_GRAPH] = {"graph", "graphs", "cudaGraphDestroy"},
+    [THING_GRAPH_EXEC] = {"executable graph", "executable graphs", "cudaGraphExecDestroy"},
     [THING_COMM] = {"communicator", "communicators", "ncclCommDestroy"},
     [THING_BLAS] = {"cuBLAS handle", "cuBLAS handles", "cublasDestroy"},
 };

@@ -11,6 +11,8 @@ typedef enum SimThing {
     THING_POOL,
     THING_STREAM,
     THING_EVENT,
+    THING_GRAPH,
+    THING_GRAPH_EXEC,
     THING_PINNED,
     THING_COMM,
     THING_BLAS,

@@ -66,6 +66,41 @@ static bool has_room(const SimDevice *device, const SimWanted *wanted)
     return !wanted->pool || sim_pool_has_room(wanted->pool, wanted->bytes);
 }
 
+void *sim_keep_place(SimDevice *device, size_t bytes, const void *site)
+{
+    pthread_mutex_lock(&device->lock);
+    SimBlock *block = NULL;
+    if (bytes <= sim_config()->memory)
+        block = sim_heap_take_whole(device->heap, bytes, SIM_ALIGN, site);
+    if (block) sim_heap_keep(device->heap, block);
+    pthread_mutex_unlock(&device->lock);
+    if (!block) sim_report_full(device, "cudaMallocAsync", bytes, site);
+    return block ? device->program + block->offset : NULL;
+}
+
+void sim_keep_place_no_more(const void *ptr)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    if (!device) return;
+    pthread_mutex_lock(&device->lock);
+    SimBlock *block = sim_heap_find(device->heap, offset);
+    if (block && block->kept) sim_heap_keep_no_more(device->heap, block);
+    pthread_mutex_unlock(&device->lock);
+}
+
+// Called with the lock held. The place that is kept, or a new one.
+static SimBlock *take_block(SimDevice *device, const SimWanted *wanted, size_t bytes, size_t unit)
+{
+    size_t offset;
+    if (!wanted->kept) return sim_heap_take_whole(device->heap, bytes, unit, wanted->site);
+    SimBlock *block =
+        sim_device_of(wanted->kept, &offset) ? sim_heap_find(device->heap, offset) : NULL;
+    if (!block || block->state != BLOCK_KEPT) return NULL;
+    sim_heap_take_kept(device->heap, block, wanted->site);
+    return block;
+}
+
 void *sim_allocate(SimDevice *device, SimWanted wanted)
 {
     // A closed page lies between two managed allocations: there free() would look.
@@ -74,8 +109,7 @@ void *sim_allocate(SimDevice *device, SimWanted wanted)
     size_t guard = wanted.kind == MEMORY_MANAGED ? unit : 0, bytes = wanted.bytes;
     pthread_mutex_lock(&device->lock);
     SimBlock *block = NULL;
-    if (has_room(device, &wanted))
-        block = sim_heap_take_whole(device->heap, bytes + guard, unit, wanted.site);
+    if (has_room(device, &wanted)) block = take_block(device, &wanted, bytes + guard, unit);
     size_t offset = block ? block->offset : 0;
     if (block) {
         block->asked = bytes;
@@ -107,13 +141,13 @@ void *sim_allocate(SimDevice *device, SimWanted wanted)
 cudaError_t sim_malloc(const char *name, void **ptr, size_t size, SimMemoryKind kind,
                        const void *site)
 {
-    SIM_ENTER_AS(name, site);
+    SIM_ENTER_UNSAFE_AS(name, site);
     if (!ptr) return sim_leave(cudaErrorInvalidValue);
     *ptr = NULL;
     if (size == 0) return cudaSuccess;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return sim_leave(cudaErrorInvalidDevice);
-    void *memory = sim_allocate(device, (SimWanted){name, size, kind, NULL, site});
+    void *memory = sim_allocate(device, (SimWanted){name, size, kind, NULL, site, NULL});
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
     GpuLogEntry entry = {.op = GPU_ALLOC,

@@ -20,9 +20,14 @@ typedef struct SimWanted {
     SimMemoryKind kind;
     cudaMemPool_t pool; // that it is taken from; NULL: none
     const void *site;
+    const void *kept; // the place kept for a graph that it is to have; NULL: any
 } SimWanted;
 // NULL, reported: the device is full, or the pool is.
 void *sim_allocate(SimDevice *device, SimWanted wanted);
+// A place for so many bytes, which nobody else gets until it is kept no more: NULL, reported: there
+// is no room.
+void *sim_keep_place(SimDevice *device, size_t bytes, const void *site);
+void sim_keep_place_no_more(const void *ptr);
 // Frees ptr, and says how many bytes it had, and whether of a pool; false, reported: it is not the
 // beginning of a live allocation. Any device's memory may be freed whichever is current, as on
 // hardware.

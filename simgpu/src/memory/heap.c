@@ -214,7 +214,7 @@ SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const vo
     block->asked = bytes;
     block->site = site;
     block->pool = NULL;
-    block->managed = false;
+    block->managed = block->kept = false;
     block->shadow = NULL;
     size_t end = block->offset + block->size;
     block->fresh = heap->high > block->offset ? heap->high - block->offset : 0;
@@ -222,11 +222,9 @@ SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const vo
     return block;
 }
 
-void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)
+// A freed block, which nobody owns, for the next who wants one.
+static void hand_back(SimHeap *heap, SimBlock *block)
 {
-    heap->freed[heap->n_freed++ % FREED_REMEMBERED] =
-        (SimFreed){block->offset, block->asked, block->site, site};
-    heap->live_bytes -= block->size;
     if (block->size > LARGE) {
         make_available(heap, block);
         return;
@@ -242,6 +240,39 @@ void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)
     heap->waiting_bytes += block->size;
     while (heap->waiting > WAITING_BLOCKS || heap->waiting_bytes > WAITING_BYTES)
         release_oldest(heap);
+}
+
+// It was never freed: nothing is remembered of it.
+void sim_heap_keep(SimHeap *heap, SimBlock *block)
+{
+    heap->live_bytes -= block->size;
+    block->kept = true;
+    block->state = BLOCK_KEPT;
+}
+
+void sim_heap_take_kept(SimHeap *heap, SimBlock *block, const void *site)
+{
+    heap->live_bytes += block->size;
+    if (heap->most_live < heap->live_bytes) heap->most_live = heap->live_bytes;
+    block->site = site;
+    block->state = BLOCK_LIVE;
+}
+
+void sim_heap_keep_no_more(SimHeap *heap, SimBlock *block)
+{
+    block->kept = false;
+    if (block->state == BLOCK_KEPT) hand_back(heap, block);
+}
+
+void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)
+{
+    heap->freed[heap->n_freed++ % FREED_REMEMBERED] =
+        (SimFreed){block->offset, block->asked, block->site, site};
+    heap->live_bytes -= block->size;
+    if (block->kept)
+        block->state = BLOCK_KEPT;
+    else
+        hand_back(heap, block);
 }
 
 SimBlock *sim_heap_find(SimHeap *heap, size_t offset)

@@ -23,7 +23,13 @@ struct SimShadow; // memory/shadow.h
 // is the device's all the same, and not host memory.
 #define SIM_GUARD ((size_t)2 << 20)
 
-typedef enum SimBlockState { BLOCK_FREE, BLOCK_LIVE, BLOCK_WAITING, BLOCK_GUARD } SimBlockState;
+typedef enum SimBlockState {
+    BLOCK_FREE,
+    BLOCK_LIVE,
+    BLOCK_WAITING,
+    BLOCK_KEPT, // a graph's, which has it again at its next launch
+    BLOCK_GUARD
+} SimBlockState;
 
 typedef struct SimBlock {
     SimTreeNode by_place;         // key: offset
@@ -36,6 +42,7 @@ typedef struct SimBlock {
     SimBlockState state;
     bool apart;                      // free: not joined with free neighbours
     struct CUmemPoolHandle_st *pool; // live: whose it is (pool.c); NULL: not of cudaMallocAsync
+    bool kept;                       // live: a graph's, whose address it stays when it is freed
     bool of_nccl;                    // from ncclMemAlloc
     bool managed;                    // the program may touch it: it has whole pages (managed.c)
     size_t fresh;                    // live: from here on nobody has ever touched it
@@ -57,6 +64,11 @@ SimHeap *sim_heap_create(size_t arena); // larger than SIM_GUARD
 SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site);
 // Frees a live block, and remembers it.
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site);
+// Makes a live block nobody's, and keeps its place; gives it out again, as often as it is freed; and
+// keeps its place no more, whoever has it.
+void sim_heap_keep(SimHeap *heap, SimBlock *block);
+void sim_heap_take_kept(SimHeap *heap, SimBlock *block, const void *site);
+void sim_heap_keep_no_more(SimHeap *heap, SimBlock *block);
 // The block that holds the offset, in use or not.
 SimBlock *sim_heap_find(SimHeap *heap, size_t offset);
 // The last freed allocation that held the offset; NULL: none that is remembered.

@@ -57,6 +57,12 @@ static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
                    "They differ in the reduction: rank %d has %s, rank %d has %s.\n"
                    "Does the choice of sum or average depend on the rank?",
                    rank_a, sim_op_name(a->op), rank_b, sim_op_name(b->op));
+    else if (a->in_graph != b->in_graph)
+        sim_append(text, size,
+                   "They differ in how they are made: rank %d's is a node of a graph that it "
+                   "launched,\nrank %d's a call by itself. NCCL wants all ranks to launch a call "
+                   "alike.\nDoes every rank launch its graph in this step?",
+                   a->in_graph ? rank_a : rank_b, a->in_graph ? rank_b : rank_a);
     else
         sim_append(text, size,
                    "They differ in the root: rank %d has %d, rank %d has %d.\n"

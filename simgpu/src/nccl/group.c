@@ -13,6 +13,7 @@
 #include "machine/machine.h"
 #include "nccl/arguments.h"
 #include "nccl/board.h"
+#include "nccl/captured.h"
 #include "nccl/collective.h"
 #include "nccl/comm_id.h"
 #include "nccl/group.h"
@@ -113,6 +114,10 @@ static ncclResult_t wait_for_calls(Call *calls, int n)
 static ncclResult_t run_one(Call *call)
 {
     ncclResult_t result = sim_check_messages(call, 1);
+    if (result == ncclSuccess && sim_capture_calls(call, 1, &result)) {
+        if (call->entered) sim_comm_exit(call->comm);
+        return result;
+    }
     bool waits = !call->comm->options.nonblocking;
     if (result == ncclSuccess && waits) result = wait_for_calls(call, 1);
     if (call->entered) sim_comm_exit(call->comm);
@@ -258,10 +263,11 @@ static void check_wait(const char *name, cudaStream_t stream, const void *site)
 static ncclResult_t run_calls(Call *calls, int n, bool nonblocking)
 {
     ncclResult_t result = sim_check_messages(calls, n);
-    if (result == ncclSuccess && !nonblocking) result = wait_for_calls(calls, n);
+    bool captured = result == ncclSuccess && sim_capture_calls(calls, n, &result);
+    if (result == ncclSuccess && !captured && !nonblocking) result = wait_for_calls(calls, n);
     for (int i = 0; i < n; i++)
         if (calls[i].entered) sim_comm_exit(calls[i].comm);
-    if (result == ncclSuccess && nonblocking) return sim_pending_calls(calls, n);
+    if (result == ncclSuccess && !captured && nonblocking) return sim_pending_calls(calls, n);
     free(calls);
     return result;
 }

@@ -23,6 +23,7 @@ typedef struct CallSignature {
     int32_t type, op;
     int32_t root; // send, receive: the peer
     uint64_t count;
+    int64_t in_graph; // 1: a graph's launch makes the call
 } CallSignature;
 
 // What ncclUniqueId holds.

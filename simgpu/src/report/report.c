@@ -88,6 +88,7 @@ void simgpu_on_report(SimgpuReportHook fn, void *arg)
     ROW(LEAK, "leak", "leak", "Leak", true)                                                        \
     ROW(HOST_DEREFERENCE, "host dereference", "host-dereference", "Host dereference", true)        \
     ROW(CALL, "wrong call", "wrong-call", "Wrong call", true)                                      \
+    ROW(CAPTURE, "capture", "capture", "Capture and graphs", true)                                 \
     ROW(NO_MEMORY, "out of memory", "out-of-memory", "Out of memory", false)                       \
     ROW(SYSTEM, "system", "system", NULL, false)
 

@@ -25,7 +25,9 @@
 #include "memory/pinned.h"
 #include "memory/place.h"
 #include "report/report.h"
+#include "runtime/graph_nodes.h"
 #include "runtime/operation.h"
+#include "streams/capture.h"
 #include "streams/streams.h"
 
 // A copy of `height` rows of `width` bytes; a plain copy is one row.
@@ -140,9 +142,27 @@ static void each_device(const SimgpuOp *op, const Copy *c,
     order(op, sim_current_device());
 }
 
+static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site);
+
+// In a launch nobody waits for it, whatever memory it is about.
+static cudaError_t copy_again(cudaGraphNode_t node)
+{
+    return copy(node->name, node->call.args, NULL, node->site);
+}
+
+static SimNewNode copy_node(const Copy *c)
+{
+    return (SimNewNode){
+        .type = cudaGraphNodeTypeMemcpy, .again = copy_again, .args = c, .bytes = sizeof *c};
+}
+
 static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site)
 {
+    bool replayed = sim_replay.node != NULL;
+    if (!c->async && sim_unsafe_hook && !replayed) SIM_ENTER_UNSAFE_AS(name, site);
     SimgpuOp op = sim_begin(GPU_COPY, name, stream, site);
+    if (op.captured && op.error == cudaSuccess && c->width && c->height)
+        return sim_capture_node(&op, copy_node(c));
     if (op.error == cudaSuccess && (c->dpitch < c->width || c->spitch < c->width))
         op.error = cudaErrorInvalidPitchValue;
     if (op.error != cudaSuccess || c->width == 0 || c->height == 0) return sim_leave(op.error);
@@ -162,7 +182,9 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
     op.entry.bytes = c->width * c->height;
     op.entry.to = device_of(c->dst);
     op.entry.from = device_of(c->src);
-    op.entry.host_waits = c->async ? !dst_device && !pinned_dst : !(dst_device && src_device);
+    op.entry.host_waits = replayed   ? false
+                          : c->async ? !dst_device && !pinned_dst
+                                     : !(dst_device && src_device);
     if (c->async && pinned_dst && !sim_dry())
         sim_pinned_defer(&op, sim_op_place(&op), c->dst, c->dpitch, src, c->spitch, c->width,
                          c->height);
@@ -174,6 +196,14 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
     cudaError_t error = staged ? sim_end_begun(&op) : simgpu_end(&op);
     if (c->serial) each_device(&op, c, sim_stream_spread);
     return error;
+}
+
+cudaError_t sim_add_copy(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *from,
+                         size_t n, void *dst, const void *src, size_t bytes,
+                         enum cudaMemcpyKind kind, const void *site)
+{
+    Copy c = {dst, src, bytes, bytes, bytes, 1, kind, true, false};
+    return sim_add_node(node, graph, from, n, copy_node(&c), "cudaGraphAddMemcpyNode1D", site);
 }
 
 static Copy plain(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, bool async)
@@ -266,10 +296,52 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int s
 
 // ---- Memset ----
 
+// `height` rows of `width` elements; dst, value, pitch as in cudaMemset2D.
+static cudaError_t fill(const char *name, const struct cudaMemsetParams *p, cudaStream_t stream,
+                        const void *site);
+
+static cudaError_t fill_again(cudaGraphNode_t node)
+{
+    return fill(node->name, node->call.args, NULL, node->site);
+}
+
+static SimNewNode fill_node(const struct cudaMemsetParams *p)
+{
+    return (SimNewNode){
+        .type = cudaGraphNodeTypeMemset, .again = fill_again, .args = p, .bytes = sizeof *p};
+}
+
+cudaError_t sim_add_fill(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *from,
+                         size_t n, const struct cudaMemsetParams *p, const void *site)
+{
+    struct cudaMemsetParams one = *p;
+    if (p->height == 1) one.pitch = p->width * p->elementSize;
+    return sim_add_node(node, graph, from, n, fill_node(&one), "cudaGraphAddMemsetNode", site);
+}
+
+static void fill_row(char *to, unsigned value, size_t size, size_t n)
+{
+    if (size == 1)
+        memset(to, (int)value, n);
+    else
+        for (size_t i = 0; i < n; i++) memcpy(to + i * size, &value, size); // little-endian
+}
+
 cudaError_t sim_fill_rows(const char *name, void *ptr, size_t pitch, int value, size_t width,
                           size_t height, cudaStream_t stream, const void *site)
 {
+    struct cudaMemsetParams p = {ptr, pitch, (unsigned)value, 1, width, height};
+    return fill(name, &p, stream, site);
+}
+
+static cudaError_t fill(const char *name, const struct cudaMemsetParams *p, cudaStream_t stream,
+                        const void *site)
+{
+    void *ptr = p->dst;
+    size_t pitch = p->pitch, width = p->width * p->elementSize, height = p->height;
     SimgpuOp op = sim_begin(GPU_MEMSET, name, stream, site);
+    if (op.captured && op.error == cudaSuccess && width && height)
+        return sim_capture_node(&op, fill_node(p));
     if (op.error == cudaSuccess && pitch < width) op.error = cudaErrorInvalidPitchValue;
     if (op.error != cudaSuccess || width == 0 || height == 0) return sim_leave(op.error);
     SimShape shape = sim_shape(width, height, pitch, 1, 0);
@@ -281,10 +353,12 @@ cudaError_t sim_fill_rows(const char *name, void *ptr, size_t pitch, int value, 
     if (!on_device(ptr))
         sim_pinned_watch(&op, sim_op_place(&op), ptr, pitch, width, height, GPU_WRITE);
     op.entry.bytes = width * height;
-    if (!simgpu_ready(&op) || (whole && sim_fill_later(ptr, range.bytes, value)))
+    bool later = whole && p->elementSize == 1 && simgpu_ready(&op);
+    if (!simgpu_ready(&op) || (later && sim_fill_later(ptr, range.bytes, (int)p->value)))
         return simgpu_end(&op);
     if (whole) sim_overwritten(ptr, range.bytes);
-    for (size_t row = 0; row < height; row++) memset(memory + row * pitch, value, width);
+    for (size_t row = 0; row < height; row++)
+        fill_row(memory + row * pitch, p->value, p->elementSize, p->width);
     return simgpu_end(&op);
 }
 

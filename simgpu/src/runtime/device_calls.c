@@ -99,7 +99,8 @@ cudaError_t cudaDeviceSynchronize(void)
 {
     SIM_ENTER();
     int device = sim_current_device();
-    sim_device_wait(device, "cudaDeviceSynchronize", SIM_SITE);
+    cudaError_t error = sim_device_wait(device, "cudaDeviceSynchronize", SIM_SITE);
+    if (error != cudaSuccess) return error;
     GpuLogEntry entry = {.op = GPU_DEVICE_SYNC,
                          .name = "cudaDeviceSynchronize",
                          .device = device,
@@ -115,7 +116,8 @@ cudaError_t cudaDeviceReset(void)
     SIM_ENTER();
     SimDevice *device = sim_device_made(sim_current_device());
     if (!device) return cudaSuccess;
-    sim_device_wait(device->index, "cudaDeviceReset", SIM_SITE);
+    cudaError_t error = sim_device_wait(device->index, "cudaDeviceReset", SIM_SITE);
+    if (error != cudaSuccess) return error;
     sim_memory_reset(device, SIM_SITE);
     sim_stream_reset(device->index);
     sim_leak_reset();

@@ -1,17 +1,19 @@
 /* free.c: cudaFree, and memory that is allocated and freed in the order of a stream.
  *
- * Interface: sim_free (operation.h); cudaFree, cudaMallocAsync, cudaMallocFromPoolAsync,
+ * Interface: sim_free, sim_allocate_on_stream,
+ * sim_free_on_stream (operation.h); cudaFree, cudaMallocAsync, cudaMallocFromPoolAsync,
  * cudaFreeAsync.
  */
 #include "check/check.h"
 #include "core/error.h"
 #include "memory/allocation.h"
+#include "runtime/graph_memory.h"
 #include "runtime/operation.h"
 #include "streams/streams.h"
 #include "time/time.h"
 
-static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
-                                      cudaStream_t stream, cudaMemPool_t pool, const void *site)
+cudaError_t sim_allocate_on_stream(const char *call, void **ptr, size_t size, cudaStream_t stream,
+                                   cudaMemPool_t pool, const void *site)
 {
     if (!ptr) return sim_leave(cudaErrorInvalidValue);
     *ptr = NULL;
@@ -20,7 +22,8 @@ static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
     SimDevice *device = pool ? sim_pool_device(pool, call, site) : sim_device(op.entry.device);
     if (pool && !device) return sim_leave(cudaErrorInvalidValue);
     if (device && !pool) pool = sim_pool_current(device);
-    SimWanted wanted = {call, size, MEMORY_PLAIN, pool, site};
+    if (op.captured) return sim_capture_allocation(&op, device, ptr, size, pool);
+    SimWanted wanted = {call, size, MEMORY_PLAIN, pool, site, sim_kept_for_node()};
     void *memory = device && pool ? sim_allocate(device, wanted) : NULL;
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
@@ -35,7 +38,7 @@ static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
 cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
 {
     SIM_ENTER();
-    return allocate_on_stream("cudaMallocAsync", devPtr, size, hStream, NULL, SIM_SITE);
+    return sim_allocate_on_stream("cudaMallocAsync", devPtr, size, hStream, NULL, SIM_SITE);
 }
 
 cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
@@ -43,14 +46,14 @@ cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPo
 {
     SIM_ENTER();
     if (!memPool) return sim_leave(cudaErrorInvalidValue);
-    return allocate_on_stream("cudaMallocFromPoolAsync", ptr, size, stream, memPool, SIM_SITE);
+    return sim_allocate_on_stream("cudaMallocFromPoolAsync", ptr, size, stream, memPool, SIM_SITE);
 }
 
 // cudaFree waits for the whole device before it frees; but not for memory of a pool, of which it
 // assumes that nobody uses it any more (CUDA programming guide, stream ordered memory allocator).
 cudaError_t sim_free(void *devPtr, bool from_nccl, const void *site)
 {
-    SIM_ENTER_AS("cudaFree", site);
+    SIM_ENTER_UNSAFE_AS("cudaFree", site);
     if (!devPtr) return cudaSuccess;
     if (!from_nccl && sim_is_nccls("cudaFree", devPtr, site))
         return sim_leave(cudaErrorInvalidValue);
@@ -83,19 +86,26 @@ cudaError_t cudaFree(void *devPtr)
     return sim_free(devPtr, false, SIM_SITE);
 }
 
-cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
+cudaError_t sim_free_on_stream(void *devPtr, cudaStream_t stream, const void *site)
 {
-    SimgpuOp op = sim_begin(GPU_FREE, "cudaFreeAsync", hStream, SIM_SITE);
+    SimgpuOp op = sim_begin(GPU_FREE, "cudaFreeAsync", stream, site);
     if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
+    if (op.captured) return sim_capture_free(&op, devPtr);
+    site = op.entry.site;
     size_t bytes = 0;
-    if (sim_is_nccls("cudaFreeAsync", devPtr, SIM_SITE)) return sim_leave(cudaErrorInvalidValue);
-    sim_race_free(&op, devPtr, SIM_SITE);
+    if (sim_is_nccls("cudaFreeAsync", devPtr, site)) return sim_leave(cudaErrorInvalidValue);
+    sim_race_free(&op, devPtr, site);
     op.entry.category = gpulog_category_of(devPtr);
-    if (!sim_release("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, SIM_SITE)) {
+    if (!sim_release("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, site)) {
         op.error = cudaErrorInvalidValue;
         return simgpu_end(&op);
     }
     op.entry.bytes = bytes;
     op.entry.range[op.entry.n_ranges++] = (GpuRange){devPtr, bytes, GPU_WRITE};
     return simgpu_end(&op);
+}
+
+cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
+{
+    return sim_free_on_stream(devPtr, hStream, SIM_SITE);
 }

@@ -20,13 +20,17 @@
 #include "memory/pinned.h"
 #include "memory/place.h"
 #include "report/report.h"
+#include "runtime/noted.h"
 #include "runtime/operation.h"
+#include "streams/graph.h"
 #include "streams/streams.h"
 #include "time/time.h"
 
 SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void *site)
 {
     SimgpuOp op;
+    if (sim_replay.stream) stream = sim_replay.stream;
+    if (sim_replay.site) site = sim_replay.site;
     memset(&op.entry, 0, offsetof(GpuLogEntry, range));
     op.entry.op = kind;
     op.entry.name = name;
@@ -35,7 +39,9 @@ SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void
     op.entry.blocking_stream = true;
     op.entry.site = site;
     op.entry.to = op.entry.from = GPULOG_HOST;
+    op.entry.launch = sim_replay.launch;
     op.overwritten = 0;
+    op.captured = false;
     op.error = sim_enter();
     if (op.error == cudaErrorNotPermitted) sim_tell_not_permitted(name, site);
     if (op.error == cudaSuccess) op.error = sim_stream_begin(&op);
@@ -63,6 +69,7 @@ SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site)
 {
     SimgpuOp op = sim_begin(GPU_KERNEL, name, stream, gpulog_site_above(site));
     check_device(&op);
+    if (op.captured) sim_capture_noted(&op, cudaGraphNodeTypeKernel);
     return op;
 }
 
@@ -158,7 +165,7 @@ static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess a
 static void *touch(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
                    bool host_ok, SimUse use)
 {
-    if (op->error != cudaSuccess) return NULL;
+    if (op->error != cudaSuccess || op->captured) return NULL;
     const void *ptr = logged.ptr;
     size_t offset, bytes = logged.bytes;
     void *usable = (void *)ptr;
@@ -255,7 +262,7 @@ void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type)
 // Whether the operation is to be executed.
 bool simgpu_ready(const SimgpuOp *op)
 {
-    if (op->error != cudaSuccess || sim_dry()) return false;
+    if (op->error != cudaSuccess || op->captured || sim_dry()) return false;
     for (int i = 0; op->overwritten >> i; i++)
         if (op->overwritten >> i & 1)
             sim_promised(op->entry.range[i].ptr, op->entry.range[i].bytes);
@@ -286,6 +293,7 @@ static void watch_host(const SimgpuOp *op)
 cudaError_t simgpu_end(SimgpuOp *op)
 {
     if (op->error != cudaSuccess) return give_up(op);
+    if (op->captured) return cudaSuccess;
     watch_host(op);
     sim_check_overlap(op);
     sim_stream_ran(op);

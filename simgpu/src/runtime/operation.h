@@ -2,6 +2,8 @@
  *
  *   operation.c     simgpu.h's begin … end, used by kernels, copies, cuBLAS and collectives alike
  *   copy.c          cudaMemcpy and cudaMemset
+ *   noted.c         calls that a graph makes again by their function and arguments
+ *   graph_*.c       executable graphs and their launch; nodes that a program adds; their memory
  *   free.c          cudaFree, and memory that is allocated and freed in the order of a stream
  *   stream_calls.c  records, waits, and functions of the host in the order of a stream
  *   device_calls.c  choosing devices, waiting for them, resetting them
@@ -45,6 +47,10 @@ cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool
 // cudaMemset2DAsync, likewise.
 cudaError_t sim_fill_rows(const char *name, void *ptr, size_t pitch, int value, size_t width,
                           size_t height, cudaStream_t stream, const void *site);
+// cudaMallocAsync from a pool (NULL: the current one), and cudaFreeAsync.
+cudaError_t sim_allocate_on_stream(const char *call, void **ptr, size_t size, cudaStream_t stream,
+                                   cudaMemPool_t pool, const void *site);
+cudaError_t sim_free_on_stream(void *ptr, cudaStream_t stream, const void *site);
 cudaError_t sim_free(void *ptr, bool from_nccl, const void *site); // cudaFree and ncclMemFree
 
 #endif

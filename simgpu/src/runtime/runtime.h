@@ -14,7 +14,9 @@
 #include "memory/place.h"
 #include "report/hooks.h"
 #include "report/report.h"
+#include "runtime/noted.h"
 #include "runtime/operation.h"
+#include "streams/capture.h"
 #include "streams/streams.h"
 #include "time/time.h"
 

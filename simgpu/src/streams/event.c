@@ -54,7 +54,11 @@ cudaError_t sim_event_record(SimgpuOp *op, cudaEvent_t event)
     pthread_mutex_lock(&sim_streams_lock);
     bool there = sim_is_event(event);
     int device = there ? event->device : -1;
-    if (device == op->entry.device) {
+    if (device == op->entry.device && op->captured) {
+        SimCaptureFault fault = sim_capture_record(sim_stream_of_op(op), event);
+        op->error = fault.error;
+    } else if (device == op->entry.device) {
+        event->captured = 0;
         sim_vector_clock_assign(&event->clock, &sim_stream_of_op(op)->clock);
         event->recorded = true;
         event->asked = false;
@@ -88,11 +92,17 @@ cudaError_t sim_event_wait(SimgpuOp *op, cudaEvent_t event)
 {
     pthread_mutex_lock(&sim_streams_lock);
     bool there = sim_is_event(event);
-    if (there) sim_note_wait(sim_stream_of_op(op), event, op->entry.site);
-    if (there && event->recorded)
+    SimCaptureFault fault = {.error = cudaSuccess};
+    if (there) fault = sim_capture_wait(sim_stream_of_op(op), event);
+    op->captured |= there && event->captured;
+    bool eager = there && !op->captured && fault.error == cudaSuccess;
+    if (eager) sim_note_wait(sim_stream_of_op(op), event, op->entry.site);
+    if (eager && event->recorded)
         sim_vector_clock_join(&sim_stream_of_op(op)->clock, &event->clock);
     pthread_mutex_unlock(&sim_streams_lock);
     if (!there) return sim_report_event(op->entry.name, event, op->entry.site);
+    if (fault.error != cudaSuccess)
+        return sim_report_capture(&fault, op->entry.name, op->entry.site);
     op->entry.event = event;
     return cudaSuccess;
 }
@@ -102,8 +112,17 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
     SIM_ENTER_AS(call, site);
     GpuLogEntry entry = {
         .op = GPU_EVENT_SYNC, .name = call, .event = event, .host_waits = true, .site = site};
+    SimCaptureFault fault = {.error = cudaSuccess};
     pthread_mutex_lock(&sim_streams_lock);
     bool there = sim_is_event(event), early = false;
+    if (there) fault = sim_capture_wait_event(event);
+    if (fault.error != cudaSuccess || (simgpu_captures && there)) {
+        pthread_mutex_unlock(&sim_streams_lock);
+        if (fault.error != cudaSuccess) return sim_report_capture(&fault, call, site);
+        if (sim_unsafe_hook(call, site) != cudaSuccess) return cudaPeekAtLastError();
+        pthread_mutex_lock(&sim_streams_lock);
+        there = sim_is_event(event);
+    }
     if (there && query && sim_clock_on() && event->recorded) {
         SimVectorClock before = {0, NULL};
         bool known = sim_host_knows(&event->clock);

@@ -45,7 +45,8 @@ static void note_alive(SimLeaks *leaks)
         if (streams[i].alive && streams[i].site)
             sim_leak_note(leaks, THING_STREAM, &streams[i], 0, streams[i].site);
     for (int i = 0; i < n_events; i++)
-        if (events[i].alive) sim_leak_note(leaks, THING_EVENT, &events[i], 0, events[i].site);
+        if (events[i].alive && events[i].site)
+            sim_leak_note(leaks, THING_EVENT, &events[i], 0, events[i].site);
     pthread_mutex_unlock(&sim_streams_lock);
 }
 
@@ -97,6 +98,7 @@ struct CUstream_st *sim_stream_make(int device, unsigned flags, int priority)
     s->site = s->destroyed = NULL;
     s->priority = priority;
     s->number = 0;
+    s->capture = NULL;
     if (s->asked.n) memset(s->asked.t, 0, (size_t)s->asked.n * sizeof *s->asked.t);
     s->order = sim_next_stream_number();
     s->next = NULL;
@@ -214,6 +216,7 @@ struct CUevent_st *sim_event_make(unsigned flags, const void *site)
     if (e) {
         e->alive = true;
         e->recorded = false;
+        e->captured = 0;
         e->number = ++events_made;
         e->device = sim_current_device();
         e->flags = flags;
@@ -227,6 +230,8 @@ struct CUevent_st *sim_event_make(unsigned flags, const void *site)
 void sim_event_end(struct CUevent_st *e)
 {
     free(e->clock.t);
+    free(e->nodes.node);
+    e->nodes = (SimNodes){NULL, 0, 0};
     e->clock = (SimVectorClock){0, NULL};
     e->alive = false;
     sim_clock_forget_event(e);

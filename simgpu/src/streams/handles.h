@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "core/config.h"
+#include "streams/capture.h"
 #include "streams/streams.h"
 
 // Handles are addresses in a reserved table, so that any wrong one is told from a right one without
@@ -31,6 +32,8 @@ struct CUstream_st {
     uint32_t order; // of all streams and devices, as they were made
     // What is done before the stream's next operation; its own slot: its number so far.
     SimVectorClock clock;
+    SimCapture *capture;      // that it is part of; NULL: none
+    SimNodes last;            // … what its next node comes after
     SimVectorClock asked;     // about what a query was answered: not ready
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
 };
@@ -41,6 +44,8 @@ struct CUevent_st {
     unsigned flags;
     const void *site, *destroyed;
     SimVectorClock clock; // what is done when the event is
+    uint64_t captured;    // the capture in which it was last recorded; 0: in none
+    SimNodes nodes;       // … what it stands for there
     uint64_t number;      // tells events apart that have had the same handle
     SimStreamId recorded_on;
     const void *recorded_at; // call site

@@ -96,16 +96,22 @@ void sim_put_stream(GpuLogEntry *entry, struct CUstream_st *s)
 cudaError_t sim_stream_begin(SimgpuOp *op)
 {
     if (!sim_device(sim_current_device())) return sim_leave(cudaErrorInvalidDevice);
+    SimCaptureFault fault = {.error = cudaSuccess};
     pthread_mutex_lock(&sim_streams_lock);
     struct CUstream_st *s = sim_stream_of_handle(op->entry.stream);
     if (s) {
         sim_put_stream(&op->entry, s);
+        if (simgpu_captures) fault = sim_capture_operation(op, s);
+    }
+    if (s && !op->captured && fault.error == cudaSuccess) {
         sim_catch_up(s);
         if (!only_orders(op->entry.op))
             sim_await_undone(&s->clock, sim_clock_before_operation, op->entry);
     }
     pthread_mutex_unlock(&sim_streams_lock);
-    return s ? cudaSuccess : sim_report_stream(op->entry.name, op->entry.stream, op->entry.site);
+    if (!s) return sim_report_stream(op->entry.name, op->entry.stream, op->entry.site);
+    if (fault.error == cudaSuccess) return cudaSuccess;
+    return sim_report_capture(&fault, op->entry.name, op->entry.site);
 }
 
 void sim_stream_place(const SimgpuOp *op, int *slot, uint64_t *time)
@@ -230,11 +236,17 @@ void sim_moment_let_go(void)
     pthread_mutex_unlock(&sim_streams_lock);
 }
 
-void sim_device_wait(int device, const char *call, const void *site)
+cudaError_t sim_device_wait(int device, const char *call, const void *site)
 {
     SimVectorClock all = {0, NULL};
     GpuLogEntry entry = {.op = GPU_DEVICE_SYNC, .name = call, .device = device, .site = site};
     pthread_mutex_lock(&sim_streams_lock);
+    if (simgpu_captures) {
+        SimCaptureFault fault = sim_capture_wait_device(device);
+        pthread_mutex_unlock(&sim_streams_lock);
+        if (fault.error != cudaSuccess) return sim_report_capture(&fault, call, site);
+        pthread_mutex_lock(&sim_streams_lock);
+    }
     for (struct CUstream_st *s = sim_device_streams[device].streams; s; s = s->next)
         sim_vector_clock_join(&all, &s->clock);
     if (sim_device_streams[device].null)
@@ -245,6 +257,7 @@ void sim_device_wait(int device, const char *call, const void *site)
     pthread_mutex_unlock(&sim_streams_lock);
     free(all.t);
     sim_pools_after_wait(device);
+    return cudaSuccess;
 }
 
 void sim_stream_deliver(const SimgpuOp *op)

@@ -69,6 +69,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     bool own = s && s == stream;
     int device = own ? s->device : 0;
     uint32_t number = own ? s->order : 0;
+    if (own) sim_capture_stream_ends(s);
     if (own) sim_stream_end(s);
     if (own) s->destroyed = SIM_SITE;
     pthread_mutex_unlock(&sim_streams_lock);
@@ -114,9 +115,16 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool q
     SIM_ENTER_AS(call, site);
     if (!sim_device(sim_current_device())) return sim_leave(cudaErrorInvalidDevice);
     GpuLogEntry entry = {.op = GPU_STREAM_SYNC, .name = call, .host_waits = true, .site = site};
-    if (query && is_stream_unready(entry, stream)) return sim_leave(cudaErrorNotReady);
+    SimCaptureFault fault = {.error = cudaSuccess};
     pthread_mutex_lock(&sim_streams_lock);
     struct CUstream_st *s = sim_stream_of_handle(stream);
+    if (s && simgpu_captures) fault = sim_capture_wait_stream(s);
+    pthread_mutex_unlock(&sim_streams_lock);
+    if (fault.error != cudaSuccess) return sim_report_capture(&fault, call, site);
+    if (simgpu_captures && sim_unsafe_hook(call, site) != cudaSuccess) return cudaPeekAtLastError();
+    if (query && is_stream_unready(entry, stream)) return sim_leave(cudaErrorNotReady);
+    pthread_mutex_lock(&sim_streams_lock);
+    s = sim_stream_of_handle(stream);
     bool idle = false, early = false;
     if (s && query) early = is_stream_early(s);
     if (s && !early) {

@@ -16,7 +16,7 @@ typedef struct SimgpuOp {
     cudaError_t error;
 } SimgpuOp;
 
-#define SIMGPU_BEGIN(name, stream) simgpu_begin((name), (stream))
+#define SIMGPU_BEGIN(name, stream, ...) simgpu_begin((name), (stream))
 static inline SimgpuOp simgpu_begin(const char *name, cudaStream_t stream)
 {
     return (SimgpuOp){.entry = {.op = GPU_KERNEL, .name = name, .stream = stream}};

@@ -1,0 +1,452 @@
+/* graph_exec.c: executable graphs, and their launch.
+ *
+ * A launch makes each node's call again, through the same functions as the program's own: on
+ * internal streams, the graph's *branches*, which wait for each other by internal events where the
+ * graph has an edge from one to another. So whoever looks at operations, streams and events
+ * (races, lifetimes, clock, log, ranks that wait) sees through a launch.
+ *
+ * Nodes on a path of edges share a branch: a node is on the branch of one that it comes after, if
+ * nothing else follows that one there. So a branch orders nothing that the edges do not.
+ *
+ * "A graph launch is ordered after all prior work of its stream and before all later work", and
+ * launches of one executable are ordered one after the other, whatever their streams (CUDA
+ * programming guide, CUDA graphs).
+ *
+ * Interface: cudaGraphInstantiate, cudaGraphInstantiateWithFlags, cudaGraphUpload, cudaGraphLaunch,
+ * cudaGraphExecUpdate, cudaGraphExecDestroy.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/leak.h"
+#include "memory/device.h"
+#include "report/hooks.h"
+#include "report/report.h"
+#include "runtime/graph_memory.h"
+#include "runtime/operation.h"
+#include "streams/handles.h"
+
+// A node of an executable.
+typedef struct Step {
+    cudaGraphNode_t node;
+    int branch;
+    cudaEvent_t done; // recorded where another branch, or the launch's end, waits for it; or NULL
+    bool last;        // nothing comes after it
+} Step;
+
+struct CUgraphExec_st {
+    bool alive;
+    const void *site, *destroyed;
+    cudaGraph_t graph; // its own copy
+    Step *step;        // (graph->n), in an order that the edges allow
+    int *step_of;      // (graph->n), by the node's index
+    cudaStream_t *branch;
+    int n_branches;
+    cudaEvent_t begin, end; // of the last launch
+    unsigned long long flags;
+    struct CUgraphExec_st *next; // of all that were ever made: a handle is never used again
+};
+
+static pthread_mutex_t execs_lock = PTHREAD_MUTEX_INITIALIZER;
+static cudaGraphExec_t execs;
+static uint64_t launches;
+
+static void visit_execs(SimLeaks *leaks)
+{
+    if (pthread_mutex_trylock(&execs_lock)) return;
+    for (cudaGraphExec_t e = execs; e; e = e->next)
+        if (e->alive) sim_leak_note(leaks, THING_GRAPH_EXEC, e, 0, e->site);
+    pthread_mutex_unlock(&execs_lock);
+}
+
+static SimHooks hooks = {.visit = visit_execs};
+
+static cudaGraphExec_t find_exec(cudaGraphExec_t handle)
+{
+    pthread_mutex_lock(&execs_lock);
+    cudaGraphExec_t e = execs;
+    while (e && e != handle) e = e->next;
+    pthread_mutex_unlock(&execs_lock);
+    return e;
+}
+
+static cudaError_t report_exec(const char *call, cudaGraphExec_t handle, const void *site)
+{
+    char where[256], end[256];
+    cudaGraphExec_t e = find_exec(handle);
+    gpulog_where(site, where, sizeof where);
+    gpulog_where(e ? e->destroyed : NULL, end, sizeof end);
+    sim_facts_call(call, site, SIM_NO_STREAM);
+    if (e) sim_facts_call("cudaGraphExecDestroy", e->destroyed, SIM_NO_STREAM);
+    sim_report(SIMGPU_LIFETIME, "there is no such executable graph",
+               "%s, called at %s,\nwas given %p, which %s%s.\n"
+               "On a GPU this is an invalid argument, or a crash inside the driver.\n"
+               "Did cudaGraphInstantiate fail, or is it destroyed before its last launch?",
+               call, where, (void *)handle, e ? "cudaGraphExecDestroy destroyed at\n" : "is none",
+               e ? end : "");
+    return sim_leave(cudaErrorInvalidValue);
+}
+
+static bool is_exec(cudaGraphExec_t handle)
+{
+    cudaGraphExec_t e = find_exec(handle);
+    return e && e->alive;
+}
+
+// ---- Instantiation ----
+
+static cudaEvent_t new_event(int device)
+{
+    int current = sim_current_device();
+    sim_set_current_device(device);
+    pthread_mutex_lock(&sim_streams_lock);
+    cudaEvent_t event = sim_event_make(cudaEventDisableTiming, NULL);
+    pthread_mutex_unlock(&sim_streams_lock);
+    sim_set_current_device(current);
+    return event;
+}
+
+static cudaStream_t new_branch(int device, int number, const void *site)
+{
+    char where[256];
+    gpulog_where(site, where, sizeof where);
+    pthread_mutex_lock(&sim_streams_lock);
+    cudaStream_t stream = sim_stream_make(device, cudaStreamNonBlocking, 0);
+    if (stream) sim_stream_link(stream);
+    pthread_mutex_unlock(&sim_streams_lock);
+    if (stream)
+        gpulog_name_stream(stream, "branch %d of the graph instantiated at %s", number, where);
+    return stream;
+}
+
+// Puts each step on a branch. tail: (n), of each branch the last step on it.
+static bool lay_out(cudaGraphExec_t e, int *tail)
+{
+    for (int i = 0; i < e->graph->n; i++) {
+        Step *step = &e->step[i];
+        cudaGraphNode_t node = step->node;
+        step->branch = -1;
+        for (int j = 0; j < node->n_from && step->branch < 0; j++) {
+            int before = e->step_of[node->from[j]->index];
+            const Step *from = &e->step[before];
+            if (tail[from->branch] == before && from->node->device == node->device)
+                step->branch = from->branch;
+        }
+        if (step->branch < 0) {
+            e->branch[e->n_branches] = new_branch(node->device, e->n_branches + 1, e->site);
+            if (!e->branch[e->n_branches]) return false;
+            step->branch = e->n_branches++;
+        }
+        tail[step->branch] = i;
+        step->last = true;
+    }
+    return true;
+}
+
+// Events where an edge goes from one branch to another, and where nothing follows.
+static bool make_events(cudaGraphExec_t e)
+{
+    bool *awaited = calloc((size_t)e->graph->n + 1, 1), good = awaited;
+    for (int i = 0; i < e->graph->n && good; i++)
+        for (int j = 0; j < e->step[i].node->n_from; j++) {
+            int from = e->step_of[e->step[i].node->from[j]->index];
+            e->step[from].last = false;
+            awaited[from] |= e->step[from].branch != e->step[i].branch;
+        }
+    for (int i = 0; i < e->graph->n && good; i++) {
+        if (!awaited[i] && !e->step[i].last) continue;
+        e->step[i].done = new_event(e->step[i].node->device);
+        good = e->step[i].done != NULL;
+    }
+    free(awaited);
+    return good;
+}
+
+static void free_parts(cudaGraphExec_t e)
+{
+    pthread_mutex_lock(&sim_streams_lock);
+    for (int i = 0; i < e->n_branches; i++) sim_stream_end(e->branch[i]);
+    for (int i = 0; e->step && e->graph && i < e->graph->n; i++)
+        if (e->step[i].done) sim_event_end(e->step[i].done);
+    if (e->begin) sim_event_end(e->begin);
+    if (e->end) sim_event_end(e->end);
+    pthread_mutex_unlock(&sim_streams_lock);
+    if (e->graph) sim_graph_memory_end(e->graph);
+    if (e->graph) sim_graph_free(e->graph);
+    free(e->step);
+    free(e->step_of);
+    free(e->branch);
+    *e = (struct CUgraphExec_st){.site = e->site, .destroyed = e->destroyed, .next = e->next};
+}
+
+static cudaError_t report_cycle(const char *call, const void *site)
+{
+    char where[256];
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call(call, site, SIM_NO_STREAM);
+    sim_report(SIMGPU_CAPTURE, "a graph with a cycle",
+               "%s, called at %s,\nwas given nodes that come after themselves, by their edges.\n"
+               "On a GPU it returns \"invalid argument\", as now.\n"
+               "Are the two lists of cudaGraphAddDependencies the wrong way round?",
+               call, where);
+    return cudaErrorInvalidValue;
+}
+
+static cudaError_t fill(cudaGraphExec_t e, cudaGraph_t graph, const char *call)
+{
+    size_t n = (size_t)graph->n + 1;
+    e->graph = sim_graph_copy(graph, NULL);
+    e->step = calloc(n, sizeof *e->step);
+    e->step_of = calloc(n, sizeof *e->step_of);
+    e->branch = calloc(n, sizeof *e->branch);
+    int *tail = calloc(n, sizeof *tail), device = sim_current_device();
+    cudaGraphNode_t *sorted = e->graph ? sim_graph_sorted(e->graph) : NULL;
+    bool memory = e->graph && e->step && e->step_of && e->branch && tail, good = memory && sorted;
+    for (int i = 0; good && i < graph->n; i++) {
+        e->step[i].node = sorted[i];
+        e->step_of[sorted[i]->index] = i;
+    }
+    good = good && lay_out(e, tail) && make_events(e);
+    if (good) e->begin = new_event(device);
+    if (good) e->end = new_event(device);
+    free(tail);
+    free(sorted);
+    if (memory && !sorted) return report_cycle(call, e->site);
+    return good ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+static cudaError_t instantiate(const char *call, cudaGraphExec_t *out, cudaGraph_t graph,
+                               unsigned long long flags, const void *site)
+{
+    SIM_ENTER_AS(call, site);
+    unsigned long long known = cudaGraphInstantiateFlagAutoFreeOnLaunch |
+                               cudaGraphInstantiateFlagUpload |
+                               cudaGraphInstantiateFlagUseNodePriority;
+    if (!out) return sim_leave(cudaErrorInvalidValue);
+    *out = NULL;
+    if (!sim_is_graph(graph)) return sim_report_graph(call, graph, site);
+    if (flags & ~known) return sim_leave(cudaErrorInvalidValue);
+    cudaGraphExec_t e = calloc(1, sizeof *e);
+    if (!e) return sim_leave(cudaErrorMemoryAllocation);
+    e->site = site;
+    e->flags = flags;
+    cudaError_t error = sim_graph_memory_instantiate(graph, call, site);
+    if (error == cudaSuccess) error = fill(e, graph, call);
+    if (error != cudaSuccess) {
+        free_parts(e);
+        free(e);
+        return sim_leave(error);
+    }
+    e->alive = true;
+    sim_hooks_add(&hooks);
+    pthread_mutex_lock(&execs_lock);
+    e->next = execs;
+    execs = e;
+    pthread_mutex_unlock(&execs_lock);
+    *out = e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
+                                 unsigned long long flags)
+{
+    return instantiate("cudaGraphInstantiate", pGraphExec, graph, flags, SIM_SITE);
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
+                                          unsigned long long flags)
+{
+    return instantiate("cudaGraphInstantiateWithFlags", pGraphExec, graph, flags, SIM_SITE);
+}
+
+// What is under way is done all the same, as documented: its operations have been made.
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
+{
+    SIM_ENTER();
+    if (!is_exec(graphExec)) return report_exec("cudaGraphExecDestroy", graphExec, SIM_SITE);
+    graphExec->destroyed = SIM_SITE;
+    free_parts(graphExec);
+    return cudaSuccess;
+}
+
+// ---- Launch ----
+
+static cudaError_t record_on(cudaEvent_t event, cudaStream_t stream)
+{
+    SimgpuOp op = sim_begin(GPU_EVENT_RECORD, "cudaGraphLaunch", stream, sim_replay.site);
+    if (op.error != cudaSuccess) return simgpu_end(&op);
+    cudaError_t error = sim_event_record(&op, event);
+    return error != cudaSuccess ? error : simgpu_end(&op);
+}
+
+static cudaError_t wait_on(cudaStream_t stream, cudaEvent_t event)
+{
+    SimgpuOp op = sim_begin(GPU_STREAM_WAIT, "cudaGraphLaunch", stream, sim_replay.site);
+    if (op.error != cudaSuccess) return simgpu_end(&op);
+    cudaError_t error = sim_event_wait(&op, event);
+    return error != cudaSuccess ? error : simgpu_end(&op);
+}
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        cudaError_t error_ = (call);                                                               \
+        if (error_ != cudaSuccess) return error_;                                                  \
+    } while (0)
+
+// A node's branch waits for what it comes after.
+static cudaError_t await_before(cudaGraphExec_t e, const Step *step)
+{
+    cudaGraphNode_t node = step->node;
+    cudaStream_t stream = e->branch[step->branch];
+    if (!node->n_from) TRY(wait_on(stream, e->begin));
+    for (int j = 0; j < node->n_from; j++) {
+        const Step *from = &e->step[e->step_of[node->from[j]->index]];
+        if (from->branch != step->branch) TRY(wait_on(stream, from->done));
+    }
+    return cudaSuccess;
+}
+
+static cudaError_t make_call(cudaGraphExec_t e, const Step *step, const cudaStream_t *together)
+{
+    SimReplay before = sim_replay;
+    cudaGraphNode_t node = step->node;
+    sim_set_current_device(node->device);
+    sim_replay.stream = e->branch[step->branch];
+    sim_replay.site = node->site;
+    sim_replay.node = node;
+    sim_replay.together = together;
+    cudaError_t error = node->call.again ? node->call.again(node) : cudaSuccess;
+    sim_replay = before;
+    return error;
+}
+
+// The next step, and those that begin with it: *n.
+static cudaError_t run_next(cudaGraphExec_t e, int i, int *n)
+{
+    cudaStream_t stream[SIM_MAX_DEVICES];
+    const void *together = e->step[i].node->together;
+    for (*n = 0; i + *n < e->graph->n && *n < SIM_MAX_DEVICES; ++*n) {
+        const Step *step = &e->step[i + *n];
+        if (*n > 0 && (!together || step->node->together != together)) break;
+        TRY(await_before(e, step));
+        stream[*n] = e->branch[step->branch];
+    }
+    TRY(make_call(e, &e->step[i], stream));
+    for (const Step *step = &e->step[i]; step < &e->step[i + *n]; step++)
+        if (step->done) TRY(record_on(step->done, e->branch[step->branch]));
+    return cudaSuccess;
+}
+
+static cudaError_t run_steps(cudaGraphExec_t e, cudaStream_t stream)
+{
+    TRY(wait_on(stream, e->end));
+    TRY(record_on(e->begin, stream));
+    for (int i = 0, n = 0; i < e->graph->n; i += n) TRY(run_next(e, i, &n));
+    for (int i = 0; i < e->graph->n; i++)
+        if (e->step[i].last) TRY(wait_on(stream, e->step[i].done));
+    return record_on(e->end, stream);
+}
+
+static uint64_t next_launch(void)
+{
+    pthread_mutex_lock(&execs_lock);
+    uint64_t number = ++launches;
+    pthread_mutex_unlock(&execs_lock);
+    return number;
+}
+
+// Inside of a capture, the graph's nodes become the capture's own. On a GPU they are one node, of a
+// child graph.
+static cudaError_t launch_child(cudaGraphNode_t node)
+{
+    cudaGraphExec_t e = *(cudaGraphExec_t *)node->call.args;
+    if (!is_exec(e)) return report_exec("cudaGraphLaunch", e, node->site);
+    cudaStream_t stream = sim_replay.stream;
+    SimReplay before = sim_replay;
+    sim_replay.stream = NULL;
+    sim_replay.node = NULL;
+    cudaError_t error = run_steps(e, stream);
+    sim_replay = before;
+    return error;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
+{
+    SIM_ENTER();
+    if (!is_exec(graphExec)) return report_exec("cudaGraphLaunch", graphExec, SIM_SITE);
+    SimgpuOp op = sim_begin(GPU_GRAPH_LAUNCH, "cudaGraphLaunch", stream, SIM_SITE);
+    if (op.captured)
+        return sim_capture_node(&op, (SimNewNode){.type = cudaGraphNodeTypeGraph,
+                                                  .again = launch_child,
+                                                  .args = &graphExec,
+                                                  .bytes = sizeof graphExec});
+    if (op.error == cudaSuccess)
+        op.error = sim_graph_memory_launch(graphExec->graph, graphExec->flags, stream, SIM_SITE);
+    uint64_t number = op.entry.launch = next_launch();
+    cudaStream_t on = op.entry.stream;
+    int device = op.entry.device;
+    cudaError_t error = simgpu_end(&op);
+    if (error != cudaSuccess) return error;
+    int current = sim_current_device();
+    sim_set_current_device(device);
+    sim_replay = (SimReplay){.launch = number, .site = SIM_SITE};
+    error = run_steps(graphExec, on);
+    sim_replay = (SimReplay){.launch = 0};
+    sim_set_current_device(current);
+    return sim_leave(error);
+}
+
+// Its work is done already: simgpu keeps nothing on a device before a launch.
+cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream)
+{
+    SIM_ENTER();
+    if (!is_exec(graphExec)) return report_exec("cudaGraphUpload", graphExec, SIM_SITE);
+    pthread_mutex_lock(&sim_streams_lock);
+    bool there = sim_stream_of_handle(stream) != NULL;
+    pthread_mutex_unlock(&sim_streams_lock);
+    return there ? cudaSuccess : sim_report_stream("cudaGraphUpload", stream, SIM_SITE);
+}
+
+// ---- Update ----
+
+// Whether the two graphs have the same nodes and edges, in the same order; else what differs.
+static cudaGraphExecUpdateResultInfo compare(cudaGraph_t old, cudaGraph_t new)
+{
+    cudaGraphExecUpdateResultInfo info = {cudaGraphExecUpdateErrorTopologyChanged, NULL, NULL};
+    if (old->n != new->n) return info;
+    for (int i = 0; i < new->n; i++) {
+        cudaGraphNode_t a = old->node[i], b = new->node[i];
+        bool same = a->n_from == b->n_from;
+        for (int j = 0; j < b->n_from && same; j++) same = a->from[j]->index == b->from[j]->index;
+        info.errorNode = b;
+        if (!same) return info;
+        info.result = cudaGraphExecUpdateErrorNodeTypeChanged;
+        if (a->type != b->type) return info;
+        info.result = cudaGraphExecUpdateErrorParametersChanged;
+        if (a->device != b->device) return info;
+        info.result = cudaGraphExecUpdateErrorTopologyChanged;
+    }
+    return (cudaGraphExecUpdateResultInfo){cudaGraphExecUpdateSuccess, NULL, NULL};
+}
+
+// "Graphs with memory nodes cannot be updated" is one of its limits (CUDA Runtime API).
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
+                                cudaGraphExecUpdateResultInfo *resultInfo)
+{
+    SIM_ENTER();
+    if (!is_exec(hGraphExec)) return report_exec("cudaGraphExecUpdate", hGraphExec, SIM_SITE);
+    if (!sim_is_graph(hGraph)) return sim_report_graph("cudaGraphExecUpdate", hGraph, SIM_SITE);
+    if (!resultInfo) return sim_leave(cudaErrorInvalidValue);
+    *resultInfo = compare(hGraphExec->graph, hGraph);
+    if (hGraph->n_memory) resultInfo->result = cudaGraphExecUpdateErrorNotSupported;
+    if (resultInfo->result != cudaGraphExecUpdateSuccess)
+        return sim_leave(cudaErrorGraphExecUpdateFailure);
+    cudaGraph_t graph = sim_graph_copy(hGraph, NULL);
+    if (!graph) return sim_leave(cudaErrorMemoryAllocation);
+    for (int i = 0; i < graph->n; i++)
+        hGraphExec->step[hGraphExec->step_of[i]].node = graph->node[i];
+    sim_graph_free(hGraphExec->graph);
+    hGraphExec->graph = graph;
+    return cudaSuccess;
+}
