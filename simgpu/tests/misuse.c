@@ -19,6 +19,7 @@
 #include "misuse/call.c"
 #include "misuse/comm_order.c"
 #include "misuse/deadlock.c"
+#include "misuse/graph.c"
 #include "misuse/group.c"
 #include "misuse/host_dereference.c"
 #include "misuse/host_race.c"
@@ -75,6 +76,7 @@ enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = PATH_MAX, ROWS = (int)SIMGPU_N
     ROW(LEAK, "leak")                                                                              \
     ROW(HOST_DEREFERENCE, "deref")                                                                 \
     ROW(CALL, "call")                                                                              \
+    ROW(CAPTURE, "captu")                                                                          \
     ROW(NO_MEMORY, "other")                                                                        \
     ROW(SYSTEM, "other")
 #define CLASS(class, head) [SIMGPU_##class] = {#class, head},
@@ -528,6 +530,7 @@ ROW(OVERLAP)
 ROW(LEAK)
 ROW(HOST_DEREFERENCE)
 ROW(CALL)
+ROW(CAPTURE)
 
 // Fails for each entry of a folder whose name holds the words; removes it where that is asked for.
 static void expect_none(const char *folder, const char *words, bool remove_it)

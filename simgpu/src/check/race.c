@@ -120,6 +120,13 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         snprintf(text, size, "The host waited at %s,\nbut for %s.\nWas it to wait for %s?", wait,
                  other, first);
         return true;
+    case HINT_NODES:
+        snprintf(text, size,
+                 "Both are nodes that a launch made, and no edges lead from one to the other.\n"
+                 "In one graph: is an event missing in the capture, which the other stream waits "
+                 "for?\nOf two graphs: are they launched on streams that do not wait for each "
+                 "other?");
+        return true;
     case HINT_NONE: break;
     }
     return false;

@@ -58,6 +58,10 @@ void sim_stream_name(const SimStreamId *s, char *text, size_t size)
         snprintf(text, size, "the default stream of device %d", s->device);
         return;
     }
+    if (s->branch && s->name) {
+        snprintf(text, size, "%s", s->name);
+        return;
+    }
     if (!s->number) {
         snprintf(text, size, "the thread's own stream of device %d", s->device);
         return;

@@ -27,6 +27,7 @@ typedef struct SimStreamId {
     int slot, device;
     int number;       // of the streams that the program made: 1, 2 …; 0: it made none like this
     bool is_default;  // a device's NULL stream
+    bool branch;      // of a graph's launches: it has a name
     bool blocking;    // else made with cudaStreamNonBlocking
     const void *made; // call site
     const char *name; // what the program calls it (gpulog_name_stream); NULL: nothing

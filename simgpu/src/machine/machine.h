@@ -41,6 +41,8 @@ typedef struct SimSpread {
 // What a call costs the host, and what the host needs to go on after a wait: pages/time.md, § 1.
 typedef struct SimHostCosts {
     SimPs launch, collective, enqueue, allocate, free, pin, sync, query, wake;
+    SimPs graph_launch; // of a graph; 0: as launch
+    SimPs graph_node;   // of each of its nodes
 } SimHostCosts;
 
 // What a GPU says of itself: cudaGetDeviceProperties. 0 and "": the machine's file does not say.

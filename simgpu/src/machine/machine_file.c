@@ -65,6 +65,8 @@ static const Key keys[] = {
     {"kernel", TIME, ALWAYS, OF_FIGURES(kernel), false, NULL},
     {"copy", TIME, ALWAYS, OF_FIGURES(copy), false, NULL},
     {"launch", HOST, ALWAYS, OF_MACHINE(host.launch), false, NULL},
+    {"graph_launch", HOST, MAYBE, OF_MACHINE(host.graph_launch), false, NULL},
+    {"graph_node", HOST, MAYBE, OF_MACHINE(host.graph_node), false, NULL},
     {"collective", HOST, ALWAYS, OF_MACHINE(host.collective), false, NULL},
     {"enqueue", HOST, ALWAYS, OF_MACHINE(host.enqueue), false, NULL},
     {"allocate", HOST, ALWAYS, OF_MACHINE(host.allocate), false, NULL},

@@ -113,7 +113,10 @@ static cudaStream_t new_branch(int device, int number, const void *site)
     gpulog_where(site, where, sizeof where);
     pthread_mutex_lock(&sim_streams_lock);
     cudaStream_t stream = sim_stream_make(device, cudaStreamNonBlocking, 0);
-    if (stream) sim_stream_link(stream);
+    if (stream) {
+        sim_stream_link(stream);
+        stream->branch = true;
+    }
     pthread_mutex_unlock(&sim_streams_lock);
     if (stream)
         gpulog_name_stream(stream, "branch %d of the graph instantiated at %s", number, where);

@@ -91,7 +91,7 @@ struct CUstream_st *sim_stream_make(int device, unsigned flags, int priority)
         return NULL;
     }
     s->alive = true;
-    s->is_default = false;
+    s->is_default = s->branch = false;
     s->blocking = !(flags & cudaStreamNonBlocking);
     s->device = device;
     s->flags = flags;
@@ -171,6 +171,7 @@ SimStreamId sim_stream_id(const struct CUstream_st *s)
                          .device = s->device,
                          .number = s->number,
                          .is_default = s->is_default,
+                         .branch = s->branch,
                          .blocking = s->blocking,
                          .made = s->site,
                          .name = gpulog_name_of_stream((cudaStream_t)s)};

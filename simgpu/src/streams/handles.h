@@ -22,6 +22,7 @@
 struct CUstream_st {
     bool alive;
     bool is_default; // a device's NULL stream
+    bool branch;     // of a graph's launches
     bool blocking;
     int device;
     int priority;

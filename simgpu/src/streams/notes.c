@@ -116,6 +116,7 @@ SimHint sim_stream_hint(const SimStreamId *first, uint64_t time, uint64_t since,
 {
     SimHint hint = {.kind = HINT_NONE}, before;
     int slot = first->slot;
+    if (first->branch && second->branch) return (SimHint){.kind = HINT_NODES};
     pthread_mutex_lock(&sim_streams_lock);
     if (!hint_of_waits(&hint, slot, time, since, second->slot, true)) {
         bool recorded = hint_of_records(&hint, slot, time, since, second->slot);

@@ -81,6 +81,7 @@ extern SimUndone sim_undone;
 typedef struct SimHint {
     enum {
         HINT_NONE,
+        HINT_NODES,          // both are nodes that graphs launched
         HINT_EARLY,          // the second's stream waited for an event recorded before the first
         HINT_RENEWED,        // … and the event was recorded again after the first, after the wait
         HINT_NEVER,          // … for an event that had not been recorded yet

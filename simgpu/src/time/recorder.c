@@ -101,9 +101,12 @@ static bool is_plain(const GpuLogEntry *e) // on no stream
     return (e->op == GPU_ALLOC || e->op == GPU_FREE) && !strstr(e->name, "Async");
 }
 
-static SimPs cost_of(const SimRecorder *r, const GpuLogEntry *e)
+SimPs sim_record_cost(const SimRecorder *r, const GpuLogEntry *e)
 {
     const SimHostCosts *host = &r->machine->host;
+    if (e->op == GPU_GRAPH_LAUNCH) return host->graph_launch ? host->graph_launch : host->launch;
+    if (e->launch)
+        return e->op == GPU_EVENT_RECORD || e->op == GPU_STREAM_WAIT ? 0 : host->graph_node;
     switch (e->op) {
     case GPU_ALLOC: return is_plain(e) ? host->allocate : host->enqueue;
     case GPU_FREE: return is_plain(e) ? host->free : host->enqueue;
@@ -222,7 +225,7 @@ void sim_record_entry(SimRecorder *r, const GpuLogEntry *e)
     sim_record_end_group(r, t, 0);
     Pending *p = sim_record_pend(r, e);
     if (awaits_receivers(e)) sim_record_before_operation(r, e);
-    p->request = sim_record_request(r, t, e->device, cost_of(r, e));
+    p->request = sim_record_request(r, t, e->device, sim_record_cost(r, e));
     bool only_host = is_plain(e) || e->op == GPU_STREAM_SYNC || e->op == GPU_EVENT_SYNC ||
                      e->op == GPU_DEVICE_SYNC;
     After *after = NULL;

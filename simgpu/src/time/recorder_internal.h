@@ -141,6 +141,7 @@ void sim_record_await_receivers(SimRecorder *r, ThreadState *t, After *received)
 
 // ---- recorder.c ----
 bool sim_record_is_query(const GpuLogEntry *entry);
+SimPs sim_record_cost(const SimRecorder *r, const GpuLogEntry *entry);       // the host's
 void sim_after_wait(SimRecorder *r, After *after, const GpuLogEntry *entry); // that only waits
 SimPs sim_record_spread(SimRecorder *r, int device, SimItemKind kind, SimPs work);
 uint64_t sim_record_touched(const GpuLogEntry *entry); // bytes read and written

@@ -222,7 +222,8 @@ static void request_all(SimRecorder *r, ThreadState *t, After *meets)
     for (int i = 0; i < t->n_group; i++) {
         GroupCall *call = &t->group[i];
         meet(r, t, i, meets);
-        call->request = sim_record_request(r, t, call->entry.device, r->machine->host.collective);
+        call->request =
+            sim_record_request(r, t, call->entry.device, sim_record_cost(r, &call->entry));
         t->in_group = true; // from the second one on
         Pending *p = pending_of(r, call);
         if (p) p->request = call->request;

@@ -278,6 +278,12 @@ static void note_rates(TraceEvent *e, const SimSpan *span)
     note_real(e, "ideal TFLOP/s", trace.machine->peak[entry->type] / 1e12);
 }
 
+// Of a node: which launch of a graph made it.
+static void note_launch(TraceEvent *e, const SimSpan *span)
+{
+    if (span->entry->launch) note_count(e, "graph launch", span->entry->launch);
+}
+
 static void draw_operation(const SimSpan *span, const char *where)
 {
     SimPs last;
@@ -285,6 +291,7 @@ static void draw_operation(const SimSpan *span, const char *where)
     TraceEvent e = {.name = span->entry->name, .category = gpulog_op_name(span->entry->op)};
     if (!l) return;
     note_text(&e, "call site", where);
+    note_launch(&e, span);
     note_rates(&e, span);
     begin(l, &e, span->start);
     end(l, span->end);
@@ -303,6 +310,7 @@ static void draw_collective(const SimSpan *span, const char *where)
              *span->cost->protocol ? ", " : "", span->cost->protocol);
     size_t moved = entry->op == GPU_RECV ? entry->bytes : entry->sent;
     note_text(&e, "call site", where);
+    note_launch(&e, span);
     note_count(&e, "bytes", entry->bytes);
     note_text(&e, "algorithm", algorithm);
     note_real(&e, "achieved GB/s", (double)moved * 1e3 / (double)(span->end - all_there));
@@ -401,13 +409,14 @@ static void draw(const SimSpan *span)
     if (span->rank >= 0) trace.rank[e->device] = span->rank + 1;
     name_process(e->device, false);
     gpulog_where(e->site, where, sizeof where);
-    draw_call(span, where);
+    if (!e->launch || e->op == GPU_GRAPH_LAUNCH) draw_call(span, where);
     switch (e->op) {
     case GPU_ALLOC:
     case GPU_FREE:
     case GPU_STREAM_SYNC:
     case GPU_EVENT_SYNC:
     case GPU_DEVICE_SYNC: sim_trace_memory_span(span); break;
+    case GPU_GRAPH_LAUNCH: break; // its nodes are drawn
     case GPU_EVENT_RECORD: draw_record(span); break;
     case GPU_STREAM_WAIT: draw_stream_wait(span, where); break;
     default:
