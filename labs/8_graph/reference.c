@@ -159,7 +159,7 @@ Status step_graph_capture(StepGraph *graph)
         ended = cudaGraphInstantiate(&graph->exec, graph->graph, 0);
     if (status == OK && ended == cudaSuccess) return OK;
     drop_graph(graph);
-    CUDA_TRY(ended);
+    if (status == OK) CUDA_TRY(ended);
     return status;
     //[end L8.5]
 }

@@ -445,11 +445,11 @@ static void captured_body(Sharded *s, const Rank *r, void *arg)
         int phase = !back ? c->unit : c->unit == 0 ? units : last + 1 - c->unit;
         gathers += !reduces;
         // An all-gather waits for what is freed before it: of the phase before the last one, where
-        // that one has been resharded. The root, which stays, begins and ends a pass.
+        // that one has ended. The root begins a pass, and ends it.
         int after = phase - 2, before = phase;
         if (!back && phase < 3) after = -1;
         if (back && phase < units + 3) after = units - 1;
-        if (!back && phase == 0) before = 1;
+        if (c->unit == 0) before = phase + 1;
         if (reduces) after = c->unit == 0 ? last : phase;
         if (reduces) before = phase + 2 <= last ? phase + 2 : phase + 1 == last ? units : -1;
         if (reduces && c->unit == 0) before = -1;
@@ -459,7 +459,7 @@ static void captured_body(Sharded *s, const Rank *r, void *arg)
               "%s %d of a step, of unit %d, comes after phase %d and before %d, must be %d and %d",
               reduces ? "reduction" : "all-gather", i, c->unit, c->after, c->before, after, before);
     }
-    check(n == 3 * units - 1, "a step has %d collectives of units, must have %d", n, 3 * units - 1);
+    check(n == 3 * units, "a step has %d collectives of units, must have %d", n, 3 * units);
     step_trace_free(&trace);
     step_graph_destroy(&graph);
     steps_destroy(&t);

@@ -57,7 +57,8 @@ cudaError_t kernel_adamw_numbers(float *p, const float *g, float *m, float *v, s
                                  const float *numbers, float beta1, float beta2, float eps,
                                  float weight_decay, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_adamw_numbers", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_adamw_numbers", stream, kernel_adamw_numbers, p, g, m, v, n,
+                               numbers, beta1, beta2, eps, weight_decay);
     AdamW a = {.beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = weight_decay};
     a.numbers = simgpu_read(&op, numbers, 3 * sizeof *numbers);
     return adamw_of(&op, &a, p, g, m, v, n);
@@ -81,7 +82,8 @@ static void clip_factor(void *arg, size_t begin, size_t end)
 cudaError_t kernel_clip_factor(float *clip, const double *squares, float max_norm,
                                cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_clip_factor", stream);
+    SimgpuOp op =
+        SIMGPU_BEGIN("kernel_clip_factor", stream, kernel_clip_factor, clip, squares, max_norm);
     Clip c = {simgpu_write(&op, clip, 2 * sizeof *clip), max_norm,
               simgpu_read(&op, squares, sizeof *squares)};
     if (simgpu_ready(&op)) simgpu_parallel(1, 1, clip_factor, &c);
@@ -101,7 +103,7 @@ static void scaled_piece(void *arg, size_t begin, size_t end)
 
 cudaError_t kernel_scale_by(float *x, const float *factor, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_scale_by", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_scale_by", stream, kernel_scale_by, x, factor, n);
     Scaled s = {simgpu_update(&op, x, n * sizeof *x), simgpu_read(&op, factor, sizeof *factor)};
     simgpu_cost(&op, n, GPU_F32);
     if (simgpu_ready(&op)) simgpu_parallel(n, PIECE, scaled_piece, &s);
