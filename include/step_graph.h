@@ -100,9 +100,9 @@ typedef struct StepMark {
     StepKind kind; // of the first two the phase of a unit, of the others a collective
     int unit;      // in the root's registry
     int64_t bytes; // of a collective: the unsharded buffer
-    int phase;     // of a phase: its own number; of a collective: that of the phase it was queued in
-    int last;      // of a phase: the last one that began before it ended; itself where none did
-    int node;      // in a captured graph: the phase's last node, or the collective's; -1: none
+    int phase; // of a phase: its own number; of a collective: that of the phase it was queued in
+    int last;  // of a phase: the last one that began before it ended; itself where none did
+    int node;  // in a captured graph: the phase's last node, or the collective's; -1: none
 } StepMark;
 
 typedef struct StepTrace {
@@ -153,8 +153,8 @@ typedef struct StepPhase {
     double compute_us;
     int ready; // the first phase whose hook may gather it: 0, or, of a unit that ran before, the
                // phase after that one's end
-    int last; // the phase at whose end it is resharded: itself, or of a unit with units in it a
-              // later one
+    int last;  // the phase at whose end it is resharded: itself, or of a unit with units in it a
+               // later one
 } StepPhase;
 
 typedef struct StepPass {

@@ -39,7 +39,7 @@
 
 void step_numbers(const AdamWConfig *config, int t, StepNumbers *out)
 {
-    //[L8.1] The three numbers, each of the type and rounded as kernel_adamw does it (kernels.h).
+    //[L8.1] The three numbers, each bitwise what task 5's kernel works out (lib/host/optimizer.c).
     //? The power in double, the difference in double: where does it become a float?
     out->lr = config->lr;
     out->unbias1 = (float)(1.0 - pow(config->beta1, t));
@@ -69,8 +69,8 @@ Status step_clip(StepGraph *graph)
                                 ctx->compute_stream));
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
-        CUDA_TRY(kernel_scale_by(grad->data, graph->clip + 1, (size_t)grad->numel,
-                                 ctx->compute_stream));
+        CUDA_TRY(
+            kernel_scale_by(grad->data, graph->clip + 1, (size_t)grad->numel, ctx->compute_stream));
     }
     return OK;
     //[end L8.2]

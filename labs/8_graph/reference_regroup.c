@@ -224,8 +224,8 @@ Status regroup_gather(FsdpUnit *const *units, int n)
     NCCL_TRY(ended);
     for (int i = 0; i < n; i++)
         if (gathers[i])
-            CUDA_TRY(cudaEventRecord(units[i]->flat.all_gather_done,
-                                     units[i]->ctx->all_gather_stream));
+            CUDA_TRY(
+                cudaEventRecord(units[i]->flat.all_gather_done, units[i]->ctx->all_gather_stream));
     return OK;
     //[end L8.12]
 }

@@ -41,8 +41,8 @@
 
 void step_numbers(const AdamWConfig *config, int t, StepNumbers *out)
 {
-    // TODO L8.1: The three numbers, each of the type and rounded as kernel_adamw does it
-    // (kernels.h).
+    // TODO L8.1: The three numbers, each bitwise what task 5's kernel works out
+    // (lib/host/optimizer.c).
     // Hint: The power in double, the difference in double: where does it become a float?
     NOT_YET("L8.1");
 }

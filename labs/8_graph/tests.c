@@ -95,10 +95,9 @@ float *steps_state(const Sharded *s, size_t *n)
         for (int i = 0; i < s->root->n_units; i++) {
             const FlatParam *flat = &s->root->units[i]->flat;
             size_t numel = (size_t)flat->sharded_grad.numel;
-            const float *of[] = {flat->sharded_param.data, flat->sharded_grad.data,
-                                 s->adamw.m[i], s->adamw.v[i]};
-            for (int k = 0; k < 4; k++)
-                *n += pass == 0 ? numel : append(all + *n, of[k], numel);
+            const float *of[] = {flat->sharded_param.data, flat->sharded_grad.data, s->adamw.m[i],
+                                 s->adamw.v[i]};
+            for (int k = 0; k < 4; k++) *n += pass == 0 ? numel : append(all + *n, of[k], numel);
         }
         if (pass == 0) all = malloc(*n * sizeof *all);
     }
@@ -119,7 +118,7 @@ void steps_restore(Sharded *s, const float *state)
 
 // ---- The numbers ----
 
-TEST(numbers_are_the_kernels)
+RANK_TEST(numbers_are_the_kernels, 1)
 {
     static const float BETAS[][2] = {{0.9f, 0.999f}, {0.9f, 0.95f}, {0.0f, 0.5f}, {0.99f, 0.9999f}};
     for (int t = 1; t < 2000; t += 1 + t / 3)
@@ -133,11 +132,12 @@ TEST(numbers_are_the_kernels)
             want.unbias2 = (float)(1.0 - (double)power[1]);
             step_numbers(&c, t, &got);
             if (memcmp(&got, &want, sizeof got) != 0)
-                fail_msg("step_numbers of step %d, lr %g, betas %g and %g: %.9g, %.9g and %.9g, "
-                         "must be %.9g, %.9g and %.9g",
-                         t, (double)c.lr, (double)c.beta1, (double)c.beta2, (double)got.lr,
-                         (double)got.unbias1, (double)got.unbias2, (double)want.lr,
-                         (double)want.unbias1, (double)want.unbias2);
+                check(false,
+                      "step_numbers of step %d, lr %g, betas %g and %g: %.9g, %.9g and %.9g, "
+                      "must be %.9g, %.9g and %.9g",
+                      t, (double)c.lr, (double)c.beta1, (double)c.beta2, (double)got.lr,
+                      (double)got.unbias1, (double)got.unbias2, (double)want.lr,
+                      (double)want.unbias1, (double)want.unbias2);
         }
 }
 
@@ -184,8 +184,10 @@ static void clip_body(Sharded *s, const Rank *r, void *arg)
         check(clip[0] == norm, "step_clip's norm is %.9g, task 5's %.9g", (double)clip[0],
               (double)norm);
         float factor = norm > c->max_norm ? c->max_norm / norm : 1.0f;
-        check(clip[1] == factor, "of a norm of %.9g and a limit of %g the factor is %.9g, must be "
-              "%.9g", (double)norm, (double)c->max_norm, (double)clip[1], (double)factor);
+        check(clip[1] == factor,
+              "of a norm of %.9g and a limit of %g the factor is %.9g, must be "
+              "%.9g",
+              (double)norm, (double)c->max_norm, (double)clip[1], (double)factor);
         float *got = steps_state(s, &n);
         check_equal("what step_clip makes of the shards", got, want, n);
         free(got);
@@ -465,29 +467,43 @@ static void captured_body(Sharded *s, const Rank *r, void *arg)
     steps_destroy(&t);
 }
 
+typedef struct DrawnTrace {
+    StepTrace trace;
+    StepMark marks[PHASES + CALLS];
+    int edges[NODES * NODES][2], max;
+} DrawnTrace;
+enum { TRACES = 200 };
+
+static void paths_body(const Rank *r, void *arg)
+{
+    for (const DrawnTrace *d = arg; d < (const DrawnTrace *)arg + TRACES; d++) {
+        StepCall got[CALLS + 1], want[CALLS + 1];
+        int n = -1, all = calls_by_hand(&d->trace, want), max = d->max < all ? d->max : all;
+        memset(got, 0x5A, sizeof got);
+        memset(&want[max], 0x5A, sizeof want[max]);
+        need(step_calls(&d->trace, max > 0 ? got : NULL, max, &n));
+        check(n == all, "step_calls counts %d collectives of %d", n, all);
+        for (int i = 0; i < max; i++)
+            check(
+                memcmp(&got[i], &want[i], sizeof got[i]) == 0,
+                "step_calls: collective %d is unit %d's, %lld bytes, after phase %d, before phase "
+                "%d; must be unit %d's, %lld bytes, after %d, before %d (-1: none)",
+                i, got[i].unit, (long long)got[i].bytes, got[i].after, got[i].before, want[i].unit,
+                (long long)want[i].bytes, want[i].after, want[i].before);
+        check(memcmp(&got[max], &want[max], sizeof got[max]) == 0,
+              "step_calls of %d collectives at most has written one more", max);
+    }
+}
+
 TEST(calls_are_ordered_by_paths)
 {
-    for (int time = 0; time < 200; time++) {
-        StepTrace trace;
-        StepMark marks[PHASES + CALLS];
-        int edges[NODES * NODES][2], n = -1;
-        StepCall got[CALLS + 1], want[CALLS];
-        draw_trace(&trace, marks, edges);
-        drawn("graph %d of %d nodes and %d edges", time, trace.n_nodes, trace.n_edges);
-        int all = calls_by_hand(&trace, want), max = draw(0, 3) > 0 ? all : draw(0, all);
-        memset(got, 0x5A, sizeof got);
-        if (step_calls(&trace, max > 0 ? got : NULL, max, &n) != OK) fail_msg("step_calls failed");
-        if (n != all) fail_msg("step_calls counts %d collectives of %d", n, all);
-        for (int i = 0; i < max; i++)
-            if (memcmp(&got[i], &want[i], sizeof got[i]) != 0)
-                fail_msg("collective %d: unit %d, %lld bytes, after phase %d, before phase %d; "
-                         "must be unit %d, %lld bytes, after %d, before %d (-1: none)",
-                         i, got[i].unit, (long long)got[i].bytes, got[i].after, got[i].before,
-                         want[i].unit, (long long)want[i].bytes, want[i].after, want[i].before);
-        memset(&want[0], 0x5A, sizeof want[0]);
-        if (memcmp(&got[max], &want[0], sizeof got[0]) != 0)
-            fail_msg("step_calls of %d collectives at most has written one more", max);
+    static DrawnTrace traces[TRACES];
+    for (int i = 0; i < TRACES; i++) {
+        draw_trace(&traces[i].trace, traces[i].marks, traces[i].edges);
+        traces[i].max = draw(0, 3) > 0 ? CALLS : draw(0, CALLS);
     }
+    drawn("%d graphs", TRACES);
+    run_ranks(1, paths_body, traces);
     run_steps(spec_mlp(5), captured_body, NULL, 2);
 }
 

@@ -19,7 +19,7 @@ typedef struct Steps {
 // Runs the body on so many ranks, on a model with an optimizer.
 #define run_steps(spec, body, arg, ...)                                                            \
     for (const int *w_ = (const int[]){__VA_ARGS__, 0}; *w_ > 0; w_++)                             \
-        run_ranks(*w_, steps_body, &((StepsRun){spec, body, arg}))
+    run_ranks(*w_, steps_body, &((StepsRun){spec, body, arg}))
 typedef struct StepsRun {
     Spec spec;
     ShardedBody body;

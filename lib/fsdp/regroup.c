@@ -49,14 +49,21 @@ Status step_passes(const StepTrace *trace, const StepCosts *costs, StepPass pass
         for (const StepPhase *q = pass[backward].phase; q < p; q++)
             if (q->unit == p->unit) p->ready = q->last + 1;
     }
+    for (StepPhase *p = pass[0].phase; p < pass[0].phase + pass[0].n; p++) {
+        FsdpReshard reshard = trace->root->units[p->unit]->reshard_after_forward;
+        if (reshard == FSDP_RESHARD_NEVER || (reshard == FSDP_RESHARD_AUTO && p->unit == 0))
+            p->last = pass[0].n - 1; // at least
+    }
     for (int i = 0; i < trace->n; i++) {
         const StepMark *m = &trace->marks[i];
         int phase = m->kind == STEP_GATHER ? phase_of(trace, m) : m->phase;
         if (m->kind <= STEP_BACKWARD || phase < 0) continue;
         bool backward = phase >= forwards;
         StepPhase *p = &pass[backward].phase[phase - (backward ? forwards : 0)];
-        if (m->kind == STEP_GATHER) p->gather_bytes = m->bytes;
-        else p->reduce_bytes += m->bytes;
+        if (m->kind == STEP_GATHER)
+            p->gather_bytes = m->bytes;
+        else
+            p->reduce_bytes += m->bytes;
     }
     return OK;
 }

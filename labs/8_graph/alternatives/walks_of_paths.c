@@ -20,9 +20,8 @@ static void reach(const StepTrace *trace, int node, bool back, bool *reached)
 void step_numbers(const AdamWConfig *config, int t, StepNumbers *out)
 {
     double left1 = pow(config->beta1, t), left2 = pow(config->beta2, t);
-    *out = (StepNumbers){.lr = config->lr,
-                         .unbias2 = (float)(1.0 - left2),
-                         .unbias1 = (float)(1.0 - left1)};
+    *out = (StepNumbers){
+        .lr = config->lr, .unbias2 = (float)(1.0 - left2), .unbias1 = (float)(1.0 - left1)};
 }
 
 Status step_graph_launch(StepGraph *graph)
