@@ -9,13 +9,12 @@
  * At the end stands the confusion table: the class of the program down, that of its first report
  * across. Whatever lies off the diagonal fails its test.
  *
- * Nothing is left behind: a worker waits for all processes of its program, programs run in an empty
- * folder that must be empty at the end, and simgpu's shared memory has no names (memfd), so that it
- * goes with the last process.
+ * Nothing is left behind: a worker waits for all processes of its program, whose empty folder must
+ * be empty at the end; simgpu's shared memory has no names (memfd), and goes with the last process.
  */
 #define _GNU_SOURCE // memfd_create
 
-// The programs come first: they know nothing of what follows.
+// The programs: they know nothing of what follows.
 #include "misuse/call.c"
 #include "misuse/comm_order.c"
 #include "misuse/deadlock.c"
@@ -98,8 +97,7 @@ void enlist(Program *program)
 // ---- What a program left, in memory that its processes share with the suite ----
 
 typedef struct Told {
-    int count; // of this rank's reports
-    int turn;  // of its first one among those of all ranks, from 1
+    int count, turn; // of this rank's reports; of its first one among those of all ranks, from 1
     SimgpuClass kind;
     int rank;        // as the report has it
     char text[8192]; // of the first one

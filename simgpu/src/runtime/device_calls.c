@@ -14,6 +14,7 @@
 #include "memory/allocation.h"
 #include "memory/fault.h"
 #include "report/report.h"
+#include "streams/capture.h"
 #include "streams/streams.h"
 #include "time/time.h"
 
@@ -99,8 +100,9 @@ cudaError_t cudaDeviceSynchronize(void)
 {
     SIM_ENTER();
     int device = sim_current_device();
-    cudaError_t error = sim_device_wait(device, "cudaDeviceSynchronize", SIM_SITE);
+    cudaError_t error = sim_capture_check_device(device, "cudaDeviceSynchronize", SIM_SITE);
     if (error != cudaSuccess) return error;
+    sim_device_wait(device, "cudaDeviceSynchronize", SIM_SITE);
     GpuLogEntry entry = {.op = GPU_DEVICE_SYNC,
                          .name = "cudaDeviceSynchronize",
                          .device = device,
@@ -116,8 +118,9 @@ cudaError_t cudaDeviceReset(void)
     SIM_ENTER();
     SimDevice *device = sim_device_made(sim_current_device());
     if (!device) return cudaSuccess;
-    cudaError_t error = sim_device_wait(device->index, "cudaDeviceReset", SIM_SITE);
+    cudaError_t error = sim_capture_check_device(device->index, "cudaDeviceReset", SIM_SITE);
     if (error != cudaSuccess) return error;
+    sim_device_wait(device->index, "cudaDeviceReset", SIM_SITE);
     sim_memory_reset(device, SIM_SITE);
     sim_stream_reset(device->index);
     sim_leak_reset();

@@ -1,7 +1,7 @@
 /* runtime/graph_memory.h: memory that a graph allocates and frees.
  *
- * A captured cudaMallocAsync keeps an address, which the graph's memory has at each launch, from the
- * node that allocates it to its end: a node that frees it, or a free after the launch (CUDA
+ * A captured cudaMallocAsync keeps an address, which the graph's memory has at each launch, from
+ * the node that allocates it to its end: a node that frees it, or a free after the launch (CUDA
  * programming guide, graph memory nodes).
  */
 #ifndef SIMGPU_GRAPH_MEMORY_H

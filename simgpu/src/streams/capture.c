@@ -112,9 +112,11 @@ SimCaptureFault sim_capture_wait_event(cudaEvent_t event)
     return invalidate(capture, cudaErrorCapturedEvent, what, instead);
 }
 
-SimCaptureFault sim_capture_wait_device(int device)
+cudaError_t sim_capture_check_device(int device, const char *call, const void *site)
 {
     SimCaptureFault first = {.error = cudaSuccess};
+    if (!simgpu_captures) return cudaSuccess;
+    pthread_mutex_lock(&sim_streams_lock);
     for (struct CUstream_st *s = sim_device_streams[device].streams; s; s = s->next) {
         if (!s->capture) continue;
         SimCaptureFault f =
@@ -126,7 +128,8 @@ SimCaptureFault sim_capture_wait_device(int device)
                              "Does the wait belong after cudaGraphLaunch, or before the capture?");
         if (first.error == cudaSuccess || (f.what && !first.what)) first = f;
     }
-    return first;
+    pthread_mutex_unlock(&sim_streams_lock);
+    return first.error == cudaSuccess ? cudaSuccess : sim_report_capture(&first, call, site);
 }
 
 void sim_capture_stream_ends(struct CUstream_st *s)

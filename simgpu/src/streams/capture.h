@@ -42,10 +42,9 @@ cudaError_t sim_report_capture(const SimCaptureFault *fault, const char *call, c
 
 // An operation on a stream: whether it is captured; what is wrong with it.
 SimCaptureFault sim_capture_operation(SimgpuOp *op, struct CUstream_st *s);
-// A call that waits for a stream, or asks about it; for an event; for a device.
+// A call that waits for a stream, or asks about it; for an event.
 SimCaptureFault sim_capture_wait_stream(struct CUstream_st *s);
 SimCaptureFault sim_capture_wait_event(cudaEvent_t event);
-SimCaptureFault sim_capture_wait_device(int device);
 // The stream is about to be destroyed.
 void sim_capture_stream_ends(struct CUstream_st *s);
 // The end of a capture or of its streams: none is part of it any more.
@@ -55,6 +54,9 @@ SimCaptureFault sim_capture_record(struct CUstream_st *s, cudaEvent_t event);
 SimCaptureFault sim_capture_wait(struct CUstream_st *s, cudaEvent_t event);
 
 // ---- Without the lock ----
+
+// A call that waits for all of a device: the error, reported, where one of its streams is captured.
+cudaError_t sim_capture_check_device(int device, const char *call, const void *site);
 
 // An operation that is captured and may not be: cudaErrorStreamCaptureUnsupported.
 cudaError_t sim_capture_refuse(SimgpuOp *op, const char *what, const char *instead);

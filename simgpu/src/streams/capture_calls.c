@@ -104,7 +104,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
         "cudaStreamBeginCapture", SIM_SITE);
 }
 
-// A node that nothing of the origin's comes after: work of a stream that was not joined; NULL: none.
+// A node that nothing of the origin's comes after, of a stream that was not joined; NULL: none.
 static cudaGraphNode_t unjoined(const SimCapture *c, const struct CUstream_st *s)
 {
     cudaGraphNode_t found = NULL;

@@ -236,17 +236,11 @@ void sim_moment_let_go(void)
     pthread_mutex_unlock(&sim_streams_lock);
 }
 
-cudaError_t sim_device_wait(int device, const char *call, const void *site)
+void sim_device_wait(int device, const char *call, const void *site)
 {
     SimVectorClock all = {0, NULL};
     GpuLogEntry entry = {.op = GPU_DEVICE_SYNC, .name = call, .device = device, .site = site};
     pthread_mutex_lock(&sim_streams_lock);
-    if (simgpu_captures) {
-        SimCaptureFault fault = sim_capture_wait_device(device);
-        pthread_mutex_unlock(&sim_streams_lock);
-        if (fault.error != cudaSuccess) return sim_report_capture(&fault, call, site);
-        pthread_mutex_lock(&sim_streams_lock);
-    }
     for (struct CUstream_st *s = sim_device_streams[device].streams; s; s = s->next)
         sim_vector_clock_join(&all, &s->clock);
     if (sim_device_streams[device].null)
@@ -257,7 +251,6 @@ cudaError_t sim_device_wait(int device, const char *call, const void *site)
     pthread_mutex_unlock(&sim_streams_lock);
     free(all.t);
     sim_pools_after_wait(device);
-    return cudaSuccess;
 }
 
 void sim_stream_deliver(const SimgpuOp *op)

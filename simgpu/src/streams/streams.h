@@ -59,8 +59,8 @@ void sim_stream_foretell(int device, cudaStream_t stream, const char *call);
 void sim_stream_deliver(const SimgpuOp *op);
 // Each of two streams of a device waits for what is queued on the other.
 void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b);
-// The host waits for all that is queued on a device, in a call. Fails where a stream is captured.
-cudaError_t sim_device_wait(int device, const char *call, const void *site);
+// The host waits for all that is queued on a device, in a call.
+void sim_device_wait(int device, const char *call, const void *site);
 // Ends the operation on its stream: the clocks move on. Called by simgpu_end.
 void sim_stream_ran(SimgpuOp *op);
 
