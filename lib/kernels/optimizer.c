@@ -86,6 +86,7 @@ cudaError_t kernel_clip_factor(float *clip, const double *squares, float max_nor
         SIMGPU_BEGIN("kernel_clip_factor", stream, kernel_clip_factor, clip, squares, max_norm);
     Clip c = {simgpu_write(&op, clip, 2 * sizeof *clip), max_norm,
               simgpu_read(&op, squares, sizeof *squares)};
+    simgpu_cost(&op, 2, GPU_F32); // a root and a division
     if (simgpu_ready(&op)) simgpu_parallel(1, 1, clip_factor, &c);
     return simgpu_end(&op);
 }
