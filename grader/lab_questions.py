@@ -105,5 +105,17 @@ PIPELINE = measured(
           (lambda f: f.most("activations", ONE_F) / f.most("activations", GPIPE),
            "The other way round: GPipe has more.")]))
 
+GRAPH = measured(
+    8, "the step as a graph", model, "STRATEGY=zero3.", ("zero3",),
+    Part("a", "How many calls are left of the all-gathers of a step, if each pass gathers its "
+         "blocks in buckets of three, from its first block on?",
+         lambda f: f.calls("all-gather", "zero3")
+         + 2 * (-(-f.setting.layers // 3) - f.setting.layers),
+         "The plan's table of messages has the calls of today: the root's, and a block's in each "
+         "pass. A bucket is one call; the last one may have fewer blocks.",
+         [(lambda f: f.calls("all-gather", "zero3"), "Those are the calls of FSDP2's plan."),
+          (lambda f: f.calls("all-gather", "zero3") - f.setting.layers
+           + -(-f.setting.layers // 3), "That is with buckets in one pass alone.")]))
+
 LAB_QUESTIONS = {int(question.task[1:]): question for question in (
-    STRATEGIES, PRECISION, PREFETCH, MEMORY, CHECKPOINTS, PER_PARAMETER, PIPELINE)}
+    STRATEGIES, PRECISION, PREFETCH, MEMORY, CHECKPOINTS, PER_PARAMETER, PIPELINE, GRAPH)}

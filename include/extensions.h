@@ -25,6 +25,8 @@ typedef enum ExtensionKind {
     EXTENSION_PREFETCH,  // prefetch.h
     EXTENSION_RECOMPUTE, // recompute.h
     EXTENSION_PIPELINE,  // pipeline.h
+    EXTENSION_REGROUP,   // step_graph.h: a plan of all-gathers
+    EXTENSION_TRACE,     // and a trace of a step, while it is on
     EXTENSION_KINDS
 } ExtensionKind;
 
@@ -38,6 +40,8 @@ typedef struct FsdpExtensions {
     struct RecomputeState *recompute;
     bool recomputes; // a forward runs again within a backward: it is no pass of its own
     struct Pipeline *pipeline;
+    struct RegroupState *regroup;
+    struct StepTrace *trace;
     AllGatherState copied_out;  // per_parameter.h: the gather buffer that was copied out last
     struct ExtensionFrame *top; // the stack, the last that was put on first
 } FsdpExtensions;

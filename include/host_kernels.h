@@ -12,6 +12,10 @@
 // function, so results are bitwise equal; on real ones they differ by rounding at most.
 void host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr, float beta1,
                 float beta2, float eps, float weight_decay, int t);
+// The same with lr, 1 - beta1^t and 1 - beta2^t given: kernel_adamw_numbers.
+void host_adamw_numbers(float *p, const float *g, float *m, float *v, size_t n,
+                        const float numbers[3], float beta1, float beta2, float eps,
+                        float weight_decay);
 // p -= lr·(g + weight_decay·p): kernel_sgd without momentum.
 void host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
 // x *= factor.

@@ -42,6 +42,17 @@ cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size
 cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
                          float beta1, float beta2, float eps, float weight_decay, int t,
                          cudaStream_t stream);
+// The same step with its numbers on the device, where a graph's copy puts them: lr, 1-β1ᵗ, 1-β2ᵗ.
+// Bitwise equal to kernel_adamw with the lr and the t that they are of.
+cudaError_t kernel_adamw_numbers(float *p, const float *g, float *m, float *v, size_t n,
+                                 const float *numbers, float beta1, float beta2, float eps,
+                                 float weight_decay, cudaStream_t stream);
+// clip[0] = √*squares, the norm, as a float; clip[1] = max_norm / clip[0] where the norm is larger,
+// else 1
+cudaError_t kernel_clip_factor(float *clip, const double *squares, float max_norm,
+                               cudaStream_t stream);
+// x[i] *= *factor, which is on the device
+cudaError_t kernel_scale_by(float *x, const float *factor, size_t n, cudaStream_t stream);
 // SGD with decay and momentum: g' = g + wd·p;  buf = momentum·buf + g';  p -= lr·buf.
 // buf may be NULL where momentum is 0.
 cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n, float lr, float momentum,

@@ -23,7 +23,9 @@ typedef struct ExtensionFrame {
     ROW(FP8, "gathers in FP8", "does not gather in FP8", "fp8_remove")                             \
     ROW(PREFETCH, "has a prefetch", "has no prefetch", "prefetch_remove")                          \
     ROW(RECOMPUTE, "recomputes", "does not recompute", "recompute_remove")                         \
-    ROW(PIPELINE, "is in a pipeline", "is in no pipeline", "pipeline_destroy")
+    ROW(PIPELINE, "is in a pipeline", "is in no pipeline", "pipeline_destroy")                     \
+    ROW(REGROUP, "is regrouped", "is not regrouped", "regroup_remove")                             \
+    ROW(TRACE, "is traced", "is not traced", "step_trace_end")
 #define TEXT(kind, ...) [EXTENSION_##kind] = {__VA_ARGS__},
 #define COUNT(kind, ...) +1
 static const struct {

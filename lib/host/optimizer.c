@@ -30,21 +30,29 @@ static void step_adamw(float *restrict p, const float *restrict g, float *restri
     }
 }
 
-void host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr, float beta1,
-                float beta2, float eps, float weight_decay, int t)
+void host_adamw_numbers(float *p, const float *g, float *m, float *v, size_t n,
+                        const float numbers[3], float beta1, float beta2, float eps,
+                        float weight_decay)
 {
     AdamWStep step = {
-        .lr = lr,
-        .decay = lr * weight_decay,
+        .lr = numbers[0],
+        .decay = numbers[0] * weight_decay,
         .beta1 = beta1,
         .beta2 = beta2,
         .rest1 = 1.0f - beta1,
         .rest2 = 1.0f - beta2,
-        .unbias1 = (float)(1.0 - pow(beta1, t)),
-        .unbias2 = (float)(1.0 - pow(beta2, t)),
+        .unbias1 = numbers[1],
+        .unbias2 = numbers[2],
         .eps = eps,
     };
     step_adamw(p, g, m, v, n, step);
+}
+
+void host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr, float beta1,
+                float beta2, float eps, float weight_decay, int t)
+{
+    const float numbers[3] = {lr, (float)(1.0 - pow(beta1, t)), (float)(1.0 - pow(beta2, t))};
+    host_adamw_numbers(p, g, m, v, n, numbers, beta1, beta2, eps, weight_decay);
 }
 
 void host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay)

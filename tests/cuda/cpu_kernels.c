@@ -10,6 +10,9 @@
 #define kernel_add_out cpu_kernel_add_out
 #define kernel_add_divided cpu_kernel_add_divided
 #define kernel_adamw cpu_kernel_adamw
+#define kernel_adamw_numbers cpu_kernel_adamw_numbers
+#define kernel_clip_factor cpu_kernel_clip_factor
+#define kernel_scale_by cpu_kernel_scale_by
 #define kernel_sgd cpu_kernel_sgd
 #define kernel_sum_squares cpu_kernel_sum_squares
 #define kernel_mean cpu_kernel_mean

@@ -265,6 +265,51 @@ RANK_TEST(test_adamw, 1)
     free(got_v);
 }
 
+// With the numbers on the device: bitwise what the kernels make of the host's.
+RANK_TEST(test_numbers_on_the_device, 1)
+{
+    enum { N = 77 };
+    uint64_t seed = 4;
+    static const double SQUARES[] = {6.25, 1e-30, 0.0, 16.0};
+    for (int t = 1; t <= 4; t++) {
+        const float lr = 1e-3f * (float)t;
+        float numbers[] = {lr, (float)(1.0 - pow(0.9f, t)), (float)(1.0 - pow(0.95f, t)), 0};
+        double squares = SQUARES[t - 1];
+        float *host[4], *x[2][4], *on = on_device(numbers, 4), *got, *want;
+        for (int i = 0; i < 4; i++) {
+            host[i] = draw_floats(N, 1.0, &seed);
+            for (int k = 0; k < N && i == 3; k++) host[i][k] *= host[i][k]; // a second moment
+            for (int way = 0; way < 2; way++) x[way][i] = on_device(host[i], N);
+            free(host[i]);
+        }
+        need_cuda(kernel_adamw(x[0][0], x[0][1], x[0][2], x[0][3], N, lr, 0.9f, 0.95f, 1e-8f, 0.1f,
+                               t, r->stream));
+        need_cuda(kernel_adamw_numbers(x[1][0], x[1][1], x[1][2], x[1][3], N, on, 0.9f, 0.95f,
+                                       1e-8f, 0.1f, r->stream));
+        for (int i = 0; i < 4; i++) {
+            check_equal("AdamW by numbers", got = fetch(x[1][i], N), want = fetch(x[0][i], N), N);
+            free(got);
+            free(want);
+        }
+        double *sum;
+        need_cuda(cudaMalloc((void **)&sum, sizeof *sum));
+        need_cuda(cudaMemcpy(sum, &squares, sizeof squares, cudaMemcpyHostToDevice));
+        need_cuda(cudaDeviceSynchronize());
+        need_cuda(kernel_clip_factor(on, sum, 2.0f, r->stream));
+        need_cuda(kernel_scale_by(x[1][0], on + 1, N, r->stream));
+        float norm = (float)sqrt(squares), clip[] = {norm, norm > 2.0f ? 2.0f / norm : 1.0f};
+        check_equal("a clip's norm and factor", got = fetch(on, 2), clip, 2);
+        free(got);
+        if (clip[1] != 1.0f) need_cuda(kernel_scale(x[0][0], clip[1], N, r->stream));
+        check_equal("scaled", got = fetch(x[1][0], N), want = fetch(x[0][0], N), N);
+        free(got);
+        free(want);
+        for (int i = 0; i < 8; i++) need_cuda(cudaFree(x[i / 4][i % 4]));
+        need_cuda(cudaFree(on));
+        need_cuda(cudaFree(sum));
+    }
+}
+
 RANK_TEST(test_sgd, 1)
 {
     enum { N = 35 };

@@ -24,6 +24,31 @@ struct AdamW {
     }
 };
 
+// The same with lr and the corrections on the device: what depends on them each thread works out.
+struct AdamWNumbers {
+    AdamW step;
+    const float *numbers;
+    float weight_decay;
+
+    __device__ void operator()(float &p, const float &g, float &m, float &v) const
+    {
+        AdamW s = step;
+        s.lr = numbers[0];
+        s.decay = numbers[0] * weight_decay;
+        s.unbias1 = numbers[1];
+        s.unbias2 = numbers[2];
+        s(p, g, m, v);
+    }
+};
+
+struct ScaleBy {
+    const float *factor;
+    __device__ void operator()(float &x) const
+    {
+        x *= *factor;
+    }
+};
+
 struct Sgd {
     float lr, weight_decay;
     __device__ void operator()(float &p, const float &g) const
@@ -41,28 +66,77 @@ struct SgdMomentum {
     }
 };
 
+static void touch_adamw(Launch *launch, float *p, const float *g, float *m, float *v, size_t n)
+{
+    launch_update(launch, p, n * sizeof *p);
+    launch_read(launch, g, n * sizeof *g);
+    launch_update(launch, m, n * sizeof *m);
+    launch_update(launch, v, n * sizeof *v);
+    gpulog_category(m, GPU_OPTIMIZER_STATE);
+    gpulog_category(v, GPU_OPTIMIZER_STATE);
+}
+
+static AdamW adamw_of(float beta1, float beta2, float eps)
+{
+    AdamW step = {};
+    step.beta1 = beta1;
+    step.beta2 = beta2;
+    step.rest1 = 1.0f - beta1;
+    step.rest2 = 1.0f - beta2;
+    step.eps = eps;
+    return step;
+}
+
 extern "C" cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n,
                                     float lr, float beta1, float beta2, float eps,
                                     float weight_decay, int t, cudaStream_t stream)
 {
     Launch launch = LAUNCH_BEGIN("kernel_adamw", stream);
-    launch_update(&launch, p, n * sizeof *p);
-    launch_read(&launch, g, n * sizeof *g);
-    launch_update(&launch, m, n * sizeof *m);
-    launch_update(&launch, v, n * sizeof *v);
-    gpulog_category(m, GPU_OPTIMIZER_STATE);
-    gpulog_category(v, GPU_OPTIMIZER_STATE);
-    AdamW step = {};
+    touch_adamw(&launch, p, g, m, v, n);
+    AdamW step = adamw_of(beta1, beta2, eps);
     step.lr = lr;
     step.decay = lr * weight_decay;
-    step.beta1 = beta1;
-    step.beta2 = beta2;
-    step.rest1 = 1.0f - beta1;
-    step.rest2 = 1.0f - beta2;
     step.unbias1 = (float)(1.0 - pow((double)beta1, (double)t));
     step.unbias2 = (float)(1.0 - pow((double)beta2, (double)t));
-    step.eps = eps;
     launch_each(&launch, step, n, p, g, m, v);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_adamw_numbers(float *p, const float *g, float *m, float *v, size_t n,
+                                            const float *numbers, float beta1, float beta2,
+                                            float eps, float weight_decay, cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_adamw_numbers", stream);
+    launch_read(&launch, numbers, 3 * sizeof *numbers);
+    touch_adamw(&launch, p, g, m, v, n);
+    launch_each(&launch, AdamWNumbers{adamw_of(beta1, beta2, eps), numbers, weight_decay}, n, p, g,
+                m, v);
+    return launch_end(&launch);
+}
+
+static __global__ void clip_factor(float *clip, const double *squares, float max_norm)
+{
+    float norm = (float)sqrt(*squares);
+    clip[0] = norm;
+    clip[1] = norm > max_norm ? max_norm / norm : 1.0f;
+}
+
+extern "C" cudaError_t kernel_clip_factor(float *clip, const double *squares, float max_norm,
+                                          cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_clip_factor", stream);
+    launch_write(&launch, clip, 2 * sizeof *clip);
+    launch_read(&launch, squares, sizeof *squares);
+    launch_grid(&launch, clip_factor, 1, 1, clip, squares, max_norm);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_scale_by(float *x, const float *factor, size_t n, cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_scale_by", stream);
+    launch_update(&launch, x, n * sizeof *x);
+    launch_read(&launch, factor, sizeof *factor);
+    launch_each(&launch, ScaleBy{factor}, n, x);
     return launch_end(&launch);
 }
 

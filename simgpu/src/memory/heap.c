@@ -269,6 +269,7 @@ void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)
     heap->freed[heap->n_freed++ % FREED_REMEMBERED] =
         (SimFreed){block->offset, block->asked, block->site, site};
     heap->live_bytes -= block->size;
+    block->fresh = block->size; // of a kept one, which the next launch takes again
     if (block->kept)
         block->state = BLOCK_KEPT;
     else

@@ -1,0 +1,235 @@
+/* step_graph.h: a training step as a CUDA graph, and its all-gathers regrouped by a plan. The
+ * contract that lab 8 implements (graph.c, regroup.c).
+ *
+ * To *capture* a step is to have its streams keep what is queued on them, as nodes of a graph and
+ * edges between them, instead of running it. To *launch* the graph is to queue all of it by one
+ * call. Whatever the host has worked out during a capture is in the graph as it was then: addresses
+ * and sizes, and each number that is a kernel's argument. So the numbers that change with each step
+ * are in device memory, where the graph's first copy puts them.
+ *
+ * A *phase* is the forward or the backward of a unit, in the order in which they begin. A *pass* is
+ * the phases of one forward, or of one backward. A *bucket* is a run of a pass's phases whose
+ * all-gathers are one grouped call. A *plan* says which buckets a pass has and which phase's hook
+ * queues each. FSDP2 is one plan among many: each phase alone, queued by the phase before.
+ *
+ * Every function that returns a Status prints one line where it fails.
+ */
+#ifndef SHARDLAB_STEP_GRAPH_H
+#define SHARDLAB_STEP_GRAPH_H
+
+#include "extensions.h"
+#include "prefetch.h"
+
+#define Status CHECKED_STATUS // as check.h says
+
+// ---------------------------------------------------------------- The step: graph.c
+
+// What changes with each step. (kernel_adamw_numbers reads it as three floats.)
+typedef struct StepNumbers {
+    float lr;
+    float unbias1, unbias2; // 1 - β1ᵗ, 1 - β2ᵗ: what AdamW divides its moments by
+} StepNumbers;
+
+typedef struct StepGraphOptions {
+    // Queues the forward and the backward of all micro-batches on the compute stream, and what of
+    // fsdp_zero_grad and losses goes with it. The host waits for nothing in it, and the tokens are
+    // in the same memory each time.
+    Status (*pass)(void *arg);
+    void *arg;
+    float max_norm;   // the gradient is clipped to this norm; 0: it is not
+    bool accumulates; // the pass alone: no clip and no step
+} StepGraphOptions;
+
+typedef struct StepGraph {
+    FsdpAdamW *opt;
+    StepGraphOptions options;
+    StepNumbers *host;    // pinned: what the next step's first copy reads
+    StepNumbers *numbers; // device: what the kernels read
+    double *squares;      // device: Σ of the gradient's squares
+    float *clip;          // device: [0] the norm, [1] what gradients are multiplied by
+    float *norm;          // pinned: the norm of the last step
+    cudaEvent_t join;     // for one stream to wait for another
+    cudaEvent_t launched; // recorded after each launch
+    cudaGraph_t graph;    // NULL: nothing is captured
+    cudaGraphExec_t exec;
+} StepGraph;
+
+// The numbers of step t = 1, 2, …, each bitwise what kernel_adamw works out from the same config.
+void step_numbers(const AdamWConfig *config, int t, StepNumbers *out);
+// Queues on the compute stream: graph->clip is the norm over all ranks and min(1, max_norm / norm),
+// and every gradient shard is multiplied by that. The host waits for nothing. Shards and norm are
+// bitwise those of fsdp_clip_grad_norm.
+Status step_clip(StepGraph *graph);
+// Queues one step of AdamW on every shard with the numbers on the device; the padding is zero
+// afterwards. opt->t stays: whoever runs the step counts it. Bitwise as fsdp_adamw_step.
+// ERR_ARGUMENT where a unit is not sharded.
+Status step_update(StepGraph *graph);
+// Queues a whole step on the compute stream: first the copy of the numbers; the pass; the clip,
+// where there is one, and the copy of the norm to graph->norm; the update. At its end the compute
+// stream has waited for all other streams of the context, and at its beginning they wait for it.
+// With `accumulates` the pass alone is between these waits. It may be captured, or run as it is.
+Status step_queue(StepGraph *graph);
+// Captures step_queue: the graph and its executable. Nothing has run, and opt->t is as it was. One
+// step must have run before on these units, so that nothing is allocated for the first time.
+// ERR_ARGUMENT where something is captured already. On failure no stream is capturing, and there is
+// no graph.
+Status step_graph_capture(StepGraph *graph);
+// Launches the step on the compute stream: with opt->config as it is now and the next opt->t, or
+// with `accumulates` without both. The numbers of the launch before have been copied before they
+// are written again; else the host waits for nothing. ERR_ARGUMENT where nothing is captured; then,
+// and where the launch fails, opt->t stays.
+Status step_graph_launch(StepGraph *graph);
+
+// Given code (lib/fsdp/step_graph.c).
+
+// Memory and events for steps of this optimizer. ERR_ARGUMENT where max_norm is negative, where the
+// optimizer is not fsdp.h's own AdamW (an offload's), or where a pipeline, FP8 or a precision is
+// on, whose step asks the host.
+Status step_graph_create(StepGraph *graph, FsdpAdamW *opt, const StepGraphOptions *options);
+// Waits for the last launch, and frees all of it. A zeroed one is fine.
+void step_graph_destroy(StepGraph *graph);
+// Queues and runs a step as step_graph_launch does, without a graph: the warm-up.
+Status step_graph_warm_up(StepGraph *graph);
+
+// ---------------------------------------------------------------- The record
+
+typedef enum StepKind { STEP_FORWARD, STEP_BACKWARD, STEP_GATHER, STEP_REDUCE } StepKind;
+
+// Something that units did while a trace was on, in the order in which it began.
+typedef struct StepMark {
+    StepKind kind; // of the first two the phase of a unit, of the others a collective
+    int unit;      // in the root's registry
+    int64_t bytes; // of a collective: the unsharded buffer
+    int phase; // of a phase: its own number; of a collective: that of the phase it was queued in
+    int last;  // of a phase: the last one that began before it ended; itself where none did
+    int node;  // in a captured graph: the phase's last node, or the collective's; -1: none
+} StepMark;
+
+typedef struct StepTrace {
+    FsdpRoot *root;
+    int n, room;
+    StepMark *marks; // (n)
+    void **at;       // (n) the nodes as CUDA has them
+    Hook **hooks;    // (units · HOOK_POINTS)
+    int n_nodes, n_edges;
+    int (*edges)[2]; // (n_edges) from, to: numbers of nodes, in no order
+} StepTrace;
+
+// A collective of a captured step, and what it is ordered with.
+typedef struct StepCall {
+    StepKind kind; // STEP_GATHER or STEP_REDUCE
+    int unit;
+    int64_t bytes;
+    int after;  // of the phases whose end it waits for the one that began last; -1: none
+    int before; // of the phases whose end waits for it the one that ends first; -1: none
+} StepCall;
+
+// One for each collective of the trace, in their order: which phases' ends have a path to it, and
+// to which ones it has a path. Writes at most `max` to out (which may be NULL for max = 0); *n is
+// how many there are. ERR_MEMORY.
+Status step_calls(const StepTrace *trace, StepCall *out, int max, int *n);
+
+// Given code (lib/fsdp/step_trace.c). From here on what the root's units do is kept; between steps.
+Status step_trace_begin(StepTrace *trace, FsdpRoot *root);
+// No longer. With the graph of a capture between the two (or NULL) marks have their nodes, and the
+// trace the edges.
+Status step_trace_end(StepTrace *trace, cudaGraph_t graph);
+void step_trace_free(StepTrace *trace);
+
+// ---------------------------------------------------------------- The plan: regroup.c
+
+enum { STEP_MOST_PHASES = 512 }; // of a pass
+
+// What a call of B bytes takes: latency_us + B / bytes_per_us. A phase of n elements computes for
+// n / elements_per_us, a backward twice that.
+typedef struct StepCosts {
+    double latency_us, bytes_per_us, elements_per_us;
+} StepCosts;
+
+typedef struct StepPhase {
+    int unit;
+    int64_t gather_bytes; // of its all-gather; 0: it needs none
+    int64_t reduce_bytes; // of what is reduced after it; 0: nothing
+    double compute_us;
+    int ready; // the first phase whose hook may gather it: 0, or, of a unit that ran before, the
+               // phase after that one's end
+    int last;  // the phase at whose end it is resharded: itself, or of a unit with units in it a
+               // later one
+} StepPhase;
+
+typedef struct StepPass {
+    int n; // 0: no such pass, or one that is too long
+    StepPhase phase[STEP_MOST_PHASES];
+} StepPass;
+
+// Phases first to last, those that need it, are gathered by one call. It is queued by the hook
+// before phase `at`, which is before `first`, once that phase has its own parameters; where at is
+// first, which has last = first, by the phase's own hook.
+typedef struct RegroupBucket {
+    int first, last, at;
+} RegroupBucket;
+
+// Buckets in the order of their phases, each phase but 0 that needs an all-gather in one of them.
+typedef struct RegroupPlan {
+    int n;
+    RegroupBucket bucket[STEP_MOST_PHASES];
+    bool is_default; // FSDP2's, and regroup_plan found none that is better within the limit
+} RegroupPlan;
+
+// When all is done: microseconds from the pass's beginning. There is one wire, on which calls run
+// in the order in which hooks queue them: phase 0's own all-gather; then of each phase p its
+// buckets, none before phase p - 1 has ended, and what it reduces, after its end. Phase p computes
+// when p - 1 has ended and its own all-gather is done. It ends when it has computed and what phase
+// p - 1 reduced is done, whose memory is freed there.
+double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan);
+// The most bytes that are gathered at a time: during phase p those of every phase whose call is
+// queued at or before p, and that is not resharded before p. A phase whose own hook gathers it
+// counts during the phase before, too.
+int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan);
+// Sets each bucket's `at`, the first bucket's first, as early as order, data and limit allow: never
+// before that of the bucket in front of it, nor before a phase of it is `ready`, nor so that
+// regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False where there is no
+// such `at` (RegroupBucket says which there are); *plan then says nothing.
+bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan);
+// From FSDP2's plan: neighbouring buckets are merged, whichever pair saves the most time first, as
+// long as one saves some. Each plan that is tried is placed first (regroup_place); then a bucket is
+// queued later where that saves time, which in a backward it may: what is reduced is on the wire
+// before it. *plan is within the limit and takes no longer than FSDP2's, or it is that
+// one, and is_default. It depends on the arguments alone, so that all ranks have the same.
+void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
+                  RegroupPlan *plan);
+
+// What regrouping has added to a root (FsdpExtensions.regroup).
+typedef struct RegroupState {
+    FsdpRoot *root;
+    StepPass pass[2]; // forward, backward
+    RegroupPlan plan[2];
+    int phase[2];    // how many phases of each have begun
+    bool follows[2]; // they are those of the pass
+    Hook **hooks;    // (units · HOOK_POINTS)
+} RegroupState;
+
+// Queues the units' all-gathers as one grouped call; those that are not sharded are left out. Then
+// all_gather_done of each says when that call is done. On failure no group is open.
+Status regroup_gather(FsdpUnit *const *units, int n);
+// A phase of pass k (0: forward, 1: backward) begins, of this unit: what the plan has at this phase
+// is queued, as long as the pass's units are those of the record.
+Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit);
+
+// Given code (lib/fsdp/regroup.c).
+
+// FSDP2's plan of the pass.
+void regroup_default(const StepPass *pass, RegroupPlan *plan);
+// The passes of a traced step of one micro-batch, which has a forward and a backward.
+Status step_passes(const StepTrace *trace, const StepCosts *costs, StepPass pass[2]);
+// Plans both passes and puts the plans on the root. ERR_ARGUMENT where it has a prefetch or is
+// regrouped already, or where its units gather in another way than fsdp_all_gather (FP8, offload,
+// lab 1's slices), which cannot be in a group.
+Status regroup_apply(Module *root, const StepPass pass[2], const StepCosts *costs,
+                     int64_t limit_bytes);
+// Takes them off. Between steps.
+Status regroup_remove(Module *root);
+
+#undef Status
+
+#endif

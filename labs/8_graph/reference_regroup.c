@@ -1,0 +1,265 @@
+/* Lab 8, second half: which all-gathers travel together, and when.
+ *
+ * A call costs its latency, whatever it carries. Where units are small or ranks many, a step's
+ * all-gathers are mostly latency: two in one call save one. But a call is done when all of it is
+ * done, and the first unit waits for the last one's bytes; and what is gathered early is held
+ * longer. So it depends on the model, the machine and the memory: no rule of thumb, but a search.
+ *
+ *     one by one   α AG 1 | α AG 2 | α AG 3 |        in two calls   α AG 1 | α AG 2 3  |
+ *                         | 1      | 2      | 3                            | 1         | 2 | 3
+ *
+ * A compiler does this on its graph of a step. Here the record of a step is enough: which units run
+ * in which order, and what each gathers. The plan is data. Nothing of the units knows it; a hook
+ * per phase asks it which calls to queue.
+ *
+ * [Note: one order] An all-gather is a collective, and a plan decides in which calls it comes. So a
+ * plan depends on nothing that ranks have otherwise: not on measured times, not on addresses.
+ *
+ * [Note: after the group] The calls of a group are queued when it ends, ncclGroupEnd, on their
+ * streams. What is queued on those streams between ncclGroupStart and there comes before them: an
+ * event that is recorded there says nothing of them.
+ *
+ * Interface:
+ *   regroup_time, regroup_peak                what a plan costs
+ *   regroup_place, regroup_plan               when, and which ones
+ *   regroup_gather, regroup_begin             a bucket on the streams
+ */
+#include "step_graph.h"
+
+#include <string.h>
+
+// ---- What a plan costs ----
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double call_time(const StepCosts *costs, int64_t bytes)
+{
+    return costs->latency_us + (double)bytes / costs->bytes_per_us;
+}
+
+// The bytes of one bucket.
+static int64_t bucket_bytes(const StepPass *pass, const RegroupBucket *bucket)
+{
+    int64_t bytes = 0;
+    for (int p = bucket->first; p <= bucket->last; p++) bytes += pass->phase[p].gather_bytes;
+    return bytes;
+}
+
+double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan)
+{
+    double there[STEP_MOST_PHASES] = {0}; // when a phase's all-gather is done
+    //[L8.8] As step_graph.h says. Keep three times: when the wire is free, when the last phase ended,
+    //  and when what it reduced is done.
+    //? A bucket of two units: when are the first one's parameters there?
+    double wire = 0, end = 0, reduced = 0;
+    if (pass->n > 0 && pass->phase[0].gather_bytes > 0)
+        there[0] = wire = call_time(costs, pass->phase[0].gather_bytes);
+    for (int p = 0, b = 0; p < pass->n; p++) {
+        const StepPhase *phase = &pass->phase[p];
+        for (; b < plan->n && plan->bucket[b].at == p; b++) {
+            const RegroupBucket *bucket = &plan->bucket[b];
+            wire = later(wire, end) + call_time(costs, bucket_bytes(pass, bucket));
+            for (int q = bucket->first; q <= bucket->last; q++) there[q] = wire;
+        }
+        end = later(later(end, there[p]) + phase->compute_us, reduced);
+        if (phase->reduce_bytes > 0)
+            reduced = wire = later(wire, end) + call_time(costs, phase->reduce_bytes);
+    }
+    return later(end, wire);
+    //[end L8.8]
+}
+
+// The first phase during which the bucket's bytes are there.
+static int there_from(const RegroupBucket *bucket)
+{
+    return bucket->at < bucket->first ? bucket->at : bucket->first - 1;
+}
+
+int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
+{
+    int64_t most = 0;
+    //[L8.9] As step_graph.h says.
+    //? A bucket's phases come at once. Do they go at once?
+    for (int p = 0; p < pass->n; p++) {
+        int64_t bytes = pass->phase[0].last >= p ? pass->phase[0].gather_bytes : 0;
+        for (int b = 0; b < plan->n; b++)
+            for (int q = plan->bucket[b].first; q <= plan->bucket[b].last; q++)
+                if (there_from(&plan->bucket[b]) <= p && p <= pass->phase[q].last)
+                    bytes += pass->phase[q].gather_bytes;
+        if (bytes > most) most = bytes;
+    }
+    return most;
+    //[end L8.9]
+}
+
+// ---- The search ----
+
+static const double LEAST_GAIN = 1e-9; // of the time: less is rounding
+
+// Adds what phase q gathers to live[p] of each phase p from `from` on that it is there in.
+static void add_live(const StepPass *pass, int q, int from, int64_t *live)
+{
+    for (int p = from; p <= pass->phase[q].last; p++) live[p] += pass->phase[q].gather_bytes;
+}
+
+// Whether live[begin … end - 1] and `more` bytes are within the limit.
+static bool fits(const int64_t *live, int begin, int end, int64_t more, int64_t limit)
+{
+    for (int p = begin; p < end; p++)
+        if (limit > 0 && live[p] + more > limit) return false;
+    return true;
+}
+
+bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
+{
+    int64_t live[STEP_MOST_PHASES] = {0}; // bytes during each phase, of the buckets so far
+    //[L8.10] As step_graph.h says.
+    //? From which phase on is a bucket's place free to choose, and from which is it not?
+    int earliest = 0;
+    if (pass->n > 0) add_live(pass, 0, 0, live);
+    for (int b = 0; b < plan->n; b++) {
+        RegroupBucket *bucket = &plan->bucket[b];
+        int64_t bytes = bucket_bytes(pass, bucket);
+        for (int q = bucket->first; q <= bucket->last; q++) {
+            if (pass->phase[q].ready > earliest) earliest = pass->phase[q].ready;
+            add_live(pass, q, bucket->first, live);
+        }
+        int latest = bucket->first - 1;
+        if (!fits(live, bucket->first, pass->n, 0, limit_bytes) ||
+            !fits(live, latest, latest + 1, bytes, limit_bytes))
+            return false;
+        if (earliest > bucket->first - (bucket->last > bucket->first)) return false;
+        bucket->at = earliest > latest ? earliest : latest;
+        while (bucket->at > earliest && fits(live, bucket->at - 1, bucket->at, bytes, limit_bytes))
+            bucket->at--;
+        for (int p = there_from(bucket); p < bucket->first; p++) live[p] += bytes;
+        earliest = bucket->at;
+    }
+    return fits(live, 0, pass->n, 0, limit_bytes);
+    //[end L8.10]
+}
+
+// Bucket b and the one after it are one.
+static void merge(RegroupPlan *plan, int b)
+{
+    plan->bucket[b].last = plan->bucket[b + 1].last;
+    plan->n--;
+    memmove(&plan->bucket[b + 1], &plan->bucket[b + 2],
+            (size_t)(plan->n - b - 1) * sizeof *plan->bucket);
+}
+
+// Queues a bucket later where that saves time: what a backward reduces goes first. The plan's time.
+static double put_off(const StepPass *pass, const StepCosts *costs, RegroupPlan *plan)
+{
+    //[[L8.11a] From the last bucket on, each bucket's `at` is the one that takes least of those
+    //  between its own and the next bucket's (of the last one: the phase before its first).
+    double time = regroup_time(pass, costs, plan);
+    for (int b = plan->n - 1; b >= 0; b--) {
+        RegroupBucket *bucket = &plan->bucket[b];
+        int earliest = bucket->at, best = bucket->at;
+        int latest = b + 1 < plan->n ? plan->bucket[b + 1].at : bucket->first - 1;
+        if (latest >= bucket->first) latest = bucket->first - 1;
+        for (int at = earliest + 1; at <= latest; at++) {
+            bucket->at = at;
+            double t = regroup_time(pass, costs, plan);
+            if (t >= time * (1 - LEAST_GAIN)) continue;
+            time = t;
+            best = at;
+        }
+        bucket->at = best;
+    }
+    return time;
+    //[end L8.11a]
+}
+
+void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
+                  RegroupPlan *plan)
+{
+    regroup_default(pass, plan);
+    //[L8.11] *plan is what the merges of step_graph.h lead to, or FSDP2's.
+    //? Each merge changes when all that comes after it is queued. What must be worked out anew?
+    double usual = regroup_time(pass, costs, plan);
+    RegroupPlan best = *plan;
+    if (!regroup_place(pass, limit_bytes, &best)) return;
+    double time = put_off(pass, costs, &best);
+    for (bool better = true; better;) {
+        RegroupPlan from = best;
+        better = false;
+        for (int b = 0; b + 1 < from.n; b++) {
+            RegroupPlan tried = from;
+            merge(&tried, b);
+            if (!regroup_place(pass, limit_bytes, &tried)) continue;
+            double t = put_off(pass, costs, &tried);
+            if (t >= time * (1 - LEAST_GAIN)) continue;
+            best = tried;
+            time = t;
+            better = true;
+        }
+    }
+    if (time >= usual * (1 - LEAST_GAIN)) return;
+    *plan = best;
+    plan->is_default = false;
+    //[end L8.11]
+}
+
+// ---- On the streams ----
+
+Status regroup_gather(FsdpUnit *const *units, int n)
+{
+    //[L8.12] As step_graph.h says. fsdp_unshard queues a unit's all-gather; where it is the shard
+    //  (flat_param_is_shard) there is none.
+    //? fsdp_unshard records all_gather_done, too. What has been queued by then?
+    Status status = OK;
+    bool gathers[STEP_MOST_PHASES];
+    NCCL_TRY(ncclGroupStart());
+    for (int i = 0; i < n && status == OK; i++) {
+        gathers[i] = units[i]->flat.state == FLAT_SHARDED && !flat_param_is_shard(&units[i]->flat);
+        status = fsdp_unshard(units[i]);
+    }
+    ncclResult_t ended = ncclGroupEnd();
+    if (status != OK) return status;
+    NCCL_TRY(ended);
+    for (int i = 0; i < n; i++)
+        if (gathers[i])
+            CUDA_TRY(
+                cudaEventRecord(units[i]->flat.all_gather_done, units[i]->ctx->all_gather_stream));
+    return OK;
+    //[end L8.12]
+}
+
+// The bucket's units that need an all-gather, by the record.
+static Status gather_bucket(RegroupState *state, const StepPass *pass, const RegroupBucket *bucket)
+{
+    //[[L8.13a] As the comment says: one call of regroup_gather.
+    FsdpUnit *units[STEP_MOST_PHASES];
+    int n = 0;
+    for (int p = bucket->first; p <= bucket->last; p++)
+        if (pass->phase[p].gather_bytes > 0) units[n++] = state->root->units[pass->phase[p].unit];
+    return regroup_gather(units, n);
+    //[end L8.13a]
+}
+
+Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit)
+{
+    const FsdpRoot *root = state->root;
+    const StepPass *pass = &state->pass[k];
+    const RegroupPlan *plan = &state->plan[k];
+    //[L8.13] This is the next phase of the pass, whose first one the outermost forward or backward
+    //  is. Where its unit is not the record's, the rest of the pass gathers as its own hooks do.
+    //  Else the buckets of this phase are queued, in their order.
+    //? A forward failed in its middle. Where does the next one begin?
+    if ((k == 0 ? root->iter_forward_root : root->iter_backward_root) == unit) {
+        state->phase[k] = 0;
+        state->follows[k] = true;
+    }
+    int p = state->phase[k]++;
+    if (p >= pass->n || root->units[pass->phase[p].unit] != unit) state->follows[k] = false;
+    for (int b = 0; b < plan->n && state->follows[k]; b++)
+        if (plan->bucket[b].at == p && plan->bucket[b].first > p)
+            TRY(gather_bucket(state, pass, &plan->bucket[b]));
+    return OK;
+    //[end L8.13]
+}

@@ -1,0 +1,522 @@
+/* Lab 8, regrouped: what a plan costs, by the test's own simulation; the best plans, by trying all;
+ * and a training under a plan.
+ */
+#include "harness.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "draw.h"
+#include "strategies.h"
+#include "tests.h"
+
+// ---- Drawn passes ----
+
+enum { PASSES = 400 };
+typedef struct Drawn {
+    StepPass pass;
+    StepCosts costs;
+    RegroupPlan plan; // some plan of it
+    int64_t limit;    // 0: none
+} Drawn;
+
+// A forward, or a backward whose first phase needs no all-gather; some units run twice, some hold
+// others.
+static void draw_pass(Drawn *d, int most)
+{
+    StepPass *pass = &d->pass;
+    bool backward = draw_chance(70);
+    *pass = (StepPass){.n = draw(1, most)};
+    for (int p = 0; p < pass->n; p++) {
+        StepPhase *phase = &pass->phase[p];
+        *phase = (StepPhase){.unit = p,
+                             .gather_bytes = draw_chance(12) ? 0 : 1000 * draw(1, 40),
+                             .reduce_bytes = backward ? 1000 * draw(1, 40) : 0,
+                             .compute_us = draw(0, 60),
+                             .last = p};
+        if (p == 0 && backward) phase->gather_bytes = 0;
+        if (p == 0) phase->last = pass->n - 1;
+        int again = p > 1 && draw_chance(15) ? draw(1, p - 1) : 0;
+        if (again > 0 && pass->phase[again].last == again) {
+            while (pass->phase[again].unit != again) again = pass->phase[again].unit;
+            phase->unit = again;
+            phase->gather_bytes = pass->phase[again].gather_bytes;
+            for (int q = 0; q < p; q++)
+                if (pass->phase[q].unit == again) phase->ready = pass->phase[q].last + 1;
+        } else if (p > 0 && p + 1 < pass->n && draw_chance(15)) {
+            phase->last = p + 1; // the next phase is of a unit in this one
+        }
+    }
+    d->costs = (StepCosts){draw(0, 30), draw(500, 2500), 1};
+}
+
+static int64_t bytes_of(const StepPass *pass, const RegroupBucket *b)
+{
+    int64_t bytes = 0;
+    for (int p = b->first; p <= b->last; p++) bytes += pass->phase[p].gather_bytes;
+    return bytes;
+}
+
+// Of the plan that is FSDP2's, by step_graph.h's words.
+static void default_by_hand(const StepPass *pass, RegroupPlan *plan)
+{
+    plan->n = 0;
+    for (int p = 1; p < pass->n; p++)
+        if (pass->phase[p].gather_bytes > 0)
+            plan->bucket[plan->n++] = (RegroupBucket){p, p, p - (pass->phase[p].ready < p)};
+}
+
+// ---- The test's own time and peak: one list of calls, run one after the other ----
+
+typedef struct Call {
+    double time;
+    int first, last; // phases of an all-gather
+    int behind;      // it begins when this phase has ended; -1: at once
+    int reduces;     // the phase that it is a reduction of; -1: it is an all-gather
+} Call;
+
+static double time_by_hand(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan)
+{
+    Call calls[64];
+    double end[32], done[64], there[32] = {0}, reduced[32] = {0}, wire = 0;
+    int n = 0, next = 0, b = 0;
+    const StepPhase *phase = pass->phase;
+    if (phase[0].gather_bytes > 0)
+        calls[n++] = (Call){costs->latency_us + (double)phase[0].gather_bytes / costs->bytes_per_us,
+                            0, 0, -1, -1};
+    for (int p = 0; p < pass->n; p++) {
+        for (; b < plan->n && plan->bucket[b].at <= p; b++)
+            calls[n++] = (Call){costs->latency_us +
+                                    (double)bytes_of(pass, &plan->bucket[b]) / costs->bytes_per_us,
+                                plan->bucket[b].first, plan->bucket[b].last, p - 1, -1};
+        if (phase[p].reduce_bytes > 0)
+            calls[n++] =
+                (Call){costs->latency_us + (double)phase[p].reduce_bytes / costs->bytes_per_us, 0,
+                       -1, p, p};
+    }
+    for (int p = 0; p <= pass->n; p++) {
+        // All calls that wait for nothing later than phase p - 1.
+        for (; next < n && calls[next].behind < p; next++) {
+            double begin = calls[next].behind >= 0 ? fmax(wire, end[calls[next].behind]) : wire;
+            done[next] = wire = begin + calls[next].time;
+            for (int q = calls[next].first; q <= calls[next].last; q++) there[q] = wire;
+            if (calls[next].reduces >= 0) reduced[calls[next].reduces] = wire;
+        }
+        if (p == pass->n) break;
+        double begin = fmax(p > 0 ? end[p - 1] : 0, there[p]);
+        end[p] = fmax(begin + phase[p].compute_us, p > 0 ? reduced[p - 1] : 0);
+    }
+    return fmax(end[pass->n - 1], n > 0 ? done[n - 1] : 0);
+}
+
+static int64_t peak_by_hand(const StepPass *pass, const RegroupPlan *plan)
+{
+    int64_t live[32] = {0}, most = 0;
+    for (int p = 0; p <= pass->phase[0].last; p++) live[p] += pass->phase[0].gather_bytes;
+    for (int b = 0; b < plan->n; b++) {
+        const RegroupBucket *k = &plan->bucket[b];
+        int from = k->at == k->first ? k->at - 1 : k->at;
+        for (int q = k->first; q <= k->last; q++)
+            for (int p = from; p <= pass->phase[q].last; p++)
+                live[p] += pass->phase[q].gather_bytes;
+    }
+    for (int p = 0; p < pass->n; p++) most = live[p] > most ? live[p] : most;
+    return most;
+}
+
+// ---- All plans ----
+
+typedef struct Best {
+    const Drawn *d;
+    int64_t limit;
+    RegroupPlan plan; // so far
+    double time;      // the least
+} Best;
+
+static void try_all(Best *best, int p, int earliest)
+{
+    const StepPass *pass = &best->d->pass;
+    while (p < pass->n && pass->phase[p].gather_bytes == 0) p++;
+    if (p >= pass->n) {
+        if (best->limit > 0 && peak_by_hand(pass, &best->plan) > best->limit) return;
+        best->time = fmin(best->time, time_by_hand(pass, &best->d->costs, &best->plan));
+        return;
+    }
+    for (int last = p; last < pass->n; last++) {
+        if (pass->phase[last].ready > earliest) earliest = pass->phase[last].ready;
+        bool own = last == p && pass->phase[p].ready == p;
+        for (int at = earliest; at < p + own; at++) {
+            best->plan.bucket[best->plan.n++] = (RegroupBucket){p, last, at};
+            try_all(best, last + 1, at);
+            best->plan.n--;
+        }
+    }
+}
+
+// A grouping that is drawn, each bucket at a drawn phase that it may have.
+static void draw_plan(const StepPass *pass, RegroupPlan *plan)
+{
+    int earliest = 0;
+    plan->n = 0;
+    for (int p = 1, last; p < pass->n; p = last + 1) {
+        last = draw(p, pass->n - 1 < p + 2 ? pass->n - 1 : p + 2);
+        int from = earliest, ready = earliest;
+        for (int q = p; q <= last; q++) {
+            int of_q = pass->phase[q].gather_bytes > 0 ? pass->phase[q].ready : 0;
+            if (of_q > ready && q > p && of_q >= p)
+                last = q - 1;
+            else
+                ready = of_q > ready ? of_q : ready;
+        }
+        RegroupBucket b = {p, last, 0};
+        if (bytes_of(pass, &b) == 0) continue;
+        from = ready;
+        b.at = from >= p ? p : draw(from, p - 1);
+        if (from >= p) b.last = last = p;
+        plan->bucket[plan->n++] = b;
+        earliest = b.at;
+    }
+}
+
+// The handout's example.
+static void check_handout(void)
+{
+    static const int LAYERS[] = {1, 1, 1, 1, 1, 4};
+    StepPass pass = {.n = 6};
+    StepCosts costs = {2, 1000, 1};
+    for (int p = 0; p < 6; p++)
+        pass.phase[p] = (StepPhase){
+            .unit = p, .gather_bytes = 1000 * LAYERS[p], .compute_us = 2 * LAYERS[p], .last = p};
+    RegroupPlan usual, pairs = {.n = 3, .bucket = {{1, 2, 0}, {3, 4, 1}, {5, 5, 3}}};
+    regroup_default(&pass, &usual);
+    const double want[] = {29, 25};
+    const RegroupPlan *plans[] = {&usual, &pairs};
+    for (int i = 0; i < 2; i++) {
+        double got = regroup_time(&pass, &costs, plans[i]);
+        check(fabs(got - want[i]) <= 1e-9,
+              "the handout's example takes %g us, regroup_time says %g", want[i], got);
+    }
+}
+
+static void costs_body(const Rank *r, void *arg)
+{
+    check_handout();
+    for (const Drawn *d = arg; d < (const Drawn *)arg + PASSES; d++) {
+        double got = regroup_time(&d->pass, &d->costs, &d->plan);
+        double want = time_by_hand(&d->pass, &d->costs, &d->plan);
+        check(fabs(got - want) <= 1e-6 * (1 + want),
+              "a plan of %d buckets on %d phases takes %.9g us, regroup_time says %.9g", d->plan.n,
+              d->pass.n, want, got);
+        int64_t peak = regroup_peak(&d->pass, &d->plan), by_hand = peak_by_hand(&d->pass, &d->plan);
+        check(peak == by_hand,
+              "a plan of %d buckets on %d phases holds %lld bytes at most, regroup_peak says %lld",
+              d->plan.n, d->pass.n, (long long)by_hand, (long long)peak);
+    }
+    static StepPass large = {.n = 3};
+    static RegroupPlan two = {.n = 1, .bucket = {{1, 2, 0}}};
+    for (int p = 0; p < 3; p++)
+        large.phase[p] = (StepPhase){.gather_bytes = INT64_C(3) << 30, .last = p};
+    check(regroup_peak(&large, &two) == INT64_C(9) << 30,
+          "regroup_peak says that three units of 3 GiB are %lld bytes: they are counted in int64_t",
+          (long long)regroup_peak(&large, &two));
+}
+
+// PASSES drawn passes of at most so many phases; the caller frees them.
+static Drawn *draw_passes(int most)
+{
+    Drawn *d = calloc(PASSES, sizeof *d);
+    assert_non_null(d);
+    for (int i = 0; i < PASSES; i++) {
+        draw_pass(&d[i], most);
+        draw_plan(&d[i].pass, &d[i].plan);
+        int64_t peak = peak_by_hand(&d[i].pass, &d[i].plan);
+        d[i].limit = draw_chance(30) ? 0 : peak + draw(-3, 3) * 1000 * draw(0, 9);
+        if (d[i].limit < 0) d[i].limit = 1;
+    }
+    drawn("%d passes of %d phases at most", PASSES, most);
+    return d;
+}
+
+TEST(a_plan_has_a_time_and_a_peak)
+{
+    Drawn *d = draw_passes(12);
+    run_ranks(1, costs_body, d);
+    free(d);
+}
+
+// ---- The search ----
+
+// Whether a bucket could be at `at`, the buckets before it being where they are.
+static bool may_be(const StepPass *pass, int64_t limit, const RegroupPlan *plan, int b, int at)
+{
+    RegroupPlan prefix = *plan;
+    prefix.n = b + 1;
+    prefix.bucket[b].at = at;
+    const RegroupBucket *k = &prefix.bucket[b];
+    if (b > 0 && at < prefix.bucket[b - 1].at) return false;
+    if (at > k->first || (at == k->first && k->last > k->first)) return false;
+    for (int q = k->first; q <= k->last; q++)
+        if (pass->phase[q].ready > at) return false;
+    return limit == 0 || peak_by_hand(pass, &prefix) <= limit;
+}
+
+static void placed_body(const Rank *r, void *arg)
+{
+    for (const Drawn *d = arg; d < (const Drawn *)arg + PASSES; d++) {
+        RegroupPlan plan = d->plan, want = d->plan;
+        bool fits = true;
+        for (int b = 0; b < plan.n && fits; b++) {
+            // Going down from the last place as long as each one may be.
+            int first = want.bucket[b].first, at = first;
+            if (!may_be(&d->pass, d->limit, &want, b, at)) at--;
+            fits = may_be(&d->pass, d->limit, &want, b, at);
+            while (fits && at > 0 && may_be(&d->pass, d->limit, &want, b, at - 1)) at--;
+            want.bucket[b].at = at;
+        }
+        if (fits && d->limit > 0) fits = peak_by_hand(&d->pass, &want) <= d->limit;
+        for (int b = 0; b < plan.n; b++) plan.bucket[b].at = 77; // what is there says nothing
+        bool got = regroup_place(&d->pass, d->limit, &plan);
+        check(got == fits, "regroup_place says that the buckets %s, and they %s",
+              got ? "fit" : "do not", fits ? "fit" : "do not");
+        for (int b = 0; b < plan.n && fits; b++)
+            check(plan.bucket[b].at == want.bucket[b].at,
+                  "regroup_place: bucket %d, of phases %d to %d, is queued at phase %d, must be %d",
+                  b, plan.bucket[b].first, plan.bucket[b].last, plan.bucket[b].at,
+                  want.bucket[b].at);
+    }
+}
+
+TEST(buckets_are_as_early_as_they_may)
+{
+    Drawn *d = draw_passes(12);
+    run_ranks(1, placed_body, d);
+    free(d);
+}
+
+static void search_body(const Rank *r, void *arg)
+{
+    int far = 0, better = 0, missed = 0;
+    for (const Drawn *d = arg; d < (const Drawn *)arg + PASSES; d++) {
+        RegroupPlan usual = {0}, plan;
+        default_by_hand(&d->pass, &usual);
+        int64_t limit = d->limit > 0 ? peak_by_hand(&d->pass, &usual) + d->limit / 2 : 0;
+        Best best = {.d = d, .limit = limit, .time = 1e30};
+        try_all(&best, 1, 0);
+        memset(&plan, 0x5A, sizeof plan);
+        regroup_plan(&d->pass, &d->costs, limit, &plan);
+        double took = time_by_hand(&d->pass, &d->costs, &plan);
+        double before = time_by_hand(&d->pass, &d->costs, &usual);
+        check(took <= before * (1 + 1e-9),
+              "a plan takes %.9g us, and FSDP2's %.9g: that one is to be taken", took, before);
+        check(limit == 0 || plan.is_default || peak_by_hand(&d->pass, &plan) <= limit,
+              "a plan holds %lld bytes, and the limit is %lld",
+              (long long)peak_by_hand(&d->pass, &plan), (long long)limit);
+        bool same = plan.n == usual.n;
+        for (int b = 0; b < plan.n && same; b++)
+            same = memcmp(&plan.bucket[b], &usual.bucket[b], sizeof plan.bucket[b]) == 0;
+        check(!plan.is_default || same, "is_default is set, and the plan is not FSDP2's");
+        check(
+            plan.is_default || took < before,
+            "the plan takes %.9g us as FSDP2's does, which is to be taken, and is_default says so",
+            took);
+        far += took > 1.02 * best.time;
+        better += best.time < 0.98 * before;
+        missed += plan.is_default && best.time < 0.98 * before;
+    }
+    check(far <= PASSES / 60 && missed <= PASSES / 20,
+          "of %d drawn passes %d have a plan that is better than FSDP2's; %d times the search "
+          "found none, and %d times its plan takes 2 %% more than the best",
+          PASSES, better, missed, far);
+}
+
+TEST(plans_are_near_the_best)
+{
+    Drawn *d = draw_passes(6);
+    run_ranks(1, search_body, d);
+    free(d);
+}
+
+// ---- A training under a plan ----
+
+typedef struct Regrouped {
+    Case c;
+    StepCosts costs;
+    int64_t limit;
+    bool by_hand; // plans of the test's, another one in each pass
+} Regrouped;
+
+// The passes of this training, by a step of one micro-batch.
+static void record(Wrapped *w, const Case *c, const Rank *r, const StepCosts *costs, StepPass *pass)
+{
+    StepTrace trace;
+    Case one = *c;
+    one.rounds = 1;
+    need(step_trace_begin(&trace, w->root));
+    case_train(w, &one, r, 0);
+    need(step_trace_end(&trace, NULL));
+    need(step_passes(&trace, costs, pass));
+    step_trace_free(&trace);
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    need_cuda(cudaDeviceSynchronize());
+}
+
+// The all-gathers since `first` are the plan's: groups of as many calls, in their order.
+static void check_groups(const RegroupState *state, uint64_t first)
+{
+    int want[64], n = 0, left = 0;
+    for (int k = 0; k < 2; k++) {
+        if (state->pass[k].phase[0].gather_bytes > 0) want[n++] = 1;
+        for (int b = 0; b < state->plan[k].n; b++) {
+            const RegroupBucket *bucket = &state->plan[k].bucket[b];
+            want[n] = 0;
+            for (int p = bucket->first; p <= bucket->last; p++)
+                want[n] += state->pass[k].phase[p].gather_bytes > 0;
+            n++;
+        }
+    }
+    int at = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry e;
+        if (!gpulog_get(i, &e) || e.op != GPU_ALL_GATHER) continue;
+        if (left == 0) {
+            left = e.collective.group != 0 ? e.collective.group_left + 1 : 1;
+            check(
+                at < n && left == want[at],
+                "all-gather call %d of the step is of %d units, must be of %d: that is the plan's "
+                "next bucket",
+                at, left, at < n ? want[at] : 0);
+            at++;
+        }
+        left--;
+    }
+    check(at == n, "a step makes %d calls of all-gathers, and the plan has %d", at, n);
+}
+
+static bool gathers_again(const RegroupState *state, int unit)
+{
+    bool again = false;
+    for (int p = 0; p < state->pass[1].n; p++)
+        again |= state->pass[1].phase[p].unit == unit && state->pass[1].phase[p].gather_bytes > 0;
+    return again;
+}
+
+static void regrouped_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    static StepPass pass[2];
+    const Regrouped *k = (const Regrouped *)c; // its first member
+    size_t n;
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    record(w, c, r, &k->costs, pass);
+    case_train(w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    float *want = case_gradients(w, &n);
+    need(regroup_apply(w->model, pass, &k->costs, k->limit));
+    RegroupState *state = w->root->extensions->regroup;
+    int last = state->pass[0].n - 1;
+    if (k->by_hand) {
+        state->plan[0] = (RegroupPlan){.n = 2, .bucket = {{1, 2, 0}, {3, last, 2}}};
+        state->plan[1] = (RegroupPlan){.n = 2, .bucket = {{1, last - 1, 0}, {last, last, 1}}};
+    }
+    for (int step = 0; step < 2; step++) {
+        need(fsdp_zero_grad(w->model, &w->ctx));
+        need_cuda(cudaDeviceSynchronize());
+        uint64_t first = gpulog_length();
+        case_train(w, c, r, 0);
+        need_cuda(cudaDeviceSynchronize());
+        check_no_race(first);
+        if (c->rounds == 1) check_groups(state, first);
+        int64_t most = regroup_peak(&state->pass[0], &state->plan[0]);
+        int64_t other = regroup_peak(&state->pass[1], &state->plan[1]);
+        // In the backward what the forward has left is there, too.
+        for (int p = 0; p < state->pass[0].n; p++)
+            if (!gathers_again(state, state->pass[0].phase[p].unit))
+                other += state->pass[0].phase[p].gather_bytes;
+        if (other > most) most = other;
+        int64_t peak = (int64_t)case_peak(first, GPU_UNSHARDED_PARAM);
+        check(peak <= most,
+              "a step holds %lld bytes of unsharded parameters at a time, and "
+              "regroup_peak says %lld",
+              (long long)peak, (long long)most);
+        float *got = case_gradients(w, &n);
+        check_equal("the gradients of a regrouped step", got, want, n);
+        free(got);
+    }
+    for (int i = 0; i < w->root->n_units; i++)
+        check(w->root->units[i]->flat.state == FLAT_SHARDED, "after a step unit %d is unsharded",
+              i);
+    free(want);
+    need(regroup_remove(w->model));
+}
+
+static Regrouped regrouped(Spec spec, Strategy strategy, int world, int replicas, int rounds)
+{
+    // The network is slow to start: all is merged that may be.
+    return (Regrouped){case_of(spec, strategy, world, replicas, rounds), {50, 100, 20}, 0, false};
+}
+
+// A forward that runs other units than the record's, and one that fails: they gather as ever.
+static void strays_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    static StepPass pass[2];
+    const Regrouped *k = (const Regrouped *)c;
+    size_t n;
+    float *out;
+    record(w, c, r, &k->costs, pass);
+    case_train(w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    float *want = case_gradients(w, &n);
+    pass[0].phase[2].unit = 1; // never runs there
+    need(regroup_apply(w->model, pass, &k->costs, 0));
+    RegroupState *state = w->root->extensions->regroup;
+    state->plan[0] = (RegroupPlan){.n = 1, .bucket = {{2, 3, 0}}};
+    state->plan[0].bucket[1] = (RegroupBucket){3, 3, 2}; // nobody comes to it
+    state->plan[0].n = 2;
+    for (int time = 0; time < 2; time++) {
+        need(fsdp_zero_grad(w->model, &w->ctx));
+        case_train(w, c, r, 0);
+        need_cuda(cudaDeviceSynchronize());
+        float *got = case_gradients(w, &n);
+        check_equal("the gradients where a pass is not the record's", got, want, n);
+        check(!state->follows[0], "a forward ran other units than the record's, and `follows` is "
+                                  "true");
+        free(got);
+        if (time == 1) break;
+        FsdpUnit *last = w->root->units[w->root->n_units - 1];
+        Batch batch = case_batch(c, 0, r->rank, 0);
+        last->all_gather = failing_collective;
+        failing_status = ERR_NCCL;
+        need_failure(module_forward(w->model, &w->run, batch.in, &out), ERR_NCCL, "");
+        last->all_gather = fsdp_all_gather;
+        need(module_discard(w->model, &w->run));
+        need(fsdp_reshard_all(w->model));
+        batch_destroy(&batch);
+    }
+    free(want);
+    need(regroup_remove(w->model));
+}
+
+TEST(buckets_are_one_call)
+{
+    static const int SHAPES[][4] = {// strategy, ranks, replicas, rounds
+                                    {STRATEGY_ZERO3, 2, 1, 1},
+                                    {STRATEGY_ZERO3, 3, 1, 2},
+                                    {STRATEGY_ZERO3, 4, 2, 1},
+                                    {STRATEGY_ZERO2, 2, 1, 1},
+                                    {STRATEGY_ZERO3, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
+        const int *s = SHAPES[i];
+        Regrouped k = regrouped(spec_mlp(6), (Strategy)s[0], s[1], s[2], s[3]);
+        run_wrapped(s[1], regrouped_body, &k.c);
+        k.costs.latency_us = 0; // nothing to save by a merge
+        if (s[1] == 2) run_wrapped(s[1], regrouped_body, &k.c);
+    }
+    Regrouped k = regrouped(spec_mlp(6), STRATEGY_ZERO3, 2, 1, 1);
+    k.by_hand = true;
+    run_wrapped(2, regrouped_body, &k.c);
+    k = regrouped(spec_gpt2(4), STRATEGY_ZERO3, 2, 1, 1);
+    k.limit = 4 * 24 * 24 * 12 * 3;
+    run_wrapped(2, regrouped_body, &k.c);
+    k = regrouped(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
+    run_wrapped(2, strays_body, &k.c);
+}
