@@ -28,7 +28,8 @@
  *   step_graph_capture, step_graph_launch     once, and each time
  *   step_calls                                what the graph says of the collectives' order
  */
-// Lab 8: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 8. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/8_graph/handout.md; `make grade LAB=8` says how far you are.
 #include "step_graph.h"
 

@@ -24,7 +24,8 @@
  *   regroup_place, regroup_plan               when, and which ones
  *   regroup_gather, regroup_begin             a bucket on the streams
  */
-// Lab 8: a TODO says what must be true after it, and asks; write what makes it true.
+// Lab 8. Each TODO says what must hold afterwards and asks a question. Write
+// the code that makes it hold.
 // The handout is labs/8_graph/handout.md; `make grade LAB=8` says how far you are.
 #include "step_graph.h"
 
