@@ -18,7 +18,7 @@ import manifest
 import mutant_files
 import mutants
 
-# What mutants.py asks of the Makefile: five variables, and rules for these objects.
+# What mutants.py asks of the Makefile: variables, and rules for these objects.
 MAKEFILE = '''BUILD := build
 CC := cc
 BASE := -g
@@ -26,6 +26,7 @@ LINK := $(CC)
 HARNESS_LIB := $(BUILD)/lib/libharness.a
 LIBS := $(BUILD)/lib/libkit.a
 LDLIBS := -lm
+FAILING := -lm
 $(BUILD)/lib/%.a:
 	@mkdir -p $(@D) && ar rcs $@
 $(BUILD)/obj/%.o: %.c
