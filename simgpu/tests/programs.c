@@ -195,7 +195,8 @@ TEST(test_threads_of_the_launcher)
     };
     char more[3 * PATH];
     assert_int_equal(
-        run("cc -shared -fPIC -DLIBRARY '%s/launcher.c' -o '%s/libmpi-like.so'", sources, scratch),
+        run("cc -shared -fPIC -DLIBRARY '%s/launcher.c' -o '%s/libmpi-like.so' -lpthread", sources,
+            scratch),
         0);
     snprintf(more, sizeof more, "-L'%s' -lmpi-like -Wl,-rpath,'%s'", scratch, scratch);
     compile_with("cc", "launcher", ".c", more);
