@@ -499,26 +499,11 @@ static void split(Lab *lab)
 
 static void step(Lab *lab)
 {
-    static void (*const alone[])(Lab *) = {choose_device,
-                                           allocate,
-                                           allocate,
-                                           release,
-                                           copy,
-                                           copy,
-                                           copy_between_devices,
-                                           fill,
-                                           use_event,
-                                           use_event,
-                                           renew_stream,
-                                           wait_for_device,
-                                           run_on_host,
-                                           run_kernel,
-                                           launch_graph,
-                                           multiply,
-                                           use_vectors,
-                                           hand_over,
-                                           hold_messages,
-                                           fail_alone};
+    static void (*const alone[])(Lab *) = {
+        choose_device,        allocate,   allocate,     release,   copy,         copy,
+        copy_between_devices, fill,       use_event,    use_event, renew_stream, wait_for_device,
+        run_on_host,          run_kernel, launch_graph, multiply,  use_vectors,  hand_over,
+        hold_messages,        fail_alone};
     switch (COMMON(20)) {
     case 0:
     case 1: communicate(lab); break;
