@@ -49,6 +49,7 @@ TEMPLATE = """\
 # `make challenge` runs your files dry with them. What counts is tokens/s per GPU, if it fits.
 STRATEGY = fsdp
 ACCUMULATE = 8
+DTYPE = float
 """ % (" ".join("%s=%s" % pair for pair in FIXED.items()), ", ".join(FREE))
 
 
