@@ -49,6 +49,7 @@ TEMPLATE = """\
 # `make challenge` runs your files dry with them. What counts is tokens/s per GPU, if it fits.
 STRATEGY = fsdp
 ACCUMULATE = 8
+DTYPE = float
 """ % (" ".join("%s=%s" % pair for pair in FIXED.items()), ", ".join(FREE))
 
 
@@ -161,10 +162,11 @@ def entry(document):
 
 def words(figures):
     if not figures["fits"]:
-        return "does not fit: %.1f of %d GiB at the peak" % (
-            figures["peak"] / 2 ** 30, figures["memory"] >> 30)
-    return "%.0f tokens/s per GPU, MFU %.1f %%, %.1f of %d GiB" % (
-        figures["tokens"], 100 * figures["mfu"], figures["peak"] / 2 ** 30, figures["memory"] >> 30)
+        return "does not fit: %.1f of %.1f GiB at the peak" % (
+            figures["peak"] / 2 ** 30, figures["memory"] / 2 ** 30)
+    return "%.0f tokens/s per GPU, MFU %.1f %%, %.1f of %.1f GiB" % (
+        figures["tokens"], 100 * figures["mfu"], figures["peak"] / 2 ** 30,
+        figures["memory"] / 2 ** 30)
 
 
 def run(options):

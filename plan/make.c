@@ -31,8 +31,10 @@ Status plan_make(Plan *plan)
 
 // PyTorch's allocator frees what it caches before it fails, so that near the limit it holds little
 // more than what lives: published runs fitted whose plans' live bytes are 95.8 % of the GPU's
-// (fsdp_runs.csv). CUDA's context and NCCL's buffers: assumed. What a GPU has is 98.5 to 99.1 % of
-// what its name says (39.4 GiB of an A100's 40, 79.1 to 79.3 of 80).
+// (fsdp_runs.csv). For CUDA's context (534 MiB on an H100: meta-pytorch/torchcomms #777) and NCCL's
+// buffers (544 to 688 MB for a communicator of A100s: NVIDIA/nccl #964) a hundredth of the memory,
+// less than both together: else those runs would not have fitted. What a GPU has is 98.5 to 99.1 %
+// of what its name says (39.4 GiB of an A100's 40, 79.1 to 79.3 of 80).
 uint64_t plan_reserved(const PlanOptions *o, uint64_t live)
 {
     return live + live / 100 + o->machine->memory / 100;

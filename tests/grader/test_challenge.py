@@ -13,6 +13,7 @@ import runner
 
 LIMIT = 300
 GIB = 1 << 30
+OFFERED = 84610854825 # bytes: 98.5 % of 80 GiB
 
 
 class Settings(unittest.TestCase):
@@ -40,22 +41,23 @@ class Settings(unittest.TestCase):
 
 
 class Figures(unittest.TestCase):
-    GOOD = {"tokens_per_second_per_gpu": 9000.5, "mfu": 0.4, "memory_of_gpu": 80 * GIB,
-            "ranks": [{"peak": 20 * GIB}, {"peak": 50 * GIB}]}
+    GOOD = {"tokens_per_second_per_gpu": 9000.5, "mfu": 0.4, "offered": OFFERED,
+            "reserved": 52 * GIB, "ranks": [{"peak": 20 * GIB}, {"peak": 50 * GIB}]}
 
     def figures(self, **more):
         return challenge.figures_of(json.dumps(dict(self.GOOD, **more)).encode())
 
     def test_the_fullest_rank_decides(self):
-        self.assertEqual((self.figures()["peak"], self.figures()["fits"]), (50 * GIB, True))
-        self.assertFalse(self.figures(ranks=[{"peak": 1}, {"peak": 80 * GIB + 1}])["fits"])
-        self.assertTrue(self.figures(ranks=[{"peak": 80 * GIB}])["fits"])
+        """With what the allocator, CUDA and NCCL need, of what the GPU offers."""
+        self.assertEqual((self.figures()["peak"], self.figures()["fits"]), (52 * GIB, True))
+        self.assertFalse(self.figures(reserved=OFFERED + 1)["fits"])
+        self.assertTrue(self.figures(reserved=OFFERED)["fits"])
 
     def test_what_no_plan_says(self):
         for more in ({"mfu": 1.01}, {"mfu": 0}, {"mfu": True}, {"mfu": float("nan")},
                      {"tokens_per_second_per_gpu": "9"}, {"tokens_per_second_per_gpu": -1},
-                     {"memory_of_gpu": 800 * GIB}, {"ranks": []}, {"ranks": [{"peak": 0}]},
-                     {"ranks": [{"peak": None}]}, {"ranks": 3}):
+                     {"offered": 800 * GIB}, {"reserved": 49 * GIB}, {"reserved": "1"},
+                     {"ranks": []}, {"ranks": [{"peak": 0}]}, {"ranks": [{"peak": None}]}, {"ranks": 3}):
             self.assertIsNone(self.figures(**more), more)
         for data in (b"", b"[", b"[]", b"[" * 100000, b"\xff"):
             self.assertIsNone(challenge.figures_of(data))

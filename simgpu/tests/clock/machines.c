@@ -73,6 +73,8 @@ TEST(test_reads_figures)
     assert_true(d->machine.peak[SIM_F32] == 2e12 && d->figures.hbm == 1e12);
     assert_true(d->machine.host.enqueue == 500000 && d->figures.kernel == 2e6);
     assert_true(d->machine.slow_compute.num == 3 && d->machine.slow_compute.den == 2);
+    assert_true(d->machine.slow_compute_nic.num == 3 && d->machine.slow_compute_nic.den == 2);
+    assert_true(d->figures.fitted.eager == 0 && d->figures.fitted.most.num == 0);
     assert_true(d->machine.has_link[SIM_NIC] && d->figures.link[SIM_NIC] == 5e9);
     d = read_text(with("nvlink", "nvlink none"));
     assert_true(d->read && !d->machine.has_link[SIM_NVLINK]);
@@ -80,6 +82,20 @@ TEST(test_reads_figures)
     assert_true(d->read && d->machine.host.launch == 2);
     d = read_text(with("kernel", "\tkernel\t0.0000014 us\r"));
     assert_true(d->read && d->figures.kernel == 1);
+}
+
+TEST(test_what_may_be_left_out)
+{
+    read_good();
+    Draft *d = read_text("base round\nslow_compute_nic 5/4\neager_efficiency 0.5\n"
+                         "step_doubling none\nstep_least 0.9\nstep_most 11/10\n");
+    if (!d->read) fail_msg("%s", d->error);
+    const SimFitted *f = &d->figures.fitted;
+    assert_true(d->machine.slow_compute_nic.num == 5 && d->machine.slow_compute_nic.den == 4);
+    assert_true(f->eager == 0.5 && f->doubling == 0 && f->least == 0.9 && f->most.num == 11);
+    REFUSED("base round\neager_efficiency 1.5\n", "eager_efficiency", "at most 1");
+    REFUSED("base round\nstep_most 9/10\n", "step_most", "a ratio from 1");
+    REFUSED("base round\nstep_least 1.2\n", "step_least", "at most 1");
 }
 
 TEST(test_takes_the_rest_from_a_base)
