@@ -84,8 +84,25 @@ TEST(parameters_travel_narrow)
 
 // ---- Against the oracle ----
 
+static void divide_before_body(const Rank *r, void *arg)
+{
+    for (int factor = 1; factor <= 12; factor++)
+        for (int i = 0; i < 3; i++) {
+            const DType types[] = {F32, BF16, F16};
+            float got = precision_divide_before(types[i], (float)factor);
+            check(got == before_of(types[i], factor),
+                  "a sum in %s that is divided by %d is divided by %g before, want %g: "
+                  "precision_divide_before",
+                  type_name(types[i]), factor, (double)got, (double)before_of(types[i], factor));
+        }
+    float odd = precision_divide_before(F16, 2.5f);
+    check(odd == 1.0f, "a factor of 2.5 has no whole divisor, and is divided by %g before",
+          (double)odd);
+}
+
 TEST(training_follows_the_oracle)
 {
+    run_ranks(1, divide_before_body, NULL);
     for (int i = 0; i < N_PAIRS; i++) {
         int world = 1 + (i + 3) % 4;
         Case c = typed(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], STRATEGY_ZERO3, world);
@@ -134,21 +151,6 @@ TEST(micro_batches_accumulate_in_reduce_dtype)
     partial.partial = true;
     run_case(4, &partial);
     RULE(gradients_between_micro_batches);
-}
-
-static void divide_before_body(const Rank *r, void *arg)
-{
-    for (int factor = 1; factor <= 12; factor++)
-        for (int i = 0; i < 3; i++) {
-            const DType types[] = {F32, BF16, F16};
-            float got = precision_divide_before(types[i], (float)factor);
-            check(got == before_of(types[i], factor),
-                  "a sum in %s that is divided by %d is divided by %g before, want %g",
-                  type_name(types[i]), factor, (double)got, (double)before_of(types[i], factor));
-        }
-    float odd = precision_divide_before(F16, 2.5f);
-    check(odd == 1.0f, "a factor of 2.5 has no whole divisor, and is divided by %g before",
-          (double)odd);
 }
 
 TEST(fp16_divides_before_and_after)

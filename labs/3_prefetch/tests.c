@@ -208,7 +208,13 @@ static void hook(Model *m, int unit, HookPoint point)
     static const char *const WHOSE[] = {"prefetch_pre_forward", "prefetch_post_forward",
                                         "prefetch_pre_backward", "prefetch_post_backward"};
     Module *module = m->of[unit];
+    const PrefetchState *kept = fsdp_unit(m->root)->root->extensions->prefetch;
+    const PrefetchList old = kept->order;
     for (Hook *h = module->hooks[point]; h != NULL; h = h->next) need(h->fn(module, h->arg));
+    check(kept->begun.units != old.units || old.units == NULL || kept->max_begun <= old.n,
+          "%s of unit %d `begun` has the memory of the old `order`, %d units, and max_begun is %d: "
+          "prefetch_post_forward says how much room there is",
+          WHEN[point], unit, old.n, kept->max_begun);
     plan_hook(&m->plan, unit, point);
     check_bytes(m, WHEN[point], unit);
     check_order(m, WHEN[point], unit, point);

@@ -201,6 +201,20 @@ static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, 
     }
 }
 
+// A block's values are the same alone and in front of another: each has its four of the words.
+static void check_blocks_apart(const Param *p)
+{
+    float one[4], two[8], want[4];
+    oracle_init(p, 42, 0, 4, want);
+    meta_init_slice(p, 42, 0, 4, one);
+    meta_init_slice(p, 42, 0, 8, two);
+    for (int i = 0; i < 4; i++)
+        check(fabsf(one[i] - want[i]) > 1e-5f || fabsf(two[i] - want[i]) <= 1e-5f,
+              "element %d of a slice of one block is right, and in front of a second block it is "
+              "%g, must be %g: where in `words` does normal_blocks put the words of block 1?",
+              i, (double)two[i], (double)want[i]);
+}
+
 static void slices_body(const Rank *r, void *arg)
 {
     enum { N = 1003 };
@@ -209,6 +223,7 @@ static void slices_body(const Rank *r, void *arg)
     Param p = normal_param(N, 3);
     memset(part, 0xFF, sizeof part);
     memset(untouched, 0xFF, sizeof untouched);
+    check_blocks_apart(&p);
     meta_init_slice(&p, 42, 0, N, whole);
 
     // Every cut into equal slices, and slices that begin and end at every place of a block.

@@ -101,6 +101,17 @@ static void nested_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
+// What a layout was asked for: how many parameters, and how many in front are of no block.
+static int laid_out, in_front;
+
+static Status count_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank,
+                           int world, bool align)
+{
+    laid_out = n;
+    for (in_front = 0; in_front < n && strncmp(params[in_front]->name, "h.", 2) != 0;) in_front++;
+    return flat_layout(layout, name, params, n, rank, world, align);
+}
+
 // Of what fsdp_units counts, fully_shard of the model makes an array.
 static void count_body(const Rank *r, void *arg)
 {
@@ -118,6 +129,19 @@ static void count_body(const Rank *r, void *arg)
         check(fsdp_units(model, NULL, 0) == i, "fsdp_units counts %d units below a model, want %d",
               fsdp_units(model, NULL, 0), i);
     }
+    FsdpOptions options = TEST_OPTIONS;
+    options.layout = count_layout;
+    Param *params[MAX];
+    int wanted = 0;
+    for (int i = meta_params(model, params, MAX); i > 0; i--)
+        wanted += strncmp(params[i - 1]->name, "h.", 2) != 0;
+    check_set_silent(true);
+    IGNORE_STATUS(fully_shard(model, &ctx, &options)); // the next body looks at that
+    check_set_silent(false);
+    check(in_front != wanted || laid_out == wanted,
+          "%d parameters are in no unit, and make_flat lays out %d: how many has "
+          "collect_unowned_params left in the list?",
+          wanted, laid_out);
     fsdp_unwrap(model);
     need(fsdp_context_destroy(&ctx));
     module_destroy(model);

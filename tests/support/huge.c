@@ -85,6 +85,9 @@ void check_covers(uint64_t first, const Buffer *buffer, GpuAccess access, const 
 {
     const char *begin = buffer->data, *end = covered_from(first, begin, access);
     if (begin != NULL && end >= begin + buffer_bytes(buffer)) return;
+    if (begin == NULL || end == begin)
+        rank_fails(__FILE__, __LINE__, "%s of %lld elements: no call %s it", what,
+                   (long long)buffer->numel, access == GPU_READ ? "reads" : "writes");
     rank_fails(__FILE__, __LINE__,
                "%s of %lld elements: the calls %s its first %lld alone" LIKELY
                "a count, a number of bytes or a place is kept in 32 bits: elements are counted in "
