@@ -185,19 +185,28 @@ static void await_place(ncclComm_t comm, uint32_t ticket, Notice *notice)
     if (!taken && due) sim_say_absent(comm, NULL, notice);
 }
 
+// Whether the calling thread alone could make the ranks that are missing.
+static bool is_alone(ncclComm_t comm)
+{
+    SimTids threads;
+    if (!comm->map->offered) return false; // another process has made the id
+    for (int r = 0; r < comm->size; r++) {
+        const RankSlot *slot = &comm->shared->slot[r];
+        if (atomic_load(&slot->state) >= RANK_JOINED && slot->pid != getpid()) return false;
+    }
+    sim_program_tids(&threads);
+    return threads.n - sim_joiners((int)syscall(SYS_gettid)) == 1 && sim_is_alone(&comm->map->then);
+}
+
 // Sleeps until something happens. Ranks that have yet to join ring when they do; of the end of one
 // the launcher tells, where there is one that does.
 static void await_ranks(ncclComm_t comm, uint32_t ticket, Notice *notice)
 {
-    SimTids threads;
     if (comm->parent || !count_missing(comm)) {
         sim_sleep(ticket);
         return;
     }
-    sim_program_tids(&threads);
-    if (comm->map->offered && threads.n - sim_joiners((int)syscall(SYS_gettid)) == 1 &&
-        sim_is_alone(&comm->map->then))
-        sim_diagnose_alone(comm);
+    if (is_alone(comm)) sim_diagnose_alone(comm);
     bool look = sim_diagnose_never_joined(comm, comm->shared);
     int left = sim_notice_left(notice);
     sim_nap(ticket, look && left > LOOK_MILLISECONDS ? LOOK_MILLISECONDS : left);
