@@ -144,7 +144,7 @@ def flags_of(asked):
             flags += ["--offload"] * (value == "yes")
         elif (name, value) not in (("stages", "1"), ("recompute", "none"), ("layout", "flat"),
                                    ("gather", "usual")):
-            flags += ["--" + name, value]
+            flags += ["--pipeline" if name == "schedule" else "--" + name, value]
     return flags
 
 

@@ -40,6 +40,9 @@ typedef struct CheckpointPosition {
     uint64_t data_seed; // of the batches (text.h)
     float loss_scale;   // where the loss is scaled (LossScaler, precision.h); 0: it is not
     int growth_tracker; // the scaler's
+    uint64_t
+        sequences;    // of the data drawn by all ranks together, where they are counted (tokens.h)
+    double best_loss; // of all validations so far; 0: there was none
 } CheckpointPosition;
 
 // ---------------------------------------------------------------- Lab 5: labs/5_checkpoints
@@ -152,6 +155,24 @@ Status folder_remove(const char *dir);
 
 // ---------------------------------------------------------------- Hugging Face's models
 
+// What a config.json of theirs says of a model: a GPT-2, or what has a Llama's shape.
+typedef struct HuggingFaceConfig {
+    const char *type; // its model_type
+    bool is_llama;
+    LlamaConfig sizes; // of a GPT-2 too, as far as it has them
+    int window;        // Llama: tokens that attention sees, at most max_T
+} HuggingFaceConfig;
+// exact: our model must compute what theirs does, and any key that says otherwise is refused: other
+// activations, biases, positions. Else, as for a plan, the sizes must be right (Qwen's biases and
+// norms are small). ERR_IO with a line that names the key.
+Status hugging_face_config_read(const char *path, bool exact, HuggingFaceConfig *config);
+// A config.json of the model in float; `like`: the file that it was read from, whose other keys
+// stay, or NULL.
+Status hugging_face_config_write(const char *path, const HuggingFaceConfig *config,
+                                 const char *like);
+// What no tensor's shape says must be the model's: kind, heads, and a Llama's eps and positions.
+Status hugging_face_config_check(const char *path, const Module *model, bool is_llama);
+
 // The unsharded model in one safetensors file with the names and the layout of Hugging Face's
 // GPT2LMHeadModel: their linear layers are Conv1D, whose weight is (in, out) where ours is (out,
 // in). Collective; rank 0 writes PATH.tmp and renames it. No rank holds more than one parameter on
@@ -159,7 +180,8 @@ Status folder_remove(const char *dir);
 Status gpt2_export(const char *path, Module *root);
 // The other way, from a file or from a folder of files with an index (safetensors_set_open): every
 // rank reads the elements of its shards. float, float16 or bfloat16; names with or without
-// "transformer." in front; buffers (attn.bias) and a tied lm_head are left aside.
+// "transformer." in front; buffers (attn.bias) and a tied lm_head are left aside. A config.json in
+// the same folder must describe the model (hugging_face_config_check).
 Status gpt2_import(const char *path, Module *root);
 
 // The same of Llama, as Hugging Face's LlamaForCausalLM: names with or without "model." in front.

@@ -48,12 +48,21 @@ typedef struct Param {
     void *owner;    // who manages the storage (a flat parameter); NULL: nobody yet
 } Param;
 
+// What a model that writes keeps of the tokens that it has read or written (kv_cache_create).
+typedef struct KvCache {
+    int max_T;   // room for so many tokens
+    int length;  // tokens in it; whoever runs a forward adds its run->T after it
+    int n, next; // attention layers, and the one whose turn it is
+    void **rows; // (n) device (max_T, columns of qkv)
+} KvCache;
+
 // What a pass needs apart from the parameters. One per rank.
 typedef struct NnRun {
     cudaStream_t stream;        // the compute stream: every kernel of a pass runs here
     struct cublasContext *blas; // the cublasHandle_t that is bound to `stream`
     int B;                      // sequences in the batch
     int T;                      // tokens in a sequence
+    KvCache *cache;             // NULL: none
 } NnRun;
 
 // When a hook runs: before or after a module's forward or backward.
@@ -64,6 +73,24 @@ typedef enum HookPoint {
     HOOK_POST_BACKWARD,
     HOOK_POINTS
 } HookPoint;
+
+// How far positions turn queries and keys (rotary positions, Su et al. 2021): pair i of a head of
+// hs columns by theta^(-2i/hs) per token. With `factor` above 0 low frequencies are lower (Llama
+// 3.1): those of which fewer than `low` periods fit into trained_T tokens are divided by it, those
+// of more than `high` stay as they are, and those between go from one to the other.
+typedef struct RotaryConfig {
+    float theta; // 0: 500000, Llama 3's
+    float factor, low, high;
+    int trained_T;
+} RotaryConfig;
+
+// What no parameter's shape says of a layer: of attention its heads and, where positions are
+// rotary, how; of a root mean square normalisation its eps. 0: the layer has none.
+typedef struct LayerNumbers {
+    int heads, kv_heads;
+    RotaryConfig rotary;
+    float eps;
+} LayerNumbers;
 
 typedef struct Module Module;
 typedef Status (*HookFn)(Module *module, void *arg);
@@ -85,7 +112,8 @@ struct Module {
     Param **params; // its own, not its children's; a tied one is in two modules
     Module **children;
     Hook *hooks[HOOK_POINTS]; // of each point a chain, in the order in which they run
-    void *unit;               // who shards it (fsdp.h's FsdpUnit); NULL: nobody
+    LayerNumbers numbers;
+    void *unit; // who shards it (fsdp.h's FsdpUnit); NULL: nobody
 
     const void *in;       // between forward and backward: the borrowed input (rows, in_dim)
     void *out;            // …and the module's own output (rows, out_dim)
@@ -142,6 +170,12 @@ void module_remove_hook(Module *m, Hook *hook);
 // Frees what a forward without a backward has saved, in the module and below it.
 Status module_discard(Module *m, NnRun *run);
 
+// While run->cache is set a forward is of the run->T tokens that follow those in the cache, of one
+// sequence, and no backward comes after it: module_discard. ERR_ARGUMENT for more sequences, or
+// more tokens than it has room for.
+Status kv_cache_create(KvCache **cache, int max_T);
+Status kv_cache_destroy(KvCache *cache, NnRun *run); // NULL is fine
+
 // Frees what a forward has saved in the module and below it, but for the module's input and output.
 // Before its backward its forward must run again.
 Status module_free_inside(Module *m, NnRun *run);
@@ -186,15 +220,6 @@ Module *embedding_create(const char *name, int vocab, int max_T, int dim, float 
 Module *ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
 // Root mean square normalisation: weight (dim).
 Module *rmsnorm_create(const char *name, int dim, float eps);
-// How far positions turn queries and keys (rotary positions, Su et al. 2021): pair i of a head of
-// hs columns by theta^(-2i/hs) per token. With `factor` above 0 low frequencies are lower (Llama
-// 3.1): those of which fewer than `low` periods fit into trained_T tokens are divided by it, those
-// of more than `high` stay as they are, and those between go from one to the other.
-typedef struct RotaryConfig {
-    float theta; // 0: 500000, Llama 3's
-    float factor, low, high;
-    int trained_T;
-} RotaryConfig;
 // Fused causal self-attention whose heads of queries share kv_heads heads of keys and values, with
 // rotary positions and no biases: qkv (C + 2·kv_heads·hs, C), proj (C,C); C/heads is even and at
 // most 128.

@@ -54,6 +54,15 @@ examples: $(LAUNCH) $(DEVICES) $(EXAMPLES_LIB)
 example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 	@:
 
+## make tokenizers    Hugging Face's tokenizers from PyPI, in an environment of its
+##                    own below build/, for examples/tokenize.py
+.PHONY: tokenizers
+tokenizers: deps
+	@[ -e '$(BUILD)/tokenizers/complete' ] || { $(PYTHON) -m venv '$(BUILD)/tokenizers' && \
+	    '$(BUILD)/tokenizers/bin/python' -m pip install -q --disable-pip-version-check \
+	    tokenizers==0.23.3 && touch '$(BUILD)/tokenizers/complete'; }
+	@echo "'$(BUILD)/tokenizers/bin/python' examples/tokenize.py --help"
+
 ## make compare       one small GPT-2 under DDP, ZeRO-1, ZeRO-2, ZeRO-3 and HSDP:
 ##                    memory, traffic and time side by side (lab 1; RANKS=8);
 ##                    DTYPE=bf16 REDUCE_DTYPE=float for the types of lab 2;

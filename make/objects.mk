@@ -30,8 +30,9 @@ NOT_FOR_TASKS := $(call objects,lib/checkpoint/*.c lib/text/*.c lib/kernels/e4m3
               $(patsubst %,lib/fsdp/%.c,layout_memory strategy_flags tokens pipeline_* offload_* \
                   prefetch_lists precision_units recompute_switch fp8_tables) \
               $(patsubst %,simgpu/src/blas/%.c,batched factor matrices transfer vectors) \
-              simgpu/src/compat/*.c $(patsubst %,tests/support/%.c,bubble checkpoints disk files \
-              narrow prefetch_plan random_model shrink strategies* training_llama))
+              simgpu/src/compat/*.c $(patsubst %,tests/support/%.c,bubble checkpoints disk \
+              example_programs files narrow prefetch_plan random_model shrink strategies* \
+              training_llama))
 TASKS_OBJ  := $(filter-out $(NOT_FOR_TASKS),$(HARNESS_OBJ) $(LIB_OBJ) $(SIMGPU_OBJ))
 TASKS_LIB  := $(if $(filter simgpu,$(BACKEND)),$(BUILD)/lib/libtasks.a,$(HARNESS_LIB) $(LIBS))
 ALL_LIBS   ?=

@@ -26,10 +26,9 @@ static int hidden_of(const Gpt2Config *sizes, const LlamaOptions *llama)
     return hidden < INT_MAX ? (int)hidden : INT_MAX;
 }
 
-Module *model_create(const Gpt2Config *sizes, const LlamaOptions *llama)
+LlamaConfig model_llama_config(const Gpt2Config *sizes, const LlamaOptions *llama)
 {
-    if (!llama->chosen) return gpt2_create(sizes);
-    const LlamaConfig config = {
+    return (LlamaConfig){
         .vocab = sizes->vocab,
         .max_T = sizes->max_T,
         .layers = sizes->layers,
@@ -38,9 +37,16 @@ Module *model_create(const Gpt2Config *sizes, const LlamaOptions *llama)
         .dim = sizes->dim,
         .hidden = hidden_of(sizes, llama),
         .tied = llama->tied,
+        .eps = llama->eps,
+        .rotary = llama->rotary,
         .dtype = sizes->dtype,
     };
-    return llama_create(&config);
+}
+
+Module *model_create(const Gpt2Config *sizes, const LlamaOptions *llama)
+{
+    const LlamaConfig config = model_llama_config(sizes, llama);
+    return llama->chosen ? llama_create(&config) : gpt2_create(sizes);
 }
 
 const char *model_name(const LlamaOptions *llama)

@@ -17,13 +17,25 @@ Status parse_int(const char *name, const char *text, int low, int *value)
     return OK;
 }
 
-Status parse_float(const char *name, const char *text, float *value)
+Status parse_float(const char *name, const char *text, bool or_zero, float *value)
 {
     char *end;
     *value = strtof(text, &end);
-    if (*text == '\0' || *end != '\0' || !(*value > 0.0f) || isinf(*value))
-        return fail(ERR_ARGUMENT, "--%s %s: want a number above 0", name, text);
+    bool good = *value > 0.0f || (or_zero && *value == 0.0f);
+    if (*text == '\0' || *end != '\0' || !good || isinf(*value))
+        return fail(ERR_ARGUMENT, "--%s %s: want a number %s", name, text,
+                    or_zero ? "of at least 0" : "above 0");
     return OK;
+}
+
+static Status parse_pair(const char *name, const char *text, float *value)
+{
+    char rest;
+    if (sscanf(text, "%f,%f%c", &value[0], &value[1], &rest) == 2 && value[0] >= 0.0f &&
+        value[0] < 1.0f && value[1] >= 0.0f && value[1] < 1.0f)
+        return OK;
+    return fail(ERR_ARGUMENT, "--%s %s: want two numbers from 0 to less than 1, as 0.9,0.95", name,
+                text);
 }
 
 // "ddp, zero1 or zero2".
@@ -54,7 +66,9 @@ static Status parse_one(const Option *option, const char *text)
     switch (option->kind) {
     case OPTION_FLAG: *(bool *)option->value = true; return OK;
     case OPTION_INT: return parse_int(option->name, text, option->low, option->value);
-    case OPTION_FLOAT: return parse_float(option->name, text, option->value);
+    case OPTION_FLOAT: return parse_float(option->name, text, false, option->value);
+    case OPTION_NUMBER: return parse_float(option->name, text, true, option->value);
+    case OPTION_PAIR: return parse_pair(option->name, text, option->value);
     case OPTION_TEXT: *(const char **)option->value = text; return OK;
     case OPTION_CHOICE: return parse_choice(option, text);
     }

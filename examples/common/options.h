@@ -10,6 +10,8 @@ typedef enum OptionKind {
     OPTION_FLAG,   // --name: a bool becomes true
     OPTION_INT,    // --name N: an int, at least `low`
     OPTION_FLOAT,  // --name X: a float above 0
+    OPTION_NUMBER, // --name X: a float, 0 or more
+    OPTION_PAIR,   // --name X,Y: two floats, each from 0 to less than 1
     OPTION_TEXT,   // --name X: a const char *
     OPTION_CHOICE, // --name X: one of `choices`, whose index an int or an enum becomes
 } OptionKind;
@@ -32,7 +34,7 @@ Status options_parse(const Option *options, int n, int argc, char **argv, int *r
 
 // A whole number in [low, 2³¹), or an error with one line. `name` is the option's.
 Status parse_int(const char *name, const char *text, int low, int *value);
-// A finite number above 0.
-Status parse_float(const char *name, const char *text, float *value);
+// A finite number above 0, or from 0 on.
+Status parse_float(const char *name, const char *text, bool or_zero, float *value);
 
 #endif

@@ -12,10 +12,9 @@
 #include "gpulog.h"
 #include "kernels.h"
 #include "last_words.h"
+#include "params.h"
 #include "per_parameter.h"
 #include "stages.h"
-
-enum { WARM_UP = 20 }; // steps in which the learning rate rises
 
 // ---- Setting up ----
 
@@ -41,6 +40,7 @@ static Status create_sharded(Trainer *t)
                            .layout = t->opt.layout == 1 ? per_parameter_layout : flat_layout};
     MixedPrecisionPolicy policy = t->opt.policy;
     bool ddp = t->opt.strategic && t->opt.strategy == STRATEGY_DDP, staged = t->opt.stages > 1;
+    if (t->opt.freeze != NULL) TRY(params_freeze(t->model, t->opt.freeze));
     if (staged) TRY(stages_cut(t));
     if (t->opt.strategic)
         TRY(mesh_2d(&t->mesh, staged ? t->stages.group.comm : t->comm,
@@ -68,6 +68,7 @@ static Status create_sharded(Trainer *t)
     t->scaler = LOSS_SCALER_DEFAULTS;
     if (scales(t)) TRY(loss_scaler_create(&t->scaler, t->model));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
+    if (t->opt.decay_groups) param_groups_apply(&t->adamw, &PARAMS_DECAY_MATRICES);
     return staged ? stages_create(t) : OK;
 }
 
@@ -167,16 +168,6 @@ static Status load_batch(Trainer *t, const int32_t *in, const int32_t *targets, 
     return OK;
 }
 
-// The learning rate of a step: up in a line over the first steps, then down along half a cosine to
-// a tenth, as is usual for GPT models.
-static float rate_of(const TrainerOptions *o, int step)
-{
-    float most = o->adamw.lr;
-    if (step < WARM_UP) return most * (float)step / (float)WARM_UP;
-    float done = (float)(step - WARM_UP) / (float)(o->steps > WARM_UP ? o->steps - WARM_UP : 1);
-    return most * (0.1f + 0.45f * (1.0f + cosf(3.14159265f * done)));
-}
-
 // Adds the squares of every gradient of the module to *sum (NULL: nothing), then scales the
 // gradients by `factor` (1: not). A tied parameter is the embedding's, which comes first, and the
 // head's.
@@ -213,31 +204,52 @@ static Status clip_unsharded(Trainer *t)
     return OK;
 }
 
-// The optimizer's step with a loss that was scaled.
-static Status update_scaled(Trainer *t)
+// Whether the optimizer takes the step, by the gradient's norm, which all ranks have alike.
+static Status judge_norm(Trainer *t, int step)
 {
+    const TrainerOptions *o = &t->opt;
+    bool spikes = o->spike > 0.0f && t->norm > o->spike;
+    t->skipped = (!isfinite(t->norm) || spikes) && o->on_nan != ON_NAN_GO_ON;
+    if (!t->skipped || o->on_nan == ON_NAN_SKIP) return OK;
+    check_set_silent(t->world.rank != 0);
+    return fail(ERR_ARGUMENT,
+                "step %d: the gradient's norm is %g%s: stopped before the optimizer took it "
+                "(--on-nan skip leaves such steps out)",
+                step, (double)t->norm, spikes ? ", above --spike" : "");
+}
+
+// The optimizer's step with a loss that was scaled.
+static Status update_scaled(Trainer *t, int step)
+{
+    t->skipped = false;
     TRY(loss_scaler_unscale(&t->scaler));
-    if (!t->scaler.found_inf) TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
-    TRY(loss_scaler_step(&t->scaler, &t->adamw));
+    if (!t->scaler.found_inf) {
+        TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
+        TRY(judge_norm(t, step));
+    }
+    if (!t->skipped) TRY(loss_scaler_step(&t->scaler, &t->adamw));
     return loss_scaler_update(&t->scaler);
 }
 
 static Status update(Trainer *t, int step)
 {
+    t->rate = rate_of(&t->opt.rate, t->opt.adamw.lr, step, t->opt.steps);
     if (t->opt.unsharded) {
         TRY(clip_unsharded(t));
-        plain_adamw_set_lr(t->plain, rate_of(&t->opt, step));
-        TRY(plain_adamw_step(t->plain));
+        TRY(judge_norm(t, step));
+        plain_adamw_set_lr(t->plain, t->rate);
+        if (!t->skipped) TRY(plain_adamw_step(t->plain));
         TRY(plain_adamw_zero_grad(t->plain));
     } else {
-        t->adamw.config.lr = rate_of(&t->opt, step);
+        t->adamw.config.lr = t->rate;
         if (scales(t)) {
-            TRY(update_scaled(t));
+            TRY(update_scaled(t, step));
         } else {
             TRY(t->pipeline != NULL
                     ? pipeline_clip_grad_norm(t->pipeline, t->opt.clip, &t->norm)
                     : fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
-            TRY(fsdp_adamw_step(&t->adamw));
+            TRY(judge_norm(t, step));
+            if (!t->skipped) TRY(fsdp_adamw_step(&t->adamw));
         }
         TRY(fsdp_zero_grad(t->model, &t->ctx));
     }
@@ -282,6 +294,7 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         float *logits, *din, one;
         int B = sequences(t, step, i);
         if (o->strategic) TRY(strategy_micro_batch(t->model, i, n));
+        if (o->reduce_replicas_once) TRY(fsdp_set_requires_all_reduce(t->model, i == n - 1));
         TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, B, o->T));
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
         TRY(cross_entropy_in_place(&t->run, logits, t->targets, B * o->T, o->model.vocab, scale,
@@ -318,27 +331,44 @@ static Status reshard_all(Trainer *t)
     return OK;
 }
 
+// A forward of B·T tokens that no backward follows: *loss where targets is not NULL, and the logits
+// from row `first` on where `logits` is not.
+static Status evaluate(Trainer *t, const int32_t *targets, int first, float *loss, float *logits)
+{
+    int rows = t->run.B * t->run.T, vocab = t->opt.model.vocab;
+    float *out;
+    if (t->opt.strategic) TRY(fsdp_set_training(t->model, false));
+    TRY(module_forward(t->model, &t->run, t->tokens, &out));
+    if (t->opt.strategic) TRY(fsdp_set_training(t->model, true));
+    if (targets != NULL) TRY(cross_entropy(&t->run, out, t->targets, rows, vocab, loss, NULL));
+    if (logits != NULL) {
+        size_t before = (size_t)first * (size_t)vocab;
+        size_t bytes = ((size_t)rows * (size_t)vocab - before) * sizeof *logits;
+        CUDA_TRY(cudaMemcpyAsync(logits, out + before, bytes, cudaMemcpyDeviceToHost, t->stream));
+        CUDA_TRY(cudaStreamSynchronize(t->stream));
+    }
+    TRY(module_discard(t->model, &t->run));
+    if (!t->opt.unsharded) TRY(reshard_all(t));
+    return OK;
+}
+
 Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
                        float *loss, float *logits)
 {
-    int vocab = t->opt.model.vocab;
-    float *out;
     last_words_step();
     TRY(load_batch(t, in, targets, B, T));
     if (t->pipeline != NULL && logits != NULL)
         return fail(ERR_ARGUMENT, "a pipeline has its logits on the last stage alone");
     if (t->pipeline != NULL) return stages_evaluate(t, B, loss);
-    if (t->opt.strategic) TRY(fsdp_set_training(t->model, false));
-    TRY(module_forward(t->model, &t->run, t->tokens, &out));
-    if (t->opt.strategic) TRY(fsdp_set_training(t->model, true));
-    if (targets != NULL) TRY(cross_entropy(&t->run, out, t->targets, B * T, vocab, loss, NULL));
-    if (logits != NULL) {
-        size_t bytes = (size_t)B * (size_t)T * (size_t)vocab * sizeof *logits;
-        CUDA_TRY(cudaMemcpyAsync(logits, out, bytes, cudaMemcpyDeviceToHost, t->stream));
-        CUDA_TRY(cudaStreamSynchronize(t->stream));
-    }
-    TRY(module_discard(t->model, &t->run));
-    if (!t->opt.unsharded) TRY(reshard_all(t));
+    return evaluate(t, targets, 0, loss, logits);
+}
+
+Status trainer_next(Trainer *t, const int32_t *in, int T, float *logits)
+{
+    last_words_step();
+    TRY(load_batch(t, in, NULL, 1, T));
+    TRY(evaluate(t, NULL, T - 1, NULL, logits));
+    t->run.cache->length += T;
     return OK;
 }
 

@@ -17,23 +17,30 @@
 #include "precision.h"
 #include "prefetch.h"
 #include "recompute.h"
+#include "schedule.h"
+
+// What is done with a step whose gradient's norm is no number, infinite or above `spike`: NaNs go
+// on, the training stops before the optimizer, or the optimizer leaves the step out.
+typedef enum OnNan { ON_NAN_GO_ON, ON_NAN_STOP, ON_NAN_SKIP } OnNan;
 
 typedef struct TrainerOptions {
     Gpt2Config model;   // or the sizes of a Llama
     LlamaOptions llama; // zero: a GPT-2
     AdamWConfig adamw;  // lr: the largest learning rate, after the warm-up
-    int B, T;           // sequences per rank and step, tokens in a sequence
-    int steps;          // that the schedule of the learning rate is made for
-    float clip;         // largest gradient norm
-    bool unsharded;     // one GPU, no FSDP
-    bool keep;          // keep unsharded parameters from forward to backward
-    uint64_t seed;      // of the weights
-    bool strategic;     // strategy and replicas are set; else ZeRO-3 as the six tasks have it
+    RateSchedule rate;
+    int B, T;       // sequences per rank and step, tokens in a sequence
+    int steps;      // that the schedule of the learning rate is made for
+    float clip;     // largest gradient norm
+    bool unsharded; // one GPU, no FSDP
+    bool keep;      // keep unsharded parameters from forward to backward
+    uint64_t seed;  // of the weights
+    bool strategic; // strategy and replicas are set; else ZeRO-3 as the six tasks have it
     Strategy strategy;
     int replicas;
-    int accumulate;         // micro-batches of a step, of B sequences each; 0: one
-    bool reduce_every_time; // each of them reduces
-    bool mixed;             // policy is set; strategic is, too
+    int accumulate;            // micro-batches of a step, of B sequences each; 0: one
+    bool reduce_every_time;    // each of them reduces
+    bool reduce_replicas_once; // over the shards; the last one over the replicas, too
+    bool mixed;                // policy is set; strategic is, too
     MixedPrecisionPolicy policy;
     int layout;        // of the units: 0 flat, 1 by parameter (lab 6)
     int gather;        // 1: matrices are gathered in FP8 (lab 6)
@@ -45,6 +52,10 @@ typedef struct TrainerOptions {
     bool uneven;  // micro-batches of 1 to B sequences, each rank and step others
     int stages;   // of a pipeline, with the micro-batches of `accumulate`; 0 or 1: none
     PipelineKind schedule;
+    OnNan on_nan;
+    float spike;        // 0: none
+    bool decay_groups;  // weight decay for matrices alone
+    const char *freeze; // patterns of names (params.h); NULL: all train
 } TrainerOptions;
 
 typedef struct Trainer {
@@ -67,8 +78,10 @@ typedef struct Trainer {
     int64_t parameters;        // of all stages
     size_t batch_bytes;        // of the two below
     int32_t *tokens, *targets; // device: (B·T) each; with stages (accumulate·B·T)
+    float rate;                // the last step's learning rate
     float norm;                // of the last step's gradient, before it was clipped
     int64_t step_tokens;       // of all ranks in the last step
+    bool skipped;              // the optimizer left the last step out (on_nan)
 } Trainer;
 
 // Makes the trainer on this rank. opt, world and model (model_create) are set, the rest is zero;
@@ -90,6 +103,10 @@ void trainer_scale(Trainer *t, float *scale, int *growth_tracker, bool set);
 // vocab) in host memory, where it is not NULL. With FSDP all ranks must call it.
 Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
                        float *loss, float *logits);
+
+// The same of the next T tokens of one sequence, with the cache of t->run, which has them then:
+// logits (vocab) of what follows the last one, in host memory.
+Status trainer_next(Trainer *t, const int32_t *in, int T, float *logits);
 
 // What one GPU without FSDP takes at the peak of a step with as large a batch: measured, by doing
 // one on this rank alone. Bytes; the batch itself is not counted.

@@ -1,60 +1,13 @@
 /* options.c: the command line of train_gpt2. See options.h.
  *
- * A new option is one row of train_options_parse, a line of usage, and what it does not go with in
+ * A new option is one row of train_options_parse, a line of help.c, and what it does not go with in
  * train_options_check.
  */
 #include "options.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "../common/options.h"
-
-static void usage(FILE *out, const char *program)
-{
-    fprintf(
-        out,
-        "usage: %s [options] FILE…     (start it with build/bin/launch -n RANKS for FSDP)\n"
-        "  --model X      gpt2 or llama, with the same sizes (gpt2)\n"
-        "  --steps N      training steps (700)\n"
-        "  --layers N     blocks (6)          --heads N    attention heads (8)\n"
-        "  --dim N        width (256)         --context N  longest sequence of the model (64)\n"
-        "  --kv-heads N   llama: heads of keys and values (a quarter of the heads where 4 divides\n"
-        "                 them, else as many)\n"
-        "  --hidden N     llama: width of the feed-forward part (8/3 of --dim)\n"
-        "  --tied         llama: the head's weight is the embedding's, as GPT-2's is\n"
-        "  --batch N      sequences a rank (2) --sequence N tokens in a sequence (the context)\n"
-        "  --lr X         learning rate (1.5e-3) --clip X     largest gradient norm (1)\n"
-        "  --sample N     bytes of text to generate at the end (240)\n"
-        "  --seed N       of weights and data (42)\n"
-        "  --attention X  gpt2: fused or plain (plain): fused keeps O(T) memory per\n"
-        "                 head, not T x T\n"
-        "  --keep         keep unsharded parameters between forward and backward\n"
-        "  --strategy X   ddp, zero1, zero2 or zero3 (zero3)\n"
-        "  --replicas N   HSDP: so many replicas, each sharded over the other ranks (1)\n"
-        "  --accumulate N micro-batches of a step, each of --batch sequences (1)\n"
-        "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
-        "  --reshard-ranks N     zero3: a slice between forward and backward, on N ranks (0)\n"
-        "  --prefetch N   gather N units ahead, in the forward and the backward (as without: 1)\n"
-        "  --recompute X  blocks or attention: what a forward saved is computed again (none)\n"
-        "  --offload      parameters, gradients and optimizer state in host memory\n"
-        "  --layout X     how a unit is cut: flat or per_parameter, by rows of each (flat)\n"
-        "  --gather X     all-gathers of matrices: usual, or fp8, with --layout per_parameter "
-        "(usual)\n"
-        "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
-        "  --stages N     a pipeline of so many stages, each sharded over the other ranks (1);\n"
-        "                 its micro-batches are those of --accumulate\n"
-        "  --schedule X   of the stages: gpipe or 1f1b (gpipe)\n"
-        "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
-        "                 fp16, which scales the loss (float)\n"
-        "  --reduce-dtype X  in which gradients are reduced (float)\n"
-        "  --figures      one line: memory, traffic and time of a step\n"
-        "  --unsharded    one GPU, without FSDP\n"
-        "  --save DIR     a checkpoint in DIR at the end, and with --every N each N steps\n"
-        "  --resume DIR   go on from the checkpoint in DIR, on any number of ranks\n"
-        "  --brief        few lines, and at the end only the memory\n",
-        program);
-}
 
 // The choices of an option, as the enums have them.
 static const char *const MODELS[] = {"gpt2", "llama", NULL};
@@ -63,18 +16,21 @@ static const char *const STRATEGIES[] = {"ddp", "zero1", "zero2", "zero3", NULL}
 static const char *const RECOMPUTES[] = {"none", "blocks", "attention", NULL};
 static const char *const LAYOUTS[] = {"flat", "per_parameter", NULL};
 static const char *const GATHERS[] = {"usual", "fp8", NULL};
-static const char *const SCHEDULES[] = {"gpipe", "1f1b", NULL};
+static const char *const PIPELINES[] = {"gpipe", "1f1b", NULL};
+static const char *const RATES[] = {"cosine", "linear", "constant", NULL};
+static const char *const ON_NAN[] = {"go-on", "stop", "skip", NULL};
 static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
 
 static void set_defaults(TrainOptions *o, TrainerOptions *t)
 {
-    *o = (TrainOptions){.sample = 240};
+    *o = (TrainOptions){.sample = 240, .val_sequences = 32, .tokens = 64, .temperature = 1.0f};
     *t = (TrainerOptions){
         .model = {.vocab = 256, .max_T = 64, .layers = 6, .heads = 8, .dim = 256},
-        .adamw = {.lr = 1.5e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
+        .adamw = {.lr = 1.5e-3f, .eps = 1e-8f, .weight_decay = 0.1f},
         .B = 2,
         .steps = 700,
         .clip = 1.0f,
+        .on_nan = ON_NAN_STOP,
         .strategy = STRATEGY_ZERO3,
         .replicas = 1,
         .accumulate = 1,
@@ -82,35 +38,66 @@ static void set_defaults(TrainOptions *o, TrainerOptions *t)
     };
 }
 
+// Where the data come from.
+static Status check_data(const TrainOptions *o, const char *program)
+{
+    const DataOptions *data = &o->data;
+    if (!o->trains && (o->generate != NULL || o->export_to != NULL)) return OK;
+    if (!o->trains)
+        return fail(ERR_ARGUMENT, "no text file: %s [options] FILE…, or --data FILE (--help)",
+                    program);
+    if (data->train != NULL && data->n_files > 0)
+        return fail(ERR_ARGUMENT, "--data %s and the text %s: one of them", data->train,
+                    data->files[0]);
+    if (data->train == NULL && (data->val != NULL || data->in_order))
+        return fail(ERR_ARGUMENT, "--val and --in-order are for files of tokens: --data FILE");
+    if (data->train != NULL && data->val == NULL && o->val_every > 0)
+        return fail(ERR_ARGUMENT, "--val-every %d: on what? (--val FILE)", o->val_every);
+    return OK;
+}
+
 Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOptions *t)
 {
     int model = 0, seed = 42, rest;
+    bool least = false, warm_up = false; // 0 is given, not left out
+    float betas[] = {0.9f, 0.95f};
     bool strategy = false, mixed = false, prefetches = false, schedule = false, sample = false,
          help;
     const Option options[] = {
         // name, kind, value, low, choices, given
         {"steps", OPTION_INT, &t->steps, 1, NULL, NULL},
-        {"layers", OPTION_INT, &t->model.layers, 1, NULL, NULL},
-        {"heads", OPTION_INT, &t->model.heads, 1, NULL, NULL},
-        {"dim", OPTION_INT, &t->model.dim, 1, NULL, NULL},
-        {"context", OPTION_INT, &t->model.max_T, 1, NULL, NULL},
+        {"layers", OPTION_INT, &t->model.layers, 1, NULL, &o->sizes},
+        {"heads", OPTION_INT, &t->model.heads, 1, NULL, &o->sizes},
+        {"dim", OPTION_INT, &t->model.dim, 1, NULL, &o->sizes},
+        {"vocab", OPTION_INT, &t->model.vocab, 1, NULL, &o->sizes},
+        {"context", OPTION_INT, &t->model.max_T, 1, NULL, &o->sizes},
         {"batch", OPTION_INT, &t->B, 1, NULL, NULL},
         {"sequence", OPTION_INT, &t->T, 1, NULL, NULL},
         {"lr", OPTION_FLOAT, &t->adamw.lr, 0, NULL, NULL},
+        {"min-lr", OPTION_NUMBER, &t->rate.least, 0, NULL, &least},
+        {"warmup", OPTION_INT, &t->rate.warm_up, 0, NULL, &warm_up},
+        {"schedule", OPTION_CHOICE, &t->rate.kind, 0, RATES, NULL},
+        {"betas", OPTION_PAIR, betas, 0, NULL, NULL},
+        {"weight-decay", OPTION_NUMBER, &t->adamw.weight_decay, 0, NULL, NULL},
+        {"decay-groups", OPTION_FLAG, &t->decay_groups, 0, NULL, NULL},
         {"clip", OPTION_FLOAT, &t->clip, 0, NULL, NULL},
+        {"on-nan", OPTION_CHOICE, &t->on_nan, 0, ON_NAN, NULL},
+        {"spike", OPTION_FLOAT, &t->spike, 0, NULL, NULL},
+        {"freeze", OPTION_TEXT, &t->freeze, 0, NULL, NULL},
         {"sample", OPTION_INT, &o->sample, 0, NULL, &sample},
         {"seed", OPTION_INT, &seed, 0, NULL, NULL},
-        {"model", OPTION_CHOICE, &model, 0, MODELS, NULL},
+        {"model", OPTION_CHOICE, &model, 0, MODELS, &o->sizes},
         {"attention", OPTION_CHOICE, &t->model.attention, 0, ATTENTIONS, &o->attention},
-        {"kv-heads", OPTION_INT, &t->llama.kv_heads, 1, NULL, NULL},
-        {"hidden", OPTION_INT, &t->llama.hidden, 1, NULL, NULL},
-        {"tied", OPTION_FLAG, &t->llama.tied, 0, NULL, NULL},
+        {"kv-heads", OPTION_INT, &t->llama.kv_heads, 1, NULL, &o->sizes},
+        {"hidden", OPTION_INT, &t->llama.hidden, 1, NULL, &o->sizes},
+        {"tied", OPTION_FLAG, &t->llama.tied, 0, NULL, &o->sizes},
         {"keep", OPTION_FLAG, &t->keep, 0, NULL, NULL},
         {"unsharded", OPTION_FLAG, &t->unsharded, 0, NULL, NULL},
         {"strategy", OPTION_CHOICE, &t->strategy, 0, STRATEGIES, &strategy},
         {"replicas", OPTION_INT, &t->replicas, 1, NULL, &strategy},
         {"accumulate", OPTION_INT, &t->accumulate, 1, NULL, &strategy},
         {"reduce-every-time", OPTION_FLAG, &t->reduce_every_time, 0, NULL, NULL},
+        {"reduce-replicas-once", OPTION_FLAG, &t->reduce_replicas_once, 0, NULL, NULL},
         {"reshard-ranks", OPTION_INT, &t->reshard_ranks, 0, NULL, &strategy},
         {"prefetch", OPTION_INT, &t->prefetch, 0, NULL, &prefetches},
         {"recompute", OPTION_CHOICE, &t->recompute, 0, RECOMPUTES, NULL},
@@ -118,38 +105,60 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"layout", OPTION_CHOICE, &t->layout, 0, LAYOUTS, NULL},
         {"gather", OPTION_CHOICE, &t->gather, 0, GATHERS, NULL},
         {"stages", OPTION_INT, &t->stages, 1, NULL, &strategy},
-        {"schedule", OPTION_CHOICE, &t->schedule, 0, SCHEDULES, &schedule},
+        {"pipeline", OPTION_CHOICE, &t->schedule, 0, PIPELINES, &schedule},
         {"uneven", OPTION_FLAG, &t->uneven, 0, NULL, NULL},
         {"dtype", OPTION_CHOICE, &t->policy.param_dtype, 0, DTYPES, &mixed},
         {"reduce-dtype", OPTION_CHOICE, &t->policy.reduce_dtype, 0, DTYPES, &mixed},
         {"save", OPTION_TEXT, &o->save, 0, NULL, NULL},
         {"every", OPTION_INT, &o->every, 1, NULL, NULL},
         {"resume", OPTION_TEXT, &o->resume, 0, NULL, NULL},
+        {"data", OPTION_TEXT, &o->data.train, 0, NULL, NULL},
+        {"val", OPTION_TEXT, &o->data.val, 0, NULL, NULL},
+        {"in-order", OPTION_FLAG, &o->data.in_order, 0, NULL, NULL},
+        {"val-every", OPTION_INT, &o->val_every, 1, NULL, NULL},
+        {"val-sequences", OPTION_INT, &o->val_sequences, 1, NULL, NULL},
+        {"from", OPTION_TEXT, &o->from, 0, NULL, NULL},
+        {"export", OPTION_TEXT, &o->export_to, 0, NULL, NULL},
+        {"generate", OPTION_TEXT, &o->generate, 0, NULL, NULL},
+        {"tokens", OPTION_INT, &o->tokens, 1, NULL, NULL},
+        {"temperature", OPTION_NUMBER, &o->temperature, 0, NULL, NULL},
+        {"top-k", OPTION_INT, &o->top_k, 0, NULL, NULL},
+        {"log", OPTION_TEXT, &o->log, 0, NULL, NULL},
         {"figures", OPTION_FLAG, &o->figures, 0, NULL, NULL},
         {"brief", OPTION_FLAG, &o->brief, 0, NULL, NULL},
     };
     set_defaults(o, t);
     TRY(options_parse(options, sizeof options / sizeof options[0], argc, argv, &rest, &help));
     if (help) {
-        usage(stdout, argv[0]);
+        train_options_help(argv[0]);
         exit(0);
     }
-    if (rest == argc)
-        return fail(ERR_ARGUMENT, "no text file: %s [options] FILE… (--help)", argv[0]);
+    o->data.files = argv + rest;
+    o->data.n_files = argc - rest;
+    o->trains = o->data.train != NULL || o->data.n_files > 0;
+    TRY(check_data(o, argv[0]));
     if (schedule && t->stages == 1)
-        return fail(ERR_ARGUMENT, "--schedule is that of a pipeline: --stages N");
+        return fail(ERR_ARGUMENT, "--pipeline is the order of its stages: --stages N");
     if (sample && o->sample > 0 && t->stages > 1)
         return fail(ERR_ARGUMENT, "--sample %d: a pipeline has its logits on the last stage alone",
                     o->sample);
-    if (t->stages > 1) o->sample = 0;
-    if (t->T == 0) t->T = t->model.max_T;
+    if (t->stages > 1 || o->data.train != NULL || o->generate != NULL) o->sample = 0;
+    if (o->generate != NULL && t->stages > 1)
+        return fail(ERR_ARGUMENT, "--generate: a pipeline has its logits on the last stage alone");
+    if (!o->trains && o->from == NULL && o->resume == NULL)
+        return fail(ERR_ARGUMENT,
+                    "of which model? (--from DIR, --resume DIR, or texts to learn from)");
+    if (o->val_every == 0 && o->data.val != NULL) o->val_every = t->steps < 10 ? 1 : t->steps / 10;
+    t->adamw.beta1 = betas[0];
+    t->adamw.beta2 = betas[1];
+    if (least && t->rate.least == 0.0f) t->rate.least = -1.0f;
+    if (warm_up && t->rate.warm_up == 0) t->rate.warm_up = -1;
+    if (t->reduce_replicas_once) t->reduce_every_time = true;
     t->llama.chosen = model == 1;
     t->mixed = mixed;
     t->prefetches = prefetches;
     t->strategic = strategy || mixed || prefetches || t->offload;
     t->seed = (uint64_t)seed;
-    o->files = argv + rest;
-    o->n_files = argc - rest;
     return OK;
 }
 
@@ -172,8 +181,26 @@ static Status check_stages(const TrainerOptions *t, int ranks)
     return OK;
 }
 
-Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int ranks)
+// What goes with a model of Hugging Face's.
+static Status check_folders(const TrainOptions *o, const TrainerOptions *t)
 {
+    if (o->from == NULL && o->export_to == NULL) return OK;
+    const char *name = o->from != NULL ? "--from" : "--export";
+    if (o->from != NULL && o->sizes)
+        return fail(ERR_ARGUMENT,
+                    "--from %s: its config.json says what the model is: leave out --model, "
+                    "--layers, --heads, --dim, --vocab, --context, --kv-heads, --hidden and --tied",
+                    o->from);
+    if (t->unsharded) return fail(ERR_ARGUMENT, "%s is for FSDP: leave out --unsharded", name);
+    if (t->stages > 1)
+        return fail(ERR_ARGUMENT, "%s is for all of a model: leave out --stages", name);
+    return OK;
+}
+
+Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks)
+{
+    TRY(check_folders(o, t));
+    if (t->T == 0) t->T = t->model.max_T;
     TRY(model_check(&t->llama, o->attention));
     if (t->T > t->model.max_T)
         return fail(ERR_ARGUMENT, "--sequence %d: the model takes at most %d tokens (--context)",
@@ -188,6 +215,15 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
         return fail(ERR_ARGUMENT,
                     "--strategy, --replicas, --accumulate, --dtype, --prefetch and --offload go "
                     "neither with --unsharded nor with --keep (zero2 keeps)");
+    if ((t->decay_groups || t->freeze != NULL) && t->unsharded)
+        return fail(ERR_ARGUMENT,
+                    "--decay-groups and --freeze are for FSDP: leave out --unsharded");
+    if (t->freeze != NULL && t->layout == 0)
+        return fail(ERR_ARGUMENT,
+                    "--freeze %s: a flat unit trains as one: take --layout per_parameter",
+                    t->freeze);
+    if (t->reduce_replicas_once && (t->replicas == 1 || t->stages > 1))
+        return fail(ERR_ARGUMENT, "--reduce-replicas-once is for --replicas N, without --stages");
     if (t->recompute != RECOMPUTE_NONE && t->unsharded)
         return fail(ERR_ARGUMENT, "--recompute wants units: leave out --unsharded");
     if (t->layout > 0 && t->reshard_ranks > 0)

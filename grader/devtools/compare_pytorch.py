@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares with Hugging Face's GPT-2 and Llama: makes a virtual environment with PyPI's torch,
 transformers and safetensors in the build tree (pytorch_environment.py), and runs
-tests/pytorch/compare.py and compare_llama.py in it, which print the versions of what is there.
+tests/pytorch's comparisons in it, which print the versions of what is there.
 
 Interface: compare_pytorch.py --build DIR (make compare-pytorch)
 """
@@ -18,6 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 COMPARISONS = { # scripts of tests/pytorch, and what they run of the build tree
     "compare.py": ("bin/launch", "tests/pytorch/client", "impl/reference/bin/train_gpt2"),
     "compare_llama.py": ("bin/launch", "tests/pytorch/client_llama"),
+    "compare_program.py": ("bin/launch", "impl/reference/bin/train_gpt2"),
 }
 
 

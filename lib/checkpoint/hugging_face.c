@@ -311,6 +311,21 @@ static Status read_shards(const HuggingFaceModel *model, const SafetensorsSet *s
     return status;
 }
 
+// The config.json in the folder of the weights, where there is one, is of this model.
+static Status check_config(const HuggingFaceModel *model, const SafetensorsSet *set,
+                           const Module *module)
+{
+    char *path = NULL;
+    const char *slash = strrchr(set->path, '/');
+    int n = slash != NULL ? (int)(slash + 1 - set->path) : 0;
+    if (asprintf(&path, "%.*sconfig.json", n, set->path) < 0)
+        return fail(ERR_MEMORY, "%s: no host memory", set->path);
+    Status status =
+        access(path, F_OK) != 0 ? OK : hugging_face_config_check(path, module, model->is_llama);
+    free(path);
+    return status;
+}
+
 static Status import_model(const HuggingFaceModel *model, const char *path, Module *module)
 {
     FsdpRoot *root = NULL;
@@ -322,6 +337,7 @@ static Status import_model(const HuggingFaceModel *model, const char *path, Modu
                         root->units[u]->flat.name);
     checkpoint_alike_begin(root->ctx);
     Status status = safetensors_set_open(&set, path);
+    if (status == OK) status = check_config(model, &set, module);
     if (status == OK) status = check_all(model, &set, root);
     status = checkpoint_alike_agree(root->ctx, status);
     if (status == OK) status = checkpoint_agree(root->ctx, read_shards(model, &set, root));

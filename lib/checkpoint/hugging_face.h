@@ -22,6 +22,7 @@ typedef struct HuggingFacePiece {
 } HuggingFacePiece;
 
 typedef struct HuggingFaceModel {
+    bool is_llama;
     // The tensors of a parameter in the order of its rows; how many.
     int (*pieces)(const Param *param, HuggingFacePiece pieces[HUGGING_FACE_PIECES]);
     // Tensors that are no parameter of ours, apart from a head that is tied.

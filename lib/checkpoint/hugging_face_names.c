@@ -61,7 +61,7 @@ static bool gpt2_leaves_aside(const char *name)
     return ends_in(name, ".attn.bias") || ends_in(name, ".attn.masked_bias");
 }
 
-const HuggingFaceModel hugging_face_gpt2 = {gpt2_pieces, gpt2_leaves_aside};
+const HuggingFaceModel hugging_face_gpt2 = {false, gpt2_pieces, gpt2_leaves_aside};
 
 // ---- Llama ----
 
@@ -124,4 +124,4 @@ static bool llama_leaves_aside(const char *name)
     return ends_in(name, ".rotary_emb.inv_freq");
 }
 
-const HuggingFaceModel hugging_face_llama = {llama_pieces, llama_leaves_aside};
+const HuggingFaceModel hugging_face_llama = {true, llama_pieces, llama_leaves_aside};

@@ -6,7 +6,8 @@
  *
  * A slice is [file, begin, end]. "adamw" is null where no optimizer was saved. data_seed is a text:
  * JSON's numbers have no 64 bits everywhere. Where the loss is scaled the position also has
- * "loss_scale": {"scale": 65536.0, "growth_tracker": 7}.
+ * "loss_scale": {"scale": 65536.0, "growth_tracker": 7}; "sequences" and "best_loss" are there
+ * where they are not 0.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
@@ -93,10 +94,14 @@ static char *index_text(const CheckpointIndex *index)
                         ? json_pack("{s:f, s:i}", "scale", (double)index->position.loss_scale,
                                     "growth_tracker", index->position.growth_tracker)
                         : NULL; // left out
-    json_t *all = json_pack(
-        "{s:s, s:i, s:i, s:o, s:o, s:{s:I, s:s, s:o*}}", "format", "shardlab checkpoint", "version",
-        1, "files", index->n_files, "parameters", params, "adamw", adamw, "position", "step",
-        (json_int_t)index->position.step, "data_seed", seed, "loss_scale", scale);
+    const CheckpointPosition *at = &index->position;
+    json_t *sequences = at->sequences > 0 ? json_integer((json_int_t)at->sequences) : NULL;
+    json_t *best = at->best_loss != 0.0 ? json_real(at->best_loss) : NULL;
+    json_t *all = json_pack("{s:s, s:i, s:i, s:o, s:o, s:{s:I, s:s, s:o*, s:o*, s:o*}}", "format",
+                            "shardlab checkpoint", "version", 1, "files", index->n_files,
+                            "parameters", params, "adamw", adamw, "position", "step",
+                            (json_int_t)index->position.step, "data_seed", seed, "loss_scale",
+                            scale, "sequences", sequences, "best_loss", best);
     char *text = json_dumps(all, JSON_COMPACT);
     json_decref(all);
     return text;

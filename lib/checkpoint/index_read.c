@@ -118,6 +118,14 @@ static Status read_position(const char *path, CheckpointIndex *index, const json
     if (seed != NULL) index->position.data_seed = strtoull(seed, &end, 10);
     if (seed == NULL || *seed < '0' || *seed > '9' || *end != '\0' || errno != 0)
         return fail(ERR_IO, "%s: data_seed must be a whole number, as a text", path);
+    const json_t *best = json_object_get(position, "best_loss");
+    if (best != NULL && !json_is_number(best))
+        return fail(ERR_IO, "%s: best_loss must be a number", path);
+    index->position.best_loss = json_number_value(best);
+    int64_t sequences = 0;
+    if (json_object_get(position, "sequences") != NULL)
+        TRY(read_int(path, position, "sequences", 0, INT64_MAX, &sequences));
+    index->position.sequences = (uint64_t)sequences;
     return read_int(path, position, "step", 0, INT64_MAX, &index->position.step);
 }
 

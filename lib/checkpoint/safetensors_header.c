@@ -172,6 +172,11 @@ static Status read_length(Safetensors *file, int64_t size, size_t *length)
                     file->path, (long long)size);
     Status status = read_all(file->fd, file->path, bytes, sizeof bytes, 0);
     if (status != OK) return status;
+    if (bytes[0] == '{' && bytes[7] != 0) // no length: that would be 2⁵⁶ bytes and more
+        return fail(ERR_IO,
+                    "%s: is JSON, not weights: of an index (model.safetensors.index.json) or a "
+                    "config.json name the folder",
+                    file->path);
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
     if (n > SAFETENSORS_MAX_HEADER)
         return fail(ERR_IO,

@@ -130,6 +130,7 @@ static Status attention_forward(Module *self, NnRun *run, const void *in, void *
     Shape n = shape_of(self, run);
     void *qkv = NULL;
     TRY(module_forward_any(self->children[0], run, in, &qkv));
+    if (run->cache != NULL) return kv_cache_attention(self, run, qkv, NULL, out);
     TRY(compute_weights(self, run));
     TRY(module_alloc_typed(self, run, &s->y, run_rows(run) * (size_t)n.C, "weighted values"));
     for (size_t c = 0; c < n.calls; c++)
@@ -205,7 +206,7 @@ Module *attention_create(const char *name, int dim, int heads, float init_std, f
     }
     Module *m = module_create(name, dim, dim, sizeof(Attention));
     if (m == NULL) return NULL;
-    ((Attention *)m->state)->heads = heads;
+    ((Attention *)m->state)->heads = m->numbers.heads = heads;
     m->forward = attention_forward;
     m->backward = attention_backward;
     m->free_saved = attention_free_saved;

@@ -4,24 +4,27 @@
  */
 #include "internal.h"
 #include "kernels.h"
+#include "product.h"
 
-static Status check_length(const Module *self, const NnRun *run)
+static Status check_length(const Module *self, int T)
 {
     int max_T = (int)self->params[1]->shape[0];
-    if (run->T <= max_T) return OK;
-    return fail(ERR_ARGUMENT, "sequence of %d tokens, but the model takes at most %d", run->T,
-                max_T);
+    if (T <= max_T) return OK;
+    return fail(ERR_ARGUMENT, "sequence of %d tokens, but the model takes at most %d", T, max_T);
 }
 
 static Status embedding_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     const Param *wte = self->params[0], *wpe = self->params[1];
-    TRY(check_length(self, run));
+    int first;
+    TRY(kv_cache_begin(run, &first));
+    TRY(check_length(self, first + run->T));
     TRY(param_has_data(wte, self->out_type));
     TRY(param_has_data(wpe, self->out_type));
-    CUDA_TRY(kernel_embedding_forward_ex(self->out_type, out, in, wte->data.data, wpe->data.data,
-                                         run->B, run->T, self->out_dim, (int)wte->shape[0],
-                                         run->stream));
+    const void *positions =
+        element_at(wpe->data.data, self->out_type, (size_t)first * (size_t)self->out_dim);
+    CUDA_TRY(kernel_embedding_forward_ex(self->out_type, out, in, wte->data.data, positions, run->B,
+                                         run->T, self->out_dim, (int)wte->shape[0], run->stream));
     return OK;
 }
 

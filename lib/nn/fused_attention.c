@@ -30,6 +30,7 @@ static Status attention_forward(Module *self, NnRun *run, const void *in, void *
     size_t rows = run_rows(run), heads = (size_t)s->heads;
     void *qkv = NULL;
     TRY(module_forward_any(self->children[0], run, in, &qkv));
+    if (run->cache != NULL) return kv_cache_attention(self, run, qkv, NULL, out);
     TRY(module_alloc_typed(self, run, &s->y, rows * (size_t)self->in_dim, "weighted values"));
     TRY(module_alloc(self, run, &s->stats, 2 * rows * heads, "softmax statistics"));
     CUDA_TRY(kernel_attention_forward_ex(self->out_type, s->y, s->stats, qkv, run->B, run->T,
@@ -79,7 +80,7 @@ Module *fused_attention_create(const char *name, int dim, int heads, float init_
     }
     Module *m = module_create(name, dim, dim, sizeof(Attention));
     if (m == NULL) return NULL;
-    ((Attention *)m->state)->heads = heads;
+    ((Attention *)m->state)->heads = m->numbers.heads = heads;
     m->forward = attention_forward;
     m->backward = attention_backward;
     m->free_saved = attention_free_saved;

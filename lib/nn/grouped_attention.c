@@ -42,6 +42,7 @@ static Status attention_forward(Module *self, NnRun *run, const void *in, void *
     size_t rows = run_rows(run), heads = (size_t)s->heads;
     void *qkv = NULL;
     TRY(module_forward_any(self->children[0], run, in, &qkv));
+    if (run->cache != NULL) return kv_cache_attention(self, run, qkv, &s->frequencies, out);
     TRY(turn(self, run, qkv, 1));
     TRY(module_alloc_typed(self, run, &s->y, rows * (size_t)self->in_dim, "weighted values"));
     TRY(module_alloc(self, run, &s->stats, 2 * rows * heads, "softmax statistics"));
@@ -121,6 +122,7 @@ Module *grouped_attention_create(const char *name, int dim, int heads, int kv_he
     Module *m = module_create(name, dim, dim, sizeof(Attention));
     if (m == NULL) return NULL;
     Attention *s = m->state;
+    m->numbers = (LayerNumbers){.heads = heads, .kv_heads = kv_heads, .rotary = *rotary};
     s->heads = heads;
     s->kv_heads = kv_heads;
     s->hs = dim / heads;

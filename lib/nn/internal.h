@@ -9,6 +9,7 @@
  *   grouped_attention.c rotary.c embedding.c token_embedding.c cast.c            layers
  *   ffn.c block.c sequence.c                                 containers
  *   gpt2.c llama.c mlp.c                                     models
+ *   kv_cache.c       keys and values of tokens that were there before
  *   cross_entropy.c  the loss
  *   plain_adamw.c    the optimizer of one GPU without FSDP
  */
@@ -99,6 +100,15 @@ Status norm_backward_sum(Module *m, NnRun *run, const void *dout, const void *re
 // Has all of m compute in `dtype`, and appends a child "logits" that casts its output (of
 // m->out_dim columns) to float; nothing for floats. False: no memory.
 bool cast_logits(Module *m, DType dtype);
+
+// ---- kv_cache.c ----
+
+// A forward begins, in the embedding: *first is the position of its first token.
+Status kv_cache_begin(NnRun *run, int *first);
+// The rest of an attention layer's forward where there is a cache: from its first linear layer's
+// output to its own. turn: the frequencies of rotary positions, or NULL.
+Status kv_cache_attention(Module *self, NnRun *run, const void *qkv, const RotaryFrequencies *turn,
+                          void *out);
 
 // ---- rotary.c ----
 

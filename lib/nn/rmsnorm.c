@@ -54,7 +54,7 @@ Module *rmsnorm_create(const char *name, int dim, float eps)
     }
     Module *m = module_create(name, dim, dim, sizeof(RmsNorm));
     if (m == NULL) return NULL;
-    ((RmsNorm *)m->state)->eps = eps;
+    ((RmsNorm *)m->state)->eps = m->numbers.eps = eps;
     m->forward = rmsnorm_forward;
     m->backward = rmsnorm_backward;
     m->free_saved = rmsnorm_free_saved;

@@ -12,9 +12,11 @@ static Status token_embedding_forward(Module *self, NnRun *run, const void *in, 
 {
     const TokenEmbedding *s = self->state;
     const Param *wte = self->params[0];
-    if (run->T > s->max_T)
-        return fail(ERR_ARGUMENT, "sequence of %d tokens, but the model takes at most %d", run->T,
-                    s->max_T);
+    int first;
+    TRY(kv_cache_begin(run, &first));
+    if (first + run->T > s->max_T)
+        return fail(ERR_ARGUMENT, "sequence of %d tokens, but the model takes at most %d",
+                    first + run->T, s->max_T);
     TRY(param_has_data(wte, self->out_type));
     CUDA_TRY(kernel_embedding_forward_ex(self->out_type, out, in, wte->data.data, NULL, run->B,
                                          run->T, self->out_dim, (int)wte->shape[0], run->stream));

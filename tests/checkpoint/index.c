@@ -58,6 +58,8 @@ static const struct {
     {"1024.0", "\"much\"", "index.json: loss_scale: scale must be a positive number"},
     {"1024.0", "1e300", "index.json: loss_scale: scale must be a positive number"},
     {"_tracker\":3", "_tracker\":-3", "growth_tracker must be a whole number from 0 to"},
+    {"\"step\":7", "\"step\":7,\"sequences\":-1", "sequences must be a whole number from 0 to"},
+    {"\"step\":7", "\"step\":7,\"best_loss\":\"1\"", "best_loss must be a number"},
 };
 
 // Reads the folder's index. "" or, where it was refused, the line (free it).

@@ -1,93 +1,41 @@
 /* The example programs, run as their users run them: what they print, and what they say of bad
  * input.
  */
-#include <libgen.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "example_programs.h"
 #include "harness.h"
-
-enum { MAX_OUTPUT = 1 << 16 };
-
-static char bin[4096];    // the folder of the programs, which are linked with the reference
-static char launch[4096]; // the launcher
-static char folder[64];   // of this run's files
-static char output[MAX_OUTPUT];
-
-// Runs a shell command, $BIN and $DIR in it being the two folders (which may have spaces in them:
-// hence no IFS) and $LAUNCH the launcher, with a time limit; returns its exit status, with what it
-// printed in output.
-static int run(const char *command)
-{
-    char line[16384];
-    double limit = 120.0 * time_factor();
-    snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 %.0f sh -c 'IFS=; %s'", limit, command);
-    setenv("BIN", bin, 1);
-    setenv("LAUNCH", launch, 1);
-    setenv("SIMGPU_THREADS", "1", 1); // threads that wait for each other spin
-    setenv("DIR", folder, 1);
-    FILE *pipe = popen(line, "r");
-    assert_non_null(pipe);
-    size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = '\0';
-    int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static void expect(int status, int want, const char *words)
-{
-    if (status != want || strstr(output, words) == NULL)
-        fail_msg("exit status %d, want %d, and \"%s\" in what was printed:\n%s", status, want,
-                 words, output);
-}
-
-static int lines(void)
-{
-    int n = 0;
-    for (const char *c = output; *c != '\0'; c++) n += *c == '\n';
-    return n;
-}
-
-// The number behind the last `words` in the output.
-static double number_behind(const char *words)
-{
-    const char *at = NULL;
-    for (const char *c = strstr(output, words); c != NULL; c = strstr(c + 1, words)) at = c;
-    if (at == NULL) fail_msg("no \"%s\" in what was printed:\n%s", words, output);
-    return strtod(at + strlen(words), NULL);
-}
 
 // ---- The pair that is made to be read as a diff ----
 
 TEST(before_and_after_agree_on_one_rank)
 {
-    expect(run("$BIN/before_fsdp $DIR/text"), 0, "step 30");
-    char *before = strdup(output);
-    expect(run("$LAUNCH -n 1 $BIN/after_fsdp $DIR/text"), 0, "step 30");
-    if (strcmp(before, output) != 0)
-        fail_msg("without FSDP:\n%s\nwith FSDP on one rank:\n%s", before, output);
+    expect_printed(run_programs("$BIN/before_fsdp $DIR/text"), 0, "step 30");
+    char *before = strdup(programs_printed);
+    expect_printed(run_programs("$LAUNCH -n 1 $BIN/after_fsdp $DIR/text"), 0, "step 30");
+    if (strcmp(before, programs_printed) != 0)
+        fail_msg("without FSDP:\n%s\nwith FSDP on one rank:\n%s", before, programs_printed);
     free(before);
 }
 
 TEST(after_trains_on_four)
 {
     needs_ranks(4);
-    expect(run("$LAUNCH -n 4 $BIN/after_fsdp $DIR/text"), 0, "step 30");
+    expect_printed(run_programs("$LAUNCH -n 4 $BIN/after_fsdp $DIR/text"), 0, "step 30");
     if (!(number_behind("step 30  loss") < number_behind("step  5  loss")))
-        fail_msg("the loss did not fall:\n%s", output);
+        fail_msg("the loss did not fall:\n%s", programs_printed);
 }
 
 // FSDP in one file. On a simgpu that reports anything the exit status is not 0.
 TEST(one_file_trains_on_three)
 {
     needs_ranks(3);
-    expect(run("$LAUNCH -n 3 $BIN/fsdp_300 $DIR/text"), 0, "step 100");
-    if (!(number_behind("step 100  loss") < 4.0) || strstr(output, "simgpu:") != NULL)
-        fail_msg("the loss did not fall, or there is a report:\n%s", output);
+    expect_printed(run_programs("$LAUNCH -n 3 $BIN/fsdp_300 $DIR/text"), 0, "step 100");
+    if (!(number_behind("step 100  loss") < 4.0) || strstr(programs_printed, "simgpu:") != NULL)
+        fail_msg("the loss did not fall, or there is a report:\n%s", programs_printed);
 }
 
 // ---- The demo ----
@@ -96,14 +44,16 @@ TEST(one_file_trains_on_three)
 TEST(demo_beats_byte_frequencies)
 {
     needs_ranks(4);
-    expect(run("$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 64 --heads 4 --context 32 --batch 4 "
-               "--steps 250 --lr 3e-3 --sample 40 $DIR/text"),
-           0, "a sample");
+    expect_printed(
+        run_programs(
+            "$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 64 --heads 4 --context 32 --batch 4 "
+            "--steps 250 --lr 3e-3 --sample 40 $DIR/text"),
+        0, "a sample");
     double loss = number_behind("held-out text "), frequency = number_behind("model's ");
     if (!(loss < frequency - 0.3))
         fail_msg("the loss on held-out text is %g, that of byte frequencies %g", loss, frequency);
-    assert_non_null(strstr(output, "reduce-scatter"));
-    assert_non_null(strstr(output, "one GPU without FSDP"));
+    assert_non_null(strstr(programs_printed, "reduce-scatter"));
+    assert_non_null(strstr(programs_printed, "one GPU without FSDP"));
 }
 #endif
 
@@ -116,10 +66,10 @@ TEST(fused_attention_trains_alike)
     char command[256];
     needs_ranks(2);
     snprintf(command, sizeof command, "%splain", train);
-    expect(run(command), 0, "step   20 of 20");
+    expect_printed(run_programs(command), 0, "step   20 of 20");
     double plain = number_behind("step   20 of 20   loss ");
     snprintf(command, sizeof command, "%sfused", train);
-    expect(run(command), 0, "step   20 of 20");
+    expect_printed(run_programs(command), 0, "step   20 of 20");
     double fused = number_behind("step   20 of 20   loss ");
     if (!(fabs(plain - fused) < 1e-3))
         fail_msg("after 20 steps the loss is %g with plain attention, %g with fused", plain, fused);
@@ -147,7 +97,7 @@ TEST(strategies_train_alike)
             "$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --batch %d "
             "--steps 6 --sample 0 $DIR/text %s",
             i == 0 ? 4 : 2, FLAGS[i]);
-        expect(run(command), 0, "held-out text ");
+        expect_printed(run_programs(command), 0, "held-out text ");
         loss[i] = number_behind("held-out text ");
         if (!(fabs(loss[i] - loss[0]) < 1e-3))
             fail_msg("%s: the loss on held-out text is %g, with FSDP alone %g", FLAGS[i], loss[i],
@@ -164,22 +114,23 @@ TEST(uneven_batches_train_alike)
     char command[320];
     needs_ranks(4);
     snprintf(command, sizeof command, "%s --uneven --accumulate 2 --strategy zero1", train);
-    expect(run(command), 0, "step    6 of 6");
+    expect_printed(run_programs(command), 0, "step    6 of 6");
     double want = number_behind("step    6 of 6   loss ");
     snprintf(command, sizeof command, "%s --uneven --accumulate 2 --reshard-ranks 2", train);
-    expect(run(command), 0, "step    6 of 6");
+    expect_printed(run_programs(command), 0, "step    6 of 6");
     double got = number_behind("step    6 of 6   loss ");
     if (!(fabs(got - want) < 1e-3))
         fail_msg("with batches of unequal length the loss is %g, and with ZeRO-1 %g", got, want);
     // Reports of simgpu's would end it: the loss scale reaches the micro-batch's logits alone.
     snprintf(command, sizeof command, "%s --uneven --accumulate 2 --dtype fp16", train);
-    expect(run(command), 0, "step    6 of 6");
+    expect_printed(run_programs(command), 0, "step    6 of 6");
     snprintf(command, sizeof command, "%s --reshard-ranks 3", train);
-    expect(run(command), 2, "--reshard-ranks 3: it is for zero3, and divides the 4 ranks");
+    expect_printed(run_programs(command), 2,
+                   "--reshard-ranks 3: it is for zero3, and divides the 4 ranks");
     snprintf(command, sizeof command, "%s --reshard-ranks 2 --strategy zero2", train);
-    expect(run(command), 2, "--reshard-ranks 2: it is for zero3");
+    expect_printed(run_programs(command), 2, "--reshard-ranks 2: it is for zero3");
     snprintf(command, sizeof command, "%s --prefetch 2 --keep", train);
-    expect(run(command), 2, "go neither with --unsharded nor with --keep");
+    expect_printed(run_programs(command), 2, "go neither with --unsharded nor with --keep");
 }
 
 // Six steps and, resumed, six more are twelve (within the warm-up, whose rate does not depend on
@@ -188,15 +139,16 @@ static void goes_on_as_without_a_stop(const char *train, const char *saving, con
 {
     char command[512];
     snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 12", train);
-    expect(run(command), 0, "step   12 of 12");
+    expect_printed(run_programs(command), 0, "step   12 of 12");
     double want = number_behind("step   12 of 12   loss ");
     snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 6 %s %s", train, saving, dir);
-    expect(run(command), 0, "step    6 of 6");
+    expect_printed(run_programs(command), 0, "step    6 of 6");
     snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 12 --resume %s", train, dir);
-    expect(run(command), 0, "after step 6\n");
+    expect_printed(run_programs(command), 0, "after step 6\n");
     double got = number_behind("step   12 of 12   loss ");
-    if (strstr(output, "step    6") != NULL || got != want)
-        fail_msg("resumed, step 12 has loss %g, and without a stop %g:\n%s", got, want, output);
+    if (strstr(programs_printed, "step    6") != NULL || got != want)
+        fail_msg("resumed, step 12 has loss %g, and without a stop %g:\n%s", got, want,
+                 programs_printed);
 }
 
 // And other ranks go on from the same checkpoint.
@@ -209,17 +161,22 @@ TEST(resumes_where_it_stopped)
     goes_on_as_without_a_stop("$BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 "
                               "--sample 0 --offload $DIR/text",
                               "--save", "$DIR/offloaded");
-    if (strstr(output, "uninitialised") != NULL)
-        fail_msg("shards without values are copied to the host:\n%s", output);
-    expect(run("$LAUNCH -n 3 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --sample 0 "
-               "--steps 8 --resume $DIR/checkpoint $DIR/text"),
-           0, "step    8 of 8");
-    expect(run("$LAUNCH -n 2 $BIN/train_gpt2 --layers 2 --dim 16 --heads 2 --context 24 --sample 0 "
-               "--steps 8 --resume $DIR/checkpoint $DIR/text"),
-           1, "has another shape than the model");
-    expect(run("$BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --steps 6 "
-               "--resume $DIR/checkpoint $DIR/text"),
-           1, "nothing is left");
+    if (strstr(programs_printed, "uninitialised") != NULL)
+        fail_msg("shards without values are copied to the host:\n%s", programs_printed);
+    expect_printed(
+        run_programs(
+            "$LAUNCH -n 3 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --sample 0 "
+            "--steps 8 --resume $DIR/checkpoint $DIR/text"),
+        0, "step    8 of 8");
+    expect_printed(
+        run_programs(
+            "$LAUNCH -n 2 $BIN/train_gpt2 --layers 2 --dim 16 --heads 2 --context 24 --sample 0 "
+            "--steps 8 --resume $DIR/checkpoint $DIR/text"),
+        1, "has another shape than the model");
+    expect_printed(
+        run_programs("$BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --steps 6 "
+                     "--resume $DIR/checkpoint $DIR/text"),
+        1, "nothing is left");
 }
 
 // ---- A Llama, with the options of a GPT-2 ----
@@ -250,7 +207,8 @@ TEST(a_llama_trains_alike)
             char command[512];
             snprintf(command, sizeof command, "%s%s --brief --steps 20 --lr 1e-2 --clip 0.3 %s %s",
                      table[i].launch, LLAMA, table[i].flags, tied ? "--tied" : "");
-            expect(run(command), 0, tied ? "Llama of 30368 parameters" : "Llama of 38560");
+            expect_printed(run_programs(command), 0,
+                           tied ? "Llama of 30368 parameters" : "Llama of 38560");
             double loss = number_behind("step   20 of 20   loss ");
             if (i == 0) want = loss;
             if (!(fabs(loss - want) <= table[i].bound))
@@ -266,12 +224,14 @@ TEST(a_llama_resumes)
     needs_ranks(3);
     goes_on_as_without_a_stop(LLAMA, "--save", "$DIR/llama");
     snprintf(command, sizeof command, "$LAUNCH -n 3 %s --steps 8 --resume $DIR/llama", LLAMA);
-    expect(run(command), 0, "step    8 of 8");
+    expect_printed(run_programs(command), 0, "step    8 of 8");
     snprintf(command, sizeof command, "%s --steps 8 --tied --resume $DIR/llama", LLAMA);
-    expect(run(command), 1, "another model");
-    expect(run("$BIN/train_gpt2 --layers 2 --dim 32 --heads 4 --context 24 --sample 0 --steps 8 "
-               "--resume $DIR/llama $DIR/text"),
-           1, "has no parameter");
+    expect_printed(run_programs(command), 1, "another model");
+    expect_printed(
+        run_programs(
+            "$BIN/train_gpt2 --layers 2 --dim 32 --heads 4 --context 24 --sample 0 --steps 8 "
+            "--resume $DIR/llama $DIR/text"),
+        1, "has no parameter");
 }
 
 TEST(too_large_for_one_gpu_alone)
@@ -281,18 +241,18 @@ TEST(too_large_for_one_gpu_alone)
     needs_ranks(4);
     snprintf(command, sizeof command,
              "%s$BIN/train_gpt2 --brief --unsharded --batch 1 --steps 1 $DIR/text", limit);
-    expect(run(command), 1, "out of memory");
+    expect_printed(run_programs(command), 1, "out of memory");
     snprintf(command, sizeof command,
              "%s$LAUNCH -n 4 $BIN/train_gpt2 --brief --batch 1 --steps 8 $DIR/text", limit);
-    expect(run(command), 0, "step    8 of 8");
+    expect_printed(run_programs(command), 0, "step    8 of 8");
     // A quarter of 16 bytes for each of 4,820,992 parameters.
-    expect(0, 0, "holds 19.3 MB");
+    expect_printed(0, 0, "holds 19.3 MB");
 }
 
 static int count(const char *words)
 {
     int n = 0;
-    for (const char *c = strstr(output, words); c != NULL; c = strstr(c + 1, words)) n++;
+    for (const char *c = strstr(programs_printed, words); c != NULL; c = strstr(c + 1, words)) n++;
     return n;
 }
 
@@ -321,22 +281,23 @@ TEST(demo_compares_with_what_should_be)
         snprintf(command, sizeof command,
                  "$LAUNCH -n %d $BIN/demo --steps 22 --layers 2 --dim 34 --heads 2 --batch 120",
                  table[i].world);
-        expect(run(command), 0, "step  22 of 22");
-        expect(0, 0, "    20 ");
+        expect_printed(run_programs(command), 0, "step  22 of 22");
+        expect_printed(0, 0, "    20 ");
         if (count("equal") != 4 || count("NOT EQUAL") != 0)
-            fail_msg("want \"equal\" four times:\n%s", output);
-        expect(0, 0, table[i].held);
-        expect(0, 0, table[i].sent);
+            fail_msg("want \"equal\" four times:\n%s", programs_printed);
+        expect_printed(0, 0, table[i].held);
+        expect_printed(0, 0, table[i].sent);
     }
 }
 
 TEST(demo_learns_a_text)
 {
     needs_ranks(2);
-    expect(run("$LAUNCH -n 2 $BIN/demo --steps 60 --layers 1 --dim 32 --heads 2 $DIR/text"), 0,
-           "a sample");
+    expect_printed(
+        run_programs("$LAUNCH -n 2 $BIN/demo --steps 60 --layers 1 --dim 32 --heads 2 $DIR/text"),
+        0, "a sample");
     if (!(number_behind("step  60 of 60   loss") < 3.5) || count("equal") != 4)
-        fail_msg("the loss did not fall, or something differs:\n%s", output);
+        fail_msg("the loss did not fall, or something differs:\n%s", programs_printed);
 }
 
 #ifndef EMULATED_CUDA
@@ -347,10 +308,11 @@ TEST(demo_is_the_same_for_a_seed)
                                   "sed -e \"s/ *[0-9]* s left$//\" -e \"s/ *[0-9]* s$//\" "
                                   "-e \"s/[0-9.]* ms on this computer//\"";
     needs_ranks(2);
-    expect(run(command), 0, "step  10 of 10");
-    char *before = strdup(output);
-    expect(run(command), 0, "step  10 of 10");
-    if (strcmp(before, output) != 0) fail_msg("first:\n%s\nthen:\n%s", before, output);
+    expect_printed(run_programs(command), 0, "step  10 of 10");
+    char *before = strdup(programs_printed);
+    expect_printed(run_programs(command), 0, "step  10 of 10");
+    if (strcmp(before, programs_printed) != 0)
+        fail_msg("first:\n%s\nthen:\n%s", before, programs_printed);
     free(before);
 }
 
@@ -358,13 +320,14 @@ TEST(demo_learns_to_add)
 {
     needs_ranks(2);
     // Of five seeds the worst had 1039 right.
-    expect(run("$LAUNCH -n 2 $BIN/demo --steps 360 --layers 1 --dim 32 --heads 4 --lr 1e-2 "
-               "--batch 128"),
-           0, "step 360 of 360");
+    expect_printed(
+        run_programs("$LAUNCH -n 2 $BIN/demo --steps 360 --layers 1 --dim 32 --heads 4 --lr 1e-2 "
+                     "--batch 128"),
+        0, "step 360 of 360");
     double right = 0.0;
-    const char *at = strstr(output, "step 360 of 360");
+    const char *at = strstr(programs_printed, "step 360 of 360");
     if (sscanf(at, "step 360 of 360 loss %*f %lf of 1053 right", &right) != 1 || right < 1000)
-        fail_msg("%g of 1053 sums right after 360 steps, want 1000:\n%s", right, output);
+        fail_msg("%g of 1053 sums right after 360 steps, want 1000:\n%s", right, programs_printed);
 }
 #endif
 
@@ -413,9 +376,10 @@ TEST(says_what_is_wrong_in_one_line)
 #endif
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        expect(run(table[i].command), table[i].status, table[i].words);
-        if (lines() != 1)
-            fail_msg("%s: %d lines, want one:\n%s", table[i].command, lines(), output);
+        expect_printed(run_programs(table[i].command), table[i].status, table[i].words);
+        if (printed_lines() != 1)
+            fail_msg("%s: %d lines, want one:\n%s", table[i].command, printed_lines(),
+                     programs_printed);
     }
 }
 
@@ -440,45 +404,21 @@ TEST(says_it_once_for_all_ranks)
     needs_ranks(4);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (strstr(table[i].options, "once") != NULL)
-            expect(run("$LAUNCH -n 4 $BIN/train_gpt2 --layers 1 --dim 16 --heads 2 --sample 0 "
-                       "--steps 1 --save $DIR/once $DIR/text"),
-                   0, "step    1 of 1");
+            expect_printed(
+                run_programs(
+                    "$LAUNCH -n 4 $BIN/train_gpt2 --layers 1 --dim 16 --heads 2 --sample 0 "
+                    "--steps 1 --save $DIR/once $DIR/text"),
+                0, "step    1 of 1");
         snprintf(command, sizeof command,
                  "$LAUNCH -n 4 $BIN/train_gpt2 --layers 1 --dim 16 --heads 2 --sample 0 %s",
                  table[i].options);
-        expect(run(command), table[i].status, table[i].words);
-        if (lines() > 2) fail_msg("%d lines, want at most two:\n%s", lines(), output);
+        expect_printed(run_programs(command), table[i].status, table[i].words);
+        if (printed_lines() > 2)
+            fail_msg("%d lines, want at most two:\n%s", printed_lines(), programs_printed);
     }
-}
-
-static void write_text(const char *name, int sentences)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    if (file == NULL) return;
-    for (int i = 0; i < sentences; i++)
-        fprintf(file,
-                "Sentence %d says that rank %d of %d gathers its unit, computes, and frees it.\n",
-                i, i % 4, 4 + i % 5);
-    fclose(file);
 }
 
 int main(int argc, char **argv)
 {
-    static char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n < 0) return 2;
-    dirname(self); // which cuts the name off
-    snprintf(bin, sizeof bin, "%.4000s/../../impl/reference/bin", self);
-    snprintf(launch, sizeof launch, "%.4000s/../../bin/launch", self);
-    strcpy(folder, "/tmp/shardlab-examples-XXXXXX");
-    if (mkdtemp(folder) == NULL) return 2;
-    write_text("text", 400);
-    write_text("short", 1);
-    write_text("empty", 0);
-    int status = suite_main(argc, argv, "examples");
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) == 0 ? status : 2;
+    return example_programs_main(argc, argv, "examples");
 }

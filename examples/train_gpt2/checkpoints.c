@@ -1,0 +1,83 @@
+/* checkpoints.c: saves what a training needs to go on, and goes on from it. See program.h. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "checkpoint.h"
+#include "program.h"
+
+enum { PATH_BYTES = 4096 };
+
+// The folder of this rank's stage, which is a model of its own; without stages DIR itself.
+static Status checkpoint_dir(const Trainer *t, const char *dir, char *path)
+{
+    int n = t->opt.stages <= 1 ? snprintf(path, PATH_BYTES, "%s", dir)
+                               : snprintf(path, PATH_BYTES, "%s-stage-%d-of-%d", dir,
+                                          t->stages.stage, t->opt.stages);
+    return n < PATH_BYTES ? OK : fail(ERR_ARGUMENT, "%s: the path is too long", dir);
+}
+
+// Stages are saved one by one: a kill in between leaves them at different steps.
+static Status same_step(Trainer *t, const CheckpointPosition *position)
+{
+    uint64_t mine = (uint64_t)position->step;
+    uint64_t *all = malloc((size_t)t->world.size * sizeof *all);
+    if (all == NULL) return fail(ERR_MEMORY, "no host memory for %d ranks", t->world.size);
+    Status status = gather_over_ranks(t, &mine, 1, all);
+    for (int i = 0; i < t->world.size && status == OK; i++)
+        if (all[i] != all[0])
+            status = fail(ERR_IO, "the stages' checkpoints are of steps %llu and %llu: take others",
+                          (unsigned long long)all[0], (unsigned long long)all[i]);
+    free(all);
+    return status;
+}
+
+static Status save_to(Program *p, const char *to, int step)
+{
+    Trainer *t = &p->trainer;
+    CheckpointPosition position = {
+        .step = step, .data_seed = t->opt.seed, .sequences = p->drawn, .best_loss = p->best};
+    trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
+    char dir[PATH_BYTES];
+    TRY(checkpoint_dir(t, to, dir));
+    return checkpoint_save(dir, t->model, &t->adamw, &position);
+}
+
+Status save_best(Program *p, int step)
+{
+    if (p->opt.save == NULL) return OK;
+    char *dir = checkpoint_name(p->opt.save, "-best");
+    Status status = dir != NULL ? save_to(p, dir, step) : ERR_MEMORY;
+    free(dir);
+    return status;
+}
+
+Status save_after(Program *p, int step)
+{
+    const TrainOptions *o = &p->opt;
+    const Trainer *t = &p->trainer;
+    if (o->save == NULL || (step != t->opt.steps && (o->every == 0 || step % o->every != 0)))
+        return OK;
+    return save_to(p, o->save, step);
+}
+
+Status resume(Program *p)
+{
+    Trainer *t = &p->trainer;
+    CheckpointPosition position;
+    if (p->opt.resume == NULL) return OK;
+    char dir[PATH_BYTES];
+    TRY(checkpoint_dir(t, p->opt.resume, dir));
+    TRY(checkpoint_load(dir, t->model, &t->adamw, &position));
+    TRY(same_step(t, &position));
+    check_set_silent(t->world.rank != 0); // they all say so
+    if (p->opt.trains && position.step >= t->opt.steps)
+        return fail(ERR_ARGUMENT, "%s: %lld steps were done, and --steps is %d: nothing is left",
+                    p->opt.resume, (long long)position.step, t->opt.steps);
+    check_set_silent(false);
+    p->done = (int)position.step;
+    t->opt.seed = position.data_seed;
+    p->drawn = position.sequences;
+    p->best = position.best_loss;
+    trainer_scale(t, &position.loss_scale, &position.growth_tracker, true);
+    return OK;
+}
