@@ -39,6 +39,7 @@ void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess acce
 void write_entry(const GpuLogEntry *entry)
 {
     settings(); // how many entries the log keeps is settled before the first
+    if (graph_takes(entry)) return;
     gpulog_write(entry);
 }
 

@@ -105,11 +105,20 @@ bool memory_leaves(const void *ptr, Known *known);
 void memory_stays(const Known *known); // it failed
 void memory_freed(const char *name, const Known *known, const void *site);
 void memory_reset(int device);
+// A launch makes or frees a graph's memory: counts it, and completes the entry.
+void memory_launched(GpuLogEntry *entry);
 
 // ---- stream.c ----
 // Device, blocking_stream and the handle as the log keeps it.
 void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current);
 void stream_reset(int device);
+
+uint32_t stream_next_number(int device);
+
+// ---- graph.c ----
+bool graph_captures(cudaStream_t stream); // whether calls on the stream become nodes now
+// Keeps the entry of a call that was captured, for the launches of its graph; false: it was not.
+bool graph_takes(const GpuLogEntry *entry);
 
 // ---- nccl.c ----
 bool in_group(void); // the calling thread is between ncclGroupStart and its end

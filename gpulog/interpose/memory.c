@@ -191,9 +191,13 @@ static cudaError_t made_on_stream(cudaError_t error, GpuLogEntry *entry, void **
                                   cudaStream_t stream)
 {
     size_t size = entry->bytes;
-    if (error != cudaSuccess) {
-        memory_unreserve(device, size);
-        return error;
+    if (error != cudaSuccess || graph_captures(stream)) memory_unreserve(device, size);
+    if (error != cudaSuccess) return error;
+    if (graph_captures(stream)) { // it is allocated by a launch
+        entry->pool = true;
+        add_range(entry, *ptr, size, GPU_WRITE);
+        write_entry(entry);
+        return cudaSuccess;
     }
     poison(*ptr, size, stream);
     table_put(&allocations, (Known){.key = *ptr, .bytes = size, .device = device, .pool = true});
@@ -281,9 +285,36 @@ cudaError_t __wrap_cudaFree(void *devPtr)
     return error;
 }
 
+void memory_launched(GpuLogEntry *entry)
+{
+    const void *ptr = entry->range[0].ptr;
+    Known known = {.key = ptr, .bytes = entry->bytes, .device = entry->device, .pool = true};
+    if (entry->op == GPU_ALLOC) {
+        table_put(&allocations, known);
+        atomic_fetch_add(&reserved[entry->device], known.bytes);
+        gpulog_allocated(entry->device, known.bytes);
+        gpulog_category_begins(ptr, known.bytes);
+    } else if (memory_leaves(ptr, &known)) {
+        entry->category = let_go(&known);
+        entry->bytes = entry->range[0].bytes = known.bytes;
+    }
+}
+
+static cudaError_t free_captured(void *ptr, cudaStream_t stream, const void *site)
+{
+    cudaError_t error = __real_cudaFreeAsync(ptr, stream);
+    if (error != cudaSuccess) return error;
+    GpuLogEntry entry = entry_on(GPU_FREE, "cudaFreeAsync", stream, site);
+    entry.pool = true;
+    add_range(&entry, ptr, 0, GPU_WRITE);
+    write_entry(&entry);
+    return error;
+}
+
 cudaError_t __wrap_cudaFreeAsync(void *devPtr, cudaStream_t hStream)
 {
     Known known;
+    if (devPtr && graph_captures(hStream)) return free_captured(devPtr, hStream, SITE);
     bool ours = memory_leaves(devPtr, &known);
     cudaError_t error = __real_cudaFreeAsync(devPtr, hStream);
     if (ours && error != cudaSuccess) memory_stays(&known);

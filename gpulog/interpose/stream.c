@@ -46,6 +46,11 @@ static uint32_t next_number(int device)
     return number;
 }
 
+uint32_t stream_next_number(int device)
+{
+    return next_number(device);
+}
+
 static Known ask_stream(cudaStream_t stream, int current)
 {
     unsigned int flags = cudaStreamDefault;

@@ -295,6 +295,37 @@ static void run_kernel(Lab *lab)
     }
 }
 
+// Two streams are captured, which fork and join; the graph is launched on a third.
+static void launch_graph(Lab *lab)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    float *x = lab->matrix, *y = x + 1000, alpha = 2, *own;
+    cudaStream_t s = lab->stream[4], other = lab->stream[3];
+    size_t n = 1 + OWN(500), times = OWN(3);
+    WORKS(cudaSetDevice(lab->device[0]));
+    uint64_t before = gpulog_length();
+    WORKS(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    WORKS(cudaEventRecord(lab->event[0], s));
+    WORKS(cudaStreamWaitEvent(other, lab->event[0], 0));
+    WORKS(kernel_scale(x, 2.0f, n, s));
+    WORKS(cudaMemsetAsync(y, 1, n, other));
+    WORKS(cudaMallocAsync((void **)&own, n * sizeof *own, other));
+    WORKS(cudaMemcpyAsync(own, y, n * sizeof *own, cudaMemcpyDeviceToDevice, other));
+    WORKS(cudaFreeAsync(own, other));
+    WORKS(cudaEventRecord(lab->event[0], other));
+    WORKS(cudaStreamWaitEvent(s, lab->event[0], 0));
+    WORKS(cublasSetStream(lab->blas, s));
+    WORKS(cublasSaxpy(lab->blas, (int)n, &alpha, x, 1, y, 1));
+    WORKS(cudaStreamEndCapture(s, &graph));
+    WORKS(cudaGraphInstantiate(&exec, graph, 0));
+    WORKS(cudaGraphDestroy(graph));
+    check(gpulog_length() == before, "what was captured is in the log before a launch");
+    for (size_t i = 0; i < times; i++) WORKS(cudaGraphLaunch(exec, lab->stream[4 - OWN(2)]));
+    WORKS(cudaGraphExecDestroy(exec));
+    WORKS(cudaEventRecord(lab->event[0], s)); // no capture's any more
+}
+
 static void multiply(Lab *lab)
 {
     static const float scalars[] = {0.0f, 1.0f, 0.5f};
@@ -468,25 +499,11 @@ static void split(Lab *lab)
 
 static void step(Lab *lab)
 {
-    static void (*const alone[])(Lab *) = {choose_device,
-                                           allocate,
-                                           allocate,
-                                           release,
-                                           copy,
-                                           copy,
-                                           copy_between_devices,
-                                           fill,
-                                           use_event,
-                                           use_event,
-                                           renew_stream,
-                                           wait_for_device,
-                                           run_on_host,
-                                           run_kernel,
-                                           multiply,
-                                           use_vectors,
-                                           hand_over,
-                                           hold_messages,
-                                           fail_alone};
+    static void (*const alone[])(Lab *) = {
+        choose_device,        allocate,   allocate,     release,   copy,         copy,
+        copy_between_devices, fill,       use_event,    use_event, renew_stream, wait_for_device,
+        run_on_host,          run_kernel, launch_graph, multiply,  use_vectors,  hand_over,
+        hold_messages,        fail_alone};
     switch (COMMON(20)) {
     case 0:
     case 1: communicate(lab); break;

@@ -52,9 +52,76 @@ static thread_local const char *kernel_name;
     abort();
 }
 
+// A captured kernel_X: what a launch of its graph does again. It lives as long as the process.
+struct Grid {
+    dim3 grid, block;
+    void (*thread)(void *packed);
+    void (*look_up)(void *packed);
+    void *packed;
+    size_t packed_bytes, bytes;
+    char *shared;
+    Grid *next;
+};
+struct Captured {
+    const char *name;
+    const void *site;
+    int n_ranges;
+    GpuRange range[GPULOG_RANGES];
+    Grid *first, **last;
+};
+static thread_local Captured *captured;
+
+static cudaError_t run_again(Captured *c, cudaStream_t stream)
+{
+    emulator_begin(c->name, stream, c->site, c->n_ranges, c->range);
+    for (Grid *g = c->first; g && simgpu_ready(&op); g = g->next) {
+        void *packed = malloc(g->packed_bytes);
+        if (!packed) abort();
+        memcpy(packed, g->packed, g->packed_bytes);
+        g->look_up(packed);
+        emulator_run(g->grid, g->block, g->thread, packed, g->shared, g->bytes);
+        free(packed);
+    }
+    return emulator_end();
+}
+
+static void note_captured(const char *name, cudaStream_t stream, const void *site, int n_ranges,
+                          const GpuRange *ranges)
+{
+    captured = (Captured *)calloc(1, sizeof *captured);
+    if (!captured) abort();
+    captured->name = name;
+    captured->site = site;
+    captured->n_ranges = n_ranges;
+    memcpy(captured->range, ranges, (size_t)n_ranges * sizeof *ranges);
+    captured->last = &captured->first;
+    const SimgpuArg args[] = {{(uint64_t)(uintptr_t)captured, 0, SimgpuArg::SIMGPU_ARG_WORD},
+                              {(uint64_t)(uintptr_t)stream, 0, SimgpuArg::SIMGPU_ARG_WORD}};
+    simgpu_note_call((const void *)run_again, 2, args);
+}
+
+bool emulator_captures(void)
+{
+    return op.captured;
+}
+
+cudaError_t emulator_capture(const dim3 &grid, const dim3 &block, void (*thread)(void *packed),
+                             void (*look_up)(void *packed), const void *packed, size_t packed_bytes,
+                             char *shared, size_t bytes)
+{
+    void *own = malloc(packed_bytes);
+    if (!own) abort();
+    memcpy(own, packed, packed_bytes);
+    *captured->last =
+        new Grid{grid, block, thread, look_up, own, packed_bytes, bytes, shared, NULL};
+    captured->last = &(*captured->last)->next;
+    return cudaSuccess;
+}
+
 void emulator_begin(const char *name, cudaStream_t stream, const void *site, int n_ranges,
                     const GpuRange *ranges)
 {
+    if (simgpu_captures) note_captured(name, stream, site, n_ranges, ranges);
     op = simgpu_begin(name, stream, site);
     kernel_name = name;
     n_declared = n_ranges;

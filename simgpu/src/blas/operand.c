@@ -62,7 +62,7 @@ void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t b
 {
     if (handle->pointers == CUBLAS_POINTER_MODE_DEVICE)
         return sim_touch(op, result, bytes, GPU_WRITE, false);
-    if (op->captured || sim_replay.node) {
+    if (op->captured || sim_launching.node) {
         sim_capture_refuse(op, "brings its result to the host, which would wait for it",
                            "Can the result be on the device (CUBLAS_POINTER_MODE_DEVICE)?");
         return result;

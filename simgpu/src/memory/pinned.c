@@ -266,13 +266,13 @@ static cudaError_t allocate(void **ptr, size_t size, unsigned flags, const void 
 
 cudaError_t cudaMallocHost(void **ptr, size_t size)
 {
-    SIM_ENTER();
+    SIM_ENTER_UNSAFE();
     return allocate(ptr, size, cudaHostAllocDefault, SIM_SITE);
 }
 
 cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
 {
-    SIM_ENTER();
+    SIM_ENTER_UNSAFE();
     return allocate(pHost, size, flags, SIM_SITE);
 }
 
@@ -295,7 +295,7 @@ static cudaError_t report_unknown(const char *call, const void *ptr, const char 
 
 cudaError_t cudaFreeHost(void *ptr)
 {
-    SIM_ENTER();
+    SIM_ENTER_UNSAFE();
     if (!ptr) return cudaSuccess;
     PinnedPiece *piece = remove_piece("cudaFreeHost", ptr, true, SIM_SITE);
     if (!piece)
@@ -313,7 +313,7 @@ cudaError_t cudaFreeHost(void *ptr)
 
 cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
 {
-    SIM_ENTER();
+    SIM_ENTER_UNSAFE();
     size_t offset;
     if (!ptr || !size || flags > 0xf || sim_device_of(ptr, &offset))
         return sim_leave(cudaErrorInvalidValue);
@@ -322,7 +322,7 @@ cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
 
 cudaError_t cudaHostUnregister(void *ptr)
 {
-    SIM_ENTER();
+    SIM_ENTER_UNSAFE();
     PinnedPiece *piece = remove_piece("cudaHostUnregister", ptr, false, SIM_SITE);
     if (!piece) return sim_leave(cudaErrorHostMemoryNotRegistered);
     destroy_piece(piece);

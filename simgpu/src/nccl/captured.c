@@ -41,7 +41,7 @@ static cudaError_t calls_again(cudaGraphNode_t node)
     int entered = 0;
     if (call) memcpy(call, group->call, (size_t)group->n * sizeof *call);
     for (int i = 0; i < group->n && result == ncclSuccess; i++) {
-        call[i].stream = sim_replay.together[group->node[i]];
+        call[i].stream = sim_launching.together[group->node[i]];
         call[i].signature.in_graph = 1;
         result = sim_check_call(&call[i]);
         if (result != ncclSuccess) break;
@@ -49,8 +49,8 @@ static cudaError_t calls_again(cudaGraphNode_t node)
         call[i].entered = sim_comm_enter(call[i].comm, name, call[i].site);
         entered = i + 1;
     }
-    sim_replay.stream = NULL; // each call has its own
-    sim_replay.site = NULL;
+    sim_launching.stream = NULL; // each call has its own
+    sim_launching.site = NULL;
     if (result == ncclSuccess) result = sim_check_messages(call, group->n);
     if (result == ncclSuccess) result = sim_run_calls(call, group->n);
     for (int i = 0; i < entered; i++)
@@ -110,7 +110,7 @@ static ncclResult_t capture(const Call *calls, SimgpuOp *op, int n)
 bool sim_capture_calls(const Call *calls, int n, ncclResult_t *result)
 {
     *result = ncclSuccess;
-    if (!simgpu_captures || sim_replay.launch) return false;
+    if (!simgpu_captures || sim_launching.launch) return false;
     SimgpuOp *op = malloc((size_t)n * sizeof *op);
     int captured = 0, eager = 0, faults = 0, nonblocking = 0;
     for (int i = 0; i < n && op; i++) {

@@ -158,7 +158,7 @@ static SimNewNode copy_node(const Copy *c)
 
 static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site)
 {
-    bool replayed = sim_replay.node != NULL;
+    bool replayed = sim_launching.node != NULL;
     if (!c->async && sim_unsafe_hook && !replayed) SIM_ENTER_UNSAFE_AS(name, site);
     SimgpuOp op = sim_begin(GPU_COPY, name, stream, site);
     if (op.captured && op.error == cudaSuccess && c->width && c->height)

@@ -277,7 +277,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
 
 static cudaError_t record_on(cudaEvent_t event, cudaStream_t stream)
 {
-    SimgpuOp op = sim_begin(GPU_EVENT_RECORD, "cudaGraphLaunch", stream, sim_replay.site);
+    SimgpuOp op = sim_begin(GPU_EVENT_RECORD, "cudaGraphLaunch", stream, sim_launching.site);
     if (op.error != cudaSuccess) return simgpu_end(&op);
     cudaError_t error = sim_event_record(&op, event);
     return error != cudaSuccess ? error : simgpu_end(&op);
@@ -285,7 +285,7 @@ static cudaError_t record_on(cudaEvent_t event, cudaStream_t stream)
 
 static cudaError_t wait_on(cudaStream_t stream, cudaEvent_t event)
 {
-    SimgpuOp op = sim_begin(GPU_STREAM_WAIT, "cudaGraphLaunch", stream, sim_replay.site);
+    SimgpuOp op = sim_begin(GPU_STREAM_WAIT, "cudaGraphLaunch", stream, sim_launching.site);
     if (op.error != cudaSuccess) return simgpu_end(&op);
     cudaError_t error = sim_event_wait(&op, event);
     return error != cudaSuccess ? error : simgpu_end(&op);
@@ -312,15 +312,15 @@ static cudaError_t await_before(cudaGraphExec_t e, const Step *step)
 
 static cudaError_t make_call(cudaGraphExec_t e, const Step *step, const cudaStream_t *together)
 {
-    SimReplay before = sim_replay;
+    SimReplay before = sim_launching;
     cudaGraphNode_t node = step->node;
     sim_set_current_device(node->device);
-    sim_replay.stream = e->branch[step->branch];
-    sim_replay.site = node->site;
-    sim_replay.node = node;
-    sim_replay.together = together;
+    sim_launching.stream = e->branch[step->branch];
+    sim_launching.site = node->site;
+    sim_launching.node = node;
+    sim_launching.together = together;
     cudaError_t error = node->call.again ? node->call.again(node) : cudaSuccess;
-    sim_replay = before;
+    sim_launching = before;
     return error;
 }
 
@@ -365,12 +365,12 @@ static cudaError_t launch_child(cudaGraphNode_t node)
 {
     cudaGraphExec_t e = *(cudaGraphExec_t *)node->call.args;
     if (!is_exec(e)) return report_exec("cudaGraphLaunch", e, node->site);
-    cudaStream_t stream = sim_replay.stream;
-    SimReplay before = sim_replay;
-    sim_replay.stream = NULL;
-    sim_replay.node = NULL;
+    cudaStream_t stream = sim_launching.stream;
+    SimReplay before = sim_launching;
+    sim_launching.stream = NULL;
+    sim_launching.node = NULL;
     cudaError_t error = run_steps(e, stream);
-    sim_replay = before;
+    sim_launching = before;
     return error;
 }
 
@@ -393,9 +393,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
     if (error != cudaSuccess) return error;
     int current = sim_current_device();
     sim_set_current_device(device);
-    sim_replay = (SimReplay){.launch = number, .site = SIM_SITE};
+    sim_launching = (SimReplay){.launch = number, .site = SIM_SITE};
     error = run_steps(graphExec, on);
-    sim_replay = (SimReplay){.launch = 0};
+    sim_launching = (SimReplay){.launch = 0};
     sim_set_current_device(current);
     return sim_leave(error);
 }

@@ -28,8 +28,8 @@ static cudaError_t allocate_again(cudaGraphNode_t node)
 
 const void *sim_kept_for_node(void)
 {
-    bool allocates = sim_replay.node && sim_replay.node->call.again == allocate_again;
-    return allocates ? ((const Allocation *)sim_replay.node->call.args)->ptr : NULL;
+    bool allocates = sim_launching.node && sim_launching.node->call.again == allocate_again;
+    return allocates ? ((const Allocation *)sim_launching.node->call.args)->ptr : NULL;
 }
 
 static void keep_no_more(void *args)

@@ -150,8 +150,8 @@ const void *sim_noted_scalar(const SimgpuOp *op, const void *ptr, size_t bytes)
         if (!c || c->n_scalars == SIM_MAX_SCALARS || bytes > sizeof c->scalar[0].bytes) return ptr;
         c->scalar[c->n_scalars].ptr = ptr;
         memcpy(c->scalar[c->n_scalars++].bytes, ptr, bytes);
-    } else if (sim_replay.node && sim_replay.node->call.again == call_again) {
-        c = sim_replay.node->call.args;
+    } else if (sim_launching.node && sim_launching.node->call.again == call_again) {
+        c = sim_launching.node->call.args;
         for (int i = 0; i < c->n_scalars; i++)
             if (c->scalar[i].ptr == ptr) return c->scalar[i].bytes;
     }

@@ -29,8 +29,8 @@
 SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void *site)
 {
     SimgpuOp op;
-    if (sim_replay.stream) stream = sim_replay.stream;
-    if (sim_replay.site) site = sim_replay.site;
+    if (sim_launching.stream) stream = sim_launching.stream;
+    if (sim_launching.site) site = sim_launching.site;
     memset(&op.entry, 0, offsetof(GpuLogEntry, range));
     op.entry.op = kind;
     op.entry.name = name;
@@ -39,7 +39,7 @@ SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void
     op.entry.blocking_stream = true;
     op.entry.site = site;
     op.entry.to = op.entry.from = GPULOG_HOST;
-    op.entry.launch = sim_replay.launch;
+    op.entry.launch = sim_launching.launch;
     op.overwritten = 0;
     op.captured = false;
     op.error = sim_enter();

@@ -25,7 +25,7 @@ static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUgraph_st *graphs, *unused_graphs;
 static struct CUgraphNode_st *nodes, *unused_nodes;
 static int n_graphs, n_nodes;
-_Thread_local SimReplay sim_replay;
+_Thread_local SimReplay sim_launching;
 
 static void visit_graphs(SimLeaks *leaks)
 {

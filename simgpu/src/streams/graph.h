@@ -18,7 +18,7 @@
 
 // A call as a node keeps it. Copies of a node share what `args` points to.
 typedef struct SimNodeCall {
-    cudaError_t (*again)(cudaGraphNode_t node); // makes the call, on the stream of sim_replay
+    cudaError_t (*again)(cudaGraphNode_t node); // makes the call, on the stream of sim_launching
     void (*drop)(void *args);                   // frees what args points to; NULL: nothing
     void *args;                                 // (bytes), the node's own copy
     size_t bytes;
@@ -100,6 +100,6 @@ typedef struct SimReplay {
     cudaGraphNode_t node;
     const cudaStream_t *together; // of nodes that begin together, in their order
 } SimReplay;
-extern _Thread_local SimReplay sim_replay;
+extern _Thread_local SimReplay sim_launching;
 
 #endif

@@ -126,13 +126,21 @@ static cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
     struct Call {
         void (*kernel)(Parameters...);
         std::tuple<Parameters...> args;
-    } call = {kernel, std::tuple<Parameters...>(emulator_usable(Parameters(args))...)};
+    } call = {kernel, std::tuple<Parameters...>(Parameters(args)...)};
+    auto look_up = [](void *packed) {
+        Call *c = (Call *)packed;
+        std::apply([](Parameters &...p) { ((p = emulator_usable(p)), ...); }, c->args);
+    };
     auto run = [](void *packed) {
         Call *c = (Call *)packed;
         std::apply(c->kernel, c->args);
     };
     char *shared = EMULATED_NAME(__start_, EMULATED_SHARED);
     size_t bytes = (size_t)(EMULATED_NAME(__stop_, EMULATED_SHARED) - shared);
+    if (emulator_captures())
+        return emulator_capture(config->gridDim, config->blockDim, run, look_up, &call, sizeof call,
+                                shared, bytes);
+    look_up(&call);
     return emulator_run(config->gridDim, config->blockDim, run, &call, shared, bytes);
 }
 

@@ -27,6 +27,13 @@ const void *emulator_pointer(const void *pointer);
 cudaError_t emulator_run(const dim3 &grid, const dim3 &block, void (*thread)(void *packed),
                          void *packed, char *shared, size_t bytes);
 
+// Whether the kernel_X is captured; then its grids are kept, and run when its graph is launched:
+// look_up(packed) then puts the pointers' usable addresses in a copy of packed.
+bool emulator_captures(void);
+cudaError_t emulator_capture(const dim3 &grid, const dim3 &block, void (*thread)(void *packed),
+                             void (*look_up)(void *packed), const void *packed,
+                             size_t packed_bytes, char *shared, size_t bytes);
+
 unsigned emulator_lane(void);
 // Wait for the rest of the block, or of the warp. `line` must be the same for all who meet. The
 // threads of a warp each bring 64 bits, and get those of all 32.
