@@ -10,6 +10,7 @@
 
 #include "fp8_gather.h"
 #include "gpulog.h"
+#include "graph_steps.h"
 #include "kernels.h"
 #include "last_words.h"
 #include "params.h"
@@ -69,7 +70,7 @@ static Status create_sharded(Trainer *t)
     if (scales(t)) TRY(loss_scaler_create(&t->scaler, t->model));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
     if (t->opt.decay_groups) param_groups_apply(&t->adamw, &PARAMS_DECAY_MATRICES);
-    return staged ? stages_create(t) : OK;
+    return staged ? stages_create(t) : graph_steps_create(t);
 }
 
 Status trainer_create(Trainer *t)
@@ -99,6 +100,7 @@ Status trainer_destroy(Trainer *t)
         plain_adamw_destroy(t->plain);
         meta_release(t->model);
     } else {
+        TRY(graph_steps_destroy(t));
         fsdp_adamw_destroy(&t->adamw);
         if (scales(t)) loss_scaler_destroy(&t->scaler);
         TRY(stages_destroy(t));
@@ -233,7 +235,6 @@ static Status update_scaled(Trainer *t, int step)
 
 static Status update(Trainer *t, int step)
 {
-    t->rate = rate_of(&t->opt.rate, t->opt.adamw.lr, step, t->opt.steps);
     if (t->opt.unsharded) {
         TRY(clip_unsharded(t));
         TRY(judge_norm(t, step));
@@ -285,6 +286,8 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
     *loss = 0.0f;
     last_words_step();
     TRY(token_scale(t, step, n, &scale));
+    t->rate = rate_of(&o->rate, o->adamw.lr, step, o->steps);
+    if (t->graph != NULL) return graph_steps_run(t, in, targets, loss);
     if (t->pipeline != NULL) {
         TRY(load_batch(t, in, targets, n * o->B, o->T));
         TRY(stages_step(t, step, scale, sequences, loss));
@@ -296,6 +299,7 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         if (o->strategic) TRY(strategy_micro_batch(t->model, i, n));
         if (o->reduce_replicas_once) TRY(fsdp_set_requires_all_reduce(t->model, i == n - 1));
         TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, B, o->T));
+        if (i == 0) TRY(regroup_record(t));
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
         TRY(cross_entropy_in_place(&t->run, logits, t->targets, B * o->T, o->model.vocab, scale,
                                    &one));
@@ -303,6 +307,7 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
             TRY(loss_scaler_scale(&t->scaler, logits, (size_t)(B * o->T) * (size_t)o->model.vocab,
                                   t->stream));
         TRY(module_backward(t->model, &t->run, logits, &din)); // by now they are their gradient
+        if (i == 0) TRY(regroup_by_record(t));
         *loss += one * scale * (float)(B * o->T);
     }
     TRY(update(t, step));

@@ -18,6 +18,7 @@
 #include "prefetch.h"
 #include "recompute.h"
 #include "schedule.h"
+#include "step_graph.h"
 
 // What is done with a step whose gradient's norm is no number, infinite or above `spike`: NaNs go
 // on, the training stops before the optimizer, or the optimizer leaves the step out.
@@ -53,8 +54,11 @@ typedef struct TrainerOptions {
     int stages;   // of a pipeline, with the micro-batches of `accumulate`; 0 or 1: none
     PipelineKind schedule;
     OnNan on_nan;
-    float spike;        // 0: none
-    bool decay_groups;  // weight decay for matrices alone
+    float spike;       // 0: none
+    bool decay_groups; // weight decay for matrices alone
+    bool graph;        // each step is a CUDA graph's launch (lab 8)
+    bool regroups;     // all-gathers by a plan, within so many MiB; 0: no limit
+    int regroup;
     const char *freeze; // patterns of names (params.h); NULL: all train
 } TrainerOptions;
 
@@ -81,7 +85,10 @@ typedef struct Trainer {
     float rate;                // the last step's learning rate
     float norm;                // of the last step's gradient, before it was clipped
     int64_t step_tokens;       // of all ranks in the last step
-    bool skipped;              // the optimizer left the last step out (on_nan)
+    struct GraphSteps *graph;  // graph_steps.h
+    StepTrace trace;           // of the first micro-batch, where all-gathers are regrouped
+    bool regrouped;
+    bool skipped; // the optimizer left the last step out (on_nan)
 } Trainer;
 
 // Makes the trainer on this rank. opt, world and model (model_create) are set, the rest is zero;

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "../common/graph_steps.h"
 #include "../common/options.h"
 
 // The choices of an option, as the enums have them.
@@ -100,6 +101,8 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"reduce-replicas-once", OPTION_FLAG, &t->reduce_replicas_once, 0, NULL, NULL},
         {"reshard-ranks", OPTION_INT, &t->reshard_ranks, 0, NULL, &strategy},
         {"prefetch", OPTION_INT, &t->prefetch, 0, NULL, &prefetches},
+        {"graph", OPTION_FLAG, &t->graph, 0, NULL, NULL},
+        {"regroup", OPTION_INT, &t->regroup, 0, NULL, &t->regroups},
         {"recompute", OPTION_CHOICE, &t->recompute, 0, RECOMPUTES, NULL},
         {"offload", OPTION_FLAG, &t->offload, 0, NULL, NULL},
         {"layout", OPTION_CHOICE, &t->layout, 0, LAYOUTS, NULL},
@@ -254,6 +257,7 @@ Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks)
         return fail(ERR_ARGUMENT, "--recompute attention: fused attention keeps no weights, so "
                                   "leave it out, or take --attention plain");
     TRY(check_stages(t, ranks));
+    TRY(graph_steps_check(t));
     ranks /= t->stages; // of a stage
     if (t->replicas > ranks || ranks % t->replicas != 0)
         return fail(ERR_ARGUMENT, "--replicas %d does not divide %d ranks", t->replicas, ranks);

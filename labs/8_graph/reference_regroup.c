@@ -51,7 +51,7 @@ static int64_t bucket_bytes(const StepPass *pass, const RegroupBucket *bucket)
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan)
 {
     double there[STEP_MOST_PHASES] = {0}; // when a phase's all-gather is done
-    //[L8.8] As step_graph.h says. Keep three times: when the wire is free, when the last phase ended,
+    //[L8.8] As step_graph.h says. Keep three times: when the wire is free, when a phase ended last,
     //  and when what it reduced is done.
     //? A bucket of two units: when are the first one's parameters there?
     double wire = 0, end = 0, reduced = 0;

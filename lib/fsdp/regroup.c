@@ -1,4 +1,4 @@
-/* regroup.c: what a plan of all-gathers needs of a root, and no student writes. See step_graph.h. */
+/* regroup.c: what a plan of all-gathers needs of a root, and no student writes (step_graph.h). */
 #include "step_graph.h"
 
 #include <stdlib.h>
