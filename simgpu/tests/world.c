@@ -307,7 +307,7 @@ static void wait_for_late(bool by_text, int first)
     if (by_text && first == 1)
         hear_from(&waiter, "Missing: rank 0");
     else {
-        snprintf(words, sizeof words, "Come: rank %d. Missing: rank %d.", first, 1 - first);
+        snprintf(words, sizeof words, "Joined: rank %d. Missing: rank %d.", first, 1 - first);
         hear_from(&waiter, words);
     }
     hear_from(&waiter, "goes on waiting");
@@ -367,7 +367,7 @@ static void try_file(WorldFile as)
     setenv("SIMGPU_WORLD", path, 1);
     Waiter waiter = start_waiter(shared, 0, 0);
     unsetenv("SIMGPU_WORLD");
-    if (as.late) hear_from(&waiter, "Come: rank 0. Missing: rank 1.");
+    if (as.late) hear_from(&waiter, "Joined: rank 0. Missing: rank 1.");
     assert_true(dprintf(file, "0 %d\n%s", (int)waiter.pid, as.more) > 0);
     if (as.waits)
         expect_notice(&waiter, 0);

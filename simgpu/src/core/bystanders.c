@@ -3,8 +3,8 @@
  * MPI and PMIx start threads that wait for messages. They never call NCCL, so nobody's wait ends by
  * them. Such a thread is known by its stack: from where it sleeps up to its beginning it has return
  * addresses of the launcher's libraries, and none of the program's. Which libraries these are, the
- * loader's list says: those named below, what these need and the program does not, and plugins, which
- * need such a one.
+ * loader's list says: those named below, what these need and the program does not, and plugins,
+ * which need such a one.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -56,11 +56,13 @@ static bool is_launchers(const char *path)
     return false;
 }
 
-static void read_needed(Object *object, const ElfW(Dyn) * first)
+// `base`: where the object is, which the loader has added to its table's addresses, or not.
+static void read_needed(Object *object, uintptr_t base, const ElfW(Dyn) * first)
 {
     const char *texts = NULL;
     for (const ElfW(Dyn) *at = first; at->d_tag != DT_NULL; at++)
-        if (at->d_tag == DT_STRTAB) texts = (const char *)at->d_un.d_ptr;
+        if (at->d_tag == DT_STRTAB)
+            texts = (const char *)at->d_un.d_ptr + (at->d_un.d_ptr < base ? base : 0);
     for (const ElfW(Dyn) *at = first; texts && at->d_tag != DT_NULL; at++) {
         const char *text = texts + at->d_un.d_val;
         if (at->d_tag == DT_SONAME) object->name = hash_of(text);
@@ -83,7 +85,8 @@ static int add_object(struct dl_phdr_info *info, size_t size, void *arg)
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         uintptr_t from = info->dlpi_addr + part->p_vaddr, to = from + part->p_memsz;
-        if (part->p_type == PT_DYNAMIC) read_needed(object, (const ElfW(Dyn) *)from);
+        if (part->p_type == PT_DYNAMIC)
+            read_needed(object, info->dlpi_addr, (const ElfW(Dyn) *)from);
         if (part->p_type != PT_LOAD || !(part->p_flags & PF_X)) continue;
         if (from < object->from) object->from = from;
         if (to > object->to) object->to = to;

@@ -224,7 +224,7 @@ void sim_tell_not_permitted(const char *call, const void *site)
                "%s, called at %s,\nis in the function that\n%s, called at %s,\nput on a stream.\n"
                "Such a function may make no CUDA call: on a GPU it fails with \"operation not\n"
                "permitted\", or waits for the stream that waits for it.\n"
-               "Can the call be made on the stream, behind the function?",
+               "Can the call be made on the stream, after the function?",
                call, where, host_function.launch, launched);
 }
 

@@ -27,8 +27,8 @@ void sim_worker_here(void);           // the calling thread is one of simgpu's w
 void sim_workers(SimTids *tids);      // those, and the bystanders
 // Looks who they are; `callers` have called NCCL.
 void sim_look_for_bystanders(const SimTids *callers);
-void sim_workers_drop(void);          // the calling thread is the program's
-int sim_helpers(void);                // how many threads simgpu has started
+void sim_workers_drop(void); // the calling thread is the program's
+int sim_helpers(void);       // how many threads simgpu has started
 // How many threads wait for the end of that one (pthread_join), or for that of one of those.
 int sim_joiners(int tid);
 

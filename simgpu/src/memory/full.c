@@ -120,7 +120,7 @@ void sim_report_full(SimDevice *device, const char *call, size_t bytes, const vo
     sim_report(SIMGPU_NO_MEMORY, "out of device memory",
                "%s of %s, called at %s,\n"
                "on device %d, where %s of %s are in use%s\n%s"
-               "Must the whole of it be here at once, or would a shard be enough? (SIMGPU_MEMORY "
+               "Must all of it be here at once, or would a shard be enough? (SIMGPU_MEMORY "
                "sets the\n"
                "size of a device.)",
                call, asked, where, device->index, used, limit, n ? ":" : ".", list);

@@ -158,7 +158,7 @@ static void report_clash(const Call *into, const Call *other)
                "ncclRecv, called at %s,\nwrites %zu bytes from %s.\n"
                "%s, called at %s,\n%s %zu bytes from %s.\n"
                "On real GPUs both move at the same time: data are silently mixed up.\n"
-               "Does the exchange need a buffer to receive into, beside the one that is sent?",
+               "Does the exchange need a buffer to receive into, apart from the one that is sent?",
                where, a.bytes, to, name, other_where, b.access == GPU_READ ? "reads" : "writes",
                b.bytes, from);
 }

@@ -56,7 +56,7 @@ ncclResult_t sim_run_calls(Call *calls, int n);
 ncclResult_t sim_run_begin(Run *run, Call *calls, int n);
 ncclResult_t sim_run_try(Run *run);
 void sim_run_drop(Run *run);
-int sim_run_refs(const Run *run,
-                 WaitRef refs[SIM_MAX_REFS]); // what it waits for: how many those are
+// What it waits for; returns how many those are.
+int sim_run_refs(const Run *run, WaitRef refs[SIM_MAX_REFS]);
 
 #endif

@@ -111,7 +111,7 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
             sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid id",
                        "It does not come from ncclGetUniqueId.\n"
                        "On real GPUs this fails, or hangs until a time limit.\n"
-                       "Was it handed over whole, all %d bytes, to every rank?",
+                       "Did every rank get all its %d bytes?",
                        NCCL_UNIQUE_ID_BYTES));
     return sim_submit_init(&init, name);
 }

@@ -98,7 +98,7 @@ void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *not
              comm->rank, comm->size, notice->waited, where, comm->meets_at);
     if (shared) {
         list_ranks(shared, comm->size, true, ranks, sizeof ranks);
-        sim_append(text, sizeof text, "  Come: %s. ", ranks);
+        sim_append(text, sizeof text, "  Joined: %s. ", ranks);
         list_ranks(shared, comm->size, false, ranks, sizeof ranks);
         sim_append(text, sizeof text, "Missing: %s.\n", ranks);
     } else {

@@ -76,7 +76,7 @@ static ncclResult_t refuse_gone(const char *name, const void *site, const void *
                          destroyed, "not a communicator",
                          "It was destroyed at %s.\n"
                          "On real GPUs this is a crash, or a hang.\n"
-                         "Is there a call behind its ncclCommDestroy?",
+                         "Is there a call after its ncclCommDestroy?",
                          where);
 }
 

@@ -1,5 +1,5 @@
 /* engine.c: how far the event simulation of the virtual clock can go: at a thread's clock, and at
- * ranks that have not come. What it makes of the work itself is in ../time_by_hand.c, and ../time.c.
+ * ranks that have not come. What it makes of the work itself is in ../time_by_hand.c and ../time.c.
  * Work is in small numbers; compute is slowed to 1/2 by a transfer, a transfer to 2/3 by compute.
  */
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* A program whose launcher's library has started a thread, as MPI does. It makes one device's call
- * and waits for the other device's: "library" hangs, as that thread only waits for messages; in "callback" it makes the call, and in "own" a thread of the program does.
+ * and waits for the other device's: "library" hangs, as that thread only waits for messages; in
+ * "callback" that thread makes the call, and in "own" a thread of the program does. "itself" has no
+ * other thread, and makes an id's ranks one by one.
  *
  * With -DLIBRARY this is the library.
  */
