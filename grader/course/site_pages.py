@@ -25,7 +25,7 @@ SECTIONS = (
     ("Tasks", ("handouts/[1-9]*_*.md",)),
     ("Figures that move", ("figures/memory.md", "figures/timeline.md", "figures/ring.md")),
     ("Labs", ("labs/*/handout.md",)),
-    ("More", ("handouts/architecture.md", "handouts/pytorch.md", "handouts/plan.md",
+    ("More", ("handouts/architecture.md", "handouts/pytorch.md", "handouts/train.md", "handouts/plan.md",
               "handouts/outlook.md", "handouts/interview.md", "handouts/learning_goals.md",
               "handouts/running_ranks.md", "handouts/real_gpus.md", "handouts/*.md")),
     ("simgpu", ("simgpu/README.md", "simgpu/pages/mistakes.md", "simgpu/pages/*.md")),
