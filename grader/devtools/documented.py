@@ -241,8 +241,6 @@ CHECKS = (
           training("--resume $TMP/checkpoint", 3, 5),
           want=r"step +3 of 3[\s\S]*step +5 of 5"),
 
-    Check(r"build/bin/train_gpt2 --help", PROOF,
-          test("fsdp/train_gpt2.c", "help_is_grouped_in_80_columns")),
     Check(r"build/bin/launch -n 4 build/bin/train_gpt2 --from MODEL .* --export NEW", PROOF,
           test("fsdp/train_gpt2.c", "a_model_leaves_and_comes_back")),
     Check(r"build/bin/launch -n [24] build/bin/train_gpt2 --from MODEL .* "
@@ -251,7 +249,7 @@ CHECKS = (
     Check(r"build/bin/launch -n 2 build/bin/train_gpt2 --from NEW --generate .*", PROOF,
           test("fsdp/train_gpt2.c", "draws_by_temperature_and_seed")),
     Check(r"make tokenizers", ELSEWHERE, "it takes a package from PyPI"),
-    Check(r"(build/tokenizers/bin/python )?examples/tokenize\.py (data|encode|decode) .*", PROOF,
+    Check(r"build/tokenizers/bin/python examples/tokenize\.py data .*", PROOF,
           test("grader/test_tokenize.py", "WithBytes.test_there_and_back")),
 
     # Starting ranks.
