@@ -249,8 +249,6 @@ CHECKS = (
     Check(r"build/bin/launch -n 2 build/bin/train_gpt2 --from NEW --generate .*", PROOF,
           test("fsdp/train_gpt2.c", "draws_by_temperature_and_seed")),
     Check(r"make tokenizers", ELSEWHERE, "it takes a package from PyPI"),
-    Check(r"build/tokenizers/bin/python examples/tokenize\.py data .*", PROOF,
-          test("grader/test_tokenize.py", "WithBytes.test_there_and_back")),
 
     # Starting ranks.
     Check(r"build/bin/launch -n 4 build/bin/after_fsdp README\.md", PROOF, AFTER),
