@@ -514,7 +514,7 @@ TEST(help_is_grouped_in_80_columns)
         groups += c[0] == '\n' && c[1] == '\n';
         if (columns > 80) fail_msg("longer than 80 columns:\n%s", programs_printed);
     }
-    assert_int_equal(groups, 5);
+    assert_int_equal(groups, 6);
 }
 
 int main(int argc, char **argv)
