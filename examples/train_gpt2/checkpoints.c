@@ -31,7 +31,8 @@ static Status same_step(Trainer *t, const CheckpointPosition *position)
     return status;
 }
 
-static Status save_to(Program *p, const char *to, int step)
+// Saves to the folder, in the background or not.
+static Status save_to(Program *p, const char *to, int step, bool background)
 {
     Trainer *t = &p->trainer;
     CheckpointPosition position = {
@@ -39,14 +40,15 @@ static Status save_to(Program *p, const char *to, int step)
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
     char dir[PATH_BYTES];
     TRY(checkpoint_dir(t, to, dir));
-    return checkpoint_save(dir, t->model, &t->adamw, &position);
+    return background ? background_save_begin(&p->saving, t, dir, &position)
+                      : checkpoint_save(dir, t->model, &t->adamw, &position);
 }
 
 Status save_best(Program *p, int step)
 {
     if (p->opt.save == NULL) return OK;
     char *dir = checkpoint_name(p->opt.save, "-best");
-    Status status = dir != NULL ? save_to(p, dir, step) : ERR_MEMORY;
+    Status status = dir != NULL ? save_to(p, dir, step, false) : ERR_MEMORY;
     free(dir);
     return status;
 }
@@ -54,10 +56,12 @@ Status save_best(Program *p, int step)
 Status save_after(Program *p, int step)
 {
     const TrainOptions *o = &p->opt;
-    const Trainer *t = &p->trainer;
-    if (o->save == NULL || (step != t->opt.steps && (o->every == 0 || step % o->every != 0)))
-        return OK;
-    return save_to(p, o->save, step);
+    Trainer *t = &p->trainer;
+    bool last = step == t->opt.steps, now = last || (o->every > 0 && step % o->every == 0);
+    if (o->save == NULL) return OK;
+    TRY(background_save_end(&p->saving, t, now));
+    if (!now && (o->save_every == 0 || step % o->save_every != 0)) return OK;
+    return save_to(p, o->save, step, !now);
 }
 
 Status resume(Program *p)

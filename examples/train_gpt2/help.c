@@ -92,6 +92,7 @@ static const char HELP[] =
     "  --save DIR          a checkpoint in DIR at the end, and the model that did\n"
     "                      best in validations in DIR-best\n"
     "  --every N           … and after each N steps\n"
+    "  --save-every N      the same in the background: the steps go on meanwhile\n"
     "  --resume DIR        go on from the checkpoint in DIR, on any number of ranks\n"
     "  --log FILE          a line of JSON for each step; resumed, at the file's end\n"
     "  --sample N          bytes of text to generate at the end (240)\n"

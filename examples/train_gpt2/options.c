@@ -114,6 +114,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"reduce-dtype", OPTION_CHOICE, &t->policy.reduce_dtype, 0, DTYPES, &mixed},
         {"save", OPTION_TEXT, &o->save, 0, NULL, NULL},
         {"every", OPTION_INT, &o->every, 1, NULL, NULL},
+        {"save-every", OPTION_INT, &o->save_every, 1, NULL, NULL},
         {"resume", OPTION_TEXT, &o->resume, 0, NULL, NULL},
         {"data", OPTION_TEXT, &o->data.train, 0, NULL, NULL},
         {"val", OPTION_TEXT, &o->data.val, 0, NULL, NULL},
@@ -212,8 +213,10 @@ Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks)
         return fail(ERR_ARGUMENT, "--unsharded wants one rank, not %d", ranks);
     if (t->unsharded && (o->save != NULL || o->resume != NULL))
         return fail(ERR_ARGUMENT, "--unsharded has no checkpoints: leave out --save and --resume");
-    if (o->every > 0 && o->save == NULL)
-        return fail(ERR_ARGUMENT, "--every %d: where to? (--save DIR)", o->every);
+    if ((o->every > 0 || o->save_every > 0) && o->save == NULL)
+        return fail(ERR_ARGUMENT, "%s %d: where to? (--save DIR)",
+                    o->every > 0 ? "--every" : "--save-every",
+                    o->every > 0 ? o->every : o->save_every);
     if (t->strategic && (t->unsharded || t->keep))
         return fail(ERR_ARGUMENT,
                     "--strategy, --replicas, --accumulate, --dtype, --prefetch and --offload go "

@@ -20,6 +20,7 @@ typedef struct TrainOptions {
     const char *log;           // file of a line for each step
     const char *from;          // folder of a model of Hugging Face's
     const char *export_to;     // folder to be made of one
+    int save_every;            // the same, while the training goes on
     int every;                 // steps from one save to the next; 0: one, at the end
     DataOptions data;
     int val_every;     // steps from one validation to the next

@@ -2,6 +2,7 @@
 #ifndef EXAMPLES_TRAIN_GPT2_PROGRAM_H
 #define EXAMPLES_TRAIN_GPT2_PROGRAM_H
 
+#include "../common/background_save.h"
 #include "../common/step_log.h"
 #include "../common/step_time.h"
 #include "../common/trainer.h"
@@ -11,14 +12,15 @@ typedef struct Program {
     TrainOptions opt;
     Trainer trainer;
     Data data;
-    StepTime step_time;    // of the last step
-    int32_t *in, *targets; // host: (accumulate·B·T) each
-    int done;              // steps that a resumed training had done
-    uint64_t drawn;        // sequences of the data, by all ranks together
-    double best;           // the smallest loss of a validation; 0: there was none
-    FILE *log;             // of --log, on rank 0
-    uint64_t host_bytes;   // copied between the device and the host, as far as it was counted:
-    uint64_t counted;      // so many entries of the log
+    StepTime step_time;     // of the last step
+    int32_t *in, *targets;  // host: (accumulate·B·T) each
+    int done;               // steps that a resumed training had done
+    uint64_t drawn;         // sequences of the data, by all ranks together
+    double best;            // the smallest loss of a validation; 0: there was none
+    BackgroundSave *saving; // NULL: nothing is being saved
+    FILE *log;              // of --log, on rank 0
+    uint64_t host_bytes;    // copied between the device and the host, as far as it was counted:
+    uint64_t counted;       // so many entries of the log
 } Program;
 
 // ---- loop.c ----

@@ -241,6 +241,15 @@ CHECKS = (
           training("--resume $TMP/checkpoint", 3, 5),
           want=r"step +3 of 3[\s\S]*step +5 of 5"),
 
+    Check(r"build/bin/launch -n 4 build/bin/train_gpt2 --from MODEL .* --export NEW", PROOF,
+          test("fsdp/train_gpt2.c", "a_model_leaves_and_comes_back")),
+    Check(r"build/bin/launch -n [24] build/bin/train_gpt2 --from MODEL .* "
+          r"(--save DIR --save-every 50|--resume DIR)", PROOF,
+          test("fsdp/train_gpt2.c", "saves_in_the_background")),
+    Check(r"build/bin/launch -n 2 build/bin/train_gpt2 --from NEW --generate .*", PROOF,
+          test("fsdp/train_gpt2.c", "draws_by_temperature_and_seed")),
+    Check(r"make tokenizers", ELSEWHERE, "it takes a package from PyPI"),
+
     # Starting ranks.
     Check(r"build/bin/launch -n 4 build/bin/after_fsdp README\.md", PROOF, AFTER),
     Check(r"build/bin/launch -n 4 build/bin/fsdp_300 README\.md", PROOF,

@@ -36,13 +36,22 @@ static Status turn(const Module *self, NnRun *run, void *x, int direction)
     return OK;
 }
 
+// A TurnRows: of one sequence.
+static Status turn_sequence(const Module *self, NnRun *run, int T, void *x)
+{
+    NnRun one = *run;
+    one.B = 1;
+    one.T = T;
+    return turn(self, &one, x, 1);
+}
+
 static Status attention_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     Attention *s = self->state;
     size_t rows = run_rows(run), heads = (size_t)s->heads;
     void *qkv = NULL;
     TRY(module_forward_any(self->children[0], run, in, &qkv));
-    if (run->cache != NULL) return kv_cache_attention(self, run, qkv, &s->frequencies, out);
+    if (run->cache != NULL) return kv_cache_attention(self, run, qkv, turn_sequence, out);
     TRY(turn(self, run, qkv, 1));
     TRY(module_alloc_typed(self, run, &s->y, rows * (size_t)self->in_dim, "weighted values"));
     TRY(module_alloc(self, run, &s->stats, 2 * rows * heads, "softmax statistics"));

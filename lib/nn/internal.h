@@ -106,9 +106,10 @@ bool cast_logits(Module *m, DType dtype);
 // A forward begins, in the embedding: *first is the position of its first token.
 Status kv_cache_begin(NnRun *run, int *first);
 // The rest of an attention layer's forward where there is a cache: from its first linear layer's
-// output to its own. turn: the frequencies of rotary positions, or NULL.
-Status kv_cache_attention(Module *self, NnRun *run, const void *qkv, const RotaryFrequencies *turn,
-                          void *out);
+// output to its own. turn: gives T rows of qkv the positions 0 … T-1 where those are rotary, or
+// NULL.
+typedef Status (*TurnRows)(const Module *self, NnRun *run, int T, void *qkv);
+Status kv_cache_attention(Module *self, NnRun *run, const void *qkv, TurnRows turn, void *out);
 
 // ---- rotary.c ----
 

@@ -61,8 +61,7 @@ static Status layer_rows(const Module *self, NnRun *run, size_t width, void **ro
 }
 
 // x (T, width), a copy of the cached rows, is turned; y (T, C): all heads' outputs.
-static Status attend(const Module *self, NnRun *run, int T, void *x, void *y,
-                     const RotaryFrequencies *turn)
+static Status attend(const Module *self, NnRun *run, int T, void *x, void *y, TurnRows turn)
 {
     const LayerNumbers *n = &self->numbers;
     int kv_heads = n->kv_heads > 0 ? n->kv_heads : n->heads, hs = self->in_dim / n->heads;
@@ -70,9 +69,7 @@ static Status attend(const Module *self, NnRun *run, int T, void *x, void *y,
     if (hs > ATTENTION_MOST_COLUMNS)
         return fail(ERR_ARGUMENT, "%s: a head has %d columns, and the cache's kernel takes %d",
                     self->name, hs, ATTENTION_MOST_COLUMNS);
-    if (turn != NULL)
-        CUDA_TRY(kernel_rotary_ex(self->out_type, x, 1, T, self->children[0]->out_dim,
-                                  n->heads + kv_heads, hs, *turn, 1, run->stream));
+    if (turn != NULL) TRY(turn(self, run, T, x));
     TRY(module_alloc(self, run, &stats, 2 * (size_t)T * (size_t)n->heads, "softmax statistics"));
     CUDA_TRY(kernel_grouped_attention_forward_ex(self->out_type, y, stats, x, 1, T, self->in_dim,
                                                  n->heads, kv_heads, 1.0f / sqrtf((float)hs),
@@ -80,8 +77,7 @@ static Status attend(const Module *self, NnRun *run, int T, void *x, void *y,
     return run_free(run, &stats);
 }
 
-Status kv_cache_attention(Module *self, NnRun *run, const void *qkv, const RotaryFrequencies *turn,
-                          void *out)
+Status kv_cache_attention(Module *self, NnRun *run, const void *qkv, TurnRows turn, void *out)
 {
     size_t width = (size_t)self->children[0]->out_dim, C = (size_t)self->in_dim;
     size_t before = (size_t)run->cache->length, T = before + (size_t)run->T;

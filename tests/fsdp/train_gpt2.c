@@ -199,6 +199,7 @@ TEST(refuses_options_in_one_line)
         {":", "--generate \"\" $DIR/text", "a prompt has a token at least"},
         {":", "--vocab 300 --generate \"7 300\" $DIR/text", "want tokens from 0 to 299"},
         {":", "--vocab 300 --generate Hello $DIR/text", "tokenize.py encode makes them"},
+        {":", "--save-every 2 $DIR/text", "where to?"},
         {":", "--betas 0.9 $DIR/text", "--betas 0.9: want two numbers"},
         {":", "--betas 0.9,1 $DIR/text", "--betas 0.9,1: want two numbers"},
         {":", "--min-lr -1 $DIR/text", "--min-lr -1: want a number of at least 0"},
@@ -282,7 +283,7 @@ TEST(draws_by_temperature_and_seed)
 
 #define LAUNCHED "$LAUNCH -n 2 $BIN/train_gpt2 " SMALL
 
-enum { LOGGED = 40 };
+enum { LOGGED = 40, KILLS = 6 };
 
 // The numbers of that name in the lines of a log that have one (null: NaN); how many.
 static int logged(const char *file, const char *name, double out[LOGGED])
@@ -454,6 +455,34 @@ TEST(replicas_reduce_once)
         fail_msg("%g all-reduces, and %g where the replicas reduce once", calls[0], calls[1]);
 }
 
+// The files of a save in the background are those of one that is waited for; and whenever the ranks
+// are killed, the last complete one is there, from which the training goes on.
+TEST(saves_in_the_background)
+{
+    needs_ranks(2);
+    expect_printed(
+        run_programs("rm -rf $DIR/back $DIR/front; " LAUNCHED
+                     "--steps 5 --save $DIR/back --save-every 2 $DIR/text; mv $DIR/back "
+                     "$DIR/last; " LAUNCHED
+                     "--steps 5 --save $DIR/front $DIR/text; diff -r $DIR/last $DIR/front "
+                     "&& echo equal"),
+        0, "equal");
+    for (int i = 1; i <= KILLS; i++) {
+        char command[1024];
+        snprintf(command, sizeof command,
+                 "setsid " LAUNCHED "--steps 2000 --save $DIR/back --save-every 1 $DIR/text "
+                 ">/dev/null 2>&1 & pid=$!; while [ ! -e $DIR/back ] && kill -0 $pid; do sleep "
+                 "0.05; done; sleep 0.%02d; kill -9 -$pid; wait $pid; " LAUNCHED
+                 "--generate abc --tokens 1 --resume $DIR/back && grep -o \"step.:[0-9]*\" "
+                 "$DIR/back/index.json $DIR/back.old/index.json | tail -n 1 | sed s/.*step/saved/",
+                 17 * i % 100);
+        expect_printed(run_programs(command), 0, "\nabc");
+        assert_true(number_behind("saved\":") > 1);
+    }
+    expect_printed(run_programs(LAUNCHED "--steps 9 --save /dev/full/c --save-every 2 $DIR/text"),
+                   1, "/dev/full/c");
+}
+
 TEST(a_log_goes_on_at_its_end)
 {
     double loss[2][LOGGED], val[LOGGED], step[LOGGED];
@@ -485,7 +514,7 @@ TEST(help_is_grouped_in_80_columns)
         groups += c[0] == '\n' && c[1] == '\n';
         if (columns > 80) fail_msg("longer than 80 columns:\n%s", programs_printed);
     }
-    assert_int_equal(groups, 5);
+    assert_int_equal(groups, 6);
 }
 
 int main(int argc, char **argv)
