@@ -4,7 +4,8 @@
  * 175 billion parameters would read and write terabytes. What it computes from zeros nobody looks
  * at. So the planner is linked with functions of its own in front of these (--wrap): a large pinned
  * allocation is the same few pages again and again, of which all are written when the first ones
- * are, and the host's arithmetic is left out. A run that is executed gets the functions themselves.
+ * are, and none for zeros, which they hold; the host's arithmetic is left out. A run that is
+ * executed gets the functions themselves.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -15,12 +16,15 @@
 #include "host_kernels.h"
 #include "plan.h"
 
-enum { TIMES = 64, MOST_SHARED = 4096 }; // an allocation has its pages so often; allocations
-#define LEAST_BYTES ((size_t)1 << 20)    // smaller ones keep pages of their own
+// An allocation has its pages so often. A process has room for 65,530 mappings (vm.max_map_count):
+// what finds none keeps pages of its own, terabytes where a model is cut by parameter.
+enum { TIMES = 8, MOST_SHARED = 8192 }; // allocations
+#define LEAST_BYTES ((size_t)1 << 20)   // smaller ones keep pages of their own
 
 static bool dry;
 static char *pages; // shared by all allocations; in no file, whose size ulimit -f would limit
 static size_t pages_bytes;
+static bool written; // with anything but zeros
 
 static struct Shared { // memory whose pages repeat after so many bytes
     const char *begin;
@@ -92,7 +96,8 @@ void *__wrap_memset(void *to, int value, size_t bytes)
         const struct Shared *s = &shared[i];
         char *first = (char *)s->begin, *last = first + s->bytes;
         if (begin > first || end < last) continue;
-        __real_memset(begin, value, (size_t)(first - begin) + s->period);
+        written = written || value != 0;
+        __real_memset(begin, value, (size_t)(first - begin) + (written ? s->period : 0));
         __real_memset(last, value, (size_t)(end - last));
         return to;
     }

@@ -9,7 +9,7 @@ A step is a + b / efficiency, so two plans of a run say what it takes with any.
 Printed is the mean error (and the most) of all runs by the machine's file; of each size of model by
 what the other sizes say; of each type of GPU by what the other type says; and how many of those
 left out lie between the 10th and the 90th percentile of what the others left over. torchtitan's
-runs and FlashAttention-2's have part in no fit.
+runs, FlashAttention-2's and those in FP8 have part in no fit.
 
 Interface: check(plan, runs, others, folder) -> how many bounds do not hold; sample, fit, error.
 """
@@ -83,7 +83,8 @@ def settings_of(run, machine):
             "BATCH=%d" % run["batch"], "SEQ=%d" % run["seq"], "REDUCE=each",
             "ACCUMULATE=%d" % run["micro_batches"], "DTYPE=bf16", "REDUCE_DTYPE=" + reduced,
             "STRATEGY=" + ("zero3" if run["sharding"] == "FULL_SHARD" else "zero2"),
-            "RECOMPUTE=" + ("blocks" if run["recomputes"] == "yes" else "no"), "ATTENTION=flash1"]
+            "RECOMPUTE=" + ("blocks" if run["recomputes"] == "yes" else "no"), "ATTENTION=flash1",
+            "PRODUCTS=" + ("fp8" if run["precision"] == "fp8" else "usual")]
 
 
 def seconds(run):
@@ -226,6 +227,7 @@ def check_others(plan, others, folder):
 
 def check(plan, runs, others, folder):
     """How many bounds do not hold."""
+    fp8 = [run for run in runs if not expressible(run)]
     runs = [run for run in runs if expressible(run)]
     print("Step times of %d runs of MosaicML (FSDP): mean error of plans (at most)" % len(runs))
     samples = [sample(plan, run, folder) for run in runs]
@@ -234,4 +236,8 @@ def check(plan, runs, others, folder):
     full = sum(not one.fits for one in samples)
     print("  %d are said not to fit; %d have other parameters than published" % (full, off))
     check_others(plan, others, folder)
+    for run in fp8:
+        step = 1e-12 * plan(settings_of(run, machine_of(run, folder)))["times"]["step"]
+        print("    MosaicML, products in FP8, %s, %5d tokens %15s %5.2f" % (
+            run["model"], run["seq"], "", step / seconds(run)))
     return wrong + full + off

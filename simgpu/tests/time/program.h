@@ -51,9 +51,9 @@ typedef enum Link { NVLINK, PCIE, NIC, LINKS } Link;
 typedef struct Machine {
     int gpus_per_node;
     Ps launch, collective, enqueue, allocate, free, pin, sync, query, wake;
-    Ps kernel, copy, latency;                   // the constant part of a cost
-    double hbm, bandwidth[LINKS];               // bytes/s; 0: there is no such link
-    double peak;                                // FLOP/s, of floats
+    Ps kernel, copy, latency;     // the constant part of a cost
+    double hbm, bandwidth[LINKS]; // bytes/s; 0: there is no such link
+    double peak;                  // FLOP/s, of floats
     uint64_t slow_compute[2], slow_compute_nic[2], slow_transfer[2]; // p/q
 } Machine;
 
