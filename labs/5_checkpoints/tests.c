@@ -433,9 +433,11 @@ static void refusal_body(const Rank *r, void *arg)
     if (lines > 0) snprintf(refusal->said, 1024, "%s", said);
     free(said);
     check(status != OK, "%s must be refused, and rank %d takes it%s", refusal->what, r->rank,
-          strstr(refusal->what, "model") == NULL ? ""
-                                                 : LIKELY
-              "check_model compares names, shapes, and how many there are");
+          strstr(refusal->what, "model") != NULL ? LIKELY
+              "check_model compares names, shapes, and how many there are"
+          : strstr(refusal->what, "folder") != NULL ? LIKELY
+              "begin_save asks whether DIR is a checkpoint (folder_check)"
+                                                    : "");
     state_check(&s, 8, "after what was refused");
     check(position.step == 8, "what was refused has changed the position");
     sharded_destroy(&s);
