@@ -1,5 +1,5 @@
-/* strategies_failing.c: run_failing_calls: every call of a step, and of what makes it, fails once. See
- * strategies.h.
+/* strategies_failing.c: run_failing_calls: every call of a step, and of what makes it, fails once.
+ * See strategies.h.
  */
 #include "strategies_oracle.h"
 
