@@ -61,8 +61,8 @@ extern const FlatLayoutOps PER_PARAMETER_OPS;
 // Given code (lib/fsdp/layout_memory.c): new memory on the compute stream, as long as the buffer
 // says, which the log calls an unsharded parameter or gradient. The buffer's data is overwritten:
 // who wants to free the old memory keeps its address (of a gradient the log gives it that name,
-// too). And frees extensions->copied_out on the all-gather stream, once the copy has passed; nothing where
-// there is none.
+// too). And frees extensions->copied_out on the all-gather stream, once the copy has passed;
+// nothing where there is none.
 Status layout_alloc_param(FsdpUnit *unit, Buffer *param);
 Status layout_alloc_grad(FsdpUnit *unit, Buffer *grad);
 Status layout_free_copied_out(FsdpRoot *root);

@@ -36,8 +36,8 @@
 
 typedef struct PrefetchOptions {
     // Forwards ahead, or backwards. In the forward 0 and 1 are what happens without a prefetch: the
-    // host runs ahead of the GPU and queues a unit's all-gather while the one before it computes. In
-    // the backward 1 is that, and 0 gathers none ahead.
+    // host runs ahead of the GPU and queues a unit's all-gather while the one before it computes.
+    // In the backward 1 is that, and 0 gathers none ahead.
     int forward_depth, backward_depth;
     int64_t limit_bytes; // at most so many are in flight by prefetching; 0: no limit
 } PrefetchOptions;

@@ -241,7 +241,9 @@ static void costs_body(const Rank *r, void *arg)
     size_t sums = case_peak(first, GPU_COMMUNICATION);
     check(params == f.params, "at most %zu bytes of parameters are unsharded at a time, want %zu",
           params, f.params);
-    check(grads == f.grads, "at most %zu bytes of gradients are unsharded at a time, want %zu",
+    check(grads == f.grads,
+          "at most %zu bytes of gradients are unsharded at a time, want %zu" LIKELY
+          "precision_post_backward frees what was being reduced before it takes a buffer",
           grads, f.grads);
     check(sums == f.sums,
           "at most %zu bytes hold sums that the replicas are still to add, want %zu", sums, f.sums);

@@ -3,9 +3,6 @@
  */
 #include "rules.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "host_memory.h"
 #include "strategies.h"
 #include "tests.h"

@@ -26,6 +26,5 @@ void rule_copies_beyond_32_bits(void);
 void rule_offload_leaves_nothing(void);
 void rule_a_failed_pass_is_over(RecomputeKind kind, bool offload);
 // Functions number [from, to) of a list: 0 to 2 gather, 3 to 8 are of gradients, 9 sums.
-void rule_failed_copies_are_told(void);
 
 #endif

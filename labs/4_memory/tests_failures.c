@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend.h"
 #include "huge.h"
 #include "tests.h"
 
@@ -269,36 +268,4 @@ void rule_a_failed_pass_is_over(RecomputeKind kind, bool offload)
         c.rounds = offload ? 2 : 1;
         run_failing_calls(world, &c);
     }
-}
-
-// What unit 1 has on the device and on the host is as at first; nothing stays allocated.
-static void check_as_before(const Wrapped *w, const Rank *r, size_t live, const char *call)
-{
-    const FsdpUnit *unit = w->root->units[1];
-    const OffloadUnit *own = offload_of(unit);
-    need(fsdp_reshard_all(w->model));
-    need(offload_wait(w->root->extensions->offload));
-    need_cuda(cudaDeviceSynchronize());
-    check(unit->flat.sharded_param.data == own->param && unit->flat.sharded_grad.data == own->grad,
-          "after %s failed a shard of %s is not the host's", call, unit->flat.name);
-    check(gpulog_live_bytes(r->device) == live, "after %s failed %zd bytes are left on the device",
-          call, (ssize_t)(gpulog_live_bytes(r->device) - live));
-}
-
-static void collective_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    FsdpUnit *unit = w->root->units[1];
-    size_t live = gpulog_live_bytes(r->device);
-    for (failing_status = ERR_ARGUMENT; failing_status <= ERR_IO; failing_status++) {
-        unit->gather_shards = failing_collective;
-        need_failure(fsdp_unshard(unit), failing_status, "the test's collective");
-        unit->gather_shards = fsdp_all_gather;
-        check_as_before(w, r, live, "the all-gather of offload_all_gather");
-    }
-}
-
-void rule_failed_copies_are_told(void)
-{
-    Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, 2);
-    run_wrapped(2, collective_body, &c);
 }

@@ -434,10 +434,10 @@ static void refusal_body(const Rank *r, void *arg)
     __atomic_add_fetch(refusal->refused, status != OK, __ATOMIC_SEQ_CST);
     if (lines > 0) snprintf(refusal->said, 1024, "%s", said);
     free(said);
-    check(status != OK, "%s must be refused, and rank %d takes it%s", refusal->what, r->rank,
-          strstr(refusal->what, "model") == NULL ? ""
-                                                 : LIKELY
-              "check_model compares names, shapes, and how many there are");
+    check(status != OK, "%s must be refused, and rank %d takes it: %s", refusal->what, r->rank,
+          strstr(refusal->what, "model") != NULL
+              ? "check_model, which compares names and shapes"
+              : "begin_save asks folder_check, a load the index");
     state_check(&s, 8, "after what was refused");
     check(position.step == 8, "what was refused has changed the position");
     sharded_destroy(&s);

@@ -56,9 +56,10 @@ static Status run_disk_failing(const Failing *f, Sharded *s, const Rank *r, bool
     need_cuda(cudaDeviceSynchronize());
     check(open_files() == files && gpulog_live_bytes(r->device) == live,
           "call %d of the disk failed on rank %d, and the %s has left %d open files and %zd bytes "
-          "of the device",
+          "of the device%s",
           f->at, f->rank, saves ? "save" : "load", open_files() - files,
-          (ssize_t)(gpulog_live_bytes(r->device) - live));
+          (ssize_t)(gpulog_live_bytes(r->device) - live),
+          !saves ? "" : LIKELY "write_pieces closes its file, failed or not");
     return status;
 }
 

@@ -331,7 +331,8 @@ static void buffers_body(Wrapped *w, const Case *c, const Rank *r)
     }
     need(fsdp_reshard_all(w->model));
     need_cuda(cudaDeviceSynchronize());
-    check(gpulog_live_bytes(r->device) == live, "a forward has left %zu bytes",
+    check(gpulog_live_bytes(r->device) == live,
+          "a forward has left %zu bytes: copy_out frees the gather buffer of the unit before",
           gpulog_live_bytes(r->device) - live);
     batch_destroy(&batch);
 }

@@ -165,6 +165,7 @@ static void costs_body(const Rank *r, void *arg)
         uint64_t first = gpulog_length();
         case_train(&w, c, r, step);
         need_cuda(cudaDeviceSynchronize());
+        check_all_freed(first);
         Formula f = formula_of(c, &w);
         int flight = c->kind == PIPELINE_GPIPE ? c->rounds : c->stages - w.ranks.stage;
         if (flight > c->rounds) flight = c->rounds;
@@ -179,9 +180,6 @@ static void costs_body(const Rank *r, void *arg)
         check_messages(c, &w, r, first, &f);
         check_collectives(c, &w, first);
         check_unsharded(c, &w, first);
-        check(gpulog_live_bytes(r->device) - before == held,
-              "after the step %zd bytes are left that were not there before it",
-              (ssize_t)(gpulog_live_bytes(r->device) - before - held));
     }
     case_unwrap(&w, r);
     check(gpulog_live_bytes(r->device) == before, "the pipeline has left memory");

@@ -1,6 +1,7 @@
 /* A call of CUDA's or NCCL's or a hook that fails, whichever of an iteration it is: then
  * fsdp_reshard_all has ended that iteration, the next one has the numbers of a run in which nothing
- * failed, and fsdp_unwrap leaves nothing. Shards of this model have no padding, so that all ranks make the same calls (failing.h).
+ * failed, and fsdp_unwrap leaves nothing. Shards of this model have no padding, so that all ranks
+ * make the same calls (failing.h).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -310,6 +310,20 @@ static bool accumulates(const Case *c)
     return c->rounds > 1 && !c->options.reduce_every_time && !c->partial;
 }
 
+// What strategy_micro_batch says of micro-batch k.
+static void check_flags(const StrategyState *state, const Case *c, int k)
+{
+    const bool last = k == c->rounds - 1;
+    const bool sync = last || c->options.reduce_every_time;
+    if (c->partial) return; // the loop has set them itself
+    check(state->requires_gradient_sync == sync && state->is_last_backward == last &&
+              (!sync || state->requires_all_reduce),
+          "for micro-batch %d of %d strategy_micro_batch sets requires_gradient_sync to %d, "
+          "requires_all_reduce to %d and is_last_backward to %d, want %d, 1 and %d",
+          k, c->rounds, state->requires_gradient_sync, state->requires_all_reduce,
+          state->is_last_backward, sync, last);
+}
+
 // After micro-batch k: each unit has the unsharded gradient that it had after the first one.
 static void check_kept(const Wrapped *w, const Case *c, int k, const void **kept)
 {
@@ -374,6 +388,7 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
             need(fsdp_set_requires_gradient_sync(w->model, true));
             need(fsdp_set_requires_all_reduce(w->model, k == c->rounds - 1));
         }
+        check_flags(w->root->extensions->strategy, c, k);
         case_pass(c, &w->run, w->model, step, place, k, scale);
         if (r->world > 1 && accumulates(c)) check_kept(w, c, k, kept);
         check(w->root->n_post_forward == 0 && w->root->iter_backward_root == NULL,

@@ -1,5 +1,5 @@
-/* strategies_failing.c: run_failing_calls: every call of a step, and of what makes it, fails once. See
- * strategies.h.
+/* strategies_failing.c: run_failing_calls: every call of a step, and of what makes it, fails once.
+ * See strategies.h.
  */
 #include "strategies_oracle.h"
 
@@ -102,7 +102,10 @@ static void steps_body(Wrapped *w, const Case *c, const Rank *r)
     Batch batch = case_batch(c, 0, r->rank, 0);
     fsdp_adamw_destroy(&w->adamw); // units come and go
     size_t n_grads, live = gpulog_live_bytes(r->device);
+    const uint64_t first = gpulog_length();
     float *want = right_step(w, c, &batch, &n_grads);
+    if (c->stages == 0 && !c->offload)
+        check_all_freed(first); // a leak, whether a call fails or not
     failing_add_hooks(w->model);
     for (int n = 1;; n++) {
         Status status;
