@@ -235,6 +235,7 @@ CHECKS = (
     lab_training("--recompute blocks --offload"),
     lab_training("--layout per_parameter --gather fp8"),
     lab_training("--stages 2 --pipeline 1f1b --accumulate 8"),
+    lab_training("--graph --regroup 0"),
     Check(r"build/bin/launch -n [34] build/bin/train_gpt2 (--save DIR --every 20|--resume DIR) "
           "FILE",
           QUICK, run=training("--save $TMP/checkpoint") + " && " +

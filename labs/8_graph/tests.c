@@ -403,22 +403,22 @@ static int calls_by_hand(const StepTrace *trace, StepCall *out)
         for (int i = 0; i < NODES; i++)
             for (int j = 0; j < NODES; j++) path[i][j] |= path[i][k] && path[k][j];
     for (int i = 0; i < trace->n; i++) {
-        const StepMark *call = &trace->marks[i];
-        if (call->kind != STEP_GATHER && call->kind != STEP_REDUCE) continue;
-        StepCall c = {call->kind, call->unit, call->bytes, -1, -1};
+        const StepMark *of = &trace->marks[i];
+        if (of->kind != STEP_GATHER && of->kind != STEP_REDUCE) continue;
+        StepCall made = {of->kind, of->unit, of->bytes, -1, -1};
         int least = INT32_MAX;
-        for (int k = 0; k < trace->n && call->node >= 0; k++) {
-            const StepMark *end = &trace->marks[k];
-            if (end->kind > STEP_BACKWARD || end->node < 0) continue;
-            if (path[end->node][call->node] && end->phase > c.after) c.after = end->phase;
+        for (int k = 0; k < trace->n && of->node >= 0; k++) {
+            const StepMark *phase = &trace->marks[k];
+            if (phase->kind > STEP_BACKWARD || phase->node < 0) continue;
+            if (path[phase->node][of->node] && phase->phase > made.after) made.after = phase->phase;
             // Later phases end first where they end within it.
-            int order = 100 * end->last - end->phase;
-            if (path[call->node][end->node] && order < least) {
+            int order = 100 * phase->last - phase->phase;
+            if (path[of->node][phase->node] && order < least) {
                 least = order;
-                c.before = end->phase;
+                made.before = phase->phase;
             }
         }
-        out[n++] = c;
+        out[n++] = made;
     }
     return n;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "per_parameter.h"
 #include "strategies.h"
 #include "tests.h"
 
@@ -176,6 +177,32 @@ static void strategy_body(Wrapped *w, const Case *c, const Rank *r)
     steps_destroy(&t);
 }
 
+// What cannot be in a graph, or in a group, is refused in a line.
+static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+
+static void refused_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    static StepPass pass[2];
+    static const StepCosts costs = {1, 1, 1};
+    static const PrefetchOptions ahead = {1, 1, 0};
+    StepGraph graph;
+    StepGraphOptions options = {.pass = steps_pass, .max_norm = -1.0f};
+    need_refused(step_graph_create(&graph, &w->adamw, &options), "a clip to a norm of -1");
+    options.max_norm = 0.0f;
+    need_refused(step_graph_create(&graph, &w->adamw, &options), "has a precision");
+    need_refused(regroup_apply(w->model, pass, &costs, 0), "gathers in another way");
+    need(recompute_remove(w->model));
+    need(precision_remove(w->model));
+    need(prefetch_apply(w->model, &ahead));
+    need_refused(regroup_apply(w->model, pass, &costs, 0), "has a prefetch");
+    need(prefetch_remove(w->model));
+    need(regroup_apply(w->model, pass, &costs, 0));
+    need_refused(regroup_apply(w->model, pass, &costs, 0), "is regrouped already");
+    need_refused(strategy_remove(w->model), "call regroup_remove first");
+    need(regroup_remove(w->model));
+    need_refused(regroup_remove(w->model), "is not regrouped");
+}
+
 TEST(replay_trains_as_eager)
 {
     Training clipped = {0.05f, 1, STEPS}, plain = {0.0f, 2, 4}, two = {0.05f, 2, 6};
@@ -191,4 +218,18 @@ TEST(replay_trains_as_eager)
         Case c = case_of(spec_mlp(3), (Strategy)SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 1);
         run_wrapped(SHAPES[i][1], strategy_body, &c);
     }
+    static const PrefetchOptions two_ahead = {2, 2, 0};
+    Case others = case_of(spec_mlp(4), STRATEGY_ZERO3, 4, 1, 1);
+    others.prefetch = &two_ahead;
+    others.recompute = RECOMPUTE_BLOCKS;
+    run_wrapped(4, strategy_body, &others);
+    others.prefetch = NULL;
+    others.options.reshard_ranks = 2;
+    run_wrapped(4, strategy_body, &others);
+    others.options.reshard_ranks = 0;
+    others.layout = per_parameter_layout;
+    run_wrapped(3, strategy_body, &others);
+    others.layout = NULL;
+    others.policy = &BF16;
+    run_wrapped(2, refused_body, &others);
 }

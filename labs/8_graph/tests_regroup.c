@@ -28,7 +28,7 @@ static void draw_pass(Drawn *d, int most)
     StepPass *pass = &d->pass;
     bool backward = draw_chance(70);
     *pass = (StepPass){.n = draw(1, most)};
-    for (int p = 0; p < pass->n; p++) {
+    for (int p = 0; p != pass->n; p++) {
         StepPhase *phase = &pass->phase[p];
         *phase = (StepPhase){.unit = p,
                              .gather_bytes = draw_chance(12) ? 0 : 1000 * draw(1, 40),
@@ -85,7 +85,7 @@ static double time_by_hand(const StepPass *pass, const StepCosts *costs, const R
     if (phase[0].gather_bytes > 0)
         calls[n++] = (Call){costs->latency_us + (double)phase[0].gather_bytes / costs->bytes_per_us,
                             0, 0, -1, -1};
-    for (int p = 0; p < pass->n; p++) {
+    for (int p = 0; p != pass->n; p++) {
         for (; b < plan->n && plan->bucket[b].at <= p; b++)
             calls[n++] = (Call){costs->latency_us +
                                     (double)bytes_of(pass, &plan->bucket[b]) / costs->bytes_per_us,
@@ -114,7 +114,7 @@ static int64_t peak_by_hand(const StepPass *pass, const RegroupPlan *plan)
 {
     int64_t live[32] = {0}, most = 0;
     for (int p = 0; p <= pass->phase[0].last; p++) live[p] += pass->phase[0].gather_bytes;
-    for (int b = 0; b < plan->n; b++) {
+    for (int b = 0; b != plan->n; b++) {
         const RegroupBucket *k = &plan->bucket[b];
         int from = k->at == k->first ? k->at - 1 : k->at;
         for (int q = k->first; q <= k->last; q++)
