@@ -376,11 +376,6 @@ class Deliver(FakeKit):
         super().setUp()
         self.course()
 
-    def course(self, **more):
-        course = dict(settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="")
-        course.update(more)
-        self.write("grader/course/course.json", json.dumps(course))
-
     def start(self, platform="gradescope", **more):
         return subprocess.Popen(
             [sys.executable, "-B", self.path("grader/course/deliver.py"), "--platform", platform,
