@@ -25,6 +25,7 @@ from attack_files import (ATTACKS, FILES, HONEST, SOON, TARGET, TARGET_FILE, dec
                           lay_decoy, reference, refused_groups)
 from helpers import ROOT, TempFolder, build_folder, processes_with, program, run
 import builder
+import files
 import manifest
 import runner
 import submission
@@ -184,8 +185,8 @@ class Bytes(Graded):
         made, = glob.glob(os.path.join(build_folder(), "impl", self.name("sums") + "-*",
                                        "optimizer.o"))
         self.assertEqual(entry["source_sha256"],
-                         submission.digest(os.path.join(folder, "optimizer.c")))
-        self.assertEqual(entry["object_sha256"], submission.digest(made))
+                         files.digest(os.path.join(folder, "optimizer.c")))
+        self.assertEqual(entry["object_sha256"], files.digest(made))
         self.assertEqual((entry["task"], entry["linked"]), (5, True))
 
     def test_another_object_is_not_graded(self):
