@@ -32,7 +32,7 @@ import manifest
 import runner
 import submission
 from expand import Expansion, compiler_environment, confined
-from files import write_atomically
+from files import digest, write_atomically
 from layout import cut
 from names import names_in
 from progress import Building, Progress
@@ -349,7 +349,7 @@ class Builder:
         if self.lean and submission.called(self.objects[task.name], self.allowed) - self.present:
             self.lacking = True
         self.files[task.name] = {"task": task.number, "file": task.file, "source_sha256": source,
-                                 "object_sha256": submission.digest(made)}
+                                 "object_sha256": digest(made)}
         wrong = submission.look_at_object(self.objects[task.name], self.own_names(task),
                                           self.others, bool(os.environ.get("SANITIZE")))
         return Failing("error", "%s %s." % (task.file, wrong)) if wrong else None, output

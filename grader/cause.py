@@ -165,14 +165,9 @@ def named(text, task, source):
     parts = {known[word] for word in re.findall(r"\b\w+_\w+\b|\b\w+(?=\(\))|(?<= to )take\b", text)
              if word in known}
     for place in PLACE.finditer(text):
-        if is_students(place.group("file"), task):
+        if task.named(place.group("file")):
             parts |= parts_of(place.group("function"), task, source)
     return parts
-
-
-def is_students(path, task):
-    """Whether a place is in the student's file, and not in the suite of the same name."""
-    return task.named(path)
 
 
 def called_by(function, task, source):
@@ -189,7 +184,7 @@ def of_calls(calls, task, source):
     """The parts that calls of a report are made in; {None} where one is not the student's."""
     parts = set()
     for entry in calls:
-        here = is_students(entry.get("file") or "", task)
+        here = task.named(entry.get("file") or "")
         parts |= parts_of(entry.get("function") or "", task, source) if here else {None}
     return parts
 
@@ -199,7 +194,7 @@ def of_allocations(report, task, source, whose):
     parts = set()
     for entry in report.get("ranges") or []:
         place = PLACE.match(entry.get("where") or "")
-        if place and is_students(place.group("file"), task):
+        if place and task.named(place.group("file")):
             parts |= whose(place.group("function"), task, source)
     return parts
 
@@ -286,7 +281,7 @@ def look(part, task, files, words=""):
     """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126". words: the test's,
     which may name a place in it, or one of its functions."""
     ended = ENDED.search(words) and [
-        place for place in PLACE.finditer(words) if is_students(place.group("file"), task)
+        place for place in PLACE.finditer(words) if task.named(place.group("file"))
         and part in parts_of(place.group("function"), task, "".join(text for _, text in files))]
     if ended:
         return "part %s, %s, %s:%s" % ((part,) + ended[0].group("function", "file", "line"))

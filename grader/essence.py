@@ -39,8 +39,8 @@ def essence(row, task, again):
     shown = lines[:WORDS_LINES]
     if text:
         told = [line for line in text.splitlines() if not line.startswith("(drawn: ")]
-        calls = [line for line in told[1:] if cause.PLACE.search(line) and cause.is_students(
-            cause.PLACE.search(line).group("file"), task)] or told[1:2]
+        calls = [line for line in told[1:] for place in [cause.PLACE.search(line)]
+                 if place and task.named(place.group("file"))] or told[1:2]
         calls.sort(key=lambda line: " called at " not in line) # a call before an allocation
         # A report comes after the head "rank 0 of 2: ", on its line.
         shown = shown[:-1] + [" ".join((shown[-1:] or [""]) + told[:1])]

@@ -1,8 +1,9 @@
 """Files that others may read or may have made: written whole or not at all, read without waiting.
 
-Interface: write_atomically(path, text); read_regular_file(path) -> bytes.
+Interface: write_atomically(path, text); read_regular_file(path) -> bytes; digest(path).
 """
 
+import hashlib
 import os
 import stat
 import tempfile
@@ -36,3 +37,9 @@ def read_regular_file(path):
             return file.read(LONGEST_FILE)
     except OSError:
         return b""
+
+
+def digest(path):
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()

@@ -14,7 +14,7 @@ import json
 import os
 import re
 
-from files import write_atomically
+from files import digest, write_atomically
 
 NAME = "SUMS"
 # What students write, and what they may as well change.
@@ -27,11 +27,6 @@ MAKEFILES = ("GNUmakefile", "makefile")
 
 class Differs(Exception):
     """The kit is not what was released or built; the text names a file."""
-
-
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
 
 
 def sums(files):

@@ -7,7 +7,7 @@ joined first. A source line ("   64 | free(x);") keeps its shape and is cut at t
 gaps in them, which are tables, keep theirs as long as they fit.
 
 Interface: width_of(stream); safe(text, encoding); tell(text, stream); fill(text, width, indent,
-close) -> lines; cut(text, width).
+close) -> lines; cut(text, width); points(value).
 """
 
 import re
@@ -53,6 +53,11 @@ def tell(text, stream=None):
 def cut(text, width):
     """The text, or its beginning and a sign that there was more."""
     return text if len(text) <= width else text[:width - 1].rstrip() + "…"
+
+
+def points(value):
+    """A number of points with at most two decimals and no trailing zeros."""
+    return ("%.2f" % value).rstrip("0").rstrip(".")
 
 
 def margin(line):

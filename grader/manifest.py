@@ -184,10 +184,6 @@ class Task:
         return [test for test in self.tests if test.together]
 
 
-def is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 # What a manifest's fields are, with the sort of value each must be.
 TASK_FIELDS = {"number": "a whole number", "name": "a text", "title": "a text",
                "points": "a number", "files": "a list of texts", "handout": "a text",
@@ -204,7 +200,7 @@ def is_texts(value):
 
 
 SORTS = {"a whole number": lambda v: isinstance(v, int) and not isinstance(v, bool),
-         "a number": is_number,
+         "a number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
          "a text": lambda v: isinstance(v, str) and v.strip() != "",
          "a list": lambda v: isinstance(v, list),
          "a list of texts": is_texts,

@@ -31,9 +31,8 @@ import shutil
 from dataclasses import dataclass, field
 
 import runner
-import submission
 from builder import ROOT, Infrastructure
-from files import write_atomically
+from files import digest, write_atomically
 
 MARGIN = 20.0                # times the reference's own time
 LEAST = {"cuda": 60.0}       # seconds; a GPU's libraries alone take some to start
@@ -193,7 +192,7 @@ def recall(path, tests):
     try:
         with open(notes(path), encoding="utf-8") as file:
             known = json.load(file)
-        if known["program"] != submission.digest(path) or known["machine"] != machine():
+        if known["program"] != digest(path) or known["machine"] != machine():
             return None
         seconds = {name: float(known["seconds"][name]) for name in tests}
     except (OSError, ValueError, KeyError, TypeError):
@@ -203,7 +202,7 @@ def recall(path, tests):
 
 def remember(path, seconds):
     """Keeps a measurement. Whatever it says, no limit falls below LEAST."""
-    text = json.dumps({"program": submission.digest(path), "machine": machine(),
+    text = json.dumps({"program": digest(path), "machine": machine(),
                        "seconds": seconds}, indent=1)
     try:
         write_atomically(notes(path), text + "\n")

@@ -60,10 +60,6 @@ def prepare(options):
     return program
 
 
-def builder_folder(options):
-    return os.path.join(ROOT, options.build or "build", "plan")
-
-
 def main():
     parser = argparse.ArgumentParser(description="Plan a training step on many GPUs.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the task files")
@@ -84,7 +80,8 @@ def main():
         return plan_table.main(program, options.settings)
     names = [setting.partition("=")[0] for setting in options.settings]
     if "SWEEP" in names or "SVG" in names:
-        return sweep.main(program, options.settings, builder_folder(options))
+        return sweep.main(program, options.settings,
+                          os.path.join(ROOT, options.build or "build", "plan"))
     return subprocess.run([program] + options.settings, env=runner.clean_environment(),
                           stdin=subprocess.DEVNULL, check=False).returncode
 

@@ -22,6 +22,7 @@ import layout
 from alike import NOT_YET, cause, foremost, is_todo, left_out, looks_right, not_judged, \
     short_message
 from essence import essence
+from layout import points
 
 TABLE = 68   # where the column of points ends
 NAMES = 60   # columns of names in a row for many tests
@@ -34,11 +35,6 @@ MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "todo": ("todo", "36"
 SIMGPU = re.compile(r"^((?:in rule \w+: )?rank \d+ of \d+: )simgpu: rank \d+(?:, device \d+)?: ")
 LONG = 9     # a message of more lines on a terminal stands without the test's title
 ROOM = 14    # and one of more lines stands there in short: a screen has 24
-
-
-def points(value):
-    """A number of points with at most two decimals and no trailing zeros."""
-    return ("%.2f" % value).rstrip("0").rstrip(".")
 
 
 def to_read(handout, section):

@@ -146,13 +146,13 @@ def ending(status):
     return "%s killed it%s" % (name, meaning.get(name, ""))
 
 
-def list_tests(command, limit=20):
+def list_tests(command):
     """The names that `command --list` prints."""
     try:
         done = subprocess.run(command + ["--list"], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env=clean_environment(),
-                              timeout=limit * time_factor(), start_new_session=True, check=False)
+                              timeout=20 * time_factor(), start_new_session=True, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise CannotRun("%s --list: %s" % (command[-1], problem))
     if done.returncode != 0:
@@ -415,7 +415,7 @@ def memory_of(pids):
     return own + shared
 
 
-def start_once(command, names, limit, caps=None, environment=None, heard=None, first_timeout=False):
+def start_once(command, names, limit, caps, environment, heard, first_timeout):
     """One start of the program for these tests. `limit`: seconds it may go without a verdict;
     `environment`: what the program is told beside the usual; `heard`: called with each test's name
     when its verdict came; `first_timeout`: ends it as soon as a test says that its time is over."""

@@ -14,11 +14,10 @@ is not its own (grader/confine.c).
 
 Interface: look_at_file(path, folder), look_at_source(...), look_at_object(...), look_at_calls(...)
 return a sentence (without the file's name) or ""; is_linked(object, program): whether the program
-holds the object's code; Elf, digest.
+holds the object's code; Elf.
 Sources: the ELF-64 specification (System V ABI, chapters 4 and 5); cpp's manual on linemarkers.
 """
 
-import hashlib
 import os
 import re
 import stat
@@ -28,12 +27,6 @@ MOST_SOURCE = 1 << 20       # bytes of a task file
 MOST_EXPANDED = 32 << 20    # bytes of it when it is preprocessed
 
 # ---- The file ----
-
-
-def digest(path):
-    """The SHA-256 of a file, in hexadecimal digits."""
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
 
 
 def look_at_file(path, folder):

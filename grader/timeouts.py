@@ -17,6 +17,7 @@ import contextlib
 import threading
 
 from alike import RUNNING
+from runner import any_timeout
 
 
 class Turns:
@@ -139,7 +140,7 @@ class Quick(Patient):
         if not self.limit.reference: # that somebody asked for, or that nobody needed
             return super().run(names, late)
         with self.turns.turn():
-            if not late and not self.has_timeout():
+            if not late and not any_timeout(self.verdicts):
                 self.some(self.left(names), self.limit.seconds, True)
             self.note(names)
             self.rest(self.left(names))
@@ -148,9 +149,6 @@ class Quick(Patient):
         for name in sorted(ended, key=self.limit.reference.get):
             self.once_more(name)
         return self.verdicts, "".join(self.outputs), self.limits
-
-    def has_timeout(self):
-        return any(verdict.status == "timeout" for verdict in self.verdicts.values())
 
     def rest(self, names):
         """The tests after a time-out, those with the same limit together."""

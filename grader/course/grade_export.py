@@ -47,7 +47,7 @@ import intact
 import page
 import runner
 from emit import common
-from files import write_atomically
+from files import digest, write_atomically
 from page_style import STYLE
 
 STUDENT = ("student", "email", "uid", "sid", "username", "name")
@@ -192,7 +192,7 @@ def add_file(total, path, name):
     total.update(data)
     if stat.S_ISREG(mode):
         try:
-            total.update(intact.digest(path).encode())
+            total.update(digest(path).encode())
         except PermissionError: # which the grading says, too
             total.update(b"?")
 

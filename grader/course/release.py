@@ -291,7 +291,7 @@ def with_sums(files):
 class Contents:
     """What goes into the archives: a dict of path: Entry each."""
 
-    def __init__(self, root, version, given=(), gaps=1):
+    def __init__(self, root, version, given, gaps):
         self.root = root
         self.version = version
         self.course = settings.load(root)
@@ -460,7 +460,7 @@ def git(root, *words):
     return done.stdout if done.returncode == 0 else None
 
 
-def describe(root, commit="HEAD"):
+def describe(root, commit):
     """The commit's short name, with a mark where the tree is not the commit's; "" outside git."""
     if not os.path.exists(os.path.join(root, ".git")):
         return ""
@@ -476,7 +476,7 @@ def version_of(root, commit="HEAD"):
     return "-".join(word for word in words if word)
 
 
-def moment_of(root, commit="HEAD"):
+def moment_of(root, commit):
     """The time that all files get: SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/
     source-date-epoch/), or the commit's."""
     text = os.environ.get("SOURCE_DATE_EPOCH")

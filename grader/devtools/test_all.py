@@ -25,6 +25,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+from bench_run import output_of
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RESULTS = os.path.join(ROOT, "bench", "results", "test-all.md")
 STEPS = (("test", "make test"),
@@ -78,12 +80,6 @@ def run_step(name, command):
             process.terminate()
             process.wait()
     return Step(name, status, last, time.monotonic() - began)
-
-
-def output_of(*command):
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def head():

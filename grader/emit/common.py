@@ -14,6 +14,7 @@ import math
 import re
 
 from alike import short_message
+from layout import points
 
 STATUSES = ("passed", "failed", "error", "timeout", "skipped", "infrastructure")
 MESSAGE_LIMIT = 4000   # characters of a test's message
@@ -136,11 +137,6 @@ LATER = ("hidden", "after_due_date", "after_published")
 def earned(document):
     """The points after what lateness takes."""
     return number(document["score"] * (1 - document["late"]))
-
-
-def points(value):
-    """A number with at most two decimals and no trailing zeros."""
-    return ("%.2f" % value).rstrip("0").rstrip(".")
 
 
 def summary(document, course=None, tests=None):

@@ -12,10 +12,6 @@
 #include "roster.h"
 #include "watch.h"
 
-// The others get this many seconds when one rank has ended badly: simgpu tells them at once that
-// they wait in vain, and what they then say is worth having.
-#define GRACE 2.0
-
 // There with simgpu alone. The parent's handlers of exit are not a rank's.
 void simgpu_quick_end(void) __attribute__((weak));
 
@@ -25,20 +21,25 @@ static int exit_status(int code)
     return code & 0xff ? code & 0xff : code != 0;
 }
 
-// The child: never returns.
-static _Noreturn void be_rank(const World *world, int roster, RankFn fn, void *arg, pid_t parent)
+typedef struct Start {
+    int size, roster;
+    Rendezvous *rendezvous;
+    RankFn fn;
+    void *arg;
+} Start;
+
+static void be_rank(int rank, void *arg)
 {
-    Rendezvous *rendezvous = world->rendezvous;
+    const Start *start = arg;
+    struct RendezvousRank *own = &start->rendezvous->rank[rank];
+    World world = {rank, start->size, rank, start->size, start->rendezvous};
 
     if (simgpu_quick_end) simgpu_quick_end();
-    watch_join(parent);
-    roster_join(roster, world->rank, false);
-    check_set_rank(world->rank);
-    int code = fn(world, arg);
-
-    rendezvous->rank[world->rank].code = code;
-    atomic_store(&rendezvous->rank[world->rank].returned, true);
-    exit(exit_status(code));
+    roster_join(start->roster, rank, false);
+    check_set_rank(rank);
+    own->code = start->fn(&world, start->arg);
+    atomic_store(&own->returned, true);
+    exit(exit_status(own->code));
 }
 
 // A rank that ended by returning is known by the flag it left; exit(0) from the inside leaves none.
@@ -57,29 +58,6 @@ static bool ended_badly(int rank, RankEnd *end, void *arg)
     return end->how != RANK_RETURNED || end->code != 0;
 }
 
-static Status fork_ranks(int size, Rendezvous *shared, int roster, RankFn fn, void *arg,
-                         RankEnd *ends)
-{
-    pid_t parent = getpid();
-
-    fflush(NULL); // or every rank would print what is still in the buffers once more
-    for (int i = 0; i < size; i++) {
-        World world = {
-            .rank = i, .size = size, .local_rank = i, .local_size = size, .rendezvous = shared};
-        pid_t pid = fork();
-        if (pid == 0) be_rank(&world, roster, fn, arg, parent);
-        if (pid < 0) {
-            int error = errno;
-            watch_abandon(ends, i);
-            return fail(ERR_IO, "cannot start rank %d of %d: fork: %s", i, size, strerror(error));
-        }
-        roster_started(roster, i, pid);
-        setpgid(pid, pid); // here too: the child may not have come to it when it must be killed
-        ends[i] = (RankEnd){.pid = pid};
-    }
-    return OK;
-}
-
 Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends)
 {
     if (size < 1 || size > MAX_RANKS)
@@ -91,12 +69,16 @@ Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends)
         return fail(ERR_MEMORY, "no shared memory for %d ranks: %s", size, strerror(errno));
 
     int roster = roster_open(size);
-    Status status = fork_ranks(size, rendezvous, roster, fn, arg, ends);
-    if (status == OK) {
+    Start start = {size, roster, rendezvous, fn, arg};
+    Status status = OK;
+    int started = watch_fork(size, roster, ends, be_rank, &start);
+    if (started < size) {
+        status =
+            fail(ERR_IO, "cannot start rank %d of %d: fork: %s", started, size, strerror(errno));
+    } else {
         Watch watch = {.size = size,
                        .ends = ends,
                        .limit = limit,
-                       .grace = GRACE,
                        .roster = roster,
                        .signals = -1,
                        .ended = ended_badly,

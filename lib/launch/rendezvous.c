@@ -33,24 +33,17 @@ static void wake_all(Rendezvous *rendezvous)
     syscall(SYS_futex, &rendezvous->published, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-Status rendezvous_publish(Rendezvous *rendezvous, int which, const ncclUniqueId *id)
+void rendezvous_publish(Rendezvous *rendezvous, int which, const ncclUniqueId *id)
 {
-    if (which >= RENDEZVOUS_IDS)
-        return fail(ERR_ARGUMENT, "forked ranks can call world_connect %d times at most",
-                    RENDEZVOUS_IDS);
     rendezvous->id[which] = *id;
     atomic_fetch_add(&rendezvous->published, 1);
     wake_all(rendezvous);
-    return OK;
 }
 
 Status rendezvous_wait(Rendezvous *rendezvous, int which, ncclUniqueId *id)
 {
     int published;
 
-    if (which >= RENDEZVOUS_IDS)
-        return fail(ERR_ARGUMENT, "forked ranks can call world_connect %d times at most",
-                    RENDEZVOUS_IDS);
     while (((published = atomic_load(&rendezvous->published)) & ~RENDEZVOUS_CLOSED) <= which) {
         if (published & RENDEZVOUS_CLOSED)
             return fail(ERR_NCCL, "rank 0 ended before it made the communicator's id");

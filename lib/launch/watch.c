@@ -11,6 +11,7 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -22,6 +23,9 @@
 #include "roster.h"
 
 #define STUBBORN 1.0 // seconds between SIGTERM and SIGKILL
+// Seconds that the others get when a rank has ended badly: simgpu tells them at once that they wait
+// in vain, and what they then say is worth having.
+#define GRACE 2.0
 
 // What the watch itself does to the ranks, and why.
 typedef struct Ending {
@@ -30,7 +34,8 @@ typedef struct Ending {
     bool limit;              // because the limit is over, not because a rank failed
 } Ending;
 
-double watch_now(void)
+// Seconds on a clock that never jumps.
+static double watch_now(void)
 {
     struct timespec t;
 
@@ -38,7 +43,8 @@ double watch_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void watch_join(pid_t parent)
+// In the child, before anything else.
+static void join_watch(pid_t parent)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -60,10 +66,34 @@ static void reap(const RankEnd *ends, int n)
         while (waitpid(ends[i].pid, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
-void watch_abandon(const RankEnd *ends, int n)
+static void kill_ranks(const RankEnd *ends, int n)
 {
     for (int i = 0; i < n; i++) signal_group(&ends[i], SIGKILL);
     reap(ends, n);
+}
+
+int watch_fork(int size, int roster, RankEnd *ends, void (*be)(int rank, void *arg), void *arg)
+{
+    pid_t parent = getpid();
+
+    fflush(NULL); // or every rank would print what is still in the buffers once more
+    for (int i = 0; i < size; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            join_watch(parent);
+            be(i, arg);
+        }
+        if (pid < 0) {
+            int error = errno;
+            kill_ranks(ends, i);
+            errno = error;
+            return i;
+        }
+        roster_started(roster, i, pid);
+        setpgid(pid, pid); // here too: the child may not have come to it when it must be killed
+        ends[i] = (RankEnd){.pid = pid};
+    }
+    return size;
 }
 
 // Notes how rank i has ended, and kills what it may have started. The rank stays a zombie until all
@@ -84,7 +114,7 @@ static void take_in(Watch *watch, int i, Ending *ending)
         end->how = ending->limit ? RANK_TIMED_OUT : RANK_STOPPED;
     else if (bad && watch->first_bad < 0) {
         watch->first_bad = i;
-        double soon = watch_now() + watch->grace;
+        double soon = watch_now() + GRACE;
         if (soon < ending->term_at) {
             ending->term_at = soon;
             ending->limit = false;
@@ -153,7 +183,7 @@ Status watch_ranks(Watch *watch)
 
     watch->first_bad = -1;
     if (open_pidfds(watch, fds) != OK) {
-        watch_abandon(watch->ends, watch->size);
+        kill_ranks(watch->ends, watch->size);
         return ERR_IO;
     }
     if (watch->limit > 0) {

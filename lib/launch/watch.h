@@ -14,7 +14,6 @@ typedef struct Watch {
     int size;
     RankEnd *ends; // (size) pid filled in; how and code are filled in as ranks end
     double limit;  // seconds; 0: none
-    double grace;  // seconds that the others get when a rank has ended badly
     int roster;    // of the ranks (roster.h)
     int signals;   // a signalfd whose signals go on to the ranks; -1: none
     int first_bad; // out: the rank that ended badly first; -1: none did
@@ -23,15 +22,12 @@ typedef struct Watch {
     void *arg;
 } Watch;
 
-// In the child, before anything else: a process group of its own, which ends with the parent.
-void watch_join(pid_t parent);
+// Forks ranks 0 to size - 1, which go on in be(rank, arg); that does not return. Each has a process
+// group of its own, which ends with the parent. Returns size, or the rank that fork has failed for
+// (errno says why); then none is left.
+int watch_fork(int size, int roster, RankEnd *ends, void (*be)(int rank, void *arg), void *arg);
 // Waits until every rank has ended, and ends what goes on for too long.
 Status watch_ranks(Watch *watch);
-// Kills the first n ranks and waits for them: for a start that failed half way.
-void watch_abandon(const RankEnd *ends, int n);
-
-// Seconds on a clock that never jumps.
-double watch_now(void);
 
 #undef Status
 

@@ -181,7 +181,6 @@ static bool has_own_devices(const World *world)
     return !world->rendezvous && launcher_is("Slurm") && getenv("SLURM_GPUS_PER_TASK");
 }
 
-// Takes the device; *shared says whether others of this host may have taken the same.
 // Memory that cudaFreeAsync frees stays with the process for its next cudaMallocAsync. By default
 // CUDA gives it back to the system at every synchronisation, and fetches it anew ("Stream Ordered
 // Memory Allocator" in the CUDA programming guide): FSDP allocates and frees the same buffers in
@@ -196,6 +195,7 @@ static Status keep_freed_memory(int device)
     return OK;
 }
 
+// Takes the device; *shared says whether others of this host may have taken the same.
 static Status take_device(const World *world, int *devices, bool *shared)
 {
     bool wanted = false;
@@ -324,9 +324,13 @@ static Status find_id(const World *world, ncclUniqueId *id)
         return OK;
     }
     int which = connected++;
+    if (which >= RENDEZVOUS_IDS)
+        return fail(ERR_ARGUMENT, "forked ranks can call world_connect %d times at most",
+                    RENDEZVOUS_IDS);
     if (world->rank != 0) return rendezvous_wait(rendezvous, which, id);
     NCCL_TRY(ncclGetUniqueId(id));
-    return rendezvous_publish(rendezvous, which, id);
+    rendezvous_publish(rendezvous, which, id);
+    return OK;
 }
 
 static Status connect(const World *world, ncclComm_t *comm)

@@ -34,6 +34,7 @@ import runner
 import settings
 import skeleton
 from quiz_questions import QUESTIONS, Draw
+from release import flat
 from test_quiz import oracle
 
 RELEASE = os.path.join(GRADER, "course", "release.py")
@@ -214,10 +215,6 @@ class Result:
     said: str        # all that it says of the tests, with single blanks
     text: str        # what the script printed
     document: object # the result, as the platform reads it
-
-
-def flat(text):
-    return " ".join(text.split())
 
 
 class Gradescope:

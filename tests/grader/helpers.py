@@ -28,6 +28,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GRADER = os.path.join(ROOT, "grader")
 COURSE, DEVTOOLS = os.path.join(GRADER, "course"), os.path.join(GRADER, "devtools")
 sys.path[:0] = [folder for folder in (GRADER, COURSE, DEVTOOLS) if folder not in sys.path]
+import settings
 import trace
 
 
@@ -346,6 +347,11 @@ class FakeKit(TempFolder):
 
     def suite(self, name, tests, body):
         self.write("suites/%s.py" % name, speak(tests, body + "\n"))
+
+    def course(self, **more):
+        """The course: no hidden tests, and its tests run as the grader."""
+        self.write("grader/course/course.json", json.dumps({
+            **settings.DEFAULTS, "hidden": {"seed": 1, "tests": []}, "run_as": "", **more}))
 
     def command(self, *arguments, impl="mine"):
         """The command that grades."""

@@ -20,8 +20,7 @@ ALL = os.environ.get("PLAN_ALL") == "1" # else a part of the worlds, solutions a
 
 def make(impl):
     """The planner with the folder's six files."""
-    build = os.path.relpath(build_folder(), ROOT)
-    key = run(program("plan.py", "--impl", impl, "--build", build, "GPUS=0"),
+    key = run(program("plan.py", "--impl", impl, "--build", build_folder(), "GPUS=0"),
               timeout=LIMIT * runner.time_factor())
     if "plan: GPUS=0: must be" not in key.stderr:
         raise AssertionError(key.stdout + key.stderr)

@@ -9,7 +9,6 @@ import unittest
 from helpers import FakeKit, TempFolder, processes_with, run
 
 import account
-import settings
 
 ROOT_ONLY = unittest.skipUnless(os.geteuid() == 0, "needs root, who alone has accounts to give")
 # An interpreter that everybody may start: sys.executable may lie in somebody's home.
@@ -151,8 +150,7 @@ class Apart(FakeKit):
 
     def test_a_platform_keeps_its_secrets(self):
         """What deliver.py lets the tests of a submission see."""
-        self.write("grader/course/course.json", json.dumps(dict(
-            settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="nobody")))
+        self.course(run_as="nobody")
         self.write("tasks/1_one/hidden.c", "what is asked")
         self.suite("one", "abc", "found = []\nfor path in %r:\n    try:\n"
                    "        open(path).close()\n        found.append(path)\n"

@@ -105,7 +105,7 @@ class Changes(Miniature):
     def test_a_flag_or_a_compiler_makes_every_object_anew_and_once(self):
         self.assertEqual(self.sources(), self.EVERY_C)
         self.assertEqual(self.made(), set())
-        self.program_gcc()
+        self.write("bin/gcc-99", '#!/bin/sh\nexec cc "$@"\n', 0o755)
         for words in (("CFLAGS=-O1",), ("WERROR=1",), ("CC=" + self.path("bin/gcc-99"),), ()):
             with self.subTest(words):
                 self.assertEqual(self.sources(*words), self.EVERY_C)
@@ -116,9 +116,6 @@ class Changes(Miniature):
         self.assertEqual(self.made(), set())
         self.assertEqual(self.sources("CFLAGS=-O1"), self.EVERY_C)
         self.assertEqual(self.sources("CFLAGS=-O1", "WERROR=1"), self.EVERY_C)
-
-    def program_gcc(self):
-        self.write("bin/gcc-99", '#!/bin/sh\nexec cc "$@"\n', 0o755)
 
     def test_a_flag_in_the_makefile(self):
         self.made()

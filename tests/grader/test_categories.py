@@ -27,7 +27,7 @@ class Categories(ReferenceCopy):
         for name in parts:
             self.write(os.path.join(self.copy, name),
                        mutant_files.put_in(read(ROOT, "reference", name), parts[name]))
-        builder = Builder(self.copy, os.path.relpath(build_folder(), ROOT), "simgpu")
+        builder = Builder(self.copy, build_folder(), "simgpu")
         builder.find_key()
         own = [os.path.splitext(name)[0] for name in parts]
         self.assertEqual(trace.link(builder, builder.key, own), "")

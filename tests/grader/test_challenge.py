@@ -97,7 +97,7 @@ class Command(TempFolder):
         """(exit status, what was printed, the results)"""
         out = os.path.join(self.folder, "challenge.json")
         done = run(program("challenge.py", "--impl", self.path("mine"), "--build",
-                           os.path.relpath(build_folder(), ROOT), "--out", out),
+                           build_folder(), "--out", out),
                    timeout=LIMIT * runner.time_factor())
         return done.returncode, done.stderr + done.stdout, json.loads(self.read(out))
 

@@ -98,7 +98,7 @@ class Traced(ReferenceCopy):
     def test_a_rank_waits_for_another_gdb(self):
         """As .vscode/launch.json has it."""
         waiting = subprocess.Popen(program("debug.py", "--impl", os.path.join(ROOT, "reference"),
-                                           "--build", os.path.relpath(build_folder(), ROOT),
+                                           "--build", build_folder(),
                                            "--test", TEST, "--world", "2", "--rank", "1", "--wait"),
                                    cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         try:
@@ -113,7 +113,7 @@ class Traced(ReferenceCopy):
     @unittest.skipUnless(shutil.which("gdb"), "there is no gdb here")
     def test_gdb_has_the_rank(self):
         done = subprocess.run(program("debug.py", "--impl", os.path.join(ROOT, "reference"),
-                                      "--build", os.path.relpath(build_folder(), ROOT), "--test",
+                                      "--build", build_folder(), "--test",
                                       TEST, "--world", "3", "--rank", "2"),
                               input="print rank_number\ninfo locals\nkill\n", cwd=ROOT, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=580,

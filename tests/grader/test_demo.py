@@ -42,11 +42,10 @@ class Demo(ReferenceCopy):
     """The real program, with a copy of the reference in which files can be spoiled."""
 
     def start(self, action="demo", *more, flags=SMALL, impl=None, **environment):
-        build = os.path.relpath(os.path.join(ROOT, build_folder()), ROOT)
-        build = os.path.join(ROOT, build) if build.startswith("..") else build
         return subprocess.Popen(
-            program("demo.py", action, "--impl", impl or self.copy, "--build", build, "--ranks",
-                    "2", "--flags=" + flags, *more), cwd=ROOT, env=dict(clean(), **environment),
+            program("demo.py", action, "--impl", impl or self.copy, "--build", build_folder(),
+                    "--ranks", "2", "--flags=" + flags, *more), cwd=ROOT,
+            env=dict(clean(), **environment),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True, preexec_fn=hears_ctrl_c)
 

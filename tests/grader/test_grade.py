@@ -15,8 +15,9 @@ class Scores(FakeKit):
     def test_everything_passes(self):
         status, out, tests, document = self.grade()
         self.assertEqual(status, 0, self.err)
-        self.assertEqual(out.rstrip("\n").splitlines()[-1], "Score: 100/100")
-        self.assertIn("All tests pass.", out)
+        self.assertEqual(out.splitlines()[-5:], [
+            "All tests pass.", "What to do next: make demo IMPL=mine",
+            "  It trains a model with your two files.", "", "Score: 100/100"])
         self.assertEqual({test["status"] for test in tests.values()}, {"passed"})
         self.assertEqual((document["status"], document["score"], document["max_score"],
                           document["impl"], document["backend"], document["devices"]),
@@ -67,17 +68,6 @@ class Scores(FakeKit):
         self.assertEqual((tests["a"]["section"], tests["b"]["section"]), ("The plan", ""))
         self.write("mine/one.c", "int one(\n") # no test runs: the section of none of them is meant
         self.assertIn("\n  Read:  handouts/1_one.md\n", self.grade()[1])
-
-    def test_a_report_that_many_tests_meet_is_shown_once(self):
-        block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel.\\n   copy.\\n   "
-                 "question (tasks/1_one/tests.c:%d)")
-        self.suite("one", "abc",
-                   "say('a', 'failed', '%s'); say('b', 'failed', '%s'); say('c'); end()"
-                   % (block % (0, 0, 0, 11), block % (1, 1, 1, 22)))
-        _, out, tests, _ = self.grade()
-        self.assertEqual(out.count("question"), 1)
-        self.assertIn("(the same cause as in a)", out)
-        self.assertIn("question", tests["b"]["message"]) # the results file has all of it
 
     def test_one_task_alone(self):
         for name in ("2", "two"):
@@ -208,16 +198,6 @@ class Seeds(FakeKit):
             self.assertEqual(tests["a"]["status"], "failed")
             self.assertNotIn("seed", tests["a"])
             self.assertNotIn("SEED", out)
-
-    def test_a_report_is_shown_once_whatever_the_tests_drew(self):
-        block = ("rank 0 of 2: simgpu: a race\\n   kernel\\n   copy\\n   question "
-                 "(tasks/1_one/tests.c:%d)")
-        drawn = "\\n(drawn: %d ranks. The same again: SEED=8812)"
-        self.suite("one", "abc", "say('a', 'failed', '%s'); say('b', 'failed', '%s'); rest('ab')"
-                   % ((block + drawn) % (11, 2), (block + drawn) % (22, 5)))
-        out = self.grade()[1]
-        self.assertEqual(out.count("question"), 1)
-        self.assertIn("(the same cause as in a)", out)
 
 
 class Programs(FakeKit):

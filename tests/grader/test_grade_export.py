@@ -16,7 +16,6 @@ from helpers import FakeKit, TempFolder, hears_ctrl_c, processes_with, run, wait
 
 import exports
 import grade_export
-import settings
 
 FILES = {"one.c": "int one(void) { return 1; }\n", "two.c": "int two(void) { return 1; }\n"}
 
@@ -158,9 +157,7 @@ class Forms(TempFolder):
 class Batch(FakeKit):
     def setUp(self):
         super().setUp()
-        course = dict(settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="",
-                      dates={"due": "2027-03-13T12:00:00+00:00"})
-        self.write("grader/course/course.json", json.dumps(course))
+        self.course(dates={"due": "2027-03-13T12:00:00+00:00"})
 
     def batch(self, export, *words):
         return [sys.executable, "-B", self.path("grader/course/grade_export.py"), export,

@@ -47,11 +47,7 @@ class Locks(ReferenceCopy):
             patch = mock.patch.object(target, name, value)
             patch.start()
             self.addCleanup(patch.stop)
-        self.options = types.SimpleNamespace(impl=self.copy, build=self.build(), backend="simgpu")
-
-    def build(self):
-        path = os.path.relpath(os.path.join(ROOT, build_folder()), ROOT)
-        return os.path.join(ROOT, path) if path.startswith("..") else path
+        self.options = types.SimpleNamespace(impl=self.copy, build=build_folder(), backend="simgpu")
 
     def expect(self, looks, held):
         self.assertGreaterEqual(len(self.looks), looks)
@@ -66,7 +62,7 @@ class Locks(ReferenceCopy):
         def own_names(this, task):
             self.looks.append(list(self.held))
             return {"fsdp_wrap"}
-        given = Builder(self.copy, self.build(), "simgpu")
+        given = Builder(self.copy, build_folder(), "simgpu")
         given.find_key()
         given.objects["api"] = types.SimpleNamespace(defined=set)
         with mock.patch.object(Builder, "own_names", own_names):
@@ -88,7 +84,7 @@ class Locks(ReferenceCopy):
         for impl, alone in ((self.copy, False), (os.path.join(ROOT, "reference"), True)):
             with self.subTest(impl=impl):
                 self.looks.clear()
-                given = Builder(impl, self.build(), "simgpu")
+                given = Builder(impl, build_folder(), "simgpu")
                 given.find_key()
                 with mock.patch.object(Builder, "complete"):
                     failing = grade.Grading.compile(this, given, tasks)

@@ -19,7 +19,6 @@ from lab_questions import LAB_QUESTIONS
 from quiz_questions import QUESTIONS as OF_TASKS
 
 HBM = 3.35e12 # bytes/s of an H100 SXM's memory (NVIDIA's data sheet)
-BUILD = os.path.relpath(build_folder(), ROOT)
 LIMIT = 300
 QUESTIONS = {question.task: question for known in (OF_TASKS, LAB_QUESTIONS)
              for question in known.values()}
@@ -71,7 +70,7 @@ class Questions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.program = plan.build_program(types.SimpleNamespace(impl="reference",
-                                                               build=BUILD))[0]
+                                                               build=build_folder()))[0]
         cls.planned = {}
 
     def figures(self, key, number):
@@ -224,7 +223,8 @@ class Command(TempFolder):
     def quiz(self, *words, seed=None):
         """(exit status, what was printed, the results)"""
         out = self.path("quiz.json")
-        done = run(program("quiz.py", "--impl", self.path(), "--build", BUILD, "--out", out,
+        done = run(program("quiz.py", "--impl", self.path(), "--build", build_folder(),
+                           "--out", out,
                            *words), timeout=LIMIT * runner.time_factor(),
                    environment=outside_make("SEED"), **({} if seed is None else {"SEED": seed}))
         return done.returncode, done.stderr + done.stdout, json.loads(self.read(out))
@@ -281,7 +281,7 @@ class Command(TempFolder):
 
     def delivered(self, metadata=None):
         os.makedirs(self.path("out"), exist_ok=True)
-        return deliver.quiz(types.SimpleNamespace(build=BUILD), {"quiz": 0.5}, self.path(),
+        return deliver.quiz(types.SimpleNamespace(build=build_folder()), {"quiz": 0.5}, self.path(),
                             self.path("out"), time.monotonic() + LIMIT, metadata)
 
     def test_on_a_platform(self):

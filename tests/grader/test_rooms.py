@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-from helpers import COURSE, DEVTOOLS, GRADER, ROOT, TempFolder
+from helpers import COURSE, DEVTOOLS, GRADER, ROOT, TempFolder, read
 
 ROOMS = {"grader": GRADER, "course": COURSE, "devtools": DEVTOOLS}
 MAY_USE = {"grader": {"grader"}, "course": {"course", "grader"}, "devtools": {"devtools", "grader"}}
@@ -26,11 +26,6 @@ def files(room):
     found = glob.glob(os.path.join(ROOMS[room], "*.py"))
     return sorted(found + (glob.glob(os.path.join(GRADER, "emit", "*.py"))
                            if room == "grader" else []))
-
-
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def imported(text):

@@ -40,9 +40,10 @@ static const char *const all_names[] = {
 
 typedef struct Row {
     const char *environment; // "NAME=value NAME=value"
-    World world;
+    int rank, size, local_rank, local_size;
     const char *complaint; // part of the line; NULL: must succeed
 } Row;
+#define NO_WORLD 0, 0, 0, 0
 
 static void set_all(const char *environment)
 {
@@ -70,9 +71,9 @@ static void try_rows(const Row *rows, size_t n)
                          row->environment, (int)status, check_last(), row->complaint);
             continue;
         }
-        if (status != OK || world.rank != row->world.rank || world.size != row->world.size ||
-            world.local_rank != row->world.local_rank ||
-            world.local_size != row->world.local_size || world.rendezvous)
+        if (status != OK || world.rank != row->rank || world.size != row->size ||
+            world.local_rank != row->local_rank || world.local_size != row->local_size ||
+            world.rendezvous)
             fail_msg("\"%s\" gave status %d and rank %d of %d, local rank %d of %d",
                      row->environment, (int)status, world.rank, world.size, world.local_rank,
                      world.local_size);
@@ -84,9 +85,9 @@ static void try_rows(const Row *rows, size_t n)
 TEST(test_no_launcher)
 {
     static const Row rows[] = {
-        {"", {0, 1, 0, 1, NULL}, NULL},
+        {"", 0, 1, 0, 1, NULL},
         // What a shell inside a Slurm allocation has: nobody started this as one of four.
-        {"SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=4", {0, 1, 0, 1, NULL}, NULL},
+        {"SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=4", 0, 1, 0, 1, NULL},
     };
 
     TRY_ROWS(rows);
@@ -95,10 +96,10 @@ TEST(test_no_launcher)
 TEST(test_torchrun)
 {
     static const Row rows[] = {
-        {"RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", {5, 8, 1, 4, NULL}, NULL},
-        {"RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1", {0, 1, 0, 1, NULL}, NULL},
-        {"RANK=2 WORLD_SIZE=3", {2, 3, 2, 3, NULL}, NULL},
-        {"RANK=6 WORLD_SIZE=8 LOCAL_RANK=2", {6, 8, 2, 3, NULL}, NULL},
+        {"RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", 5, 8, 1, 4, NULL},
+        {"RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1", 0, 1, 0, 1, NULL},
+        {"RANK=2 WORLD_SIZE=3", 2, 3, 2, 3, NULL},
+        {"RANK=6 WORLD_SIZE=8 LOCAL_RANK=2", 6, 8, 2, 3, NULL},
     };
 
     TRY_ROWS(rows);
@@ -109,14 +110,12 @@ TEST(test_open_mpi)
     static const Row rows[] = {
         {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
          "OMPI_COMM_WORLD_LOCAL_SIZE=2",
-         {3, 4, 1, 2, NULL},
-         NULL},
+         3, 4, 1, 2, NULL},
         // torchrun under mpirun: the inner launcher is the one that counts.
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "
          "OMPI_COMM_WORLD_SIZE=1",
-         {1, 2, 1, 2, NULL},
-         NULL},
-        {"OMPI_COMM_WORLD_SIZE=4", {0}, "OMPI_COMM_WORLD_RANK is not set"},
+         1, 2, 1, 2, NULL},
+        {"OMPI_COMM_WORLD_SIZE=4", NO_WORLD, "OMPI_COMM_WORLD_RANK is not set"},
     };
 
     TRY_ROWS(rows);
@@ -125,41 +124,33 @@ TEST(test_open_mpi)
 TEST(test_slurm)
 {
     static const Row rows[] = {
-        {"SLURM_PROCID=9 SLURM_NTASKS=16 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=8",
-         {9, 16, 1, 8, NULL},
+        {"SLURM_PROCID=9 SLURM_NTASKS=16 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=8", 9, 16, 1, 8,
          NULL},
-        {"SLURM_PROCID=5 SLURM_NTASKS=8 SLURM_LOCALID=1 SLURM_TASKS_PER_NODE=4(x2)",
-         {5, 8, 1, 4, NULL},
+        {"SLURM_PROCID=5 SLURM_NTASKS=8 SLURM_LOCALID=1 SLURM_TASKS_PER_NODE=4(x2)", 5, 8, 1, 4,
          NULL},
         {"SLURM_PROCID=1 SLURM_NTASKS=3 SLURM_LOCALID=1 SLURM_STEP_TASKS_PER_NODE=3 "
          "SLURM_TASKS_PER_NODE=8",
-         {1, 3, 1, 3, NULL},
-         NULL},
+         1, 3, 1, 3, NULL},
         // A step of two in a job of four a host.
         {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=4 "
          "SLURM_STEP_TASKS_PER_NODE=2",
-         {1, 2, 1, 2, NULL},
-         NULL},
+         1, 2, 1, 2, NULL},
         // Hosts that differ: host 2 is the first of those with 3, host 4 has 1.
         {"SLURM_PROCID=10 SLURM_NTASKS=15 SLURM_LOCALID=2 SLURM_NODEID=2 "
          "SLURM_STEP_TASKS_PER_NODE=4(x2),3(x2),1",
-         {10, 15, 2, 3, NULL},
-         NULL},
+         10, 15, 2, 3, NULL},
         {"SLURM_PROCID=14 SLURM_NTASKS=15 SLURM_LOCALID=0 SLURM_NODEID=4 "
          "SLURM_STEP_TASKS_PER_NODE=4(x2),3(x2),1",
-         {14, 15, 0, 1, NULL},
-         NULL},
+         14, 15, 0, 1, NULL},
         // A list that is none says nothing.
         {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NODEID=1 "
          "SLURM_STEP_TASKS_PER_NODE=1(y2) SLURM_TASKS_PER_NODE=1(x2)",
-         {1, 2, 0, 1, NULL},
-         NULL},
+         1, 2, 0, 1, NULL},
         // Hosts that differ, and no word of which this is: local ranks 0 to 2 exist, and no more is
         // certain.
-        {"SLURM_PROCID=2 SLURM_NTASKS=7 SLURM_LOCALID=2 SLURM_TASKS_PER_NODE=4,3",
-         {2, 7, 2, 3, NULL},
+        {"SLURM_PROCID=2 SLURM_NTASKS=7 SLURM_LOCALID=2 SLURM_TASKS_PER_NODE=4,3", 2, 7, 2, 3,
          NULL},
-        {"SLURM_PROCID=2 SLURM_NTASKS=2 SLURM_LOCALID=0", {0}, "SLURM_PROCID is 2"},
+        {"SLURM_PROCID=2 SLURM_NTASKS=2 SLURM_LOCALID=0", NO_WORLD, "SLURM_PROCID is 2"},
     };
 
     TRY_ROWS(rows);
@@ -168,25 +159,24 @@ TEST(test_slurm)
 TEST(test_bad_values)
 {
     static const Row rows[] = {
-        {"RANK=0 WORLD_SIZE=0", {0}, "WORLD_SIZE is 0: a world has at least 1 rank"},
-        {"RANK=4 WORLD_SIZE=4", {0}, "RANK is 4 and WORLD_SIZE is 4: ranks are 0 to 3"},
-        {"RANK=-1 WORLD_SIZE=4", {0}, "RANK is \"-1\": must be a whole number"},
-        {"RANK=one WORLD_SIZE=4", {0}, "RANK is \"one\""},
-        {"RANK=1x WORLD_SIZE=4", {0}, "RANK is \"1x\""},
-        {"RANK=0x1 WORLD_SIZE=4", {0}, "RANK is \"0x1\""},
-        {"RANK=+1 WORLD_SIZE=4", {0}, "RANK is \"+1\""},
-        {"RANK= WORLD_SIZE=4", {0}, "RANK is \"\""},
-        {"RANK=1.0 WORLD_SIZE=4", {0}, "RANK is \"1.0\""},
-        {"RANK=0 WORLD_SIZE=99999999999", {0}, "WORLD_SIZE is \"99999999999\""},
-        {"RANK=0 WORLD_SIZE=99999999999999999999", {0}, "WORLD_SIZE is \"99999999999999999999\""},
-        {"RANK=1", {0}, "WORLD_SIZE is not set, but other variables of torchrun are"},
-        {"WORLD_SIZE=2", {0}, "RANK is not set"},
-        {"RANK=1 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2",
-         {0},
+        {"RANK=0 WORLD_SIZE=0", NO_WORLD, "WORLD_SIZE is 0: a world has at least 1 rank"},
+        {"RANK=4 WORLD_SIZE=4", NO_WORLD, "RANK is 4 and WORLD_SIZE is 4: ranks are 0 to 3"},
+        {"RANK=-1 WORLD_SIZE=4", NO_WORLD, "RANK is \"-1\": must be a whole number"},
+        {"RANK=one WORLD_SIZE=4", NO_WORLD, "RANK is \"one\""},
+        {"RANK=1x WORLD_SIZE=4", NO_WORLD, "RANK is \"1x\""},
+        {"RANK=0x1 WORLD_SIZE=4", NO_WORLD, "RANK is \"0x1\""},
+        {"RANK=+1 WORLD_SIZE=4", NO_WORLD, "RANK is \"+1\""},
+        {"RANK= WORLD_SIZE=4", NO_WORLD, "RANK is \"\""},
+        {"RANK=1.0 WORLD_SIZE=4", NO_WORLD, "RANK is \"1.0\""},
+        {"RANK=0 WORLD_SIZE=99999999999", NO_WORLD, "WORLD_SIZE is \"99999999999\""},
+        {"RANK=0 WORLD_SIZE=99999999999999999999", NO_WORLD,
+         "WORLD_SIZE is \"99999999999999999999\""},
+        {"RANK=1", NO_WORLD, "WORLD_SIZE is not set, but other variables of torchrun are"},
+        {"WORLD_SIZE=2", NO_WORLD, "RANK is not set"},
+        {"RANK=1 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", NO_WORLD,
          "LOCAL_RANK is 2, but the host has 2 ranks (LOCAL_WORLD_SIZE)"},
-        {"RANK=1 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=0", {0}, "LOCAL_WORLD_SIZE is 0"},
-        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=4",
-         {0},
+        {"RANK=1 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=0", NO_WORLD, "LOCAL_WORLD_SIZE is 0"},
+        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=4", NO_WORLD,
          "LOCAL_WORLD_SIZE is 4, more than the whole world (WORLD_SIZE is 2)"},
     };
 

@@ -110,11 +110,6 @@ static int play(const char *part)
     if (strcmp(part, "fail") == 0 && rank == 2) return 7;
     if (strcmp(part, "kill") == 0 && rank == 1) raise(SIGKILL);
     if (strcmp(part, "stubborn") == 0) signal(SIGTERM, SIG_IGN);
-    if (strcmp(part, "grandchild") == 0 && fork() == 0) {
-        signal(SIGTERM, SIG_IGN);
-        wait_for_ever();
-    }
-    if (strcmp(part, "grandchild") == 0 && rank == 0) return 5;
     if (strcmp(part, "listen") == 0) {
         signal(SIGTERM, say_signal);
         if (write(STDOUT_FILENO, "ready\n", 6) != 6) return 1;
@@ -178,18 +173,24 @@ static void finish(Run *run)
 }
 
 #define LAUNCH(run, ...) launch_it(run, (const char *const[]){launcher, __VA_ARGS__, NULL})
+#define PLAY(run, n, part) LAUNCH(run, "-n", n, self, "--play", part)
 static void launch_it(Run *run, const char *const *arguments)
 {
     start(run, arguments);
     finish(run);
 }
 
-static size_t lines(const char *text)
+static int count_of(const char *text, const char *words)
 {
-    size_t n = 0;
+    int n = 0;
 
-    for (; *text; text++) n += *text == '\n';
+    for (; (text = strstr(text, words)) != NULL; text++) n++;
     return n;
+}
+
+static int lines(const char *text)
+{
+    return count_of(text, "\n");
 }
 
 static void expect(const Run *run, int status, const char *line)
@@ -216,7 +217,7 @@ TEST(test_places)
     char line[200];
 
     needs_ranks(3);
-    LAUNCH(&run, "-n", "3", self, "--play", "place");
+    PLAY(&run, "3", "place");
     expect(&run, 0, NULL);
     assert_string_equal(run.err_text, "");
     assert_int_equal(lines(run.out_text), 3);
@@ -231,14 +232,12 @@ TEST(test_ranks_connect)
     static Run run;
 
     for (int size = 1; size <= 4 && ranks_fit(size); size++) {
-        char count[8], line[32], *at;
-        int found = 0;
+        char count[8], line[32];
         snprintf(count, sizeof count, "%d", size);
         snprintf(line, sizeof line, "sum %d\n", size * (size + 1) / 2);
-        LAUNCH(&run, "-n", count, self, "--play", "sum");
+        PLAY(&run, count, "sum");
         expect(&run, 0, NULL);
-        for (at = run.out_text; (at = strstr(at, line)); at++) found++;
-        assert_int_equal(found, size);
+        assert_int_equal(count_of(run.out_text, line), size);
     }
 }
 
@@ -258,14 +257,6 @@ TEST(test_two_jobs)
     assert_string_equal(b.out_text, "sum 6\nsum 6\nsum 6\n");
 }
 
-static int count_of(const char *text, const char *words)
-{
-    int n = 0;
-
-    for (; (text = strstr(text, words)) != NULL; text++) n++;
-    return n;
-}
-
 // A report that ranks share is printed once, though their bytes differ; another rank's is its own.
 TEST(test_reports_that_ranks_share)
 {
@@ -277,22 +268,22 @@ TEST(test_reports_that_ranks_share)
 
     needs_ranks(4);
     unsetenv("SIMGPU_REPORTS");
-    LAUNCH(&run, "-n", "4", self, "--play", "twice");
+    PLAY(&run, "4", "twice");
     expect(&run, 0,
            "simgpu: ranks 0 to 3 made this report, printed once: device memory was freed "
            "twice (SIMGPU_REPORTS=all prints each)\n");
     assert_int_equal(count_of(run.err_text, title), 1);
 #ifndef BACKEND_CUDA // all calls of the interposer come from one line: no report differs
-    LAUNCH(&run, "-n", "4", self, "--play", "differ");
+    PLAY(&run, "4", "differ");
     expect(&run, 0, "simgpu: ranks 0, 2 and 3 made this report, printed once: device memory was ");
     assert_int_equal(count_of(run.err_text, title), 2);
     assert_int_equal(count_of(run.err_text, "printed once"), 1);
 #endif
-    LAUNCH(&run, "-n", "1", self, "--play", "twice");
+    PLAY(&run, "1", "twice");
     expect(&run, 0, title);
     assert_null(strstr(run.err_text, "printed once"));
     setenv("SIMGPU_REPORTS", "all", 1);
-    LAUNCH(&run, "-n", "4", self, "--play", "twice");
+    PLAY(&run, "4", "twice");
     unsetenv("SIMGPU_REPORTS");
     assert_int_equal(count_of(run.err_text, title), 4);
     assert_null(strstr(run.err_text, "printed once"));
@@ -303,10 +294,10 @@ TEST(test_failing_rank)
     static Run run;
 
     needs_ranks(3);
-    LAUNCH(&run, "-n", "3", self, "--play", "fail");
+    PLAY(&run, "3", "fail");
     expect(&run, 7, "launch: rank 2 ended with status 7\n");
     assert_int_equal(lines(run.err_text), 1);
-    LAUNCH(&run, "-n", "2", self, "--play", "kill");
+    PLAY(&run, "2", "kill");
     expect(&run, 128 + SIGKILL, "launch: rank 1 was killed by signal 9 (Killed)\n");
     assert_int_equal(lines(run.err_text), 1);
     expect_nothing_left();
@@ -320,10 +311,10 @@ TEST(test_leaving_early)
     static char script[4200];
 
     needs_ranks(3);
-    LAUNCH(&run, "-n", "3", self, "--play", "leave");
+    PLAY(&run, "3", "leave");
     expect(&run, 86, "Rank 1 of the launcher's world (process ");
     expect(&run, 86, "exited with status 0\n");
-    LAUNCH(&run, "-n", "3", self, "--play", "leave-badly");
+    PLAY(&run, "3", "leave-badly");
     assert_int_not_equal(run.status, 0); // rank 1's, or that of another where both have ended
     expect(&run, run.status, "Rank 1 of the launcher's world (process ");
     expect(&run, run.status, "exited with status 5\n");
@@ -343,26 +334,14 @@ TEST(test_limit)
     expect_nothing_left();
 }
 
-TEST(test_grandchildren_end)
-{
-    static Run run;
-
-    needs_ranks(3);
-    LAUNCH(&run, "-n", "3", self, "--play", "grandchild");
-    expect(&run, 5, "launch: rank 0 ended with status 5\n");
-    expect_nothing_left();
-}
-
-static void wait_for_text(int fd, const char *text, size_t times)
+static void wait_for_text(int fd, const char *text, int times)
 {
     const struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
     char seen[4096];
 
     for (;;) {
-        size_t n = 0;
         read_back(fd, seen, sizeof seen);
-        for (const char *at = seen; (at = strstr(at, text)); at++) n++;
-        if (n >= times) return;
+        if (count_of(seen, text) >= times) return;
         nanosleep(&moment, NULL); // the suite's own limit ends a wait in vain
     }
 }
@@ -435,25 +414,25 @@ TEST(test_more_ranks_than_devices)
     skip(); // GPUs are as many as there are
 #endif
     setenv("SIMGPU_DEVICES", "3", 1);
-    LAUNCH(&run, "-n", "4", self, "--play", "place");
+    PLAY(&run, "4", "place");
     expect(&run, 2,
            "launch: -n 4, but there are 3 devices: start fewer ranks, or set SHARE_GPU=1 to let "
            "ranks share (slow: for checking only), or with simgpu SIMGPU_DEVICES=4\n");
     // simgpu has no such number of devices, and a list of visible ones is not made longer by it.
-    LAUNCH(&run, "-n", "257", self, "--play", "place");
+    PLAY(&run, "257", "place");
     expect(&run, 2,
            "launch: -n 257, but there are 3 devices: start fewer ranks, or set SHARE_GPU=1 to let "
            "ranks share (slow: for checking only)\n");
     setenv("CUDA_VISIBLE_DEVICES", "0,2", 1);
-    LAUNCH(&run, "-n", "3", self, "--play", "place");
+    PLAY(&run, "3", "place");
     expect(&run, 2,
            "launch: -n 3, but there are 2 devices: start fewer ranks, or set SHARE_GPU=1 to let "
            "ranks share (slow: for checking only)\n");
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    LAUNCH(&run, "-n", "1", self, "--play", "place");
+    PLAY(&run, "1", "place");
     expect(&run, 2, "launch: no device can be used: no CUDA-capable device is detected\n");
     unsetenv("CUDA_VISIBLE_DEVICES");
-    LAUNCH(&run, "-n", "3", self, "--play", "place");
+    PLAY(&run, "3", "place");
     expect(&run, 0, NULL);
     // The option stands before or behind the others.
     LAUNCH(&run, "--share-gpu", "-n", "4", self, "--play", "sum");
@@ -464,7 +443,7 @@ TEST(test_more_ranks_than_devices)
     expect(&run, 0, NULL);
     assert_string_equal(run.err_text, ""); // nobody shares
     setenv("SHARE_GPU", "perhaps", 1);
-    LAUNCH(&run, "-n", "2", self, "--play", "sum");
+    PLAY(&run, "2", "sum");
     expect(&run, 2, "SHARE_GPU is \"perhaps\": must be 0 or 1\n");
     assert_int_equal(lines(run.err_text), 1);
     unsetenv("SHARE_GPU");
@@ -481,7 +460,7 @@ TEST(test_few_files)
     few = before;
     few.rlim_cur = 200;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    LAUNCH(&run, "-n", "256", self, "--play", "place");
+    PLAY(&run, "256", "place");
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     expect(&run, 2,
            "launch: 256 ranks may need 288 open files each, and ulimit -n is 200: raise it with "

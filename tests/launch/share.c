@@ -1,13 +1,12 @@
 /* SHARE_GPU=1: more ranks than devices. What is asked for, what NCCL is told, that the results are
  * those of ranks with a device each, and that a hang ends at SHARE_GPU_LIMIT.
  */
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "example_programs.h"
 #include "harness.h"
 #include "launch.h"
 
@@ -290,76 +289,31 @@ TEST(test_limit_ends_with_the_communicator)
 
 // ---- Training ----
 
-static char bin[4096], text_file[64];
-
-static char *train(int world, const char *settings)
+// What a training prints, apart from what the ranks that share say of it on standard error.
+static void train(int world, const char *settings)
 {
-    char command[16384], said[2000] = "";
-    char *out = calloc(1, 8192);
-    FILE *errors = tmpfile();
+    char command[400];
 
-    assert_non_null(errors);
-    snprintf(command, sizeof command,
-             "env SIMGPU_THREADS=1 %s timeout -k 5 300 '%s/launch' -n %d "
-             "'%s/../impl/reference/bin/after_fsdp' %s",
-             settings, bin, world, bin, text_file);
-    int own = dup(STDERR_FILENO); // what the command inherits is `errors`
-    dup2(fileno(errors), STDERR_FILENO);
-    FILE *pipe = popen(command, "r");
-    dup2(own, STDERR_FILENO);
-    close(own);
-    assert_non_null(pipe);
-    assert_non_null(out);
-    assert_true(fread(out, 1, 8191, pipe) < 8191);
-    int status = pclose(pipe);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        rewind(errors);
-        said[fread(said, 1, sizeof said - 1, errors)] = '\0';
-        fail_msg("%s ended with %d:\n%s", command, status, said);
-    }
-    fclose(errors);
-    return out;
-}
-
-// A file without a name, which the ranks inherit: nothing to leave behind. (This process's own
-// /proc/PID/fd is open to root alone: tests/support/suite.c.)
-static void write_text(void)
-{
-    char name[] = "/tmp/shardlab-share-XXXXXX";
-    int fd = mkstemp(name);
-
-    assert_true(fd >= 0);
-    unlink(name);
-    for (int i = 0; i < 2000; i++) dprintf(fd, "%d ranks share %d GPUs\n", i * 7 % 41, i % 13);
-    snprintf(text_file, sizeof text_file, "/proc/self/fd/%d", fd);
-}
-
-static void find_programs(void)
-{
-    char self[sizeof bin - 16];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-
-    assert_true(n > 0);
-    self[n] = '\0';
-    snprintf(bin, sizeof bin, "%s/bin", dirname(dirname(dirname(self))));
+    snprintf(
+        command, sizeof command,
+        "env %s $LAUNCH -n %d $BIN/after_fsdp $DIR/text 2>$DIR/said || { cat $DIR/said; exit 1; }",
+        settings, world);
+    expect_printed(run_programs(command), 0, "step 30");
 }
 
 // Three ranks on two devices are what is uneven; SHARE_ALL=1 has two ranks and four as well.
 TEST(test_training_is_the_same)
 {
     bool all = getenv("SHARE_ALL") != NULL;
-    find_programs();
-    write_text();
     for (int world = all ? 2 : 3; world <= (all ? 4 : 3); world++) {
-        char *want = train(world, "SIMGPU_DEVICES=8"), settings[64];
-        assert_non_null(strstr(want, "step 30"));
+        train(world, "SIMGPU_DEVICES=8");
+        char *want = strdup(programs_printed), settings[64];
         for (int devices = 1; devices <= 2; devices++) {
             snprintf(settings, sizeof settings, "SHARE_GPU=1 SIMGPU_DEVICES=%d", devices);
-            char *got = train(world, settings);
-            if (strcmp(got, want) != 0)
-                fail_msg("%d ranks on %d devices:\n%swith a device each:\n%s", world, devices, got,
-                         want);
-            free(got);
+            train(world, settings);
+            if (strcmp(programs_printed, want) != 0)
+                fail_msg("%d ranks on %d devices:\n%swith a device each:\n%s", world, devices,
+                         programs_printed, want);
         }
         free(want);
     }
@@ -370,4 +324,7 @@ TEST(test_nothing)
 }
 #endif
 
-SUITE_MAIN("launch/share")
+int main(int argc, char **argv)
+{
+    return example_programs_main(argc, argv, "launch/share");
+}

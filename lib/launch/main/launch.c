@@ -27,7 +27,6 @@
 #include "../roster.h"
 #include "../watch.h"
 
-#define GRACE 2.0      // seconds the others get when a rank has failed
 #define BAD_USE 2      // exit status: nothing was started
 #define MORE_FILES 32  // that a process needs in addition to one per rank, and some to spare
 #define LIMIT_OVER 124 // exit status, as timeout(1)'s
@@ -220,9 +219,10 @@ static void set_input(int rank)
     }
 }
 
-static _Noreturn void be_rank(const Job *job, int rank, pid_t parent)
+static void be_rank(int rank, void *arg)
 {
-    watch_join(parent);
+    const Job *job = arg;
+
     roster_join(job->roster, rank, true);
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
     set_environment(job, rank);
@@ -230,26 +230,6 @@ static _Noreturn void be_rank(const Job *job, int rank, pid_t parent)
     execv(job->path, job->program);
     fprintf(stderr, "launch: rank %d cannot run %s: %s\n", rank, job->path, strerror(errno));
     _exit(BAD_USE);
-}
-
-static bool start_ranks(const Job *job, RankEnd *ends)
-{
-    pid_t parent = getpid();
-
-    for (int i = 0; i < job->size; i++) {
-        pid_t pid = fork();
-        if (pid == 0) be_rank(job, i, parent);
-        if (pid < 0) {
-            fprintf(stderr, "launch: cannot start rank %d of %d: %s\n", i, job->size,
-                    strerror(errno));
-            watch_abandon(ends, i);
-            return false;
-        }
-        roster_started(job->roster, i, pid);
-        setpgid(pid, pid);
-        ends[i] = (RankEnd){.pid = pid};
-    }
-    return true;
 }
 
 // ---- How it ended ----
@@ -324,12 +304,16 @@ int main(int argc, char **argv)
     int signals = signalfd(-1, &forwarded, SFD_CLOEXEC);
     job.roster = roster_open(job.size);
     roster_fold_reports(job.roster);
-    if (!start_ranks(&job, ends)) return BAD_USE;
+    int started = watch_fork(job.size, job.roster, ends, be_rank, &job);
+    if (started < job.size) {
+        fprintf(stderr, "launch: cannot start rank %d of %d: %s\n", started, job.size,
+                strerror(errno));
+        return BAD_USE;
+    }
 
     Watch watch = {.size = job.size,
                    .ends = ends,
                    .limit = job.limit,
-                   .grace = GRACE,
                    .roster = job.roster,
                    .signals = signals,
                    .ended = ended_badly};
