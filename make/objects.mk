@@ -28,7 +28,7 @@ NOT_FOR_TASKS := $(call objects,lib/checkpoint/*.c lib/text/*.c lib/kernels/e4m3
               $(foreach name,llama pass grouped_attention token_embedding rmsnorm swiglu, \
                   lib/nn/$(name).c lib/kernels/$(name).c) \
               $(patsubst %,lib/fsdp/%.c,layout_memory tokens pipeline_* offload_* \
-                  prefetch_lists precision_units recompute_switch fp8_tables) \
+                  prefetch_lists precision_units recompute_switch fp8_tables regroup step_*) \
               $(patsubst %,simgpu/src/blas/%.c,batched factor matrices transfer vectors) \
               simgpu/src/compat/*.c $(patsubst %,tests/support/%.c,bubble checkpoints disk \
               example_programs failing files narrow prefetch_plan random_model shrink strategies* \
