@@ -1,10 +1,10 @@
 /* graph.c: captures and graphs. What a captured call would log is kept with its graph, and written
  * when the graph is launched.
  *
- * In the log the streams of a capture are streams of the graph's own, which begin after the launch's
- * stream and end before it goes on, and its events are events of its own: so who follows the order
- * of the log (gpulog_order.h) finds the order of the graph. A call of NCCL has the number that it
- * had when it was captured.
+ * In the log the streams of a capture are streams of the graph's own, which begin after the
+ * launch's stream and end before it goes on, and its events are events of its own: so who follows
+ * the order of the log (gpulog_order.h) finds the order of the graph. A call of NCCL has the number
+ * that it had when it was captured.
  *
  * Interface: graph_takes; the wrapped cudaStreamBeginCapture, cudaStreamEndCapture, cudaGraph….
  */
@@ -24,7 +24,8 @@ WRAPPED(cudaGraphExecUpdate);
 WRAPPED(cudaGraphExecDestroy);
 WRAPPED(cudaGraphLaunch);
 
-// Of a graph, or of an executable: the entries; what stands for a stream or an event of the capture.
+// Of a graph, or of an executable: the entries; what stands for a stream or an event of the
+// capture.
 typedef struct Kept {
     const void *key;
     GpuLogEntry *entry;

@@ -334,8 +334,9 @@ Status strategy_pre_backward(Module *module, void *arg)
         ddp_begin_backward(root->extensions->strategy);
     }
     // TODO L1.7: As after part 4.6; but a gradient that an earlier micro-batch has left unsharded
-    // stays, and the backward adds to it. What an earlier one was reducing is freed when the
-    // outermost backward begins: a whole forward later, so that this waits for nothing.
+    // stays, and the backward adds to it. The gradient that the previous micro-batch was reducing
+    // is freed when the outermost backward begins: a whole forward later, so this waits for
+    // nothing.
     // Hint: What would fsdp_begin_grad say to a unit that has a gradient?
     NOT_YET("L1.7");
 }

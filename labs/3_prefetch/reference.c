@@ -99,7 +99,7 @@ static Status check_list(const Module *module, Module *const *modules, int n)
     //[end L3.1b]
 }
 
-// Has the modules be the list.
+// Makes the modules the list.
 static Status set_list(PrefetchList *list, Module *const *modules, int n)
 {
     //[L3.1] The list is these units, in this order, in memory of its own: the caller may change
@@ -230,7 +230,7 @@ Status prefetch_post_forward(Module *module, void *arg)
     if (root->extensions->recomputes || root->iter_forward_root != NULL)
         return OK; // it was not the outermost
     //[L3.7] Nothing is in flight, and `order` is as this forward began its units.
-    //? Two lists and room for one more: what must be exchanged so that none is lost or leaks?
+    //? Two lists and room for one more: `max_begun` is the room in `begun`. What is it afterwards?
     PrefetchList last = state->order;
     state->order = state->begun;
     state->begun = (PrefetchList){0, last.units};

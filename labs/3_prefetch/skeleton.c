@@ -98,7 +98,7 @@ static Status check_list(const Module *module, Module *const *modules, int n)
     return OK;
 }
 
-// Has the modules be the list.
+// Makes the modules the list.
 static Status set_list(PrefetchList *list, Module *const *modules, int n)
 {
     // TODO L3.1: The list is these units, in this order, in memory of its own: the caller may
@@ -197,7 +197,8 @@ Status prefetch_post_forward(Module *module, void *arg)
     if (root->extensions->recomputes || root->iter_forward_root != NULL)
         return OK; // it was not the outermost
     // TODO L3.7: Nothing is in flight, and `order` is as this forward began its units.
-    // Hint: Two lists and room for one more: what must be exchanged so that none is lost or leaks?
+    // Hint: Two lists and room for one more: `max_begun` is the room in `begun`. What is it
+    // afterwards?
     NOT_YET("L3.7");
 }
 

@@ -2,9 +2,9 @@
  *
  * A function is called as the machine's calling convention has it: the first integers and pointers
  * in registers of their own, the first floating-point numbers in others, the rest on the stack, in
- * order, eight bytes each (System V x86-64; AAPCS64 on Linux). A structure of more than 16 bytes lies
- * on the stack among them; on AArch64 its address is a word. A function that is called with more
- * than it takes does not notice.
+ * order, eight bytes each (System V x86-64; AAPCS64 on Linux). A structure of more than 16 bytes
+ * lies on the stack among them; on AArch64 its address is a word. A function that is called with
+ * more than it takes does not notice.
  */
 #include "runtime/noted.h"
 

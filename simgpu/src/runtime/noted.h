@@ -32,8 +32,8 @@ void sim_capture_noted(SimgpuOp *op, enum cudaGraphNodeType type);
 // Before that: the call depends on what the first argument points to. Keeps it; at a launch a copy
 // of it, which is the launching thread's until the call has returned, takes its place.
 void sim_note_handle(const void *handle, int bytes);
-// The node's own copy of a scalar of the host's: kept now (a captured operation), or from then (in a
-// launch); else ptr itself.
+// The node's own copy of a scalar of the host's: kept now (a captured operation), or from then (in
+// a launch); else ptr itself.
 const void *sim_noted_scalar(const SimgpuOp *op, const void *ptr, size_t bytes);
 
 #endif
