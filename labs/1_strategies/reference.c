@@ -392,8 +392,7 @@ Status strategy_pre_backward(Module *module, void *arg)
     }
     //[L1.7] As after part 4.6; but a gradient that an earlier micro-batch has left unsharded stays,
     //  and the backward adds to it. The gradient that the previous micro-batch was reducing
-    //  is freed when the outermost backward begins: a whole forward later, so this waits for
-    // nothing.
+    //  is freed when the outermost backward begins: a whole forward later, without a wait.
     //? What would fsdp_begin_grad say to a unit that has a gradient?
     if (root->iter_backward_root == unit) TRY(fsdp_free_reduce_scatter(root));
     TRY(fsdp_free_all_gather(root));

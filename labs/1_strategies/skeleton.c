@@ -335,8 +335,7 @@ Status strategy_pre_backward(Module *module, void *arg)
     }
     // TODO L1.7: As after part 4.6; but a gradient that an earlier micro-batch has left unsharded
     // stays, and the backward adds to it. The gradient that the previous micro-batch was reducing
-    // is freed when the outermost backward begins: a whole forward later, so this waits for
-    // nothing.
+    // is freed when the outermost backward begins: a whole forward later, without a wait.
     // Hint: What would fsdp_begin_grad say to a unit that has a gradient?
     NOT_YET("L1.7");
 }
