@@ -22,7 +22,8 @@ typedef struct SimgpuArg {
 
 // How many streams begin a capture now.
 extern int simgpu_captures;
-// The next operation that this thread begins is made by function(arg[0], …, arg[n - 1]).
+// The next operation that this thread begins is made by function(arg[0], …, arg[n - 1]); NULL:
+// nobody says by what.
 void simgpu_note_call(const void *function, int n, const SimgpuArg *arg);
 
 #ifdef __cplusplus

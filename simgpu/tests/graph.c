@@ -195,6 +195,42 @@ RANK_TEST(test_arguments_are_the_captures, 1)
     check(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "cublasDestroy");
 }
 
+// A kernel that says no arguments cannot be called again; a graph is printed as it is.
+RANK_TEST(test_a_kernel_without_arguments, 1)
+{
+    cudaGraph_t graph;
+    char path[] = "/tmp/simgpu-graph-XXXXXX", text[4096] = "";
+    float *x = floats(1);
+    hear(heard);
+    begin(r->stream);
+    need_cuda(kernel_scale(x, 2, N, r->stream));
+    // What another call has said, which was not captured, is not this one's.
+    cublasHandle_t handle;
+    float *y = NULL, zero = 0;
+    cudaStream_t eager = make_stream(cudaStreamNonBlocking);
+    need_cuda(cudaMallocAsync((void **)&y, BYTES, eager));
+    need_cuda(kernel_fill(y, 2, N, eager));
+    check(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "cublasCreate");
+    cublasSetStream(handle, r->stream);
+    check(cublasSaxpy(handle, 0, &zero, y, 1, y, 1) == CUBLAS_STATUS_SUCCESS, "nothing to do");
+    check(kernel_touch(x, 4, 1, r->stream) == cudaErrorStreamCaptureUnsupported, "it is captured");
+    heard_is(heard, "a kernel that cannot be captured", "kernel_touch");
+    need_cuda(cudaMemsetAsync(x, 0, 4, r->stream));
+    graph = end(r->stream);
+    int file = mkstemp(path);
+    check(file >= 0, "no file");
+    need_cuda(cudaGraphDebugDotPrint(graph, path, 0));
+    check(read(file, text, sizeof text - 1) > 0, "an empty file");
+    check(strstr(text, "kernel_scale") && strstr(text, "MEMSET") &&
+              strstr(text, "node_0 -> node_1"),
+          "it prints: %s", text);
+    close(file);
+    unlink(path);
+    need_cuda(cudaGraphDestroy(graph));
+    need_cuda(cudaFreeAsync(y, eager));
+    check(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "cublasDestroy");
+}
+
 RANK_TEST(test_what_is_captured, 1)
 {
     enum cudaStreamCaptureStatus status;

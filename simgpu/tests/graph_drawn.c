@@ -196,8 +196,7 @@ static const char *difference(void)
                 return "a range";
     }
     if (memcmp(a->before, b->before, sizeof a->before) != 0) return "the order of operations";
-    if (memcmp(a->reported, b->reported, sizeof a->reported) != 0)
-        return "what is reported";
+    if (memcmp(a->reported, b->reported, sizeof a->reported) != 0) return "what is reported";
     return NULL;
 }
 

@@ -281,7 +281,9 @@ SIMGPU_CUBLAS_HALF_BATCHES(SIMGPU_DECLARE)
         const Call call = {#name_, SIM_SITE, SIMBLAS_FORMAT(T), SIMBLAS_FORMAT(TF),                \
                            SIMBLAS_FORMAT(TR)};                                                    \
         if (simgpu_captures) SIMBLAS_NOTE(name_##end, SIMBLAS_OPEN arguments);                     \
-        return run_##KIND(call, SIMBLAS_OPEN arguments);                                           \
+        cublasStatus_t status_ = run_##KIND(call, SIMBLAS_OPEN arguments);                         \
+        if (simgpu_captures) simgpu_note_call(NULL, 0, NULL);                                      \
+        return status_;                                                                            \
     }
 
 #endif

@@ -32,6 +32,7 @@ typedef struct Step {
     cudaGraphNode_t node;
     int branch;
     cudaEvent_t done; // recorded where another branch, or the launch's end, waits for it; or NULL
+    uint64_t number;  // of that event
     bool last;        // nothing comes after it
 } Step;
 
@@ -41,9 +42,12 @@ struct CUgraphExec_st {
     cudaGraph_t graph; // its own copy
     Step *step;        // (graph->n), in an order that the edges allow
     int *step_of;      // (graph->n), by the node's index
-    cudaStream_t *branch;
+    struct {
+        cudaStream_t stream;
+        uint32_t order; // its own: cudaDeviceReset may have ended it
+    } * branch;
     int n_branches;
-    cudaEvent_t begin, end; // of the last launch
+    Step begin, end; // of the last launch: their events
     unsigned long long flags;
     struct CUgraphExec_st *next; // of all that were ever made: a handle is never used again
 };
@@ -96,15 +100,23 @@ static bool is_exec(cudaGraphExec_t handle)
 
 // ---- Instantiation ----
 
-static cudaEvent_t new_event(int device)
+static bool make_event(Step *step, int device)
 {
     int current = sim_current_device();
     sim_set_current_device(device);
     pthread_mutex_lock(&sim_streams_lock);
-    cudaEvent_t event = sim_event_make(cudaEventDisableTiming, NULL);
+    step->done = sim_event_make(cudaEventDisableTiming, NULL);
+    if (step->done) step->number = step->done->number;
     pthread_mutex_unlock(&sim_streams_lock);
     sim_set_current_device(current);
-    return event;
+    return step->done != NULL;
+}
+
+// cudaDeviceReset may have ended it already, and somebody else may have its handle.
+static void end_event(const Step *step)
+{
+    if (step->done && step->done->alive && step->done->number == step->number)
+        sim_event_end(step->done);
 }
 
 static cudaStream_t new_branch(int device, int number, const void *site)
@@ -137,8 +149,10 @@ static bool lay_out(cudaGraphExec_t e, int *tail)
                 step->branch = from->branch;
         }
         if (step->branch < 0) {
-            e->branch[e->n_branches] = new_branch(node->device, e->n_branches + 1, e->site);
-            if (!e->branch[e->n_branches]) return false;
+            cudaStream_t stream = new_branch(node->device, e->n_branches + 1, e->site);
+            if (!stream) return false;
+            e->branch[e->n_branches].stream = stream;
+            e->branch[e->n_branches].order = stream->order;
             step->branch = e->n_branches++;
         }
         tail[step->branch] = i;
@@ -159,8 +173,7 @@ static bool make_events(cudaGraphExec_t e)
         }
     for (int i = 0; i < e->graph->n && good; i++) {
         if (!awaited[i] && !e->step[i].last) continue;
-        e->step[i].done = new_event(e->step[i].node->device);
-        good = e->step[i].done != NULL;
+        good = make_event(&e->step[i], e->step[i].node->device);
     }
     free(awaited);
     return good;
@@ -169,11 +182,13 @@ static bool make_events(cudaGraphExec_t e)
 static void free_parts(cudaGraphExec_t e)
 {
     pthread_mutex_lock(&sim_streams_lock);
-    for (int i = 0; i < e->n_branches; i++) sim_stream_end(e->branch[i]);
-    for (int i = 0; e->step && e->graph && i < e->graph->n; i++)
-        if (e->step[i].done) sim_event_end(e->step[i].done);
-    if (e->begin) sim_event_end(e->begin);
-    if (e->end) sim_event_end(e->end);
+    for (int i = 0; i < e->n_branches; i++) {
+        cudaStream_t s = e->branch[i].stream;
+        if (s->alive && s->order == e->branch[i].order) sim_stream_end(s);
+    }
+    for (int i = 0; e->step && e->graph && i < e->graph->n; i++) end_event(&e->step[i]);
+    end_event(&e->begin);
+    end_event(&e->end);
     pthread_mutex_unlock(&sim_streams_lock);
     if (e->graph) sim_graph_memory_end(e->graph);
     if (e->graph) sim_graph_free(e->graph);
@@ -211,8 +226,7 @@ static cudaError_t fill(cudaGraphExec_t e, cudaGraph_t graph, const char *call)
         e->step_of[sorted[i]->index] = i;
     }
     good = good && lay_out(e, tail) && make_events(e);
-    if (good) e->begin = new_event(device);
-    if (good) e->end = new_event(device);
+    good = good && make_event(&e->begin, device) && make_event(&e->end, device);
     free(tail);
     free(sorted);
     if (memory && !sorted) return report_cycle(call, e->site);
@@ -301,8 +315,8 @@ static cudaError_t wait_on(cudaStream_t stream, cudaEvent_t event)
 static cudaError_t await_before(cudaGraphExec_t e, const Step *step)
 {
     cudaGraphNode_t node = step->node;
-    cudaStream_t stream = e->branch[step->branch];
-    if (!node->n_from) TRY(wait_on(stream, e->begin));
+    cudaStream_t stream = e->branch[step->branch].stream;
+    if (!node->n_from) TRY(wait_on(stream, e->begin.done));
     for (int j = 0; j < node->n_from; j++) {
         const Step *from = &e->step[e->step_of[node->from[j]->index]];
         if (from->branch != step->branch) TRY(wait_on(stream, from->done));
@@ -315,7 +329,7 @@ static cudaError_t make_call(cudaGraphExec_t e, const Step *step, const cudaStre
     SimReplay before = sim_launching;
     cudaGraphNode_t node = step->node;
     sim_set_current_device(node->device);
-    sim_launching.stream = e->branch[step->branch];
+    sim_launching.stream = e->branch[step->branch].stream;
     sim_launching.site = node->site;
     sim_launching.node = node;
     sim_launching.together = together;
@@ -333,22 +347,22 @@ static cudaError_t run_next(cudaGraphExec_t e, int i, int *n)
         const Step *step = &e->step[i + *n];
         if (*n > 0 && (!together || step->node->together != together)) break;
         TRY(await_before(e, step));
-        stream[*n] = e->branch[step->branch];
+        stream[*n] = e->branch[step->branch].stream;
     }
     TRY(make_call(e, &e->step[i], stream));
     for (const Step *step = &e->step[i]; step < &e->step[i + *n]; step++)
-        if (step->done) TRY(record_on(step->done, e->branch[step->branch]));
+        if (step->done) TRY(record_on(step->done, e->branch[step->branch].stream));
     return cudaSuccess;
 }
 
 static cudaError_t run_steps(cudaGraphExec_t e, cudaStream_t stream)
 {
-    TRY(wait_on(stream, e->end));
-    TRY(record_on(e->begin, stream));
+    TRY(wait_on(stream, e->end.done));
+    TRY(record_on(e->begin.done, stream));
     for (int i = 0, n = 0; i < e->graph->n; i += n) TRY(run_next(e, i, &n));
     for (int i = 0; i < e->graph->n; i++)
         if (e->step[i].last) TRY(wait_on(stream, e->step[i].done));
-    return record_on(e->end, stream);
+    return record_on(e->end.done, stream);
 }
 
 static uint64_t next_launch(void)

@@ -69,7 +69,10 @@ SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site)
 {
     SimgpuOp op = sim_begin(GPU_KERNEL, name, stream, gpulog_site_above(site));
     check_device(&op);
-    if (op.captured) sim_capture_noted(&op, cudaGraphNodeTypeKernel);
+    if (op.captured)
+        sim_capture_noted(&op, cudaGraphNodeTypeKernel);
+    else if (simgpu_captures)
+        simgpu_note_call(NULL, 0, NULL); // it is over, and no later operation's
     return op;
 }
 

@@ -402,6 +402,14 @@ WRONG(CAPTURE, two_executables_of_a_graph_with_memory, 1, "0")
     CUDA(cudaGraphDestroy(graph));
 }
 
+WRONG(LEAK, graph_and_executable_never_destroyed, 1, "0")
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUDA(cudaGraphCreate(&graph, 0));            // HERE
+    CUDA(cudaGraphInstantiate(&exec, graph, 0)); // HERE
+}
+
 // ---- Ranks ----
 
 // Rank 1 makes the call by itself; NCCL wants all ranks to launch it alike.

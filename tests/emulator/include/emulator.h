@@ -31,8 +31,8 @@ cudaError_t emulator_run(const dim3 &grid, const dim3 &block, void (*thread)(voi
 // look_up(packed) then puts the pointers' usable addresses in a copy of packed.
 bool emulator_captures(void);
 cudaError_t emulator_capture(const dim3 &grid, const dim3 &block, void (*thread)(void *packed),
-                             void (*look_up)(void *packed), const void *packed,
-                             size_t packed_bytes, char *shared, size_t bytes);
+                             void (*look_up)(void *packed), const void *packed, size_t packed_bytes,
+                             char *shared, size_t bytes);
 
 unsigned emulator_lane(void);
 // Wait for the rest of the block, or of the warp. `line` must be the same for all who meet. The
