@@ -2,8 +2,8 @@
  * recomputation, more micro-batches, fewer replicas, stages, offload, and any of these together,
  * with the batch as it is.
  *
- * By formulas alone each combination has a least memory and about a time. Those that may fit are
- * run dry, the fastest first, until three fit. Offload comes last: the host's optimizer is not in a
+ * By formulas alone each combination has a least and a most memory, and about a time. Those that may
+ * fit are run dry, the fastest first, until three fit. Offload comes last: the host's optimizer is not in a
  * plan's time.
  */
 #include <stdio.h>
@@ -20,6 +20,7 @@ enum { MOST = 4096, WANTED = 3, MOST_RUNS = 6, FEW_RUNS = 2, MOST_PASSES = 32 };
 typedef struct Candidate {
     PlanOptions options;
     double time; // by formulas, seconds; offload after all others
+    bool likely; // to fit: all that it has unsharded at most may live at one time
 } Candidate;
 
 typedef struct Candidates {
@@ -29,6 +30,12 @@ typedef struct Candidates {
     Module *stage[2]; // the first and the last
     int stages;       // for which they are
 } Candidates;
+
+static double most_memory(const PlanFormulas *f)
+{
+    return (double)(f->params + f->grads + f->state + f->most_params + f->most_grads +
+                    f->activations);
+}
 
 static double least_memory(const PlanFormulas *f)
 {
@@ -70,17 +77,19 @@ static void add(Candidates *all, const PlanOptions *o)
         }
         all->stages = o->stages;
     }
-    double memory = 0, time = o->offload ? 1e9 : 0;
+    double memory = 0, most = 0, time = o->offload ? 1e9 : 0;
     for (int i = 0; i < 2; i++) {
         if (!all->stage[i]) return;
         PlanFormulas f = plan_formulas(o, all->stage[i], i ? o->stages - 1 : 0);
         if (least_memory(&f) > memory) memory = least_memory(&f);
+        if (most_memory(&f) > most) most = most_memory(&f);
         if (i == 0) time += about(o, &f);
         // Masters, gradients and moments of a rank: 16 bytes per element, in the host's memory.
         if (o->offload && 16.0 * (double)f.parameters / (plan_places(o) / o->replicas) > MOST_HOST)
             return;
     }
-    if (plan_fits(o, (uint64_t)memory)) all->of[all->n++] = (Candidate){*o, time};
+    if (plan_fits(o, (uint64_t)memory))
+        all->of[all->n++] = (Candidate){*o, time, plan_fits(o, (uint64_t)most)};
 }
 
 // Recomputation, reductions of each micro-batch, and offload.
@@ -173,19 +182,25 @@ static int by_step(const void *a, const void *b)
     return (x->step > y->step) - (x->step < y->step);
 }
 
-// Runs the candidates, in their order; how many of them fit.
+// Runs the candidates, in their order; how many of them fit. After so many that do not, only those
+// that are likely to.
 static int run_candidates(const Candidates *all, Found found[WANTED])
 {
     const PlanOptions *from = all->from;
-    int n = 0, runs = from->stages * from->accumulate > MOST_PASSES ? FEW_RUNS : MOST_RUNS;
-    for (int i = 0; i < all->n && i < runs && n < WANTED; i++) {
+    int n = 0, misses = 0,
+        runs = from->stages * from->accumulate > MOST_PASSES ? FEW_RUNS : MOST_RUNS;
+    for (int i = 0; i < all->n && misses < 2 * runs && n < WANTED; i++) {
+        if (misses >= runs && !all->of[i].likely) continue;
         PlanOptions o = all->of[i].options;
         o.timeline = NULL;
         o.candidate = true;
         Plan plan = {.options = &o};
         Status status = plan_make(&plan);
         uint64_t memory = plan_most_memory(&plan);
-        if (status == OK && plan_fits(&o, memory)) found[n++] = (Found){o, memory, plan.times.step};
+        if (status == OK && plan_fits(&o, memory))
+            found[n++] = (Found){o, memory, plan.times.step};
+        else
+            misses++;
         plan_free(&plan.ranks);
     }
     qsort(found, (size_t)n, sizeof *found, by_step);
