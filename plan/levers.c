@@ -19,8 +19,9 @@ enum { MOST = 4096, WANTED = 3, MOST_RUNS = 6, FEW_RUNS = 2, MOST_PASSES = 32 };
 
 typedef struct Candidate {
     PlanOptions options;
-    double time; // by formulas, seconds; offload after all others
-    bool likely; // to fit: all that it has unsharded at most may live at one time
+    double time;  // by formulas, seconds; offload after all others
+    double least; // bytes
+    bool likely;  // to fit: all that it has unsharded at most may live at one time
 } Candidate;
 
 typedef struct Candidates {
@@ -52,6 +53,9 @@ static double about(const PlanOptions *o, const PlanFormulas *f)
     int shards = o->strategy == STRATEGY_DDP ? 1 : plan_places(o) / o->replicas;
     bool within = shards <= m->gpus_per_node && o->stages == 1;
     double link = figures->link[within && m->has_link[SIM_NVLINK] ? SIM_NVLINK : SIM_NIC];
+    // A ring over nodes uses all NICs of a node: each rank's bytes pass all its channels.
+    double ring = (double)figures->ring.channels * figures->ring.inter;
+    if (!within && m->gpus_per_node > 1 && ring > link) link = ring;
     if (link <= 0) link = figures->link[SIM_PCIE];
     double compute = ((double)f->products / 0.65 + (double)f->attention / 0.35) / plan_peak(o);
     double sent = (double)(f->gather_sent + f->scatter_sent + f->reduce_sent) / link +
@@ -89,7 +93,7 @@ static void add(Candidates *all, const PlanOptions *o)
             return;
     }
     if (plan_fits(o, (uint64_t)memory))
-        all->of[all->n++] = (Candidate){*o, time, plan_fits(o, (uint64_t)most)};
+        all->of[all->n++] = (Candidate){*o, time, memory, plan_fits(o, (uint64_t)most)};
 }
 
 // Recomputation, reductions of each micro-batch, and offload.
@@ -182,15 +186,39 @@ static int by_step(const void *a, const void *b)
     return (x->step > y->step) - (x->step < y->step);
 }
 
+typedef struct Missed {
+    const Candidate *candidate;
+    uint64_t memory; // that it took; 0: more than a dry run has
+} Missed;
+
+// Whether it cannot fit either: of another with the same strategy, recomputation and stages a dry
+// run took so many times its least memory. A twentieth less is allowed for.
+static bool is_too_large(const Candidate *c, const Missed *missed, int n)
+{
+    const PlanOptions *o = &c->options;
+    for (int i = 0; i < n; i++) {
+        const PlanOptions *other = &missed[i].candidate->options;
+        double memory = 0.95 * c->least * (double)missed[i].memory / missed[i].candidate->least;
+        if (o->strategy == other->strategy && o->recompute == other->recompute &&
+            o->stages == other->stages && o->replicas == other->replicas &&
+            o->reduce_every_time == other->reduce_every_time && o->offload == other->offload &&
+            !plan_fits(o, (uint64_t)memory))
+            return true;
+    }
+    return false;
+}
+
 // Runs the candidates, in their order; how many of them fit. After so many that do not, only those
 // that are likely to.
 static int run_candidates(const Candidates *all, Found found[WANTED])
 {
     const PlanOptions *from = all->from;
+    Missed missed[2 * MOST_RUNS];
     int n = 0, misses = 0,
         runs = from->stages * from->accumulate > MOST_PASSES ? FEW_RUNS : MOST_RUNS;
     for (int i = 0; i < all->n && misses < 2 * runs && n < WANTED; i++) {
         if (misses >= runs && !all->of[i].likely) continue;
+        if (is_too_large(&all->of[i], missed, misses)) continue;
         PlanOptions o = all->of[i].options;
         o.timeline = NULL;
         o.candidate = true;
@@ -200,7 +228,7 @@ static int run_candidates(const Candidates *all, Found found[WANTED])
         if (status == OK && plan_fits(&o, memory))
             found[n++] = (Found){o, memory, plan.times.step};
         else
-            misses++;
+            missed[misses++] = (Missed){&all->of[i], memory};
         plan_free(&plan.ranks);
     }
     qsort(found, (size_t)n, sizeof *found, by_step);
