@@ -2,8 +2,8 @@
  * recomputation, more micro-batches, fewer replicas, stages, offload, and any of these together,
  * with the batch as it is.
  *
- * By formulas alone each combination has a least memory and about a time. Those that may fit are
- * run dry, the fastest first, until three fit. Offload comes last: the host's optimizer is not in a
+ * By formulas alone each combination has a least and a most memory, and about a time. Those that may
+ * fit are run dry, the fastest first, until three fit. Offload comes last: the host's optimizer is not in a
  * plan's time.
  */
 #include <stdio.h>
@@ -19,7 +19,9 @@ enum { MOST = 4096, WANTED = 3, MOST_RUNS = 6, FEW_RUNS = 2, MOST_PASSES = 32 };
 
 typedef struct Candidate {
     PlanOptions options;
-    double time; // by formulas, seconds; offload after all others
+    double time;  // by formulas, seconds; offload after all others
+    double least; // bytes
+    bool likely;  // to fit: all that it has unsharded at most may live at one time
 } Candidate;
 
 typedef struct Candidates {
@@ -29,6 +31,12 @@ typedef struct Candidates {
     Module *stage[2]; // the first and the last
     int stages;       // for which they are
 } Candidates;
+
+static double most_memory(const PlanFormulas *f)
+{
+    return (double)(f->params + f->grads + f->state + f->most_params + f->most_grads +
+                    f->activations);
+}
 
 static double least_memory(const PlanFormulas *f)
 {
@@ -45,6 +53,9 @@ static double about(const PlanOptions *o, const PlanFormulas *f)
     int shards = o->strategy == STRATEGY_DDP ? 1 : plan_places(o) / o->replicas;
     bool within = shards <= m->gpus_per_node && o->stages == 1;
     double link = figures->link[within && m->has_link[SIM_NVLINK] ? SIM_NVLINK : SIM_NIC];
+    // A ring over nodes uses all NICs of a node: each rank's bytes pass all its channels.
+    double ring = (double)figures->ring.channels * figures->ring.inter;
+    if (!within && m->gpus_per_node > 1 && ring > link) link = ring;
     if (link <= 0) link = figures->link[SIM_PCIE];
     double compute = ((double)f->products / 0.65 + (double)f->attention / 0.35) / plan_peak(o);
     double sent = (double)(f->gather_sent + f->scatter_sent + f->reduce_sent) / link +
@@ -70,17 +81,19 @@ static void add(Candidates *all, const PlanOptions *o)
         }
         all->stages = o->stages;
     }
-    double memory = 0, time = o->offload ? 1e9 : 0;
+    double memory = 0, most = 0, time = o->offload ? 1e9 : 0;
     for (int i = 0; i < 2; i++) {
         if (!all->stage[i]) return;
         PlanFormulas f = plan_formulas(o, all->stage[i], i ? o->stages - 1 : 0);
         if (least_memory(&f) > memory) memory = least_memory(&f);
+        if (most_memory(&f) > most) most = most_memory(&f);
         if (i == 0) time += about(o, &f);
         // Masters, gradients and moments of a rank: 16 bytes per element, in the host's memory.
         if (o->offload && 16.0 * (double)f.parameters / (plan_places(o) / o->replicas) > MOST_HOST)
             return;
     }
-    if (plan_fits(o, (uint64_t)memory)) all->of[all->n++] = (Candidate){*o, time};
+    if (plan_fits(o, (uint64_t)memory))
+        all->of[all->n++] = (Candidate){*o, time, memory, plan_fits(o, (uint64_t)most)};
 }
 
 // Recomputation, reductions of each micro-batch, and offload.
@@ -173,19 +186,49 @@ static int by_step(const void *a, const void *b)
     return (x->step > y->step) - (x->step < y->step);
 }
 
-// Runs the candidates, in their order; how many of them fit.
+typedef struct Missed {
+    const Candidate *candidate;
+    uint64_t memory; // that it took; 0: more than a dry run has
+} Missed;
+
+// Whether it cannot fit either: of another with the same strategy, recomputation and stages a dry
+// run took so many times its least memory. A twentieth less is allowed for.
+static bool is_too_large(const Candidate *c, const Missed *missed, int n)
+{
+    const PlanOptions *o = &c->options;
+    for (int i = 0; i < n; i++) {
+        const PlanOptions *other = &missed[i].candidate->options;
+        double memory = 0.95 * c->least * (double)missed[i].memory / missed[i].candidate->least;
+        if (o->strategy == other->strategy && o->recompute == other->recompute &&
+            o->stages == other->stages && o->replicas == other->replicas &&
+            o->reduce_every_time == other->reduce_every_time && o->offload == other->offload &&
+            !plan_fits(o, (uint64_t)memory))
+            return true;
+    }
+    return false;
+}
+
+// Runs the candidates, in their order; how many of them fit. After so many that do not, only those
+// that are likely to.
 static int run_candidates(const Candidates *all, Found found[WANTED])
 {
     const PlanOptions *from = all->from;
-    int n = 0, runs = from->stages * from->accumulate > MOST_PASSES ? FEW_RUNS : MOST_RUNS;
-    for (int i = 0; i < all->n && i < runs && n < WANTED; i++) {
+    Missed missed[2 * MOST_RUNS];
+    int n = 0, misses = 0,
+        runs = from->stages * from->accumulate > MOST_PASSES ? FEW_RUNS : MOST_RUNS;
+    for (int i = 0; i < all->n && misses < 2 * runs && n < WANTED; i++) {
+        if (misses >= runs && !all->of[i].likely) continue;
+        if (is_too_large(&all->of[i], missed, misses)) continue;
         PlanOptions o = all->of[i].options;
         o.timeline = NULL;
         o.candidate = true;
         Plan plan = {.options = &o};
         Status status = plan_make(&plan);
         uint64_t memory = plan_most_memory(&plan);
-        if (status == OK && plan_fits(&o, memory)) found[n++] = (Found){o, memory, plan.times.step};
+        if (status == OK && plan_fits(&o, memory))
+            found[n++] = (Found){o, memory, plan.times.step};
+        else
+            missed[misses++] = (Missed){&all->of[i], memory};
         plan_free(&plan.ranks);
     }
     qsort(found, (size_t)n, sizeof *found, by_step);
