@@ -225,24 +225,26 @@ TEST(test_lets_old_entries_go)
     unsetenv("GPULOG_ENTRIES");
 }
 
+static void is_called_at(const void *site, int line, const char *function)
+{
+    char want[128], where[256];
+    snprintf(want, sizeof want, "tests/log.c:%d (%s)", line, function);
+    gpulog_where(site, where, sizeof where);
+    check(strcmp(where, want) == 0, "the call is at %s, and said to be at %s", want, where);
+}
+
 RANK_TEST(test_names_places, 1)
 {
     float *p;
-    char want[64], where[256];
+    char where[256];
     need_cuda(cudaMalloc((void **)&p, 100));
     int line = __LINE__ + 1;
-    cudaError_t error = kernel_fill(p, 0, 1, r->stream);
+    need_cuda(kernel_fill(p, 0, 1, r->stream));
     GpuLogEntry e = last();
-    snprintf(want, sizeof want, "tests/log.c:%d (test_names_places_body)", line);
-    gpulog_where(e.site, where, sizeof where);
-    check(error == cudaSuccess && strcmp(where, want) == 0, "the call is at %s, not %s", want,
-          where);
+    is_called_at(e.site, line, "test_names_places_body");
     line = __LINE__ + 1;
-    error = cudaFree(p);
-    snprintf(want, sizeof want, "tests/log.c:%d (test_names_places_body)", line);
-    gpulog_where(last().site, where, sizeof where);
-    check(error == cudaSuccess && strcmp(where, want) == 0, "the call is at %s, not %s", want,
-          where);
+    need_cuda(cudaFree(p));
+    is_called_at(last().site, line, "test_names_places_body");
     gpulog_where(last().site, where, 7);
     check(strcmp(where, "tests/") == 0, "a short text holds %s", where);
     gpulog_where((void *)8, where, sizeof where);
@@ -258,7 +260,7 @@ RANK_TEST(test_names_the_programs_places, 1)
 {
     NnRun run;
     float *x, *y;
-    char where[256], want[256];
+    char where[256];
     need(nn_run_create(&run, r->stream));
     need(run_alloc(&run, &x, 4));
     gpulog_where(last().site, where, sizeof where);
@@ -267,11 +269,9 @@ RANK_TEST(test_names_the_programs_places, 1)
     gpulog_own_code(NULL);
     gpulog_where(last().site, where, sizeof where);
     check(strstr(where, "tests/log.c:") == where, "the call is at %s", where);
-    snprintf(want, sizeof want, "tests/log.c:%d (test_names_the_programs_places_body)",
-             __LINE__ + 1);
+    int line = __LINE__ + 1;
     need(run_alloc(&run, &y, 4));
-    gpulog_where(last().site, where, sizeof where);
-    check(strcmp(where, want) == 0, "the call is at %s, not %s", want, where);
+    is_called_at(last().site, line, "test_names_the_programs_places_body");
     need_cuda(cudaFreeAsync(x, r->stream));
     need_cuda(cudaFreeAsync(y, r->stream));
     need(nn_run_destroy(&run));

@@ -145,6 +145,7 @@ def why_not(kit, part, mutant, suites, folder):
 
 
 def run(options):
+    os.environ["SEED"] = os.environ.get("SEED") or mutants.MUTANTS_SEED
     every = load(FOLDER)
     chosen = [(part, mutant) for *part, mutant in every
               if not options.only or mutant["name"] in options.only]
@@ -167,25 +168,12 @@ def run(options):
     return 1 if bad else 0
 
 
-def main(arguments=None):
+def parse():
     parser = argparse.ArgumentParser(description="Test the tests of given code.")
     parser.add_argument("--only", action="append", metavar="NAME")
     parser.add_argument("--build", default="", metavar="DIR", help="build tree")
-    options = parser.parse_args(arguments)
-    runner.stop_on_signals()
-    os.environ["SEED"] = os.environ.get("SEED") or mutants.MUTANTS_SEED
-    try:
-        return run(options)
-    except (mutants.BadUsage, mutant_files.BadFile) as problem:
-        print("given_mutants: %s" % problem, file=sys.stderr)
-        return 2
-    except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
-        print("given_mutants: %s" % problem, file=sys.stderr)
-        return 3
-    except (runner.Stopped, KeyboardInterrupt) as problem:
-        print("given_mutants: stopped by %s" % (problem or "Ctrl-C"), file=sys.stderr)
-        return 3
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(mutants.exit_status("given_mutants", run, parse()))

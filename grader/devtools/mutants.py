@@ -50,6 +50,7 @@ import mutant_files
 import runner
 import seeds
 from builder import Builder, Infrastructure
+from mutation_results import BadList
 
 REFERENCE = os.path.join(ROOT, "reference")
 AT_ONCE = 2
@@ -88,7 +89,7 @@ class Kit:
         # A mistake may be one that the compiler warns of: the kit's own strictness is not for it.
         status, output = builder.make(["grader-print-commands"],
                                       extra=["--eval=" + rule, "WERROR="])
-        lines = output.strip().splitlines()
+        lines = output.splitlines()[-6:] # the last may be empty
         if status != 0 or len(lines) != 6:
             raise Infrastructure("the Makefile does not say how it builds:\n%s"
                                  % output[-2000:])
@@ -364,7 +365,7 @@ def summary(options, outcomes, seconds):
     return 1 if bad else 0
 
 
-def parse(arguments):
+def parse():
     parser = argparse.ArgumentParser(description="Test the tests: with solutions that are wrong, "
                                      "and with some that are right in another way.")
     parser.add_argument("--alternatives", action="store_true",
@@ -383,41 +384,43 @@ def parse(arguments):
                         help="build tree (the Makefile's own)")
     parser.add_argument("-v", "--verbose", action="store_true",
                         help="what each test that failed says")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
-def main(arguments=None):
-    options = parse(arguments)
-    runner.stop_on_signals()
+def run(options):
     began = time.monotonic()
+    tasks = manifest.load_all(ROOT)
+    load = (mutant_files.load_alternatives if options.alternatives else
+            mutant_files.machine_made if options.machine else mutant_files.load_mutants)
+    solutions = choose(options, load(tasks), tasks)
+    if not options.alternatives and not os.environ.get("SEED"):
+        os.environ["SEED"] = MUTANTS_SEED
+    seed = seeds.choose()
+    with tempfile.TemporaryDirectory(prefix="shardlab-mutants-") as folder:
+        os.environ["TMPDIR"] = folder # what a compiler leaves that was stopped goes with the rest
+        kit = Kit(options.build, tasks)
+        print("as it should be, " + ("name, score, time" if options.alternatives else
+                                     "task, mutant, points lost, time, tests lost"))
+        outcomes = run_solutions(kit, solutions, folder, options.verbose)
+    if any(outcome.trouble for outcome in outcomes):
+        print("The tests drew from SEED=%d." % seed)
+    return summary(options, outcomes, time.monotonic() - began)
+
+
+def exit_status(program, work, options, after_stop=""):
+    """What work(options) returns; 2 or 3, after a line that says why, where it cannot be done."""
+    runner.stop_on_signals()
     try:
-        tasks = manifest.load_all(ROOT)
-        load = (mutant_files.load_alternatives if options.alternatives else
-                mutant_files.machine_made if options.machine else mutant_files.load_mutants)
-        solutions = choose(options, load(tasks), tasks)
-        if not options.alternatives and not os.environ.get("SEED"):
-            os.environ["SEED"] = MUTANTS_SEED
-        seed = seeds.choose()
-        with tempfile.TemporaryDirectory(prefix="shardlab-mutants-") as folder:
-            # What a compiler leaves that was stopped goes with the rest.
-            os.environ["TMPDIR"] = folder
-            kit = Kit(options.build, tasks)
-            print("as it should be, " + ("name, score, time" if options.alternatives else
-                                         "task, mutant, points lost, time, tests lost"))
-            outcomes = run_solutions(kit, solutions, folder, options.verbose)
-        if any(outcome.trouble for outcome in outcomes):
-            print("The tests drew from SEED=%d." % seed)
-        return summary(options, outcomes, time.monotonic() - began)
-    except (BadUsage, mutant_files.BadFile, seeds.BadSeed) as problem:
-        print("mutants: %s" % problem, file=sys.stderr)
-        return 2
+        return work(options)
+    except (BadUsage, BadList, mutant_files.BadFile, seeds.BadSeed) as problem:
+        status, why = 2, problem
     except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
-        print("mutants: %s" % problem, file=sys.stderr)
-        return 3
+        status, why = 3, problem
     except (runner.Stopped, KeyboardInterrupt) as problem:
-        print("mutants: stopped by %s" % (problem or "Ctrl-C"), file=sys.stderr)
-        return 3
+        status, why = 3, "stopped by %s%s" % (problem or "Ctrl-C", after_stop)
+    print("%s: %s" % (program, why), file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status("mutants", run, parse()))

@@ -48,9 +48,8 @@ import manifest
 import mutants
 import runner
 import seeds
-from builder import Infrastructure
 from mutation_operators import mutants_of
-from mutation_results import (JUDGED, KILLED, BadList, Record, load_judged, load_kills,
+from mutation_results import (JUDGED, KILLED, Record, load_judged, load_kills,
                               load_results)
 from mutation_source import BadSource
 from mutation_trial import REFERENCE, SEEDS, Bench, Workshop
@@ -194,7 +193,7 @@ def make_all(tasks):
     return found
 
 
-def parse(arguments):
+def parse():
     parser = argparse.ArgumentParser(description="Change every line of the reference, and see "
                                      "whether the tests notice.")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
@@ -213,11 +212,12 @@ def parse(arguments):
                         "`together` on what that leaves alive")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     parser.add_argument("--build", default="", metavar="DIR", help="build tree")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 def run(options):
     began = time.monotonic()
+    runner.Family.LOOK = LOOK
     if not options.sample:
         os.environ.setdefault("SEED", mutants.MUTANTS_SEED)
         os.environ["SEED"] = os.environ["SEED"] or mutants.MUTANTS_SEED
@@ -250,22 +250,5 @@ def run(options):
     return summary(chosen, results, judged, time.monotonic() - began)
 
 
-def main(arguments=None):
-    options = parse(arguments)
-    runner.stop_on_signals()
-    runner.Family.LOOK = LOOK
-    try:
-        return run(options)
-    except (mutants.BadUsage, BadList, seeds.BadSeed) as problem:
-        print("mutation: %s" % problem, file=sys.stderr)
-        return 2
-    except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
-        print("mutation: %s" % problem, file=sys.stderr)
-        return 3
-    except (runner.Stopped, KeyboardInterrupt) as problem:
-        print("mutation: stopped by %s; RESUME=1 goes on" % (problem or "Ctrl-C"), file=sys.stderr)
-        return 3
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(mutants.exit_status("mutation", run, parse(), "; RESUME=1 goes on"))
