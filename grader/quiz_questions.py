@@ -47,7 +47,8 @@ class Setting:
     def settings(self):
         return ["LAYERS=%d" % self.layers, "HEADS=%d" % self.heads, "DIM=%d" % self.dim,
                 "VOCAB=%d" % self.vocab, "SEQ=%d" % self.seq, "GPUS=%d" % self.gpus,
-                "BATCH=%d" % (self.gpus * self.sequences * self.micro), "MACHINE=h100x8", "DTYPE=float"] + (
+                "BATCH=%d" % (self.gpus * self.sequences * self.micro), "MACHINE=h100x8",
+                "DTYPE=float"] + (
                     ["ACCUMULATE=%d" % self.micro] if self.micro > 1 else [])
 
     def words(self):

@@ -57,7 +57,8 @@ class Figures(unittest.TestCase):
         for more in ({"mfu": 1.01}, {"mfu": 0}, {"mfu": True}, {"mfu": float("nan")},
                      {"tokens_per_second_per_gpu": "9"}, {"tokens_per_second_per_gpu": -1},
                      {"offered": 800 * GIB}, {"reserved": 49 * GIB}, {"reserved": "1"},
-                     {"ranks": []}, {"ranks": [{"peak": 0}]}, {"ranks": [{"peak": None}]}, {"ranks": 3}):
+                     {"ranks": []}, {"ranks": [{"peak": 0}]}, {"ranks": [{"peak": None}]},
+                     {"ranks": 3}):
             self.assertIsNone(self.figures(**more), more)
         for data in (b"", b"[", b"[]", b"[" * 100000, b"\xff"):
             self.assertIsNone(challenge.figures_of(data))
