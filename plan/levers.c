@@ -2,9 +2,9 @@
  * recomputation, more micro-batches, fewer replicas, stages, offload, and any of these together,
  * with the batch as it is.
  *
- * By formulas alone each combination has a least and a most memory, and about a time. Those that may
- * fit are run dry, the fastest first, until three fit. Offload comes last: the host's optimizer is not in a
- * plan's time.
+ * By formulas alone each combination has a least and a most memory, and about a time. Those that
+ * may fit are run dry, the fastest first, until three fit. Offload comes last: the host's optimizer
+ * is not in a plan's time.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -85,8 +85,14 @@ static bool passes_ended(const FsdpRoot *root)
 static void end_step(Wrapped *w, const Case *c)
 {
     const bool all = passes_ended(w->root) || c->stages > 0 || c->policy != NULL;
-    need(module_discard(w->model, &w->run));
-    if (c->stages == 0) need(fsdp_reshard_all(w->model));
+    if (c->stages == 0) { // else pipeline_destroy does all of it
+        need(module_discard(w->model, &w->run));
+        need(fsdp_reshard_all(w->model));
+    }
+    for (int u = 0; c->offload && c->stages == 0 && u < w->root->n_units; u++)
+        check(w->root->units[u]->flat.sharded_param.data == offload_of(w->root->units[u])->param,
+              "a call of %s failed, %s, and the parameter shard of %s is not the host's", runs,
+              failing_call(), w->root->units[u]->flat.name);
     if (all) {
         case_take_down(w);
         need(case_build(w, c));
