@@ -44,31 +44,6 @@ typedef struct CheckpointPosition {
     double best_loss;   // of all validations so far; 0: there was none
 } CheckpointPosition;
 
-// ---------------------------------------------------------------- Lab 5: labs/5_checkpoints
-
-// Saves the parameters of the root's units, the moments and t of `opt` (NULL: no optimizer) and the
-// position. Collective: all ranks call it, between steps. When it returns OK, on any rank, the
-// checkpoint is complete and on the disk. Else DIR is as it was, and what was written of the new
-// one is gone; also where the last call fails, which brings the new name to the disk: then DIR is
-// renamed back. ERR_ARGUMENT for another model's optimizer. (A disk that fails again while that is
-// done may leave DIR.tmp, and DIR.old in the place of DIR, or beside a new DIR: a load takes a
-// complete one.)
-Status checkpoint_save(const char *dir, Module *root, const FsdpAdamW *opt,
-                       const CheckpointPosition *position);
-
-// Loads what checkpoint_save has saved, on as many ranks or in such units as there are now; `opt`
-// NULL: the parameters alone. Collective. ERR_ARGUMENT where a unit is not sharded, or for another
-// model's optimizer; ERR_IO for a checkpoint of another model, without the optimizer that is asked
-// for, or with a file that is missing or damaged; nothing has been changed then. Padding stays
-// zero.
-Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt, CheckpointPosition *position);
-
-// ---------------------------------------------------------------- Given code (lib/checkpoint)
-
-// Models whose parameters are not to be initialised, because a checkpoint will be loaded: call it
-// before fully_shard (PyTorch: to_empty). Reading one before it was loaded is a report of simgpu's.
-void checkpoint_storage_only(Module *model);
-
 // One file's part of a parameter.
 typedef struct CheckpointSlice {
     int file;           // number: of the rank that wrote it
@@ -94,6 +69,41 @@ typedef struct CheckpointIndex {
     int64_t t; // the optimizer's steps
     CheckpointPosition position;
 } CheckpointIndex;
+
+// ---------------------------------------------------------------- Lab 5: labs/5_checkpoints
+
+// Saves the parameters of the root's units, the moments and t of `opt` (NULL: no optimizer) and the
+// position. Collective: all ranks call it, between steps. When it returns OK, on any rank, the
+// checkpoint is complete and on the disk. Else DIR is as it was, and what was written of the new
+// one is gone; also where the last call fails, which brings the new name to the disk: then DIR is
+// renamed back. ERR_ARGUMENT for another model's optimizer. (A disk that fails again while that is
+// done may leave DIR.tmp, and DIR.old in the place of DIR, or beside a new DIR: a load takes a
+// complete one.)
+Status checkpoint_save(const char *dir, Module *root, const FsdpAdamW *opt,
+                       const CheckpointPosition *position);
+
+// Loads what checkpoint_save has saved, on as many ranks or in such units as there are now; `opt`
+// NULL: the parameters alone. Collective. ERR_ARGUMENT where a unit is not sharded, or for another
+// model's optimizer; ERR_IO for a checkpoint of another model, without the optimizer that is asked
+// for, or with a file that is missing or damaged; nothing has been changed then. Padding stays
+// zero.
+Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt, CheckpointPosition *position);
+
+// The steps of a save that a save in the background takes, too (examples/common/background_save.c).
+// Adds to the index who has which elements of which parameter, on all ranks. ERR_MEMORY.
+Status checkpoint_describe(CheckpointIndex *index, const FsdpRoot *root);
+// Before a save, on one rank: what an earlier one left is gone, the last good one is DIR, and there
+// is an empty DIR.tmp. ERR_IO, also where DIR is something else than a checkpoint; then nothing has
+// changed.
+Status checkpoint_begin(const char *dir, const char *tmp, const char *old);
+// DIR.tmp, whose files are all on the disk, becomes DIR, on one rank. ERR_IO: DIR is as it was.
+Status checkpoint_commit(const char *dir, const char *tmp, const char *old);
+
+// ---------------------------------------------------------------- Given code (lib/checkpoint)
+
+// Models whose parameters are not to be initialised, because a checkpoint will be loaded: call it
+// before fully_shard (PyTorch: to_empty). Reading one before it was loaded is a report of simgpu's.
+void checkpoint_storage_only(Module *model);
 
 // An index without parameters; then one after another. ERR_MEMORY.
 void index_begin(CheckpointIndex *index, int n_files);

@@ -79,23 +79,6 @@ static Status take(BackgroundSave *s, const Trainer *t, int64_t *elements)
     return OK;
 }
 
-// Who has which elements, on all ranks.
-static Status describe(CheckpointIndex *index, const FsdpRoot *root)
-{
-    for (int u = 0; u < root->n_units; u++) {
-        const FlatLayout *layout = &root->units[u]->flat.layout;
-        for (int i = 0; i < layout->n; i++) {
-            TRY(index_add_param(index, layout->params[i]));
-            for (int rank = 0; rank < layout->world; rank++) {
-                int64_t begin, end, at;
-                flat_param_range_in_shard(layout, i, rank, &begin, &end, &at);
-                TRY(index_add_slice(index, rank, begin, end));
-            }
-        }
-    }
-    return OK;
-}
-
 static Status fill(BackgroundSave *s, const Trainer *t, const char *dir,
                    const CheckpointPosition *position)
 {
@@ -121,7 +104,7 @@ static Status fill(BackgroundSave *s, const Trainer *t, const char *dir,
     s->index.position = *position;
     s->index.has_moments = true;
     s->index.t = t->adamw.t;
-    return s->first ? describe(&s->index, fsdp_unit(t->model)->root) : OK;
+    return s->first ? checkpoint_describe(&s->index, fsdp_unit(t->model)->root) : OK;
 }
 
 // ---- The files ----
@@ -154,29 +137,6 @@ static void *write_all(void *arg)
     return NULL;
 }
 
-// An empty DIR.tmp; where a save was killed between its renames, DIR.old is DIR again.
-static Status prepare(const BackgroundSave *s)
-{
-    TRY(folder_check(s->dir));
-    if (!folder_is_there(s->dir) && folder_is_there(s->old)) TRY(folder_rename(s->old, s->dir));
-    TRY(folder_remove(s->old));
-    TRY(folder_remove(s->tmp));
-    return folder_make(s->tmp);
-}
-
-// DIR.tmp, whose files are on the disk, becomes DIR; or DIR is as it was.
-static Status commit(const BackgroundSave *s)
-{
-    TRY(folder_sync(s->tmp));
-    if (folder_is_there(s->dir)) TRY(folder_rename(s->dir, s->old));
-    Status status = folder_rename(s->tmp, s->dir);
-    if (status == OK && (status = folder_sync_parent(s->dir)) != OK)
-        IGNORE_STATUS(folder_rename(s->dir, s->tmp));
-    if (status != OK && folder_is_there(s->old)) IGNORE_STATUS(folder_rename(s->old, s->dir));
-    if (status == OK) IGNORE_STATUS(folder_remove(s->old)); // else the next save says so
-    return status;
-}
-
 // ---- The training's side ----
 
 Status background_save_begin(BackgroundSave **save, Trainer *t, const char *dir,
@@ -187,7 +147,9 @@ Status background_save_begin(BackgroundSave **save, Trainer *t, const char *dir,
     Status status = s != NULL ? fill(s, t, dir, position)
                               : fail(ERR_MEMORY, "%s: no host memory for a save", dir);
     status = checkpoint_agree(&t->ctx, status);
-    if (status == OK) status = checkpoint_agree(&t->ctx, s->first ? prepare(s) : OK);
+    if (status == OK)
+        status =
+            checkpoint_agree(&t->ctx, s->first ? checkpoint_begin(s->dir, s->tmp, s->old) : OK);
     if (status == OK) {
         s->started = pthread_create(&s->thread, NULL, write_all, s) == 0;
         if (!s->started) write_all(s); // then the training waits
@@ -220,7 +182,7 @@ Status background_save_end(BackgroundSave **save, Trainer *t, bool wait)
     if (!done) return OK;
     if (s->started) pthread_join(s->thread, NULL);
     Status status = checkpoint_agree(&t->ctx, s->status);
-    if (status == OK && s->first) status = commit(s);
+    if (status == OK && s->first) status = checkpoint_commit(s->dir, s->tmp, s->old);
     if (status != OK && s->first) IGNORE_STATUS(folder_remove(s->tmp));
     status = checkpoint_agree(&t->ctx, status);
     free_save(s);

@@ -128,9 +128,10 @@ CHECKS = (
     Check(r"make plan MODEL=gpt2-xl GPUS=1024 BATCH=4096", QUICK,
           run="make plan IMPL=reference MODEL=gpt2-xl GPUS=1024 BATCH=4096",
           want=r"It fits: [\s\S]*MFU [\s\S]*What would help most: "),
-    Check(r"make plan MODEL=gpt2-medium GPUS=8 BATCH=64 RANKS=all SLOW=3:10%", QUICK,
+    Check(r"make plan MODEL=gpt2-medium GPUS=8 BATCH=64 RANKS=all SLOW=3:10% "
+          r"DTYPE=float EFFICIENCY=100", QUICK,
           run="for slow in '' SLOW=3:10%; do make plan IMPL=reference MODEL=gpt2-medium GPUS=8 "
-              "BATCH=64 RANKS=all $slow; done",
+              "BATCH=64 RANKS=all DTYPE=float EFFICIENCY=100 $slow; done",
           want=r"step takes 386 ms[\s\S]*exposed 1\.5\s[\s\S]*step takes 424 ms[\s\S]*"
                r"exposed 11\.2\s[\s\S]*idle\s+31\.0"),
     Check(r"make compare( DTYPE=bf16| STAGES=2 SCHEDULE=1f1b| LAYOUT=per_parameter GATHER=fp8)?",

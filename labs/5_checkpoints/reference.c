@@ -80,8 +80,7 @@ static Status make_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece **pi
     return OK;
 }
 
-// The index of the model: who has which elements of which parameter, on all ranks.
-static Status describe(CheckpointIndex *index, const FsdpRoot *root)
+Status checkpoint_describe(CheckpointIndex *index, const FsdpRoot *root)
 {
     //[L5.2] Every parameter of every unit is in the index, with the slices of all ranks in order.
     //? No rank tells you what it owns. How do you know?
@@ -153,17 +152,15 @@ static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW 
     index.position = *position;
     index.has_moments = opt != NULL;
     index.t = opt != NULL ? opt->t : 0;
-    status = describe(&index, root);
+    status = checkpoint_describe(&index, root);
     if (status == OK) status = index_write(&index, tmp);
     index_free(&index);
     return status;
 }
 
-// Before a save, on one rank: what an earlier one left is gone, the last good one is DIR, and there
-// is an empty DIR.tmp.
-static Status begin_save(const char *dir, const char *tmp, const char *old)
+Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 {
-    //[L5.4] As said above. Where DIR is something else than a checkpoint, ERR_IO, and nothing has
+    //[L5.4] As checkpoint.h says. Where DIR is something else than a checkpoint, ERR_IO, and nothing has
     //  changed.
     //? When is DIR.old the last good one, and when is it rubbish?
     TRY(folder_check(dir));
@@ -174,8 +171,7 @@ static Status begin_save(const char *dir, const char *tmp, const char *old)
     //[end L5.4]
 }
 
-// DIR.tmp, whose files are all on the disk, becomes DIR. On one rank.
-static Status commit(const char *dir, const char *tmp, const char *old)
+Status checkpoint_commit(const char *dir, const char *tmp, const char *old)
 {
     Status status = OK;
     //[L5.5] DIR is the new checkpoint, also after a power failure, and the previous one is gone; or
@@ -204,13 +200,13 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
     const FsdpContext *ctx = root->ctx;
     bool first = ctx->mesh.shard.rank == 0 && ctx->mesh.replicate.rank == 0;
     Status status = OK;
-    //[L5.6] begin_save, write_part and commit, each where it belongs, and ranks agree between them;
-    //  OK on every rank or on none. After a failure DIR.tmp is gone.
+    //[L5.6] checkpoint_begin, write_part and checkpoint_commit, each where it belongs, and ranks
+    //  agree between them; OK on every rank or on none. After a failure DIR.tmp is gone.
     //? A rank is through with its file, another is not. What may rank 0 do by now?
-    status = checkpoint_agree(ctx, first ? begin_save(dir, tmp, old) : OK);
+    status = checkpoint_agree(ctx, first ? checkpoint_begin(dir, tmp, old) : OK);
     if (status != OK) return status;
     status = checkpoint_agree(ctx, write_part(tmp, root, opt, position));
-    if (status == OK && first) status = commit(dir, tmp, old);
+    if (status == OK && first) status = checkpoint_commit(dir, tmp, old);
     if (status != OK && first) IGNORE_STATUS(folder_remove(tmp));
     return checkpoint_agree(ctx, status);
     //[end L5.6]

@@ -59,7 +59,7 @@ static void must_work(Status status, const char *call, const char *unsaid)
 {
     bool said = strchr(last_error(), ':') != NULL; // a file and a line
     if (strstr(last_error(), "slices") != NULL)
-        unsaid = "the index has the slices of all ranks in order: describe lists them";
+        unsaid = "the index has the slices of all ranks in order: checkpoint_describe lists them";
     else if (strstr(last_error(), "cannot be created: No such file") != NULL)
         unsaid =
             "the folder is not there yet: in save_together, who makes it, and how do the others "
@@ -288,16 +288,15 @@ TEST_BETWEEN(reaches_the_disk_in_order, begin, own_folder_end)
     }
     int folder_synced = find_call(disk, DISK_SYNC, tmp, 0, true);
     if (folder_synced < 0 || folder_synced > renamed)
-        fail_msg("the folder %s was not synced before the rename: its names may be lost: in commit",
-                 tmp);
+        fail_msg("the folder %s was not synced before the rename (checkpoint_commit)", tmp);
     int parent_synced = find_call(disk, DISK_SYNC, own_folder, renamed, false);
     if (parent_synced < 0)
-        fail_msg("the folder that holds %s was not synced after the rename: in commit", dir);
+        fail_msg("the folder above %s was not synced after the rename (checkpoint_commit)", dir);
     for (int i = 0; i < disk->n && i < DISK_MAX; i++)
         if (disk->entry[i].call == DISK_REMOVE && i < parent_synced &&
             strncmp(disk->entry[i].path, tmp, strlen(tmp)) != 0)
-            fail_msg("%s, of the previous checkpoint, was removed before the new one was on the "
-                     "disk: in commit",
+            fail_msg("%s, of the old checkpoint, went before the new one was on the disk: in "
+                     "checkpoint_commit",
                      disk->entry[i].path);
     if (access(tmp, F_OK) == 0 || access(old, F_OK) == 0)
         fail_msg("%s or %s was left by a save that went well", tmp, old);
@@ -337,8 +336,8 @@ static void survivor_body(const Rank *r, void *arg)
     check(status == OK,
           "after a kill checkpoint_load fails (%s)" LIKELY "no folder is complete: %s",
           last_error(),
-          kill->second ? "begin_save, what is DIR.old where there is no DIR?"
-                       : "commit, when may the previous one go?");
+          kill->second ? "checkpoint_begin, what is DIR.old where there is no DIR?"
+                       : "checkpoint_commit, when may the previous one go?");
     state_check(&s, (int)position.step, "after the kill");
     if (r->rank == 0) *kill->step = (int)position.step;
     if (kill->again) {
@@ -437,7 +436,7 @@ static void refusal_body(const Rank *r, void *arg)
     check(status != OK, "%s must be refused, and rank %d takes it: %s", refusal->what, r->rank,
           strstr(refusal->what, "model") != NULL
               ? "check_model, which compares names and shapes"
-              : "begin_save asks folder_check, a load the index");
+              : "checkpoint_begin asks folder_check, a load the index");
     state_check(&s, 8, "after what was refused");
     check(position.step == 8, "what was refused has changed the position");
     sharded_destroy(&s);

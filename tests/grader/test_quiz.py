@@ -62,7 +62,8 @@ def oracle(setting):
         "L2a": 2 * R + max(6 * u, 4 * R), "L3a": 8 * u,
         "L4a": (L - 1) * kept + min(kept, 4 * rows * C + 8 * rows),
         "L5a": 12 * (min(up(root), root) + L * min(up(block), block)),
-        "L6a": (W - 1) * (2 * L * of_block + of_root), "L7a": n_micro / 4}
+        "L6a": (W - 1) * (2 * L * of_block + of_root), "L7a": n_micro / 4,
+        "L8a": 1 + 2 * -(-L // 3)}
 
 
 @unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "the reference is not here")

@@ -152,7 +152,7 @@ int main(void)
         pages = re.findall(r'ROW\(\w+, "[^"]+",\s[^"]*"[^"]+",[\s\\]*"([^"]+)", \w+\)',
                            read(ROOT, "simgpu", "src", "report", "report.c"))
         text = read(ROOT, "simgpu", "pages", "mistakes.md")
-        self.assertEqual(len(pages), 14)
+        self.assertEqual(len(pages), 15)
         self.assertEqual(re.findall(r"(?m)^## (.*)$", text), pages)
         for section in text.split("\n## ")[1:]:
             for words in ("*What it is.*", "real GPU", "*How to find it.*"):

@@ -2,7 +2,7 @@
  * earlier save goes after the new folder's name is free; the folder is synced twice.
  */
 // ==== checkpoints.c
-static Status begin_save(const char *dir, const char *tmp, const char *old)
+Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 {
     TRY(folder_remove(tmp));
     TRY(folder_check(dir));
@@ -21,14 +21,14 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
 {
     const FsdpContext *ctx = root->ctx;
     int rank = ctx->mesh.replicate.rank * ctx->mesh.shard.size + ctx->mesh.shard.rank;
-    Status status = checkpoint_agree(ctx, rank == 0 ? begin_save(dir, tmp, old) : OK);
+    Status status = checkpoint_agree(ctx, rank == 0 ? checkpoint_begin(dir, tmp, old) : OK);
     if (status != OK) return status;
     for (int turn = mesh_size(&ctx->mesh) - 1; turn >= 0; turn--) {
         if (turn == rank && status == OK) status = write_part(tmp, root, opt, position);
         status = checkpoint_agree(ctx, status);
     }
     if (rank == 0 && status == OK) status = folder_sync(tmp);
-    if (rank == 0 && status == OK) status = commit(dir, tmp, old);
+    if (rank == 0 && status == OK) status = checkpoint_commit(dir, tmp, old);
     status = checkpoint_agree(ctx, status);
     if (rank == 0 && status != OK) IGNORE_STATUS(folder_remove(tmp));
     return checkpoint_agree(ctx, status);
