@@ -49,6 +49,29 @@ static const float *part_of_shard(const Trainer *t, int u, CheckpointPart part)
     return part == CHECKPOINT_M ? t->adamw.m[u] : t->adamw.v[u];
 }
 
+// Of parameter i of unit u.
+static Status take_param(BackgroundSave *s, const Trainer *t, int u, int i, int64_t *elements)
+{
+    const FlatLayout *layout = &fsdp_unit(t->model)->root->units[u]->flat.layout;
+    const Param *taken = layout->params[i];
+    int64_t from, to, place;
+    flat_param_range_in_shard(layout, i, layout->rank, &from, &to, &place);
+    for (int part = 0; from < to && part < (taken->frozen ? 1 : 3); part++) {
+        if (s->values != NULL) {
+            Tensor *tensor = &s->tensors[s->n];
+            checkpoint_tensor_name(tensor->name, taken->name, part);
+            tensor->numel = to - from;
+            tensor->at = *elements;
+            CUDA_TRY(cudaMemcpyAsync(s->values + *elements, part_of_shard(t, u, part) + place,
+                                     (size_t)tensor->numel * sizeof(float), cudaMemcpyDefault,
+                                     t->stream));
+        }
+        s->n++;
+        *elements += to - from;
+    }
+    return OK;
+}
+
 // Lists the tensors, and copies their elements where there is memory; how many elements.
 static Status take(BackgroundSave *s, const Trainer *t, int64_t *elements)
 {
@@ -56,25 +79,8 @@ static Status take(BackgroundSave *s, const Trainer *t, int64_t *elements)
     *elements = 0;
     s->n = 0;
     for (int u = 0; u < root->n_units; u++)
-        for (int i = 0; i < root->units[u]->flat.layout.n; i++) {
-            const FlatLayout *layout = &root->units[u]->flat.layout;
-            int64_t begin, end, at;
-            flat_param_range_in_shard(layout, i, layout->rank, &begin, &end, &at);
-            CheckpointPart last = layout->params[i]->frozen ? CHECKPOINT_PARAM : CHECKPOINT_V;
-            for (CheckpointPart part = CHECKPOINT_PARAM; part <= last && begin < end; part++) {
-                if (s->values != NULL) {
-                    Tensor *tensor = &s->tensors[s->n];
-                    checkpoint_tensor_name(tensor->name, layout->params[i]->name, part);
-                    tensor->numel = end - begin;
-                    tensor->at = *elements;
-                    CUDA_TRY(cudaMemcpyAsync(s->values + *elements, part_of_shard(t, u, part) + at,
-                                             (size_t)(end - begin) * sizeof(float),
-                                             cudaMemcpyDefault, t->stream));
-                }
-                s->n++;
-                *elements += end - begin;
-            }
-        }
+        for (int i = 0; i < root->units[u]->flat.layout.n; i++)
+            TRY(take_param(s, t, u, i, elements));
     CUDA_TRY(cudaStreamSynchronize(t->stream));
     return OK;
 }
@@ -120,10 +126,10 @@ static Status write_file(const BackgroundSave *s)
     Status status = safetensors_create(&file, s->path, entries, s->n, s->label.texts, 2);
     for (int i = 0; i < s->n && status == OK; i++)
         status = safetensors_write(&file, i, 0, s->tensors[i].numel, s->values + s->tensors[i].at);
-    if (status == OK) status = safetensors_finish(&file);
-    safetensors_close(&file);
     free(entries);
-    return status;
+    const Status ended = status == OK ? safetensors_finish(&file) : status;
+    safetensors_close(&file);
+    return ended;
 }
 
 // The thread.

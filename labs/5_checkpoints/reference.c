@@ -160,8 +160,8 @@ static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW 
 
 Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 {
-    //[L5.4] As checkpoint.h says. Where DIR is something else than a checkpoint, ERR_IO, and nothing has
-    //  changed.
+    //[L5.4] As checkpoint.h says. Where DIR is something else than a checkpoint, ERR_IO, and
+    //  nothing has changed.
     //? When is DIR.old the last good one, and when is it rubbish?
     TRY(folder_check(dir));
     if (!folder_is_there(dir) && folder_is_there(old)) TRY(folder_rename(old, dir));
