@@ -295,9 +295,10 @@ TEST_BETWEEN(reaches_the_disk_in_order, begin, own_folder_end)
     for (int i = 0; i < disk->n && i < DISK_MAX; i++)
         if (disk->entry[i].call == DISK_REMOVE && i < parent_synced &&
             strncmp(disk->entry[i].path, tmp, strlen(tmp)) != 0)
-            fail_msg("%s, of the old checkpoint, went before the new one was on the disk: in "
-                     "checkpoint_commit",
-                     disk->entry[i].path);
+            fail_msg(
+                "%s, of the old checkpoint, was removed before the new one was on the disk: in "
+                "checkpoint_commit",
+                disk->entry[i].path);
     if (access(tmp, F_OK) == 0 || access(old, F_OK) == 0)
         fail_msg("%s or %s was left by a save that went well", tmp, old);
 }
@@ -337,7 +338,7 @@ static void survivor_body(const Rank *r, void *arg)
           "after a kill checkpoint_load fails (%s)" LIKELY "no folder is complete: %s",
           last_error(),
           kill->second ? "checkpoint_begin, what is DIR.old where there is no DIR?"
-                       : "checkpoint_commit, when may the previous one go?");
+                       : "in the commit, when may the previous one go?");
     state_check(&s, (int)position.step, "after the kill");
     if (r->rank == 0) *kill->step = (int)position.step;
     if (kill->again) {

@@ -69,8 +69,7 @@ static int load_any(Sharded *s)
     CheckpointPosition position = {.step = 0};
     state_fill(s, STATE_BEFORE);
     Status status = checkpoint_load(dir, s->model, &s->adamw, &position);
-    check(status == OK,
-          "after a save that failed there is nothing to load (%s): in checkpoint_commit",
+    check(status == OK, "after a save that failed there is nothing to load (%s): in the commit",
           last_error());
     state_check(s, (int)position.step, "after a save that failed");
     return (int)position.step;
@@ -119,7 +118,7 @@ static bool save_fails(const Failing *f, Sharded *s, const Rank *r)
               call_name(call), f->rank, is_there("") ? "" : "no DIR ",
               is_there(".tmp") ? "DIR.tmp " : "", is_there(".old") ? "DIR.old" : "",
               is_there(".tmp") ? LIKELY "save_together removes it after a failure"
-                               : LIKELY "checkpoint_commit takes back what it has renamed");
+                               : LIKELY "the commit takes back what it has renamed");
     int step = load_any(s);
     if (failed == 0 || harmless) // of what is not needed any more
         check(status == OK && step == 5, "a save of step 5 gives status %d, and step %d is loaded",
@@ -131,7 +130,7 @@ static bool save_fails(const Failing *f, Sharded *s, const Rank *r)
               call_name(call), f->rank, (int)status, step,
               strstr(call->path, ".safetensors") != NULL
                   ? LIKELY "write_pieces passes on what its calls return"
-                  : LIKELY "checkpoint_commit passes on what its calls return");
+                  : LIKELY "the commit passes on what its calls return");
     if (step == 5 && failed > 0) save_four(s);
     if (r->rank == 0) f->disk->n = f->disk->failed = 0; // all have read it: load_any is collective
     return failed > 0;
