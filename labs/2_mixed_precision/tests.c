@@ -243,7 +243,7 @@ static void costs_body(const Rank *r, void *arg)
           params, f.params);
     check(grads == f.grads,
           "at most %zu bytes of gradients are unsharded at a time, want %zu" LIKELY
-          "precision_post_backward frees what was being reduced before it takes a buffer",
+          "what was being reduced is freed before a buffer for the next sum is taken",
           grads, f.grads);
     check(sums == f.sums,
           "at most %zu bytes hold sums that the replicas are still to add, want %zu", sums, f.sums);
