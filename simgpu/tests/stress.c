@@ -173,7 +173,7 @@ static void kill_me_later(uint64_t nanoseconds)
 static void until_killed(const Rank *r, void *arg)
 {
     Killing *killing = arg;
-    Actor actor = {.rank = r->rank, .world = r->world, .comm = {r->comm}};
+    Actor actor = {.rank = r->rank, .world = r->world, .comm = {r->comm}, .blocks = true};
     hear(&killing->heard[r->rank]);
     need_nccl(ncclAllGather(NULL, NULL, 0, ncclFloat, r->comm, r->stream)); // all hear
     if (r->rank == killing->victim) {

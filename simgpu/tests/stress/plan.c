@@ -271,7 +271,7 @@ static void play_part(Actor *actor, int n, uint64_t seed, uint64_t batch)
     float *x[MAX_WORLD], got;
     need_nccl(ncclGroupStart());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER; // a child need not block as its parent does
-    config.blocking = draw_number(seed, 30, batch) % 2 == 0;
+    config.blocking = actor[0].blocks || draw_number(seed, 30, batch) % 2 == 0;
     for (int a = 0; a < n; a++) {
         int color = color_of(seed, batch, actor[a].rank);
         begun(ncclCommSplit(actor[a].comm[0], color < 0 ? NCCL_SPLIT_NOCOLOR : color,

@@ -23,6 +23,7 @@ typedef struct Actor {
     ncclComm_t part; // of a split, while one is tried
     char *send[MAX_BATCH], *recv[MAX_BATCH];
     bool in_turn; // several threads play it, one after the other
+    bool blocks;  // its communicators all do: who waits in one reports a rank that died
 } Actor;
 
 // Makes what n actors (one, or all) need in addition to comm[0], and frees it again.
