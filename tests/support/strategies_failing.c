@@ -171,12 +171,13 @@ static void build_body(const Rank *r, void *arg)
 
 void run_failing_calls(int world, const Case *c)
 {
-#ifndef BACKEND_CUDA
+#ifdef BACKEND_CUDA
+    return; // no call is made to fail there
+#endif
     // No rank's shard is all padding: all make the same calls.
     static const Spec EVEN = {.B = 6, .T = 1, .in_dim = 6, .dim = 12, .vocab = 8};
     Case all = *c;
     if (!c->spec.gpt2) all.spec = EVEN, all.spec.layers = c->spec.layers;
     run_ranks(world, build_body, &all);
     run_wrapped(world, steps_body, &all);
-#endif
 }
