@@ -555,4 +555,5 @@ TEST(the_masters_are_saved)
     check_case_refused(2, &flat);
     Case ddp = in_fp8(spec_mlp(3), STRATEGY_DDP, 2, 2, 1);
     check_case_refused(2, &ddp);
+    RULE(copies_that_fail);
 }

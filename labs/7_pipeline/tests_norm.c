@@ -51,6 +51,7 @@ static void clip_body(Wrapped *w, const Case *c, const Rank *r)
     size_t n = (size_t)flat->layout.shard_numel;
     float *was = fetch(flat->sharded_grad.data, n);
     need(pipeline_grad_norm(w->pipeline, &norm));
+    check(norm > 0, "the gradient of a step is zero" LIKELY "pipeline_backward reduces it");
     need(pipeline_clip_grad_norm(w->pipeline, 2.0f * norm, &after));
     float *same = fetch(flat->sharded_grad.data, n);
     check(memcmp(was, same, n * sizeof *was) == 0 && after == norm,
