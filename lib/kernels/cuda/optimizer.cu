@@ -25,29 +25,26 @@ struct AdamW {
 };
 
 // The same with lr and the corrections on the device: what depends on them each thread works out.
-struct AdamWNumbers {
-    AdamW step;
-    const float *numbers;
-    float weight_decay;
+static __global__ void __launch_bounds__(EACH_THREADS)
+    adamw_numbers(AdamW s, const float *numbers, float weight_decay, float *p, const float *g,
+                  float *m, float *v, size_t n)
+{
+    s.lr = numbers[0];
+    s.decay = numbers[0] * weight_decay;
+    s.unbias1 = numbers[1];
+    s.unbias2 = numbers[2];
+    size_t stride = gridDim.x * (size_t)EACH_THREADS;
+    for (size_t i = blockIdx.x * (size_t)EACH_THREADS + threadIdx.x; i < n; i += stride)
+        s(p[i], g[i], m[i], v[i]);
+}
 
-    __device__ void operator()(float &p, const float &g, float &m, float &v) const
-    {
-        AdamW s = step;
-        s.lr = numbers[0];
-        s.decay = numbers[0] * weight_decay;
-        s.unbias1 = numbers[1];
-        s.unbias2 = numbers[2];
-        s(p, g, m, v);
-    }
-};
-
-struct ScaleBy {
-    const float *factor;
-    __device__ void operator()(float &x) const
-    {
-        x *= *factor;
-    }
-};
+static __global__ void __launch_bounds__(EACH_THREADS)
+    scale_by(float *x, const float *factor, size_t n)
+{
+    size_t stride = gridDim.x * (size_t)EACH_THREADS;
+    for (size_t i = blockIdx.x * (size_t)EACH_THREADS + threadIdx.x; i < n; i += stride)
+        x[i] *= *factor;
+}
 
 struct Sgd {
     float lr, weight_decay;
@@ -109,13 +106,15 @@ extern "C" cudaError_t kernel_adamw_numbers(float *p, const float *g, float *m, 
     Launch launch = LAUNCH_BEGIN("kernel_adamw_numbers", stream);
     launch_read(&launch, numbers, 3 * sizeof *numbers);
     touch_adamw(&launch, p, g, m, v, n);
-    launch_each(&launch, AdamWNumbers{adamw_of(beta1, beta2, eps), numbers, weight_decay}, n, p, g,
-                m, v);
+    if (n > 0)
+        launch_grid(&launch, adamw_numbers, blocks_of(n, EACH_THREADS), EACH_THREADS,
+                    adamw_of(beta1, beta2, eps), numbers, weight_decay, p, g, m, v, n);
     return launch_end(&launch);
 }
 
 static __global__ void clip_factor(float *clip, const double *squares, float max_norm)
 {
+    if (threadIdx.x > 0) return;
     float norm = (float)sqrt(*squares);
     clip[0] = norm;
     clip[1] = norm > max_norm ? max_norm / norm : 1.0f;
@@ -127,7 +126,7 @@ extern "C" cudaError_t kernel_clip_factor(float *clip, const double *squares, fl
     Launch launch = LAUNCH_BEGIN("kernel_clip_factor", stream);
     launch_write(&launch, clip, 2 * sizeof *clip);
     launch_read(&launch, squares, sizeof *squares);
-    launch_grid(&launch, clip_factor, 1, 1, clip, squares, max_norm);
+    launch_grid(&launch, clip_factor, 1, 32, clip, squares, max_norm);
     return launch_end(&launch);
 }
 
@@ -136,7 +135,8 @@ extern "C" cudaError_t kernel_scale_by(float *x, const float *factor, size_t n, 
     Launch launch = LAUNCH_BEGIN("kernel_scale_by", stream);
     launch_update(&launch, x, n * sizeof *x);
     launch_read(&launch, factor, sizeof *factor);
-    launch_each(&launch, ScaleBy{factor}, n, x);
+    if (n > 0)
+        launch_grid(&launch, scale_by, blocks_of(n, EACH_THREADS), EACH_THREADS, x, factor, n);
     return launch_end(&launch);
 }
 
