@@ -478,7 +478,7 @@ TEST(saves_in_the_background)
                  "s/.*step/saved/",
                  17 * i % 100);
         expect_printed(run_programs(command), 0, "abc");
-        assert_true(number_behind("saved\":") > 1);
+        assert_true(number_behind("saved\":") >= 1);
     }
     expect_printed(run_programs(LAUNCHED "--steps 9 --save /dev/full/c --save-every 2 $DIR/text"),
                    1, "/dev/full/c");
