@@ -76,8 +76,7 @@ bool sim_graph_edge(cudaGraphNode_t from, cudaGraphNode_t to);
 // A copy with the same nodes in the same order; NULL: no memory.
 cudaGraph_t sim_graph_copy(cudaGraph_t graph, const void *site);
 // The nodes so that each comes after those it waits for, those that begin together next to each
-// other (graph->n, to be freed by the caller); NULL:
-// they are in a cycle, or there is no memory.
+// other (graph->n, to be freed by the caller). NULL: there is a cycle, or no memory.
 cudaGraphNode_t *sim_graph_sorted(cudaGraph_t graph);
 // Marks what `node` comes after, itself included, in seen (graph->n).
 void sim_graph_mark_before(cudaGraphNode_t node, bool *seen);
