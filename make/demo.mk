@@ -5,13 +5,14 @@
 ##                    a line missing, examples/missing_wait.c, on 2 GPUs;
 ##                    START=FILE for a copy of it elsewhere
 START ?= examples/missing_wait.c
+START_DIR ?= $(BUILD)/start
 start: deps
 	$(if $(filter simgpu,$(BACKEND)),, \
 	    $(error make start shows a report of simgpu: it is not for BACKEND=$(BACKEND)))
 	@$(MAKE) $(JOBS) start-program
-	@rm -f $(BUILD)/start/reports
-	@if SIMGPU_REPORT=$(BUILD)/start/reports $(LAUNCH) -n 2 $(BUILD)/start/missing_wait && \
-	    [ ! -s $(BUILD)/start/reports ]; then \
+	@rm -f $(START_DIR)/reports
+	@if SIMGPU_REPORT=$(START_DIR)/reports $(LAUNCH) -n 2 $(START_DIR)/missing_wait && \
+	    [ ! -s $(START_DIR)/reports ]; then \
 	    printf '\n%s\n' \
 	        'No report: it is right in each order that a GPU may run it in. Next: make grade'; \
 	else \
@@ -20,12 +21,12 @@ start: deps
 
 # What START names may be another file each time.
 start-program: $(LIBS) $(LAUNCH)
-	@mkdir -p $(BUILD)/start
+	@mkdir -p $(START_DIR)
 	$(call say,CC,$(call quote,$(value START)))
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(INCLUDES) -c $(call quote,$(value START)) \
-	    -o $(BUILD)/start/missing_wait.o
-	$(Q)$(LINK) $(LDFLAGS) $(BUILD)/start/missing_wait.o $(NN_LIB) $(GPU_LIBS) $(KIT_LIBS) $(LDLIBS) \
-	    -o $(BUILD)/start/missing_wait
+	    -o $(START_DIR)/missing_wait.o
+	$(Q)$(LINK) $(LDFLAGS) $(START_DIR)/missing_wait.o $(NN_LIB) $(GPU_LIBS) $(KIT_LIBS) $(LDLIBS) \
+	    -o $(START_DIR)/missing_wait
 
 ## make demo          your six files train a small GPT-2 to add, on 4 GPUs (a part
 ##                    not written yet is the reference's); DATA=file for a text of

@@ -45,8 +45,8 @@ def missing(want, printed):
 class Start(TempFolder):
     def make_start(self, *words, status=0):
         """What `make start` prints."""
-        return run(["make", "-s", "start", *words], timeout=280, status=status, merged=True,
-                   environment=outside_make()).stdout
+        return run(["make", "-s", "start", "START_DIR=" + self.path("start"), *words],
+                   timeout=280, status=status, merged=True, environment=outside_make()).stdout
 
     def lines(self, text, program="examples/missing_wait.c"):
         return [settled(line, program) for line in text.splitlines()]

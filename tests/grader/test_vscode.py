@@ -58,8 +58,8 @@ class Matchers(ReferenceCopy):
 
     def test_a_report(self):
         """As simgpu prints it, and in a test's message."""
-        text = run(["make", "-s", "start"], timeout=280, merged=True,
-                   environment=outside_make()).stdout
+        text = run(["make", "-s", "start", "START_DIR=" + self.path("start")], timeout=280,
+                   merged=True, environment=outside_make()).stdout
         lines = read(ROOT, "examples", "missing_wait.c").splitlines()
         for call in "kernel_add", "ncclAllGather":
             places = [line for (_, line), message in self.found(text).items()
