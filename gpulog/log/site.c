@@ -130,6 +130,16 @@ static void find_line(Dwarf_Die *unit, Dwarf_Addr address, Source *source)
     Dwarf_Attribute attribute;
     Dwarf_Line *line = dwarf_getsrc_die(unit, address);
     if (!line || dwarf_lineno(line, &source->line) != 0) return;
+    // clang gives line 0 to code that it moved or made of several lines: the next row's is near.
+    Dwarf_Lines *rows;
+    size_t n;
+    if (source->line == 0 && dwarf_getsrclines(unit, &rows, &n) == 0) {
+        for (size_t i = 0; i < n && source->line == 0; i++) {
+            Dwarf_Addr at;
+            line = dwarf_onesrcline(rows, i);
+            if (dwarf_lineaddr(line, &at) == 0 && at > address) dwarf_lineno(line, &source->line);
+        }
+    }
     source->path = dwarf_linesrc(line, NULL, NULL);
     source->compiled_in = dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
 }
