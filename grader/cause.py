@@ -62,7 +62,7 @@ CRASHED_ELSEWHERE = re.compile(
 # How a message with a place begins where a rank ended, or hung; what it says must be done.
 ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting")
 NOWHERE = re.compile(r"\bnull pointer\b")
-REMEDY = re.compile(r"\?|\bmust\b")
+REMEDY = re.compile(r"\?|\bmust\b|\bwant ERR_")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
 # Reports about two operations: neither of their places is where the mistake is.

@@ -426,7 +426,8 @@ struct FsdpAdamW {
 Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config);
 Status fsdp_adamw_create_default(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
                                  const AdamWConfig *config);
-// One step on every shard, on the compute stream; the padding of the shard is zero afterwards.
+// One step on every shard, on the compute stream; the padding of the shard is zero afterwards. The
+// gradients are only read.
 Status fsdp_adamw_step(FsdpAdamW *opt);
 Status fsdp_adamw_step_default(FsdpAdamW *opt);
 Status fsdp_adamw_step_by_root(FsdpAdamW *opt); // opt->root->ops.adamw_step
@@ -434,7 +435,8 @@ Status fsdp_adamw_step_by_root(FsdpAdamW *opt); // opt->root->ops.adamw_step
 void fsdp_adamw_destroy(FsdpAdamW *opt);
 void fsdp_adamw_destroy_default(FsdpAdamW *opt);
 
-// Plain SGD on every shard: p -= lr·(g + weight_decay·p); the padding is zero afterwards.
+// Plain SGD on every shard: p -= lr·(g + weight_decay·p); the padding is zero afterwards, and the
+// gradients are only read.
 Status fsdp_sgd_step(Module *root, FsdpContext *ctx, float lr, float weight_decay);
 Status fsdp_sgd_step_default(Module *root, FsdpContext *ctx, float lr, float weight_decay);
 

@@ -1,6 +1,6 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
 .PHONY: test test-simgpu test-all compare-pytorch pairs check-pytorch-map check-aarch64 \
-    check-model check-trace check-clock check-times bench bench-programs gpt2-medium mutants \
+    check-model check-trace check-clock bench bench-programs gpt2-medium mutants \
     mutation claims lint alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
@@ -46,10 +46,9 @@ endif
 ## make test-all      all tests, and every command that README and handouts print
 ##                    and that takes longer, such as all mutants; the result
 ##                    becomes a line of bench/results/test-all.md; STEP='long
-##                    tests' for one step, STEP=list for their names and times
+##                    tests' for one step
 test-all: deps
-	@$(PYTHON) -B grader/devtools/test_all.py \
-	    $(if $(filter list,$(STEP)),--list,$(if $(STEP),--step $(call quote,$(STEP))))
+	@$(PYTHON) -B grader/devtools/test_all.py $(if $(STEP),--step $(call quote,$(STEP)))
 
 ## make mutants       grade 819 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
@@ -123,13 +122,11 @@ compare-pytorch: deps
 ##                    this machine, as bench/results/DATE-bench.md (5 minutes;
 ##                    BENCH=full has GPT-2 124M and the kit's loops too, OUT=DIR
 ##                    for another folder, ROUNDS=N more or fewer than five
-##                    rounds); PEER=pytorch compares with PyTorch, which it
-##                    installs first (about 3 GB)
+##                    rounds)
 BENCH  ?= quick
-PEER   ?=
 ROUNDS ?=
 BENCH_RUN = $(PYTHON) -B grader/devtools/bench.py --build '$(BUILD)' \
-    --level $(call quote,$(BENCH)) --peer $(call quote,$(PEER)) --rounds $(call quote,$(ROUNDS)) \
+    --level $(call quote,$(BENCH)) --rounds $(call quote,$(ROUNDS)) \
     $(if $(OUT),--out $(call quote,$(OUT)))
 bench: deps
 	$(if $(filter simgpu,$(BACKEND)),, \
@@ -173,15 +170,6 @@ gpt2-medium: deps
 check-clock: deps
 	@$(MAKE) $(JOBS) $(BUILD)/simgpu/tests/time
 	@TIME_PROGRAMS=10000 $(BUILD)/simgpu/tests/time --only test_random_programs
-
-## make check-times   the same nanoseconds on one core and on all, idle and
-##                    loaded, compiled by -O2 and by -O0
-check-times: deps
-	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/bin/launch $(BUILD)/impl/reference/bin/train_gpt2
-	@$(MAKE) $(JOBS) IMPL=reference BUILD='$(BUILD)/O0' CFLAGS=-O0 \
-	    '$(BUILD)/O0/impl/reference/bin/train_gpt2'
-	@$(PYTHON) -B grader/devtools/check_times.py O2=$(BUILD)/impl/reference/bin/train_gpt2 \
-	    O0=$(BUILD)/O0/impl/reference/bin/train_gpt2 --launch $(BUILD)/bin/launch
 
 ## make soak          random right programs on 8 ranks for an hour, without a
 ##                    report, a leak or growth (SOAK_SECONDS=600)

@@ -35,7 +35,7 @@ endif
 # which has neither these rules (devtools.mk, release.mk, site.mk, emulated_cuda.mk) nor what they
 # work on.
 KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-simgpu test-all compare-pytorch pairs \
-    check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench \
+    check-pytorch-map check-aarch64 check-model check-trace check-clock bench \
     gpt2-medium soak release grade-all regrade site check-site mutants mutation claims lint \
     alternatives flakiness skeleton BACKEND=emulated-cuda)
 $(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) \

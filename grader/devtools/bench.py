@@ -4,15 +4,14 @@ own loops, as a page bench/results/DATE-bench.md that no earlier one has the nam
 
 BENCH=quick (the default) measures the GPT-2 that train_gpt2 makes; BENCH=full GPT-2 124M and the
 kit's own loops too; BENCH=test is for the tests of this program, and writes into the build tree.
-PEER=pytorch runs PyTorch's eager mode, DDP and FSDP2 over gloo on the same machine between ours.
 ROUNDS=N measures each figure N times, for bounds that five rounds leave uncertain. Nothing is
 written before the end, so a run that is stopped leaves nothing.
 
 How to read the page: bench/README.md. What is measured: bench_sections.py, by bench_run.py, judged
 by bench_judge.py, shown by bench_page.py.
 
-Interface: bench.py --build DIR [--level quick] [--peer pytorch] [--rounds N] [--out DIR]; exit
-status 1: nothing could be measured, 2: bad use, 130: stopped.
+Interface: bench.py --build DIR [--level quick] [--rounds N] [--out DIR]; exit status 1: nothing
+could be measured, 2: bad use, 130: stopped.
 """
 
 import argparse
@@ -20,15 +19,12 @@ import dataclasses
 import datetime
 import os
 import signal
-import subprocess
 import sys
 import time
 
-import bench_judge
 import bench_page
 import bench_run
 import bench_sections
-import pytorch_environment
 from bench_run import ROOT, BenchError
 
 RESULTS = os.path.join(ROOT, "bench", "results")
@@ -51,8 +47,6 @@ def check(options):
     if options.level not in levels:
         return "there is no BENCH=%s: it is %s or %s" % (options.level, ", ".join(levels[1:-1]),
                                                          levels[-1])
-    if options.peer not in ("", "pytorch"):
-        return "there is no PEER=%s: it is pytorch" % options.peer
     digits = options.rounds.isascii() and options.rounds.isdigit()
     if options.rounds and not (digits and 1 <= int(options.rounds) <= MOST_ROUNDS):
         return "ROUNDS=%s is no number from 1 to %d" % (options.rounds, MOST_ROUNDS)
@@ -90,23 +84,16 @@ def measure(bench):
     return parts
 
 
-def record_of(facts, bench):
-    return {"format": bench_judge.FORMAT, "when": facts["when"], "level": facts["level"],
-            "commit": facts["commit"], "loaded": facts["loaded"], "machine": facts["machine"],
-            "figures": bench.figures}
-
-
-def run(options, python):
+def run(options):
     """Measures, and writes the page; its path."""
     level = bench_sections.LEVELS[options.level]
     if options.rounds:
         level = dataclasses.replace(level, rounds=int(options.rounds))
-    asked = "".join(" %s=%s" % pair for pair in
-                    (("PEER", options.peer), ("ROUNDS", options.rounds)) if pair[1])
+    asked = " ROUNDS=" + options.rounds if options.rounds else ""
     out = options.out or (os.path.join(options.build, "bench", "results")
                           if options.level == "test" else RESULTS)
     shop = bench_run.Shop(options.build)
-    bench = bench_sections.Bench(shop, level, bench_run.cores(), say, python)
+    bench = bench_sections.Bench(shop, level, bench_run.cores(), say)
     facts = {"machine": bench_run.machine(options.build), "commit": bench_run.commit(),
              "when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
              "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
@@ -118,12 +105,8 @@ def run(options, python):
     facts.update(bench.notes, seconds=time.monotonic() - began, foreign=load.foreign(),
                  load=(load.average, os.getloadavg()[0]))
     facts["loaded"] = bench_run.is_loaded(facts["foreign"], load.average, bench.cores)
-    last = bench_judge.last_record(out, facts["machine"], say)
-    slower = bench_judge.regressions(bench.figures, last[1]["figures"]) if last else []
-    text = bench_page.page(facts, parts, bench.claims, slower, last[0] if last else None)
-    path = bench_page.write(out, facts["when"][:10],
-                            text + bench_judge.embed(record_of(facts, bench)))
-    print(bench_page.summary(bench.claims, slower, facts["loaded"]))
+    path = bench_page.write(out, facts["when"][:10], bench_page.page(facts, parts, bench.claims))
+    print(bench_page.summary(bench.claims))
     return path
 
 
@@ -135,7 +118,6 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Measure this machine, and record it.")
     parser.add_argument("--build", required=True, metavar="DIR")
     parser.add_argument("--level", default="quick", metavar="WORD", help="quick, full or test")
-    parser.add_argument("--peer", default="", metavar="NAME", help="pytorch")
     parser.add_argument("--rounds", default="", metavar="N", help="how often all is measured (5)")
     parser.add_argument("--out", default="", metavar="DIR",
                         help="where the page goes (bench/results)")
@@ -148,20 +130,12 @@ def main(arguments=None):
         return 0
     signal.signal(signal.SIGTERM, stop)
     try:
-        python = ""
-        if options.peer:
-            folder = os.path.abspath(os.path.join(options.build, "pytorch"))
-            python = pytorch_environment.environment(folder, "bench")
-        print("bench: " + os.path.relpath(run(options, python), ROOT))
+        print("bench: " + os.path.relpath(run(options), ROOT))
     except KeyboardInterrupt:
         print("bench: stopped; nothing is written", file=sys.stderr)
         return 130
     except (BenchError, OSError) as problem:
         print("bench: %s" % problem, file=sys.stderr)
-        return 1
-    except subprocess.CalledProcessError as error:
-        print("bench: the environment cannot be made (%s): is PyPI to be reached?"
-              % " ".join(error.cmd), file=sys.stderr)
         return 1
     return 0
 

@@ -3,14 +3,14 @@
 Each figure is a median with its smallest and largest in brackets. Where other programs ran, the
 columns of wall time have a mark.
 
-Interface: page(facts, parts, claims, slower), write(folder, date, text).
+Interface: page(facts, parts, claims), write(folder, date, text), summary(claims).
 """
 
 import glob
 import os
 import tempfile
 
-from bench_judge import SLOWER, UNCERTAIN
+from bench_judge import UNCERTAIN
 
 DAGGER = "†" # of what means nothing on a loaded machine
 
@@ -55,8 +55,6 @@ def header(facts):
             ["command", "`%s`, %.0f s" % (facts["command"], facts["seconds"])],
             ["load before, after", "%.2f, %.2f" % facts["load"]],
             ["other programs meanwhile", foreign]]
-    if facts.get("torch"):
-        rows.insert(3, ["PyTorch", facts["torch"]])
     text = "# %s: make bench, %s\n\n" % (facts["when"][:10], facts["level"])
     text += table(["what", ""], rows)
     text += ("\nA figure is the median of the rounds, with the smallest and the largest in "
@@ -70,10 +68,10 @@ def header(facts):
     return text
 
 
-def claims_part(claims, loaded):
+def claims_part(claims):
     rows = [[claim.what, spread(claim.spread),
              "%s–%s" % (number(claim.known.least), number(claim.known.most)),
-             ("≥ " if claim.at_least else "≤ ") + number(claim.bound), claim.why(loaded)]
+             ("≥ " if claim.at_least else "≤ ") + number(claim.bound), claim.why()]
             for claim in claims]
     counts = "A claim counts only where the median of many rounds is known to less than the margin."
     return "\n## Bounds\n\n%s\n\n%s" % (
@@ -160,24 +158,10 @@ def loops_part(rows, mark):
         [[what, spread(cpu), spread(wall)] for what, cpu, wall in rows])
 
 
-def slower_part(slower, last):
-    if last is None:
-        return "\n## Against the last record\n\nThere is no earlier record of this machine.\n"
-    # No link: pages go when newer ones have come.
-    text = "\n## Against the last record\n\n`%s`, the same machine and compiler. " % last
-    if not slower:
-        return text + "No minimum of CPU time is more than %.0f %% above it.\n" % (
-            100 * SLOWER - 100)
-    rows = [[one.name, number(1e3 * one.before), number(1e3 * one.now),
-             "+%.0f %%" % (100 * one.ratio - 100)] for one in slower]
-    return text + "More CPU time than there, by the minima:\n\n" + \
-        table(["figure", "before, ms", "now, ms", ""], rows)
-
-
-def page(facts, parts, claims, slower, last):
+def page(facts, parts, claims):
     """parts: {section: what bench_sections made}."""
     mark = " " + DAGGER if facts["loaded"] else ""
-    text = header(facts) + claims_part(claims, facts["loaded"]) + slower_part(slower, last)
+    text = header(facts) + claims_part(claims)
     for part in parts.get("steps", ()):
         text += steps_part(part, mark)
     if parts.get("startup"):
@@ -186,9 +170,7 @@ def page(facts, parts, claims, slower, last):
         checks_part(parts["checks"])
     if parts.get("loops"):
         text += loops_part(parts["loops"], mark)
-    for skipped in parts.get("skipped", ()):
-        text += "\nNot measured: %s.\n" % skipped
-    return text + "\n"
+    return text
 
 
 def write(folder, date, text):
@@ -212,12 +194,10 @@ def write(folder, date, text):
         os.unlink(temporary)
 
 
-def summary(claims, slower, loaded):
+def summary(claims):
     """What the terminal shows at the end."""
     lines = ["  %-52s %-24s %s %-5s %s" % (claim.what, spread(claim.known),
                                            "≥" if claim.at_least else "≤", number(claim.bound),
-                                           claim.why(loaded)) for claim in claims]
-    lines += ["  slower: %s, +%.0f %% of CPU time" % (one.name, 100 * one.ratio - 100)
-              for one in slower]
-    uncertain = sum(claim.verdict(loaded) == UNCERTAIN for claim in claims)
+                                           claim.why()) for claim in claims]
+    uncertain = sum(claim.verdict() == UNCERTAIN for claim in claims)
     return "\n".join(lines + ["  %d bounds, %d of them not certain" % (len(claims), uncertain)])

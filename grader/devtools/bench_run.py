@@ -140,7 +140,6 @@ class Variant:
     command: list
     env: dict = field(default_factory=dict)
     read: object = None # of what was printed, a dict of figures
-    peer: bool = False
 
 
 class Shop:

@@ -1,8 +1,7 @@
 """What `make bench` measures: the models, and for each section the programs, how often, and what
 of their figures is kept.
 
-A section is a function of (bench, model or nothing) that returns what bench_page.py shows; figures
-that a later run is compared with go into bench.figures, under names that say all sizes.
+A section is a function of (bench, model or nothing) that returns what bench_page.py shows.
 
 Interface: LEVELS, Bench, Model; steps, startup, collectives, growth, checks, loops.
 """
@@ -12,7 +11,7 @@ import shutil
 import sys
 from dataclasses import dataclass, field
 
-from bench_judge import CPU, Claim, Spread, ratios
+from bench_judge import Claim, Spread, ratios
 from bench_run import ROOT, BenchError, Variant, run_rounds
 
 GIB = 1 << 30
@@ -30,8 +29,7 @@ class Model:
     context: int
     batch: int
     sequence: int
-    share: float = 0.0 # bounds of the issue: of the floor;
-    threads: float = 0.0 # two threads' wall over PyTorch's
+    share: float        # of the floor: the bound
 
     def flags(self, ranks=1, layers=None, batch=None, sequence=None):
         sizes = (("layers", layers or self.layers), ("heads", self.heads), ("dim", self.dim),
@@ -39,16 +37,11 @@ class Model:
                  ("batch", (batch or self.batch) // ranks), ("sequence", sequence or self.sequence))
         return [word for name, value in sizes for word in ("--" + name, str(value))]
 
-    def sizes(self, layers=None, batch=None, sequence=None):
-        """As a part of a figure's name."""
-        return "%dx%d vocab %d, %dx%d tokens" % (layers or self.layers, self.dim, self.vocab,
-                                                 batch or self.batch, sequence or self.sequence)
 
-
-TINY = Model("tiny", "a tiny GPT-2", 1, 2, 32, 64, 16, 4, 16, 0.88, 0.8)
+TINY = Model("tiny", "a tiny GPT-2", 1, 2, 32, 64, 16, 4, 16, 0.88)
 SMALL = Model("small", "the GPT-2 that train_gpt2 makes (4.8 M parameters)", 6, 8, 256, 256, 64,
-              16, 64, 0.88, 0.8)
-GPT2 = Model("124M", "GPT-2 124M", 12, 12, 768, 50257, 1024, 8, 32, 0.90, 0.6)
+              16, 64, 0.88)
+GPT2 = Model("124M", "GPT-2 124M", 12, 12, 768, 50257, 1024, 8, 32, 0.90)
 
 
 @dataclass(frozen=True)
@@ -83,8 +76,6 @@ class Bench:
     level: Level
     cores: int
     say: object                                  # a line of progress
-    python: str = ""                             # of the environment with torch; "": no peers
-    figures: dict = field(default_factory=dict)  # what the record keeps
     claims: list = field(default_factory=list)
     notes: dict = field(default_factory=dict)    # versions that the programs said
 
@@ -97,18 +88,8 @@ class Bench:
             ["--warm-up", "1", "--steps", str(steps)] + list(flags)
         return command if "--unsharded" in flags else self.shop.launched(ranks, command)
 
-    def keep(self, name, unit, values):
-        spread = Spread.of(values)
-        self.figures[name] = {"unit": unit, "min": rounded(spread.least),
-                              "median": rounded(spread.middle), "max": rounded(spread.most)}
-        return spread
-
     def claim(self, what, values, bound, **more):
         self.claims.append(Claim(what, tuple(values), bound, **more))
-
-
-def rounded(x):
-    return float("%.5g" % x)
 
 
 def median(values):
@@ -151,7 +132,7 @@ def counted(n):
 
 
 def step_variants(bench, model, steps):
-    """The floor, this kit plain and sharded, and the peers."""
+    """The floor, and this kit plain and sharded."""
     one = {"SIMGPU_THREADS": "1"}
     sizes = (model.layers, model.heads, model.dim, model.vocab, model.batch, model.sequence)
     products = [bench.program("products")] + [str(n) for n in sizes] + ["3"]
@@ -167,36 +148,8 @@ def step_variants(bench, model, steps):
     for ranks in bench.level.ranks:
         variants.append(Variant("W=%d" % ranks, "W = %d" % ranks + ", 1 thread" * (ranks == 1),
                                 bench.train(ranks, model, steps), one if ranks == 1 else {}))
-    if bench.python:
-        for mode, name, ranks, threads in (
-                *(("eager", "PyTorch eager, " + counted(n), 1, n)
-                  for n in threads_of_one(bench.cores)),
-                ("ddp", "PyTorch DDP, W = 2", 2, 0), ("fsdp2", "PyTorch FSDP2, W = 2", 2, 0),
-                ("fsdp2", "PyTorch FSDP2, W = 4", 4, 0)):
-            threads = threads or max(1, bench.cores // ranks)
-            variants.append(Variant(
-                "%s %d %d" % (mode, ranks, threads if ranks == 1 else 0), name,
-                [bench.python, "-B", os.path.join(ROOT, "bench", "pytorch_step.py"), mode,
-                 str(ranks), str(threads)] + model.flags(ranks) +
-                ["--warm-up", "1", "--steps", str(steps)], peer=True))
     return variants
 
-
-def claim_steps(bench, model, cpu, wall):
-    """The bounds that a model's steps are held against."""
-    bench.claim("%s: plain, share of the floor" % model.name, ratios(cpu["floor"], cpu["plain1"]),
-                model.share, at_least=True)
-    bench.claim("%s: W = 1 over plain, CPU" % model.name, ratios(cpu["W=1"], cpu["plain1"]), 1.02)
-    if not bench.python:
-        return
-    bench.claim("%s: two threads over PyTorch's, wall" % model.name,
-                ratios(wall["plain2"], wall["eager 1 2"]), model.threads, wall=True)
-    for ranks in (2, 4):
-        ours, theirs = "W=%d" % ranks, "fsdp2 %d 0" % ranks
-        if ours in cpu and theirs in cpu:
-            for what, of in (("CPU", cpu), ("wall", wall)):
-                bench.claim("%s: W = %d over FSDP2 over gloo, %s" % (model.name, ranks, what),
-                            ratios(of[ours], of[theirs]), 0.45, wall=what == "wall")
 
 
 def steps(bench, model, count):
@@ -205,23 +158,17 @@ def steps(bench, model, count):
     found = run_rounds(bench.shop, variants, bench.level.rounds,
                        lambda line: bench.say("%s: %s" % (model.name, line)))
     cpu = {key: of_rounds(rounds, "cpu") for key, rounds in found.items()}
-    wall = {key: of_rounds(rounds, "wall") for key, rounds in found.items()
-            if key not in ("floor", "blocks")}
-    for variant in variants:
-        if not variant.peer:
-            bench.keep("step, %s, %s" % (model.sizes(), variant.title), CPU, cpu[variant.key])
     floor = found["floor"]
     bench.notes["blas"] = floor[0]["blas"]
-    for rounds in found.values():
-        if "torch" in rounds[0]:
-            bench.notes["torch"] = rounds[0]["torch"]
-    claim_steps(bench, model, cpu, wall)
+    bench.claim("%s: plain, share of the floor" % model.name, ratios(cpu["floor"], cpu["plain1"]),
+                model.share, at_least=True)
+    bench.claim("%s: W = 1 over plain, CPU" % model.name, ratios(cpu["W=1"], cpu["plain1"]), 1.02)
     rows = []
     for variant in variants[2:]:
         rounds = found[variant.key]
         row = {name: Spread.of(of_rounds(rounds, name)) for name in
                ("cpu", "wall", "start_user", "start_sys", "start_wall", "peak", "first")}
-        row.update(title=variant.title, peer=variant.peer, tokens=rounds[0]["tokens"],
+        row.update(title=variant.title, tokens=rounds[0]["tokens"],
                    share=Spread.of(ratios(cpu["floor"], cpu[variant.key])))
         rows.append(row)
     shapes = [shape[:5] + (min(one["shapes"][i][5] for one in floor),)
@@ -243,7 +190,6 @@ def startup(bench, model):
         rounds = found[variant.key]
         spreads = {name: of_rounds(rounds, name)
                    for name in ("start_user", "start_sys", "start_wall")}
-        bench.keep("start-up, %s, %s" % (model.sizes(), variant.title), CPU, spreads["start_user"])
         rows.append((variant.title, {name: Spread.of(x) for name, x in spreads.items()}))
     if model is GPT2:
         bench.claim("start-up of 124M, user seconds", of_rounds(found["plain"], "start_user"), 1.0)
@@ -275,10 +221,7 @@ def collectives(bench):
             "--most", str(bench.level.most)]))
         table = {}
         for (operation, size), rounds in read_collectives(out).items():
-            cpu = [one[1] for one in rounds]
-            table[operation, size] = (Spread.of([one[0] for one in rounds]), Spread.of(cpu))
-            if operation != "memcpy" and size >= 1 << 20: # below, it is microseconds of noise
-                bench.keep("%s of %d bytes, W = %d, of a rank" % (operation, size, ranks), CPU, cpu)
+            table[operation, size] = tuple(Spread.of([one[i] for one in rounds]) for i in (0, 1))
         tables.append((ranks, table))
     return tables
 
@@ -290,7 +233,7 @@ def compared(bench, what, variants, rounds):
     found = run_rounds(bench.shop, variants, rounds,
                        lambda line: bench.say("%s: %s" % (what, line)))
     cpu = {key: of_rounds(rows, "cpu") for key, rows in found.items()}
-    return [(variant.title, bench.keep("%s, %s" % (what, variant.title), CPU, cpu[variant.key]),
+    return [(variant.title, Spread.of(cpu[variant.key]),
              Spread.of(ratios(cpu[variant.key], cpu[variants[0].key])),
              Spread.of(of_rounds(found[variant.key], "peak"))) for variant in variants], cpu
 
@@ -305,8 +248,8 @@ def growth(bench):
              for n in bench.level.growth]
     layers = [Variant("%d layers" % n, "%d layers" % n, bench.train(
         1, model, 2, ["--unsharded"], layers=n), env) for n in bench.level.depth]
-    by_ranks, _ = compared(bench, "growth with W, " + model.sizes(**sizes), ranks, rounds)
-    by_depth, _ = compared(bench, "growth with depth, " + model.sizes(), layers, rounds)
+    by_ranks, _ = compared(bench, "growth with W", ranks, rounds)
+    by_depth, _ = compared(bench, "growth with depth", layers, rounds)
     return {"model": model, "sizes": sizes, "ranks": by_ranks, "depth": by_depth}
 
 
@@ -321,8 +264,7 @@ def checks(bench):
                               "SIMGPU_CHECK=fast SIMGPU_MACHINE=h100x8",
                               "SIMGPU_CHECK=full SIMGPU_MACHINE=none",
                               "SIMGPU_CHECK=full SIMGPU_MACHINE=h100x8")]
-    rows, cpu = compared(bench, "checks, W = %d, %s" % (ranks, model.sizes()), variants,
-                         bench.level.rounds)
+    rows, cpu = compared(bench, "checks, W = %d" % ranks, variants, bench.level.rounds)
     titles = [variant.key for variant in variants]
     bench.claim("SIMGPU_CHECK=full over off, CPU", ratios(cpu[titles[4]], cpu[titles[1]]), 1.06)
     return {"ranks": ranks, "model": model, "rows": rows}
@@ -362,8 +304,7 @@ def loops(bench):
             if times > 1:
                 one() # what is not built yet
             found = [one() for _ in range(times)]
-            cpu = bench.keep(what, CPU, [x[0] for x in found])
-            rows.append((what, cpu, Spread.of([x[1] for x in found])))
+            rows.append((what, Spread.of([x[0] for x in found]), Spread.of([x[1] for x in found])))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return rows

@@ -15,7 +15,7 @@ for which they must be caught; these here only have to be caught. What becomes o
   unclear      a test timed out, and the reference did not pass it either: a busy machine
   alive        every test passes. It is equivalent, and tests/mutants/machine/equivalent.json has
                the reason, or the tests have a hole. What simgpu reports in a test that passes costs
-               a student no point, so it kills nothing; it is only noted.
+               a student no point, so it kills nothing.
 
 Results go to build/mutation/results.jsonl as they come. RESUME=1 takes those over that were found
 with the same programs and seed, RESUME=kills every kill, also of other tests: they only grow
@@ -25,8 +25,8 @@ A sample is drawn by SEED from the mutants that have no reason, and it ends with
 time is up (--within) or a mutant is unclear: a draw must say nothing of the machine.
 
 Interface: mutation.py [--task N] [--only ID] [--sample N] [--within S] [--resume 1|kills]
-[--seeds N] [--jobs N] [--own] [--list] [--build DIR]; exit status 0: none alive without a reason;
-1: some are; 2: a question or a list that makes no sense; 3: the kit or the machine is at fault.
+[--list] [--build DIR]; exit status 0: none alive without a reason; 1: some are; 2: a question or a
+list that makes no sense; 3: the kit or the machine is at fault.
 Files: mutation_source.py, mutation_operators.py, mutation_trial.py (builds and runs one),
 mutation_results.py (the list of reasons).
 """
@@ -52,7 +52,7 @@ from mutation_operators import mutants_of
 from mutation_results import (JUDGED, KILLED, Record, load_judged, load_kills,
                               load_results)
 from mutation_source import BadSource
-from mutation_trial import REFERENCE, SEEDS, Bench, Workshop
+from mutation_trial import REFERENCE, Bench, Workshop
 
 JOBS = 2
 LOOK = 1.0                   # seconds between two looks at a mutant's processes
@@ -64,7 +64,7 @@ def run_all(benches, chosen, done, options, folder, record):
     """Tries every mutant that has no result yet; the results by id."""
     results, free = dict(done), queue.Queue()
     until = time.monotonic() + (options.within or float("inf"))
-    for number in range(options.jobs):
+    for number in range(JOBS):
         own = os.path.join(folder, "worker-%d" % number)
         os.makedirs(own, exist_ok=True)
         free.put(own)
@@ -74,14 +74,14 @@ def run_all(benches, chosen, done, options, folder, record):
         try:
             if runner.stopping.is_set() or time.monotonic() > until:
                 return None
-            result = benches[mutant.file].try_one(mutant, own, options)
+            result = benches[mutant.file].try_one(mutant, own)
             if runner.stopping.is_set():
                 return None # what ended it was not a test
             record.add(result)
             return mutant, result
         finally:
             free.put(own)
-    with ThreadPoolExecutor(options.jobs) as pool:
+    with ThreadPoolExecutor(JOBS) as pool:
         waiting = [pool.submit(one, mutant) for mutant in chosen if mutant.id not in done]
         try:
             for number, future in enumerate(waiting, 1):
@@ -113,7 +113,7 @@ def show(mutant, result):
 def summary(chosen, results, judged, seconds):
     """Prints what came out; the exit status."""
     counts = collections.Counter()
-    left, wrong, reports = [], [], 0
+    left, wrong = [], []
     for mutant in chosen:
         result = results.get(mutant.id)
         if result is None:
@@ -126,7 +126,6 @@ def summary(chosen, results, judged, seconds):
             outcome = "judged" if outcome == "alive" else outcome
         elif outcome in ("alive", "some seeds"):
             left.append((mutant, result))
-        reports += outcome == "alive" and bool(result.by)
         counts[outcome] += 1
     tried = len(chosen) - sum(counts[what] for what in ("not valid", "same code", "judged",
                                                         "unclear", "late"))
@@ -153,8 +152,6 @@ def summary(chosen, results, judged, seconds):
         if number:
             print("  %5d  %s" % (number, what))
     print("Score: %d of %d killed, %.1f %%" % (killed, tried, 100.0 * killed / max(1, tried)))
-    if reports:
-        print("Of those alive %d make simgpu report something in a test that passes." % reports)
     return 1 if left or wrong else 0
 
 
@@ -204,12 +201,6 @@ def parse():
                         help="begin with no more of them after so long")
     parser.add_argument("--resume", default="", choices=["", "1", "kills"],
                         help="1: what the same programs gave; kills: every earlier kill as well")
-    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N",
-                        help="seeds for one that drawn cases alone kill (%d)" % SEEDS)
-    parser.add_argument("--jobs", type=int, default=JOBS, metavar="N")
-    parser.add_argument("--own", action="store_true",
-                        help="run the task's own suite alone: quicker; a later --resume 1 runs "
-                        "`together` on what that leaves alive")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     parser.add_argument("--build", default="", metavar="DIR", help="build tree")
     return parser.parse_args()
@@ -233,7 +224,7 @@ def run(options):
     shop = Workshop(options.build, tasks)
     with tempfile.TemporaryDirectory(prefix="shardlab-mutation-") as folder:
         os.environ["TMPDIR"] = folder # what a compiler leaves that was stopped goes with the rest
-        benches = {task.file: Bench(shop, task, folder, seed, options.own) for task in tasks
+        benches = {task.file: Bench(shop, task, folder, seed) for task in tasks
                    if any(mutant.file == task.file for mutant in chosen)}
         path = os.path.join(shop.folder, "results.jsonl")
         for result in load_kills(path):
@@ -241,7 +232,7 @@ def run(options):
             if file in benches:
                 benches[file].learn(function, result.by)
         keys = {file: bench.key for file, bench in benches.items()}
-        known = load_results(path, keys, options) if options.resume else {}
+        known = load_results(path, keys, options.resume == "kills") if options.resume else {}
         done = {mutant.id: known[mutant.id] for mutant in chosen if mutant.id in known}
         if done:
             print("%d have a result already" % len(done))

@@ -6,8 +6,8 @@ is an error.
 
 A result is a line of build/mutation/results.jsonl, of one mutant; the last one counts.
 
-Interface: Result, Record(path).add(result), load_results(path, keys, options), load_kills(path),
-load_judged(path, mutants_by_id); JUDGED, KILLED, OWN; BadList.
+Interface: Result, Record(path).add(result), load_results(path, keys, kills), load_kills(path),
+load_judged(path, mutants_by_id); JUDGED, KILLED; BadList.
 """
 
 import json
@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JUDGED = os.path.join(ROOT, "tests", "mutants", "machine", "equivalent.json")
 KILLED = ("fixed", "seeds")
-OWN = "by its own suite"     # how a mutant is alive that `together` has not been run on
 
 
 class BadList(Exception):
@@ -29,14 +28,12 @@ class BadList(Exception):
 class Result:
     id: str
     outcome: str
-    by: str = ""             # the suite and the test that kills it, or passes with a report; or
-                             # what the compiler says
-    how: str = ""            # failed, error, timeout; of one alive: report, or OWN
+    by: str = ""             # the suite and the test that kills it, or what the compiler says
+    how: str = ""            # failed, error, timeout
     code: str = ""           # sum of the object code
     key: str = ""            # sum of the programs without a mutant
     seconds: float = 0.0
     lives: list = field(default_factory=list) # seeds with which no test kills it
-    seeds: int = 0           # how many a mutant was tried with that drawn cases alone kill
 
 
 def load_judged(path, mutants_by_id):
@@ -87,20 +84,13 @@ def load_kills(path):
     return [result for result in read_results(path) if result.outcome == "fixed"]
 
 
-def load_results(path, keys, options):
-    """Earlier results that still count, by id. `keys`: {file: key}. Those that are alive after
-    their own suite alone count for options.own, and a kill by drawn cases where it was tried with
-    as many seeds as options.seeds."""
+def load_results(path, keys, kills):
+    """Earlier results that still count, by id. `keys`: {file: key}; `kills`: those count whatever
+    the key."""
     found = {}
     for result in read_results(path):
         same = result.key == keys.get(result.id.partition(":")[0])
-        if result.outcome == "unclear" or (result.how == OWN and not options.own):
-            continue
-        if result.how == "report" and result.outcome in KILLED:
-            continue # an older version's: a report kills nothing
-        if result.outcome == "seeds" and result.seeds < options.seeds:
-            continue
-        if same or (options.resume == "kills" and result.outcome in KILLED):
+        if result.outcome != "unclear" and (same or kills and result.outcome in KILLED):
             found[result.id] = result
     return found
 

@@ -4,8 +4,8 @@ A time-out says little on a machine that others use. It is believed where the mu
 times the limit too, and the reference, run at that moment, has passed within the limit itself; else
 what becomes of the mutant is *unclear*.
 
-Interface: Workshop(build, tasks), its folder; Bench(shop, task, folder, seed, own), its key,
-.learn(function, test), .try_one(mutant, folder, options) -> Result; SEEDS.
+Interface: Workshop(build, tasks), its folder; Bench(shop, task, folder, seed), its key,
+.learn(function, test), .try_one(mutant, folder) -> Result; SEEDS.
 """
 
 import collections
@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 import mutants
 import runner
 from builder import Builder, Infrastructure
-from mutation_results import OWN, Result
+from mutation_results import Result
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 REFERENCE = os.path.join(ROOT, "reference")
-SEEDS = 20
+SEEDS = 20                   # for a mutant that drawn cases alone kill
 MARGIN, LEAST = 25.0, 2.0    # a test's limit: times the reference's own time, and seconds at least
 AGAIN = 3.0                  # times the limit, for a test that has timed out
 HANGS = 3                    # seeds for a mutant that a test times out with: each takes its limit
@@ -47,7 +47,6 @@ class Case:
     seconds: float
     cost: float              # seconds of the processor's time
     draws: bool              # sooner or later; its known cases come first
-    reports: bool            # simgpu reports something with the reference too
     tries: collections.Counter = field(default_factory=collections.Counter)   # by function
     kills: collections.Counter = field(default_factory=collections.Counter)
 
@@ -137,7 +136,7 @@ def children_time():
 class Bench:
     """What the mutants of one task are tried with."""
 
-    def __init__(self, shop, task, folder, seed, own):
+    def __init__(self, shop, task, folder, seed):
         self.shop, self.task, self.seed = shop, task, seed
         self.lock, self.measuring = threading.Lock(), threading.Lock()
         self.known = {}      # sum of object code: Result
@@ -159,9 +158,8 @@ class Bench:
             if tests:
                 self.rest[suite] = shop.all_but_one(suite, sources, task, folder)
                 sums.append(file_sum(self.rest[suite])) # the program knows its folder
-                if suite == task.name or not own:
-                    self.suites[suite] = [test.name for test in tests]
-                    self.original[suite] = self.link_original(suite, made, folder)
+                self.suites[suite] = [test.name for test in tests]
+                self.original[suite] = self.link_original(suite, made, folder)
         self.measured(task.name)
         self.key = hashlib.sha256("".join(sums).encode()).hexdigest()[:16]
 
@@ -189,7 +187,7 @@ class Bench:
             raise Infrastructure("the reference does not pass %s of %s: %s"
                                  % (name, suite, verdict.message))
         return Case(suite, name, verdict.seconds, children_time() - began + START,
-                    verdict.seed is not None, bool(verdict.reports))
+                    verdict.seed is not None)
 
     def learn(self, function, test):
         """An earlier run's kill: by the test SUITE: NAME."""
@@ -222,7 +220,7 @@ class Bench:
 
     def run(self, program, case, seed):
         """(how the case kills: "" (not at all), failed, error or timeout; whether before it has
-        drawn anything; whether it passes with a report of simgpu's that the reference has not)."""
+        drawn anything)."""
         verdict, heard = self.start(program, case, seed)
         if verdict.status == "timeout" and seed == self.seed:
             verdict, heard = self.start(program, case, seed, AGAIN)
@@ -232,49 +230,42 @@ class Bench:
                 raise Unclear("%s: %s" % (case.suite, case.name))
         # A program that died before its verdict did not say whether it had drawn.
         fixed = not case.draws or (heard and verdict.seed is None)
-        if verdict.status in ("passed", "skipped"):
-            return "", fixed, bool(verdict.reports) and not case.reports
-        return verdict.status, fixed, False
+        return "" if verdict.status in ("passed", "skipped") else verdict.status, fixed
 
     def first_kill(self, programs, suite, seed, function):
-        """(case, how, whether before a draw) of the first kill, or None; and the first case that
-        passed with a report, or None. A case that had drawn before it killed has one that comes
-        after it looked at too: a known case may do the same."""
-        drawn = reported = None
+        """(case, how, whether before a draw) of the first kill, or None. A case that had drawn
+        before it killed has one that comes after it looked at too: a known case may do the same."""
+        drawn = None
         for case in self.in_order(suite, function):
             if drawn and seed != self.seed:
                 break
-            how, fixed, report = self.run(programs(suite), case, seed)
+            how, fixed = self.run(programs(suite), case, seed)
             if runner.stopping.is_set():
                 raise runner.Stopped("the end of the run")
             with self.lock:
                 case.tries[function] += 1
                 case.kills[function] += bool(how and fixed)
             if how and fixed:
-                return (case, how, True), None
+                return case, how, True
             drawn = drawn or ((case, how, False) if how else None)
-            reported = reported or (case if report else None)
-        return drawn, reported
+        return drawn
 
-    def judge(self, programs, more_seeds, own, function):
+    def judge(self, programs, function):
         """(outcome, case, how, seeds with which it lives) of a mutant of the function that
-        compiles. own: the task's suite alone."""
-        drawn = reported = None
-        suites = [self.task.name] if own else list(self.suites)
-        for suite in suites:
-            found, report = self.first_kill(programs, suite, self.seed, function)
-            reported = reported or report
+        compiles."""
+        drawn = None
+        for suite in self.suites:
+            found = self.first_kill(programs, suite, self.seed, function)
             if found and found[2]:
                 return ("fixed",) + found[:2] + ([],)
             drawn = drawn or (found and found[:2])
         if not drawn:
-            return "alive", reported, OWN if own else "report" if reported else "", []
-        if drawn[1] == "timeout":
-            more_seeds = min(more_seeds, HANGS)
+            return "alive", None, "", []
+        more_seeds = HANGS if drawn[1] == "timeout" else SEEDS
         for seed in range(self.seed + 1, self.seed + more_seeds):
             if self.run(programs(drawn[0].suite), drawn[0], seed)[0]:
                 continue
-            if not any(self.first_kill(programs, suite, seed, function)[0] for suite in suites):
+            if not any(self.first_kill(programs, suite, seed, function) for suite in self.suites):
                 return ("some seeds",) + drawn + ([seed],)
         return ("seeds",) + drawn + ([],)
 
@@ -283,9 +274,9 @@ class Bench:
         with self.lock:
             known = self.known.get(code)
         return known and Result(mutant.id, known.outcome, known.by, known.how, code, self.key, 0.0,
-                                known.lives, known.seeds)
+                                known.lives)
 
-    def try_one(self, mutant, folder, options):
+    def try_one(self, mutant, folder):
         began = time.monotonic()
         made, code = self.shop.object(mutant.file, mutant.text, folder)
         if not made:
@@ -302,12 +293,11 @@ class Bench:
                 linked[suite] = self.shop.program(suite, self.rest[suite], made, folder)
             return linked[suite]
         try:
-            outcome, case, how, lives = self.judge(programs, options.seeds, options.own,
-                                                   mutant.function)
+            outcome, case, how, lives = self.judge(programs, mutant.function)
         except Unclear as problem:
             return Result(mutant.id, "unclear", str(problem), "timeout", code, self.key)
         result = Result(mutant.id, outcome, "%s: %s" % (case.suite, case.name) if case else "", how,
-                        code, self.key, round(time.monotonic() - began, 2), lives, options.seeds)
+                        code, self.key, round(time.monotonic() - began, 2), lives)
         with self.lock:
             self.known[code] = result
         return result

@@ -1,5 +1,5 @@
-"""The virtual environment with PyPI's torch in the build tree, for what compares with PyTorch:
-`make compare-pytorch`, `make bench PEER=pytorch`.
+"""The virtual environment with PyPI's torch in the build tree, for
+`make compare-pytorch`.
 
 It is large and is made once; what it holds is the newest that pip finds.
 

@@ -8,10 +8,9 @@ them (documented.py); and a draw of machine-made mutants, whose full set is `mak
 takes an hour. A step that fails stops none of the others. Whoever commits the line has run it on
 what the line names: a commit, and whether files were changed since.
 
-Interface: test_all.py [--step NAME …] [--list] [--results FILE] [--steps FILE]; exit status 1 if a
-step failed. Steps can be run one by one, each with a line of its own: --list says which there are
-and about how many minutes each takes on two idle cores. A file of steps has lines
-`name<tab>command`.
+Interface: test_all.py [--step NAME …] [--results FILE] [--steps FILE]; exit status 1 if a step
+failed. Steps can be run one by one, each with a line of its own; a wrong name is answered by all of
+them. A file of steps has lines `name<tab>command`.
 """
 
 import argparse
@@ -36,9 +35,6 @@ STEPS = (("test", "make test"),
          ("machines", "for suite in bookworm trixie bullseye noble jammy; do "
                       "grader/devtools/fresh-machine --suite $suite 'make grade' "
                       "'make grade IMPL=reference' 'make test' || exit; done"))
-# As on two idle cores, bench/results/test-all.md.
-MINUTES = {"test": 3, "long tests": 18, "commands": 37, "machine-made mutants": 2,
-           "machines": 30}
 HEAD = """# make test-all
 
 A line for each run, the last one last: grader/devtools/test_all.py writes it, whoever ran it
@@ -142,13 +138,8 @@ def main(arguments=None):
     parser.add_argument("--steps", default="", metavar="FILE", help="other steps, a line each")
     parser.add_argument("--step", action="append", default=[], metavar="NAME",
                         help="only this step; may be given several times")
-    parser.add_argument("--list", action="store_true", help="say which steps there are")
     options = parser.parse_args(arguments)
     known = steps_of(options.steps)
-    if options.list:
-        for name, command in known:
-            print("%-22s %3d min  %s" % (name, MINUTES.get(name, 0), command))
-        return 0
     for name in options.step:
         if name not in dict(known):
             parser.error("there is no step %s: the steps are %s"

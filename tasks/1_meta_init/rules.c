@@ -367,6 +367,14 @@ static void room_body(const Rank *r, void *arg)
         size_t after = gpulog_live_bytes(r->device);
         need_cuda(cudaFree(filler));
         if (status == OK) break;
+        bool on_meta = true;
+        for (int i = 0; i < n; i++)
+            on_meta = on_meta && params[i]->data.data == NULL && params[i]->grad.data == NULL;
+        check(after == before || !on_meta,
+              "materialize_param ran out of memory and left %zu bytes to which no parameter points: "
+              "its data must be in the parameter before its gradient is allocated, so that it is "
+              "found and freed",
+              after - before);
         check(status == ERR_MEMORY && after == before,
               "meta_materialize with room for %zu bytes gives status %d and leaves %zu bytes", room,
               (int)status, after - before);

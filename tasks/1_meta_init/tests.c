@@ -26,6 +26,21 @@ static Param normal_param(int64_t numel, uint32_t id)
 
 // ---- Counting ----
 
+// What counts with max = 0 sizes the list of what sums up: the two agree, before anything is summed.
+static void check_lists_what_it_counts(const Module *model)
+{
+    enum { MOST = 512 };
+    Param *params[MOST] = {NULL};
+    int counted = meta_params(model, NULL, 0), listed = 0;
+    int again = meta_params(model, params, MOST);
+    while (listed < MOST && params[listed] != NULL) listed++;
+    check(counted == listed && again == listed,
+          "meta_params finds %d parameters of GPT-2 where max is 0, and lists %d, of which it says "
+          "that they are %d, where max is 512: whether a parameter was met before must not depend "
+          "on what was written to out",
+          counted, listed, again);
+}
+
 static void count_body(const Rank *r, void *arg)
 {
     const struct {
@@ -61,6 +76,7 @@ static void count_body(const Rank *r, void *arg)
     for (size_t i = 0; i < 2; i++) {
         Module *model = gpt2_create(&models[i].config);
         check(model != NULL, "gpt2_create failed");
+        check_lists_what_it_counts(model);
         check(meta_count(model) == models[i].want,
               "GPT-2 of %d layers: meta_count gives %lld, want %lld", models[i].config.layers,
               (long long)meta_count(model), (long long)models[i].want);

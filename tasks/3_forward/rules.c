@@ -32,6 +32,11 @@ static void forward_by_hooks(Sharded *s, const int *order, int n)
     for (int i = 0; i < n; i++) {
         begin_forward(s->model->children[order[i]]);
         end_forward(s->model->children[order[i]]);
+        check(s->root->iter_forward_root == fsdp_unit(s->model),
+              "unit %s is an inner one, and after its forward root->iter_forward_root is not the "
+              "outermost unit any more: fsdp_post_forward must set it to NULL for the unit that it "
+              "names alone",
+              unit_of(s, order[i])->flat.name);
     }
     end_forward(s->model);
 }

@@ -109,6 +109,20 @@ static float *fetch_shard(const Sharded *s, const FlatParam *flat)
     return fetch(flat->sharded_param.data, (size_t)flat->layout.shard_numel);
 }
 
+// `function` only reads what set_gradients has written.
+static void check_gradient_kept(const FlatParam *flat, const char *function)
+{
+    const FlatLayout *layout = &flat->layout;
+    float *got = fetch(flat->sharded_grad.data, (size_t)layout->shard_numel);
+    for (int64_t i = 0; i < layout->shard_numel; i++) {
+        int64_t place = layout->rank * layout->shard_numel + i;
+        check(place >= layout->numel || got[i] == given_gradient(place),
+              "unit %s: %s changed element %lld of the gradient, which it only reads", flat->name,
+              function, (long long)i);
+    }
+    free(got);
+}
+
 // ---- AdamW ----
 
 static void formula_body(Sharded *s, const Rank *r, void *arg)
@@ -122,7 +136,9 @@ static void formula_body(Sharded *s, const Rank *r, void *arg)
     for (int k = 0; k < n; k++) {
         start[k] = fetch_shard(s, flat[k]);
         check(s->adamw.m[k] != s->adamw.v[k],
-              "create_moments: opt->m[%d] and opt->v[%d] are the same memory", k, k);
+              "create_moments must give opt->m[%d] and opt->v[%d] memory of their own: both are the "
+              "same",
+              k, k);
     }
     for (int t = 1; t <= in->steps; t++) {
         set_scaled_gradients(s, given_scale(t), 0.0f);
@@ -456,6 +472,7 @@ static void sgd_body(Sharded *s, const Rank *r, void *arg)
                   flat[k]->name, (long long)i, (double)got[i], (double)want,
                   sgd_cause(flat[k], got, in->rate, in->decay));
         }
+        check_gradient_kept(flat[k], "fsdp_sgd_step");
         free(got);
     }
 }
@@ -493,13 +510,9 @@ static void every_body(Sharded *s, const Rank *r, void *arg)
               "fsdp_adamw_step needs no communication, but made an %s", gpulog_op_name((GpuOp)op));
     for (int k = 0; k < n; k++) {
         float *after = fetch_shard(s, flat[k]);
-        float *gradient = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
+        check_gradient_kept(flat[k], "fsdp_adamw_step");
         for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
             int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
-            check(place >= flat[k]->layout.numel || gradient[i] == given_gradient(place),
-                  "unit %s: fsdp_adamw_step changed element %lld of the gradient, which it only "
-                  "reads",
-                  flat[k]->name, (long long)i);
             bool moves = place < flat[k]->layout.numel && given_gradient(place) != 0.0f;
             check(!moves || after[i] != before[k][i],
                   "unit %s: element %lld of this rank's shard has a gradient and fsdp_adamw_step "
@@ -509,7 +522,6 @@ static void every_body(Sharded *s, const Rank *r, void *arg)
                   still_cause(before[k], after, flat[k]->layout.shard_numel, k, n));
         }
         free(after);
-        free(gradient);
         free(before[k]);
     }
 }

@@ -31,9 +31,9 @@ static void check_units(const Module *model)
         const FlatLayout *layout = &units[i]->flat.layout;
         const ProcessGroup *group = &units[i]->ctx->mesh.shard;
         check(layout->rank == group->rank && layout->world == group->size,
-              "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of the %d that "
-              "shard (mesh.shard)",
-              units[i]->flat.name, layout->rank, layout->world, group->rank, group->size);
+              "make_flat must lay out unit %s for rank %d of the %d that shard (mesh.shard), not for "
+              "rank %d of %d",
+              units[i]->flat.name, group->rank, group->size, layout->rank, layout->world);
         for (int at = 0; at < HOOK_POINTS; at++)
             check(units[i]->hooks[at] == units[i]->module->hooks[at],
                   "install_hooks: unit->hooks[%d] of unit %s must be the handle that "

@@ -164,13 +164,6 @@ class TestAll(TempFolder):
         self.assertIn("there is no step four: the steps are one, two words, three", err.getvalue())
         self.assertEqual(self.read("made/results.md").splitlines(), lines)
 
-    def test_the_list_of_steps(self):
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            self.assertEqual(test_all.main(["--list"]), 0)
-        for name, command in test_all.STEPS:
-            self.assertIn(command.partition("%")[0].strip(), out.getvalue())
-            self.assertRegex(out.getvalue(), r"(?m)^%s +\d+ min +" % name)
-
     def test_the_kits_own_steps_run_every_tier(self):
         commands = [command for _, command in test_all.STEPS]
         self.assertEqual(commands[:3], ["make test", "make long-tests",

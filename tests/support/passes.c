@@ -57,5 +57,5 @@ void check_backward_over(const FsdpRoot *root)
           "after a backward root->reduce_scatter_state still holds the gradient that was reduced "
           "last, and nothing waits for its reduce-scatter: does fsdp_post_backward finish the "
           "backward, after it has reduced the gradient, where its unit is "
-          "root->iter_backward_root, and does fsdp_pre_backward set that?");
+          "root->iter_backward_root, and does fsdp_pre_backward set that once, where it is NULL?");
 }
