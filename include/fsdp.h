@@ -14,15 +14,15 @@
  *   optimizer.c    5 optimizer             fsdp_adamw_step, fsdp_grad_norm
  *   api.c          6 API                   fully_shard, fsdp_full_state
  *
- * Some functions may be done in another way: tables say by which function (FlatLayoutOps,
- * FsdpRootOps, the pointers of FsdpUnit and FsdpAdamW). They are never NULL. What a task writes is
- * the default, X_default; X itself, which everybody calls, is given code that asks the table
- * (lib/fsdp/dispatch.c). Both have one contract, that of X.
+ * Labs can replace some functions through tables (FlatLayoutOps, FsdpRootOps, the pointers of
+ * FsdpUnit and FsdpAdamW), whose entries are never NULL. A task's function is the default,
+ * X_default; other code calls X, which is given and calls the table's entry (lib/fsdp/dispatch.c).
+ * Both have the contract of X.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails, and returns what a call of its own failed with. Where a contract says
- * ERR_ARGUMENT, the call has changed nothing. Nothing grows from one iteration to the next: no host
- * memory, no event, no stream.
+ * line if it fails; if something that it called failed, it passes that status on. If a contract
+ * says ERR_ARGUMENT, the call has changed nothing. Nothing grows from one iteration to the next: no
+ * host memory, no event, no stream.
  */
 #ifndef SHARDLAB_FSDP_H
 #define SHARDLAB_FSDP_H
@@ -44,10 +44,10 @@
 // Elements of a parameter: the product of its shape.
 int64_t meta_numel(const Param *param);
 
-// Every parameter of the module and of what is below it, each once although two modules may share
-// it (tied), in the order in which a walk (own parameters first, then the children in order) meets
-// them. Returns how many there are; writes at most `max` of them to out (which may be NULL for
-// max = 0). It takes no memory: it has no way to say that there is none.
+// Lists every parameter of the module and of the modules below it, once even if two modules share
+// it (tied), in the order of a walk: own parameters first, then the children in order. Returns how
+// many there are; writes at most `max` of them to out (which may be NULL for max = 0). It must not
+// allocate, because it could not report a failure.
 int meta_params(const Module *module, Param **out, int max);
 
 // Elements and bytes of all parameters, tied ones once. No storage is needed or made.
@@ -59,22 +59,22 @@ int64_t meta_bytes(const Module *module);
 void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 // Writes elements [begin, end) of the parameter's initial value to host memory out (end-begin).
-// Element i depends on (seed, param->id, i) alone: however the parameter is cut into slices, the
+// Element i depends only on (seed, param->id, i): however the parameter is cut into slices, the
 // values are bitwise equal.
-// INIT_NORMAL: init_std times normal i%4 of those that box_muller4 makes of block i/4 of four
-// words, whose counter is (low and high word of i/4, id, 0) and whose key is (low and high word of
-// the seed).
+// INIT_NORMAL: element i is init_std times normal number i%4 of block i/4. box_muller4 makes the
+// block's four normals from four words of Philox, whose counter is (low word of i/4, high word of
+// i/4, id, 0) and whose key is (low word, high word) of the seed.
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out);
 
 // The same into device memory dst (end-begin), on `stream`, through a host buffer of fixed size.
-// When it returns the values are there.
+// When it returns, the values are there.
 Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
                         cudaStream_t stream);
 
-// What one GPU without FSDP does: allocates data and grad of all parameters (a frozen one can do
-// without grad), unsharded, initialises the data and zeroes the gradient. On failure nothing stays
-// allocated. ERR_ARGUMENT, with a line that names the parameter, where one has storage or an owner,
-// or is not DTYPE_F32.
+// Does what one GPU without FSDP does: allocates data and grad of all parameters (a frozen one can
+// do without grad), unsharded, initialises the data and zeroes the gradients. On failure it frees
+// what it allocated. ERR_ARGUMENT, with a line that names the parameter, if one has storage or an
+// owner, or is not DTYPE_F32.
 Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream);
 // Frees what meta_materialize made.
 void meta_release(Module *module);
@@ -83,8 +83,8 @@ void meta_release(Module *module);
 
 struct FlatLayoutOps;
 
-// Who owns which element: arithmetic alone, without memory. Checkpoints and other storage need no
-// more of a flat parameter than this.
+// Who owns which element: only arithmetic, no memory. Checkpoints and other storage need nothing
+// else of a flat parameter.
 typedef struct FlatLayout {
     int n;               // parameters
     Param **params;      // (n)
@@ -93,7 +93,7 @@ typedef struct FlatLayout {
     int64_t padded;      // numel and padding: a multiple of world (of 4·world where aligned)
     int64_t shard_numel; // padded / world
     int rank, world;     // in the group that shards
-    int64_t grad_numel;  // so many elements of a shard, its first, have a gradient; flat: all
+    int64_t grad_numel;  // the first grad_numel elements of a shard have a gradient (flat: all)
     const struct FlatLayoutOps *ops; // FLAT_LAYOUT_OPS, or those of another way to cut a unit
 } FlatLayout;
 
@@ -112,7 +112,7 @@ typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
     FlatState state;        // flat_set_state changes it where that is legal
-    bool gathers_alone;     // one rank gathers, too: what is unsharded is a copy. Usually false
+    bool gathers_alone;     // gathers into a copy even if one rank shards alone; usually false
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
     Buffer unsharded_param; // (padded), else no memory; the shard's own where flat_param_is_shard
@@ -129,10 +129,10 @@ static inline bool flat_param_is_shard(const FlatParam *flat)
            flat->unsharded_param.dtype == flat->sharded_param.dtype;
 }
 
-// Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
-// NCCL and vector loads want. `name` is for messages. ERR_ARGUMENT, with a line that names the unit
-// (or the parameter), for no parameters, W < 1, a rank outside, or a parameter that is not
-// DTYPE_F32, that another flat parameter owns or that is frozen; what *layout is then says nothing.
+// Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which NCCL
+// and vector loads want. `name` is for messages. ERR_ARGUMENT, with a line that names the unit (or
+// the parameter), for no parameters, W < 1, a rank outside, or a parameter that is not DTYPE_F32,
+// that another flat parameter owns or that is frozen; then *layout means nothing.
 Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align);
 Status flat_layout_default(FlatLayout *layout, const char *name, Param **params, int n, int rank,
@@ -146,37 +146,36 @@ int64_t flat_valid_numel(const FlatLayout *layout, int rank);
 int64_t flat_valid_numel_default(const FlatLayout *layout, int rank);
 
 // Which part of parameter i lies in `rank`'s shard: elements [*begin, *end) of the parameter,
-// starting at element *at of the shard. Where none does, *begin = *end; their common value
-// and *at mean nothing.
+// starting at element *at of the shard. If no part does, *begin = *end; their common value and *at
+// mean nothing.
 void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                int64_t *end, int64_t *at);
 void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                        int64_t *end, int64_t *at);
 
-// From a layout, which it takes over: makes and initialises this rank's shard (each parameter's
-// slice by meta_init_slice, the padding 0) and a gradient shard of zeros, and becomes the owner of
-// the parameters. Uses no more host memory than a small buffer and no device memory but the two
-// shards. ERR_ARGUMENT, with a line that names it, for a parameter that has storage. On failure
-// nothing stays allocated, the layout's tables included, and no parameter has an owner.
+// Takes over the layout, makes and initialises this rank's shard (each parameter's slice by
+// meta_init_slice, the padding 0) and a gradient shard of zeros, and becomes the owner of the
+// parameters. Uses only a small buffer of host memory, and only the two shards of device memory.
+// ERR_ARGUMENT, with a line that names it, for a parameter that has storage. On failure everything
+// is freed, including the layout's tables, and no parameter has an owner.
 Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, uint64_t seed,
                    cudaStream_t stream);
 
-// Makes the transition to `to`. ERR_ARGUMENT, with a line that names the unit, its state and the
-// wish, where it is not legal; the state then stays.
+// Makes the transition to `to`. ERR_ARGUMENT, with a line that names the unit, its state and `to`,
+// if the transition is not legal, also to the current state; then the state stays.
 Status flat_set_state(FlatParam *flat, FlatState to);
 
-// Points every parameter's data (or grad) at its place in the unsharded buffer, whose type it
-// takes; where that has no memory, they have none either.
+// Points every parameter's data (or grad) at its place in the unsharded buffer, with the buffer's
+// type; if the buffer has no memory, they have none either.
 void flat_set_views(FlatParam *flat);
 void flat_set_grad_views(FlatParam *flat);
 
-// Zeroes the padding at the end of a buffer of this rank that is laid out as its shard, of any
-// type: what is behind its flat_valid_numel. Queued: the host does not wait.
+// `sharded` is a buffer of any type with the layout of this rank's shard. Zeroes its padding: every
+// element from flat_valid_numel(rank) on. Queued: the host does not wait.
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 Status flat_zero_padding_default(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 
-// Frees the shards and the tables; the parameters have no owner and no views any more. A zeroed
-// FlatParam is fine.
+// Frees the shards and the tables; the parameters lose owner and views. A zeroed FlatParam is fine.
 void flat_destroy(FlatParam *flat);
 
 // ---------------------------------------------------------------- What units share
@@ -213,9 +212,9 @@ typedef Status (*StateVisitor)(const Param *param, const float *values, void *ar
 typedef struct FsdpRoot FsdpRoot;
 typedef struct FsdpAdamW FsdpAdamW;
 
-// How units with one layout do what depends on it: flat, as tasks 2 to 4 do it. Another layout may
-// have padding anywhere in a shard: valid_numel says where the last valid element ends. After a
-// wait for an all-gather it may copy out, before a reduction copy in.
+// The functions that depend on a unit's layout; flat: those of tasks 2 to 4. Another layout may
+// have padding anywhere in a shard: valid_numel says where the last valid element ends. It may copy
+// out after a wait for an all-gather, and copy in before a reduction.
 typedef struct FlatLayoutOps {
     int64_t (*valid_numel)(const FlatLayout *layout, int rank);
     void (*param_range_in_shard)(const FlatLayout *layout, int i, int rank, int64_t *begin,
@@ -228,8 +227,8 @@ typedef struct FlatLayoutOps {
 } FlatLayoutOps;
 extern const FlatLayoutOps FLAT_LAYOUT_OPS;
 
-// How a root does what concerns all its shards, as tasks 5 and 6 and root.c do it. Each function is
-// the one of its name.
+// The functions that concern all shards of a root, by default those of tasks 5 and 6 and root.c
+// with the same names.
 typedef struct FsdpRootOps {
     Status (*adamw_create)(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
                            const AdamWConfig *config);
@@ -259,8 +258,8 @@ struct FsdpRoot {
     int n_post_forward, max_post_forward;
     AllGatherState all_gather_state;
     ReduceScatterState reduce_scatter_state;
-    FsdpRootOps ops;                   // FSDP_ROOT_OPS, or in part another way
-    struct FsdpExtensions *extensions; // what part two keeps; nothing in the six files reads it
+    FsdpRootOps ops;                   // FSDP_ROOT_OPS, unless a lab has replaced some
+    struct FsdpExtensions *extensions; // the labs' data; nothing in the six files reads it
 };
 
 // Whether a unit frees its parameters between its forward and its backward.
@@ -270,8 +269,8 @@ typedef enum FsdpReshard {
     FSDP_RESHARD_NEVER,  // ZeRO-2: more memory, one all-gather less
 } FsdpReshard;
 
-// Zeros are the defaults: a program names what it wants otherwise, as in {.seed = 42}. So `layout`
-// may be NULL, unlike the functions of a unit and of a root; fsdp_layout_fn alone asks for that.
+// Zeros are the defaults: a program sets only what differs, as in {.seed = 42}. So `layout` may be
+// NULL, unlike the functions of a unit and of a root; only fsdp_layout_fn looks for that.
 typedef struct FsdpOptions {
     FsdpReshard reshard_after_forward;
     bool align_shards; // shards of a multiple of 16 bytes
@@ -296,84 +295,84 @@ struct FsdpUnit {
     FsdpPhase phase;
     int *post_forward_indices; // a stack: where the unit is in root->post_forward_order
     int n_indices, max_indices;
-    int backward_index; // of the latest backward in root->post_forward_order; -1: in no place of it
-    // Each fsdp_all_gather, or another way; the second is the collective that another first one
-    // calls.
+    int backward_index; // the index that the latest backward popped; -1: there was none to pop
+    // By default both are fsdp_all_gather. A lab's all_gather calls gather_shards for the
+    // collective itself.
     Status (*all_gather)(FsdpUnit *unit);
     Status (*gather_shards)(FsdpUnit *unit);
-    Status (*reduce_scatter)(FsdpUnit *unit); // fsdp_reduce_scatter, or another way
+    Status (*reduce_scatter)(FsdpUnit *unit); // by default fsdp_reduce_scatter
     Hook *hooks[HOOK_POINTS];                 // the handles of the unit's own hooks
 };
 
 // Given code (lib/fsdp/root.c, and the last two in dispatch.c).
 
 // Makes a root of the n units, the outermost first; they leave the roots that they had.
-// ERR_ARGUMENT where one has another context; then, or where another call fails, they stay as they
-// were.
+// ERR_ARGUMENT if one has another context. On any failure they stay as they were.
 Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n);
-// Takes the unit off its root's registry; with the last one the root is freed.
+// Removes the unit from its root's registry; removing the last one frees the root.
 void fsdp_root_remove(FsdpUnit *unit);
 // The unit that a module is, or NULL; and whether it is the outermost one.
 FsdpUnit *fsdp_unit(const Module *module);
 bool fsdp_is_root(const FsdpUnit *unit);
-// The root that the module is: ERR_ARGUMENT for a module that is no unit, or not the outermost one.
+// The root that the module is. ERR_ARGUMENT if the module is not a unit, or not the outermost one.
 Status fsdp_find_root(const Module *module, FsdpRoot **root);
 
-// The unit's forward is the outermost: root->iter_forward_root. Forgets forwards that have no
-// backward any more (module_discard), such as an evaluation's.
+// Makes this unit's forward the outermost: root->iter_forward_root. If no forward waits for its
+// backward, clears the recorded order: what is left in it are discarded forwards (module_discard),
+// such as an evaluation's.
 void fsdp_begin_forward(FsdpUnit *unit);
-// No pass is running, every unit is idle and no forward is recorded. Where a pass failed, its
-// unsharded gradients are freed, and the compute stream has waited for what was reduced. Buffers of
-// all-gathers that failed are freed, too.
+// Ends the iteration: afterwards no pass is running, every unit is idle and no forward is recorded.
+// If a pass failed, also frees its unsharded gradients and makes the compute stream wait for their
+// reductions. Frees the buffers of failed all-gathers, too.
 Status fsdp_end_iteration(FsdpRoot *root);
 // The unit's place in its root's registry.
 int fsdp_unit_index(const FsdpUnit *unit);
 // Appends the unit to the order in which forwards ended, and pushes its index there.
 Status fsdp_record_post_forward(FsdpUnit *unit);
 Status fsdp_record_post_forward_default(FsdpUnit *unit);
-// Pops the index that the unit's latest forward pushed: unit->backward_index. The unit whose
-// parameters its backward is to gather ahead: that whose forward ended just before that one; NULL
-// where there is none.
+// Pops the index that the unit's latest forward pushed, into unit->backward_index. Returns the unit
+// to gather ahead, whose forward ended just before that one, or NULL if there is none.
 FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit);
 FsdpUnit *fsdp_pop_post_forward_default(FsdpUnit *unit);
 // Empties the order and every unit's stack.
 void fsdp_clear_post_forward(FsdpRoot *root);
-// To be called by whoever has written shards: a step of the optimizer (which dispatch.c does), a
-// load.
+// Call this after writing shards, such as a load does; dispatch.c calls it after an optimizer's
+// step.
 void fsdp_shards_written(FsdpRoot *root);
-// What lays out the units of fully_shard.
+// The function that lays out the units of fully_shard.
 LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 
 // ---------------------------------------------------------------- Task 3: forward.c
 
-// The collective of an unshard: queues, on the all-gather stream, the all-gather of the shards, of
-// their type, into unsharded_param, which is allocated. The default of unit->all_gather.
+// The collective of an unshard: queues, on the all-gather stream, the all-gather of the shards, in
+// their type, into unsharded_param, which has memory already. The default of unit->all_gather.
 Status fsdp_all_gather(FsdpUnit *unit);
-// Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
-// records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// Where flat_param_is_shard (usually with one rank alone), the unsharded parameter is the shard,
-// and nothing is queued, neither here nor in the next two. On failure the unit stays FLAT_SHARDED.
-// The buffer of an all-gather that failed may stay: a second call then takes it over, and
-// fsdp_reshard_all frees it.
+// Queues, on the all-gather stream, a new buffer and the all-gather of the unit's shards into it,
+// records all_gather_done, and sets the views. The new state is FLAT_UNSHARDING. Does nothing if
+// the unit is not FLAT_SHARDED. If flat_param_is_shard (usually with one rank alone), the unsharded
+// parameter is the shard, and neither this function nor fsdp_wait_for_unshard nor fsdp_reshard
+// queues anything. On failure the unit stays FLAT_SHARDED. The buffer of a failed all-gather may
+// stay: a second call uses it, and fsdp_reshard_all frees it.
 Status fsdp_unshard(FsdpUnit *unit);
-// Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
-// FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
+// Makes the compute stream wait for the all-gather. The new state is FLAT_UNSHARDED. Does nothing
+// if the unit is FLAT_UNSHARDED. ERR_ARGUMENT if it is FLAT_SHARDED.
 Status fsdp_wait_for_unshard(FsdpUnit *unit);
 Status fsdp_wait_for_unshard_default(FsdpUnit *unit);
-// Takes the parameters' views away and leaves the buffer to fsdp_free_all_gather, after what is
-// queued on the compute stream so far; FLAT_SHARDED. Nothing where it is FLAT_SHARDED. ERR_ARGUMENT
-// where it is FLAT_UNSHARDING: nobody has waited for the all-gather.
+// Clears the parameters' views and records an event on the compute stream; fsdp_free_all_gather
+// frees the buffer after that event. The new state is FLAT_SHARDED. Does nothing if the unit is
+// FLAT_SHARDED. ERR_ARGUMENT if it is FLAT_UNSHARDING: nobody has waited for the all-gather.
 Status fsdp_reshard(FsdpUnit *unit);
 Status fsdp_reshard_default(FsdpUnit *unit);
-// Frees, on the all-gather stream, the buffer that was resharded last, once the compute stream has
-// passed its last use; for what is queued there later, the all-gather stream does not wait.
+// Frees, on the all-gather stream, the buffer that was resharded last, after the compute stream's
+// last use of it. The all-gather stream does not wait for later work on the compute stream.
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
-// for. Needed before an optimizer step where a forward without a backward (an evaluation) has left
-// units unsharded, and after a forward, backward or fsdp_full_state that failed: it ends that
-// iteration, whose unsharded gradients are freed, and the next forward begins a new one; what is in
-// the gradient shards is for fsdp_zero_grad. The host waits only after a pass that failed. Not to
-// be called during a forward or backward. ERR_ARGUMENT for a module that is not the root.
+// for. Needed before an optimizer's step if a forward without a backward (an evaluation) has left
+// units unsharded, and after a failed forward, backward or fsdp_full_state. Then it ends the
+// iteration: it frees the unsharded gradients, and the next forward begins a new iteration. It
+// leaves the gradient shards as they are: call fsdp_zero_grad to clear them. The host waits only
+// after a failed pass. Do not call it during a forward or backward. ERR_ARGUMENT for a module that
+// is not the root.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.
@@ -383,24 +382,25 @@ Status fsdp_post_forward_default(Module *module, void *unit);
 
 // ---------------------------------------------------------------- Task 4: backward.c
 
-// Allocates the unit's unsharded gradient, of its type, on the compute stream, zero with its
-// padding, and sets the views. World size 1: the gradient shard itself. ERR_ARGUMENT where there is
-// one already.
+// Allocates the unit's unsharded gradient in its type on the compute stream, zeroes it including
+// the padding, and sets the views. With one rank in all (mesh_size 1) it is the gradient shard
+// itself. ERR_ARGUMENT if there is one already.
 Status fsdp_begin_grad(FsdpUnit *unit);
 // The collective of a reduction: queues, on the reduce-scatter stream, the reduce-scatter (sum) of
 // unsharded_grad and sharded_grad += sum / W. Nothing is allocated: the sum is in unsharded_grad.
 // The default of unit->reduce_scatter.
 Status fsdp_reduce_scatter(FsdpUnit *unit);
-// Queues, after what is queued on the compute stream, the reduction of the unsharded gradient into
-// the shard, and zeroes the padding; leaves the buffer to fsdp_free_reduce_scatter. World size 1:
-// nothing to move and nothing to divide. ERR_ARGUMENT without a gradient.
+// Queues the reduction of the unsharded gradient into the shard, after all work queued so far on
+// the compute stream, and zeroes the padding; fsdp_free_reduce_scatter frees the buffer later. With
+// one rank in all (mesh_size 1) it moves and divides nothing. ERR_ARGUMENT if the unit has no
+// unsharded gradient.
 Status fsdp_reduce_grad(FsdpUnit *unit);
 Status fsdp_reduce_grad_default(FsdpUnit *unit);
 // Frees, on the compute stream, the unsharded gradient that was reduced last, once its
 // reduce-scatter is done.
 Status fsdp_free_reduce_scatter(FsdpRoot *root);
-// The end of a backward: the compute stream waits for the last reduce-scatter; every unit is
-// sharded, prefetches that nobody used included; no buffer is left to free; the order is empty.
+// Ends a backward: the compute stream waits for the last reduce-scatter. Afterwards every unit is
+// sharded, unused prefetches included, no buffer is left to free, and the order is empty.
 Status fsdp_finish_backward(FsdpRoot *root);
 
 Status fsdp_pre_backward(Module *module, void *unit);
@@ -408,8 +408,8 @@ Status fsdp_post_backward(Module *module, void *unit);
 
 // ---------------------------------------------------------------- Task 5: optimizer.c
 //
-// `root` is the module that fully_shard was called on last. A step is ERR_ARGUMENT where a unit is
-// not sharded: the next forward would read the parameters from before the step.
+// `root` is the module that fully_shard was called on last. A step returns ERR_ARGUMENT if a unit
+// is not sharded: the next forward would read the parameters from before the step.
 
 struct FsdpAdamW {
     FsdpContext *ctx;
@@ -418,11 +418,11 @@ struct FsdpAdamW {
     int t;                          // steps done
     int n;                          // units
     float **m, **v;                 // (n) device (grad_numel): the two moments of each unit's shard
-    Status (*step)(FsdpAdamW *opt); // fsdp_adamw_step_by_root, or another way
-    const void *step_arg;           // for that other way
+    Status (*step)(FsdpAdamW *opt); // by default fsdp_adamw_step_by_root
+    const void *step_arg;           // for a lab's step
 };
 
-// AdamW over every unit of `root`: moments for the shards alone, zero.
+// AdamW over every unit of `root`: makes moments of zeros, for the shards only.
 Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config);
 Status fsdp_adamw_create_default(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
                                  const AdamWConfig *config);
@@ -431,7 +431,7 @@ Status fsdp_adamw_create_default(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
 Status fsdp_adamw_step(FsdpAdamW *opt);
 Status fsdp_adamw_step_default(FsdpAdamW *opt);
 Status fsdp_adamw_step_by_root(FsdpAdamW *opt); // opt->root->ops.adamw_step
-// Zeroed or as fsdp_adamw_create left it, also where that failed.
+// *opt is zeroed, or as fsdp_adamw_create left it, even if that failed.
 void fsdp_adamw_destroy(FsdpAdamW *opt);
 void fsdp_adamw_destroy_default(FsdpAdamW *opt);
 
@@ -445,44 +445,43 @@ Status fsdp_zero_grad(Module *root, FsdpContext *ctx);
 Status fsdp_zero_grad_default(Module *root, FsdpContext *ctx);
 
 // *norm = the 2-norm of the unsharded gradient, over all parameters and all ranks: the same number
-// on every rank. Sums over the ranks once, one all-reduce of a double, and waits for the stream.
+// on every rank. Sums over the ranks by one all-reduce of a double, and waits for the stream.
 Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm);
 Status fsdp_grad_norm_default(Module *root, FsdpContext *ctx, float *norm);
-// Scales all gradients by max_norm / *norm where *norm is larger than max_norm. *norm is as above,
-// before, and taken once.
+// Sets *norm as fsdp_grad_norm does, computed once, before it scales. If *norm is larger than
+// max_norm, scales all gradients by max_norm / *norm.
 Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float *norm);
 Status fsdp_clip_grad_norm_default(Module *root, FsdpContext *ctx, float max_norm, float *norm);
 
 // ---------------------------------------------------------------- Task 6: api.c
 
-// Streams and events for the units of one rank. compute_stream is the one the modules run on. The
-// communication streams have the highest priority: a collective that waits for kernels delays
-// every rank. They are non-blocking: what is queued on the default stream does not hold them up.
+// Streams and events for the units of one rank. The modules run on compute_stream. The
+// communication streams have the highest priority: a collective that waits for kernels delays every
+// rank. They are non-blocking: work on the default stream does not delay them.
 Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t compute_stream);
 Status fsdp_context_destroy(FsdpContext *ctx);
 
 // Makes the module a unit, in place: a flat parameter of every parameter in it and below it that no
 // inner unit has taken, and a hook at each of the four points. Call it for the inner modules first
-// and for the model last, as PyTorch's fully_shard. ERR_ARGUMENT where the module is a unit
-// already, where nothing is left to take, where an inner unit has another context, or where it
-// holds a parameter that this module also uses outside that unit; the module is then as it was.
+// and for the model last, as PyTorch's fully_shard. ERR_ARGUMENT if the module is a unit already,
+// if no parameter is left to take, if an inner unit has another context, or if an inner unit owns a
+// parameter that this module also uses outside that unit. On any error the module stays as it was.
 Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options);
 
-// The units of the module and of what is below it, in the order of a walk that takes a module
-// before its children. Returns how many; writes at most `max` to out (which may be NULL for max =
-// 0).
+// Lists the units of the module and of the modules below it, a module before its children. Returns
+// how many there are; writes at most `max` to out (which may be NULL for max = 0).
 int fsdp_units(const Module *root, FsdpUnit **out, int max);
 
-// Gathers the model, a unit at a time and each once, and calls visit on rank 0 with every
+// Gathers the model, one unit at a time and each once, and calls visit on rank 0 with every
 // parameter, unsharded, in host memory (row-major, param->shape), in the order of meta_params
-// within each unit. The host has room for one parameter at a time; other ranks copy none to it.
-// Collective: all ranks call it. A visitor that returns anything but OK ends it on rank 0 after the
-// collectives are done.
+// within each unit. Uses host memory for one parameter at a time, and only on rank 0. Collective:
+// all ranks call it. If the visitor returns an error, it is not called again; rank 0 still takes
+// part in all collectives, and then returns that error.
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);
 Status fsdp_full_state_default(Module *root, StateVisitor visit, void *arg);
 
-// Makes the module and all below it plain modules again: no hooks, flat parameters or memory of
-// FSDP's. Units above it stay.
+// Makes the module and all modules below it plain again, without hooks, flat parameters or memory
+// of FSDP. Units above it stay.
 void fsdp_unwrap(Module *root);
 
 #undef Status

@@ -123,8 +123,7 @@ struct Module {
     Status (*forward)(Module *self, NnRun *run, const void *in, void *out);
     Status (*backward)(Module *self, NnRun *run, const void *dout, void *din);
     Status (*free_saved)(Module *self, NnRun *run); // frees what forward saved; NULL: nothing
-    // Frees a part of that which the rest is enough to make again, and makes it. NULL: there is
-    // none.
+        // free_part frees saved numbers that compute_part makes again from the rest; NULL: none.
     Status (*free_part)(Module *self, NnRun *run);
     Status (*compute_part)(Module *self, NnRun *run);
     void *around; // who has put other functions in the place of forward and backward; NULL: nobody

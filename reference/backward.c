@@ -1,9 +1,9 @@
 /* Task 4: backward. Gradients are summed over the ranks and cut into shards on the way.
  *
- * In the backward a unit's parameters are gathered again where the forward freed them, and its
- * layers add their gradients into one unsharded buffer, laid out as the flat parameter is. Then one
- * reduce-scatter sums the ranks' buffers and leaves each rank the sum of its own shard, which
- * divided by W is the average: the gradient of the mean loss over all ranks' data.
+ * The backward gathers a unit's parameters again if the forward freed them. The unit's layers add
+ * their gradients into one unsharded buffer with the layout of the flat parameter. Then one
+ * reduce-scatter sums the ranks' buffers and leaves each rank the sum of its own shard. Divided by
+ * W this is the average: the gradient of the mean loss over all ranks' data.
  *
  *     all-gather       AG i-1         | AG i-2
  *     compute          backward i     | backward i-1   | wait for RS i, free its buffer …
@@ -15,13 +15,13 @@
  * whose forward ended just before unit i's.
  *
  * [Note: two gradients] The unsharded gradient is allocated, zeroed and freed on the compute
- * stream, which may free it only when the reduce-scatter has read it. To wait at once would idle
- * the compute stream. So the buffer is left in root->reduce_scatter_state, and freed when the next
- * unit's backward is done: two unsharded gradients at most, whatever the depth.
+ * stream, which may free it only when the reduce-scatter has read it. Waiting at once would leave
+ * the compute stream idle. So the buffer stays in root->reduce_scatter_state, and is freed when the
+ * next unit's backward is done: at most two unsharded gradients exist, whatever the depth.
  *
  * [Note: sum, then divide] The sum of W equal gradients divided by W is bitwise equal to the
- * gradient for W = 2, 4, 8. Multiplying every input by 1/W first (ncclAvg) rounds differently where
- * W is no power of two.
+ * gradient for W = 2, 4, 8. Multiplying every input by 1/W first (ncclAvg) rounds differently if W
+ * is not a power of two.
  *
  * Interface:
  *   fsdp_begin_grad, fsdp_reduce_grad         the unsharded gradient, there and back
@@ -43,9 +43,9 @@ Status fsdp_begin_grad(FsdpUnit *unit)
     //[end 4.1a]
     if (flat->unsharded_grad.numel == 0) return OK; // all of it is frozen
 
-    //[4.1] The parameters' gradients are views of unsharded_grad, which the compute stream owns and
-    //  which is zero, its padding too, before a layer adds to it. With one rank in all (mesh_size)
-    //  it is the memory of sharded_grad itself, whose contents stay.
+    //[4.1] The parameters' gradients are views of unsharded_grad. The compute stream owns it; it is
+    //  zero, including the padding, before a layer adds to it. With one rank in all (mesh_size) it
+    //  is the memory of sharded_grad itself, whose contents stay.
     //? What would the ranks sum in the padding if only numel elements were zeroed?
     if (mesh_size(&ctx->mesh) == 1) {
         flat->unsharded_grad.data = flat->sharded_grad.data;
@@ -83,7 +83,7 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
 
     //[4.3] Once the reduce-scatter stream has run what is queued, sharded_grad has grown by this
     //  rank's shard of the average over the ranks: their sum, divided by W. Nothing was allocated:
-    //  the sum is in unsharded_grad, which nobody needs any more.
+    //  the sum is in unsharded_grad, which is not needed any more.
     //? In place: at which element of the buffer does rank r receive?
     Buffer sum = buffer_range(&flat->unsharded_grad, flat->layout.rank * shard_numel, shard_numel);
     NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, (size_t)shard_numel,
@@ -107,11 +107,10 @@ Status fsdp_reduce_grad_default(FsdpUnit *unit)
         return fail(ERR_ARGUMENT, "%s has no unsharded gradient to reduce", flat->name);
     //[end 4.4a]
 
-    //[4.4] The unit has no unsharded gradient, and so the views have none. Its reduction
-    //  (unit->reduce_scatter) is queued after the kernels that write the gradient; after it the
-    //  padding of sharded_grad is zero. root->reduce_scatter_state holds the buffer, its event
-    //  recorded after the last use; a buffer that it held before is freed. With one rank in all,
-    //  nothing is queued.
+    //[4.4] The unit and its views have no unsharded gradient. Its reduction (unit->reduce_scatter)
+    //  is queued after the kernels that write the gradient; after it the padding of sharded_grad is
+    //  zero. root->reduce_scatter_state holds the buffer, and its event is recorded after the last
+    //  use; a buffer that it held before is freed. With one rank in all, nothing is queued.
     //? What does dividing by W do in a world of one? And averaging with W = 1 by ncclAvg?
     if (mesh_size(&ctx->mesh) > 1) {
         TRY(fsdp_free_reduce_scatter(unit->root));
@@ -130,8 +129,8 @@ Status fsdp_reduce_grad_default(FsdpUnit *unit)
 
 Status fsdp_finish_backward(FsdpRoot *root)
 {
-    //[4.5] Every unit of the root is sharded, prefetches that nobody used included; no buffer is
-    //  left to free; and what the compute stream runs from now on sees every gradient reduced.
+    //[4.5] Every unit of the root is sharded, unused prefetches included; no buffer is left to
+    //  free; and later work on the compute stream sees every gradient reduced.
     //? The compute stream waits for one reduce-scatter only. Which, and why is that enough?
     TRY(fsdp_reshard_all(root->units[0]->module));
     TRY(fsdp_free_reduce_scatter(root));
@@ -151,9 +150,8 @@ Status fsdp_pre_backward(Module *module, void *arg)
     //[end 4.6a]
 
     //[4.6] The unit is FLAT_UNSHARDED and has a gradient of zeros. The parameters that were
-    //  resharded last are freed. Of the unit whose forward ended just before this one's
-    //  (fsdp_pop_post_forward) the all-gather is queued, and nobody waits for it (see [Note: gather
-    //  ahead]).
+    //  resharded last are freed. The all-gather of the unit whose forward ended just before this
+    //  one's (fsdp_pop_post_forward) is queued, and nobody waits for it (see [Note: gather ahead]).
     //? Two units' parameters may be unsharded at a time. Why does the free come first here?
     TRY(fsdp_free_all_gather(root));
     TRY(fsdp_unshard(unit));

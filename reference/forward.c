@@ -15,9 +15,8 @@
  *
  * [Note: free late] To free unit i's buffer the all-gather stream must wait for forward i. If that
  * wait came before all-gather i+1, the two could not overlap. So reshard only leaves the buffer in
- * root->all_gather_state, and the next pre-forward hook queues its all-gather first, the wait and
- * the free after it. At most one buffer is left there at a time: two units are unsharded, whatever
- * the depth.
+ * root->all_gather_state. The next pre-forward hook queues its all-gather first, then the wait and
+ * the free. The state holds at most one buffer: two units are unsharded, whatever the depth.
  *
  * [Note: after the optimizer] The optimizer writes the shards on the compute stream. The first
  * all-gather of an iteration must wait for it, once: the outermost forward ensures this.
@@ -68,9 +67,9 @@ Status fsdp_unshard(FsdpUnit *unit)
     if (flat->state != FLAT_SHARDED) return OK;
 
     //[3.2] The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are queued
-    //  on the stream that owns the buffer, all_gather_done tells when they are done, and the
-    //  parameters are views. Where the unsharded parameter is the shard (flat_param_is_shard),
-    //  nothing was queued.
+    //  on the stream that owns the buffer, all_gather_done is recorded after them, and the
+    //  parameters are views. If the unsharded parameter is the shard (flat_param_is_shard), nothing
+    //  was queued.
     //? Which stream will free this memory, and whose order does its life follow?
     if (flat_param_is_shard(flat)) {
         flat->unsharded_param.data = flat->sharded_param.data;
@@ -91,10 +90,10 @@ Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     if (flat->state == FLAT_UNSHARDED) return OK;
 
-    //[3.3] The unit is FLAT_UNSHARDED: from now on the compute stream reads no parameter before the
-    //  all-gather of it is done. The host has not waited. Where the transition is not legal, no
-    //  stream waits either.
-    //? Which stream waits, and which one recorded? What is there to wait for where it is the shard?
+    //[3.3] The unit is FLAT_UNSHARDED: from now on the compute stream reads no parameter before its
+    //  all-gather is done. The host has not waited. If the transition is not legal, no stream waits
+    //  either.
+    //? Which stream waits, and which one recorded? What is there to wait for if it is the shard?
     TRY(flat_set_state(flat, FLAT_UNSHARDED));
     if (!flat_param_is_shard(flat))
         CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0));
@@ -127,8 +126,8 @@ Status fsdp_reshard_default(FsdpUnit *unit)
 
     //[3.5] The unit is FLAT_SHARDED and its parameters have no memory. root->all_gather_state holds
     //  the buffer, and its event is recorded after the unit's kernels; a buffer that it held before
-    //  is freed. Where the transition is not legal, nothing has changed. Where it was the shard,
-    //  that is as it was.
+    //  is freed. If the transition is not legal, nothing has changed. If the unsharded parameter is
+    //  the shard, the shard stays as it was.
     //? There is room for one buffer. What does it hold when two units reshard back to back?
     TRY(flat_set_state(flat, FLAT_SHARDED));
     if (!flat_param_is_shard(flat)) {
@@ -166,8 +165,8 @@ Status fsdp_pre_forward(Module *module, void *arg)
     FsdpContext *ctx = unit->ctx;
     unit->phase = FSDP_FORWARD;
 
-    //[3.6] The unit is FLAT_UNSHARDED, and the buffer that was resharded last is freed, which this
-    //  unit's all-gather did not have to wait for. Where no forward was running, this one is the
+    //[3.6] The unit is FLAT_UNSHARDED, and the buffer that was resharded last is freed, but this
+    //  unit's all-gather did not wait for that. If no forward was running, this one is the
     //  outermost (fsdp_begin_forward), and its all-gathers read no shard before the optimizer has
     //  written it.
     //? Why does the free come after the unshard here? (See [Note: free late].)
@@ -197,9 +196,9 @@ Status fsdp_post_forward_default(Module *module, void *arg)
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
 
-    //[3.7] The unit is resharded where it is to be (reshards_after_forward), and recorded as the
-    //  forward that ended last. If it was the outermost, no buffer is left to free and no forward
-    //  is running.
+    //[3.7] The unit is resharded if reshards_after_forward says so, and recorded as the forward
+    //  that ended last. If it was the outermost, no buffer is left to free and no forward is
+    //  running.
     //? h.0 holds attn and mlp, units too. In which order do the three forwards end?
     if (reshards_after_forward(unit)) TRY(fsdp_reshard(unit));
     TRY(fsdp_record_post_forward(unit));

@@ -1,17 +1,17 @@
 /* Task 5: optimizer. Each rank steps the shard it owns, and nothing else.
  *
- * An optimizer that works element by element does not care which parameter an element belongs to.
- * So it runs over the flat shards as they are, padding and all, and its state is as long as the
- * shards: with AdamW 8N/W bytes per rank instead of 8N, the largest single saving of FSDP. No
- * communication is needed: the next forward gathers what the ranks have written.
+ * An optimizer that works element by element does not depend on the parameter of an element. So it
+ * runs over the flat shards, padding included, and its state is as long as the shards: with AdamW
+ * 8N/W bytes per rank instead of 8N, the largest single saving of FSDP. A step needs no
+ * communication: the next forward gathers the new values.
  *
- * What does need all ranks is the norm of the gradient, since each rank sees only a part of it: the
- * squares are summed locally, then over the ranks, and the square root comes last.
+ * The norm of the gradient does need all ranks, since each rank sees only a part of it: each rank
+ * sums its squares, then all ranks add these sums, and the square root comes last.
  *
- * [Note: stale weights] A step writes the shards. Where a unit is still unsharded, the next forward
- * would not gather it again, and would run with the parameters from before the step. So a step
- * refuses that, on one rank too, where shard and unsharded parameter are the same memory: what runs
- * on one rank must run on eight.
+ * [Note: stale weights] A step writes the shards. The next forward does not gather a unit that is
+ * still unsharded: it would run with the parameters from before the step. So a step refuses such a
+ * unit. It refuses on one rank too, where shard and unsharded parameter are the same memory: a
+ * program that runs on one rank must run on eight.
  *
  * Interface:
  *   fsdp_adamw_create, fsdp_adamw_step, fsdp_adamw_destroy
@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ERR_ARGUMENT where a unit of the root is not sharded. [Note: stale weights]
+// ERR_ARGUMENT if a unit of the root is not sharded. [Note: stale weights]
 static Status check_sharded(const FsdpRoot *root)
 {
     //[[5.2a] OK where every unit is FLAT_SHARDED; else ERR_ARGUMENT, and the line names the remedy.
@@ -95,7 +95,7 @@ Status fsdp_adamw_step_default(FsdpAdamW *opt)
 
     //[5.2] Every shard has made one step of AdamW. opt->t has counted it, and the formula counts
     //  from 1. The padding of every shard is zero, whatever was in its gradient or its moments.
-    //? Weight decay alone keeps a zero zero. What moves a padding element then?
+    //? Weight decay alone leaves a zero at zero. What can change a padding element?
     opt->t++;
     for (int i = 0; i < opt->n; i++) {
         FlatParam *flat = &opt->root->units[i]->flat;
@@ -129,7 +129,7 @@ Status fsdp_sgd_step_default(Module *module, FsdpContext *ctx, float lr, float w
 
     //[5.3] Every shard of the root has made one step of SGD, without momentum, and its padding is
     //  zero.
-    //? What does kernel_sgd take for a momentum that is not there?
+    //? What do you pass to kernel_sgd for no momentum?
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_sgd(flat->sharded_param.data, flat->sharded_grad.data, NULL,
@@ -158,13 +158,13 @@ Status fsdp_zero_grad_default(Module *module, FsdpContext *ctx)
 }
 
 // *squares (host) = Σ of the squares of the gradient, over all units and all ranks. sum: one double
-// on the device, to work with.
+// on the device, for intermediate sums.
 static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squares)
 {
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
     //[5.5] *squares is the sum over all units and all ranks, on every rank, and the host may read
-    //  it. On the way *sum has this rank's squares and then everybody's, and *ctx->host_scalar,
-    //  which is pinned so that no copy waits, has the same number.
+    //  it. Before that *sum has this rank's squares and then all ranks', and *ctx->host_scalar has
+    //  the same number; it is pinned, so that no copy waits.
     //? The root of a sum is not the sum of the roots: on which side of the all-reduce is sqrt?
     //? Who waits for the copy, if not the copy itself?
     for (int i = 0; i < root->n_units; i++) {
@@ -198,7 +198,7 @@ Status fsdp_grad_norm_default(Module *module, FsdpContext *ctx, float *norm)
     //[end 5.5a]
 }
 
-// Every gradient shard of the root times the factor.
+// Multiplies every gradient shard of the root by the factor.
 static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
 {
     //[[5.6a] Every gradient shard is `factor` times as large, padding and all.
@@ -216,8 +216,8 @@ Status fsdp_clip_grad_norm_default(Module *module, FsdpContext *ctx, float max_n
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(fsdp_grad_norm(module, ctx, norm));
-    //[5.6] Where the norm was larger than max_norm, every gradient is scaled by max_norm / *norm;
-    //  else every gradient is bitwise what it was.
+    //[5.6] If the norm was larger than max_norm, every gradient is scaled by max_norm / *norm; else
+    //  every gradient is bitwise what it was.
     //? Every rank must decide the same. Do they all see the same norm?
     if (*norm > max_norm) TRY(scale_all(root, ctx, max_norm / *norm));
     return OK;

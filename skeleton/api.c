@@ -1,16 +1,16 @@
 /* Task 6: API. One call makes a module a unit, and the training loop stays as it was.
  *
  * fully_shard changes a module in place: its parameters move into a flat parameter, and four hooks
- * do the rest when the module runs. Called for every block of a model and then for the model, it
- * makes nested units: the outermost takes what no inner unit took.
+ * do the rest when the module runs. If you call it for every block of a model and then for the
+ * model, the units nest: the outermost takes the parameters that no inner unit has.
  *
  * [Note: one owner] A parameter belongs to one unit (param->owner is its flat parameter) and is
- * unsharded only while that unit runs. Used anywhere else, it would be read after it was freed;
+ * unsharded only while that unit runs. A module outside of the unit would read freed memory, so
  * fully_shard refuses that. Tied parameters must be in one unit.
  *
- * [Note: one root] What an iteration must remember (the order of the forwards, buffers to free)
- * belongs to the outermost unit, so that two models can share one context. Every unit starts as a
- * root of its own; one that is wrapped later takes over the units below it.
+ * [Note: one root] The outermost unit has the state of an iteration (the order of the forwards,
+ * buffers to free), so that two models can share one context. Every unit starts as its own root; a
+ * unit that is wrapped later becomes the root of the units below it.
  *
  * Interface: fsdp_context_create, fsdp_context_destroy (streams and events of a rank); fully_shard,
  * fsdp_unwrap (a module becomes a unit, and one again); fsdp_units, fsdp_full_state (for saving).
@@ -47,7 +47,7 @@ Status fsdp_context_destroy(FsdpContext *ctx)
     CUDA_TRY(cudaStreamSynchronize(ctx->all_gather_stream));
     CUDA_TRY(cudaStreamSynchronize(ctx->reduce_scatter_stream));
     CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));
-    // What fsdp_context_create has made, as far as it came.
+    // Frees what fsdp_context_create has made so far.
     if (ctx->compute_done != NULL) CUDA_TRY(cudaEventDestroy(ctx->compute_done));
     if (ctx->all_gather_stream != NULL) CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));
     if (ctx->reduce_scatter_stream != NULL) CUDA_TRY(cudaStreamDestroy(ctx->reduce_scatter_stream));
@@ -56,7 +56,7 @@ Status fsdp_context_destroy(FsdpContext *ctx)
     return OK;
 }
 
-// Whether the module, or one below it that is outside of any unit, has the parameter.
+// Whether the module has the parameter, or a module below it that is in no unit.
 static bool uses_outside_units(const Module *module, const Param *param)
 {
     for (int i = 0; i < module->n_params; i++)
@@ -68,12 +68,12 @@ static bool uses_outside_units(const Module *module, const Param *param)
     return false;
 }
 
-// The *taken of the module's n parameters (meta_params) that this unit takes, in order.
+// Of the module's n parameters (meta_params) the *taken that this unit takes, in order.
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
-    // TODO 6.1: params[0 … *taken) are those without an owner. One that an inner unit owns and that
-    // is used outside of it too (uses_outside_units) is ERR_ARGUMENT, with a line that names it.
+    // TODO 6.1: params[0 … *taken) are those without an owner. ERR_ARGUMENT, with a line that names
+    // it, if an inner unit owns a parameter that is used outside of it too (uses_outside_units).
     // Hint: The embedding is tied to the head. What goes wrong if the head alone is made a unit?
     NOT_YET("6.1");
 }
@@ -82,7 +82,7 @@ static Status collect_unowned_params(const Module *module, Param **params, int n
 static Status install_hooks(FsdpUnit *unit)
 {
     // TODO 6.2: At every HookPoint the module calls the function of that name from tasks 3 and 4
-    // with the unit, and unit->hooks has the handle. ERR_MEMORY where there is none.
+    // with the unit, and unit->hooks has the handle. ERR_MEMORY if there is no memory for it.
     // Hint: Who will want the handles?
     NOT_YET("6.2");
 }
@@ -100,15 +100,15 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(module, params, n);
 
-    // TODO 6.3: Where `status` is OK, unit->flat is the flat parameter of what this unit takes, as
-    // lay_out lays it out over the ranks that shard; else `status` is the first failure.
+    // TODO 6.3: If `status` is OK, unit->flat is the flat parameter of this unit's parameters, with
+    // the layout that lay_out makes for the ranks that shard; else `status` is the first failure.
     // Hint: Which of the mesh's two groups shards? What would flat_create do with a failed layout?
     NOT_YET("6.3");
     free(params);
     return status;
 }
 
-// The units below become units of the new one's root, and are roots no more.
+// The units below get the new unit's root, and are no longer roots themselves.
 static Status clear_descendant_roots(FsdpUnit *unit)
 {
     int n = 1 + fsdp_units(unit->module, NULL, 0);
@@ -121,7 +121,7 @@ static Status clear_descendant_roots(FsdpUnit *unit)
     return status;
 }
 
-// Takes off what fully_shard gave the unit, as far as it came, and frees it.
+// Undoes what fully_shard has made of the unit so far, and frees it.
 static void destroy_unit(FsdpUnit *unit)
 {
     for (int point = 0; point < HOOK_POINTS; point++)
@@ -152,8 +152,9 @@ Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
 int fsdp_units(const Module *root, FsdpUnit **out, int max)
 {
     // TODO 6.5: out[0 … max) are the first units of the walk: the module itself, if it is one, then
-    // what is below it, child by child. The result counts all of them.
-    // Hint: Where do the units of the second child go in out, and how many may there be?
+    // the units below it, child by child. The result counts all of them.
+    // Hint: At which index of out do the units of the second child begin, and how many may there
+    // be?
     NOT_YET("6.5");
 }
 
@@ -172,8 +173,8 @@ static Status visit_param(const Param *param, StateVisitor visit, void *arg, cud
     return status;
 }
 
-// Gathers one unit and leaves it as it was. *visit_status is what the visitor has said so far:
-// after an error it is not called again, but every rank goes on gathering.
+// Gathers one unit and leaves it as it was. *visit_status is the visitor's status so far: after an
+// error the visitor is not called again, but every rank continues to gather.
 static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status *visit_status)
 {
     const FlatLayout *layout = &unit->flat.layout;
@@ -181,14 +182,14 @@ static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status 
     bool was_sharded = unit->flat.state == FLAT_SHARDED;
     bool visits = layout->rank == 0 && ctx->mesh.replicate.rank == 0;
 
-    // TODO 6.6: Where this rank `visits`, the visitor has had every parameter of the unit,
-    // unsharded, or *visit_status is its first error. Every rank has made the same collective
-    // calls, whatever the visitor said. A unit that was sharded is sharded again.
+    // TODO 6.6: If this rank `visits`, the visitor has got every parameter of the unit, unsharded,
+    // or *visit_status is its first error. Every rank has made the same collective calls, whatever
+    // the visitor returned. A unit that was sharded is sharded again.
     // Hint: Rank 0 must not return early. What do the others do in the next all-gather if it does?
     NOT_YET("6.6");
 }
 
-// gather_unit for the module, if it is a unit, and for all below it.
+// Calls gather_unit for the module, if it is a unit, and for all units below it.
 static Status gather_below(Module *module, StateVisitor visit, void *arg, Status *visit_status)
 {
     FsdpUnit *unit = fsdp_unit(module);
@@ -214,8 +215,9 @@ void fsdp_unwrap(Module *root)
 {
     FsdpUnit *unit = fsdp_unit(root);
     if (unit != NULL) {
-        // TODO 6.7: The module is no unit: no hook, no flat parameter, no memory of it, not even
-        // where the unit was unsharded or unsharding. Errors have no way out of here; go on.
+        // TODO 6.7: The module is not a unit: no hook, no flat parameter, none of its memory is
+        // left, even if the unit was unsharded or unsharding. Continue after errors: you cannot
+        // return them.
         // Hint: Each step needs what the next takes away. In which order?
         NOT_YET("6.7");
     }

@@ -1,16 +1,16 @@
 /* Task 2: flat parameter. Many parameters in one buffer, cut into equal shards.
  *
  * One all-gather of a megabyte is far quicker than twenty of fifty kilobytes, and a collective
- * wants the same count from every rank. So the parameters of a unit are laid back to back in a flat
+ * needs the same count from every rank. So the parameters of a unit lie back to back in a flat
  * buffer, and zeros follow the last until the length is a multiple of the world size W. Every rank
- * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements
- * on three ranks are
+ * owns one W-th of the buffer. A shard may begin and end inside a parameter: ten elements on three
+ * ranks are
  *
  *      rank 0           rank 1           rank 2
  *     [0 1 2 3]        [4 5 6 7]        [8 9 . .]         shard 4, padded 12, 2 of padding
  *
- * The padding must always be zero: it is summed into gradient norms, it goes through the optimizer
- * like everything else, and a NaN in it is a NaN in the norm.
+ * The padding must always be zero: gradient norms sum it, the optimizer updates it like any other
+ * element, and a NaN in it is a NaN in the norm.
  *
  * Interface:
  *   flat_layout, flat_layout_destroy         the arithmetic: offsets, padding, shard length
@@ -39,7 +39,7 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-// Whether the arguments of flat_layout make sense.
+// Checks the arguments of flat_layout.
 static Status check_layout(const char *name, Param **params, int n, int rank, int world)
 {
     if (world < 1) return fail(ERR_ARGUMENT, "%s: a world of %d ranks", name, world);
@@ -55,7 +55,7 @@ static Status check_layout(const char *name, Param **params, int n, int rank, in
     return OK;
 }
 
-// A flat gradient is reduced and stepped as one.
+// A flat gradient is reduced and updated as one.
 static Status check_trains(const char *name, Param **params, int n)
 {
     for (int i = 0; i < n; i++)
@@ -90,7 +90,7 @@ Status flat_layout_default(FlatLayout *layout, const char *name, Param **params,
     }
 
     // TODO 2.1: The layout has the n parameters back to back, with no gap, and no more padding than
-    // equal shards need: shards of a multiple of 4 elements where `align` is set.
+    // equal shards need. With `align` a shard is a multiple of 4 elements.
     // Hint: 10 elements on 3 ranks pad to 12. What is `padded` for 10 with `align`? And for 12
     // without?
     NOT_YET("2.1");
@@ -108,8 +108,8 @@ int64_t flat_valid_numel_default(const FlatLayout *layout, int rank)
 void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                        int64_t *end, int64_t *at)
 {
-    // TODO 2.3: Elements [*begin, *end) of the parameter are what the rank's shard holds of it,
-    // from element *at of the shard on. *begin = *end where it holds none.
+    // TODO 2.3: The rank's shard holds elements [*begin, *end) of the parameter, from element *at
+    // of the shard on. *begin = *end if it holds none.
     // Hint: In how many ways can two ranges overlap? Draw them before you write.
     NOT_YET("2.3");
 }
@@ -170,7 +170,7 @@ Status flat_set_state(FlatParam *flat, FlatState to)
 void flat_set_views(FlatParam *flat)
 {
     // TODO 2.6: The data of every parameter is its range of unsharded_param: a view, and no byte
-    // was copied. Where unsharded_param has no memory, no parameter has.
+    // was copied. If unsharded_param has no memory, no parameter has any.
     // Hint: An offset added to NULL is not NULL. Who takes care of that here?
     NOT_YET("2.6");
 }

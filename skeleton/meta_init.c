@@ -24,12 +24,12 @@ int64_t meta_numel(const Param *param)
 {
     // TODO 1.1: The result is the number of elements that the shape describes, exact beyond 2³¹
     // too.
-    // Hint: Of which type is what you multiply? And what is the product of no entries?
+    // Hint: Which type do the factors have? And what is the product of no entries?
     NOT_YET("1.1");
 }
 
-// Where a walk through the module first meets param: the module goes to *where, the place among
-// that module's parameters is returned; -1 where the walk never meets it.
+// Where a walk through the module first meets param: sets *where to the module that has it, and
+// returns its index in that module's params; -1 if the walk never meets it.
 static int first_use(const Module *module, const Param *param, const Module **where)
 {
     for (int i = 0; i < module->n_params; i++) {
@@ -45,14 +45,14 @@ static int first_use(const Module *module, const Param *param, const Module **wh
     return -1;
 }
 
-// Walks `module`, which is in `root`, and lists the parameters met for the first time. `n` are
-// listed already; returns how many are listed afterwards.
+// Walks `module`, which is in `root`, and lists the parameters that it meets for the first time.
+// `n` are listed already; returns how many are listed afterwards.
 static int walk(const Module *root, const Module *module, Param **out, int max, int n)
 {
-    // TODO 1.2: The parameters of `module` and of all below it are in out, from out[n] on, in the
-    // order of the walk (own first, then the children in order), apart from those that a walk from
-    // `root` meets earlier. The result is n and how many there are; nothing is written from
-    // out[max] on.
+    // TODO 1.2: out, from out[n] on, has the parameters of `module` and of all modules below it, in
+    // the order of the walk (own first, then the children in order), except those that a walk from
+    // `root` meets earlier. The result is n plus their number. Nothing is written from out[max]
+    // on.
     // Hint: GPT-2's output head uses the embedding's weight. How often would you train it?
     NOT_YET("1.2");
 }
@@ -93,7 +93,7 @@ void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
     NOT_YET("1.3");
 }
 
-// Blocks that are made at a time: box_muller4 is fast where it has many.
+// Blocks per call: box_muller4 is faster with many.
 enum { BLOCKS = 64 };
 
 // The normals of blocks [first, first + n), n <= BLOCKS, before scaling: those of elements 4·first
@@ -101,8 +101,8 @@ enum { BLOCKS = 64 };
 static void normal_blocks(const Param *param, uint64_t seed, uint64_t first, int n, float *out)
 {
     uint32_t words[4 * BLOCKS];
-    // TODO 1.4: words holds four random words for each of the n blocks, which depend on the seed,
-    // param->id and the block's number alone.
+    // TODO 1.4: words holds four random words for each of the n blocks. They depend only on the
+    // seed, param->id and the block's number.
     // Hint: Which two parameters would start with the same values if the id were left out?
     NOT_YET("1.4");
     box_muller4(words, out, (size_t)n);
@@ -140,8 +140,7 @@ Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_
     return OK;
 }
 
-// Frees what materialize_param made, as far as it came. A flat parameter's views are not ours to
-// free.
+// Frees what materialize_param has made so far. A flat parameter's views are not ours to free.
 static void release_param(Param *param)
 {
     if (param->owner != NULL) return;
@@ -157,7 +156,8 @@ static Status materialize_param(Param *param, uint64_t seed, cudaStream_t stream
     param->data = param->grad = (Buffer){NULL, param->dtype, meta_numel(param)};
     size_t bytes = buffer_bytes(&param->data);
     // TODO 1.6: The parameter has device memory for its data, initialised, and for its gradient,
-    // zero. After a failure what was allocated is still in param, where meta_materialize finds it.
+    // zero. After a failure param still has what was allocated, so that meta_materialize can free
+    // it.
     // Hint: What does fresh device memory hold, and which of your calls writes all of it?
     NOT_YET("1.6");
 }
@@ -170,8 +170,8 @@ Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream)
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
 
     // TODO 1.7: Either every parameter has storage and values, or none has: the model is on meta,
-    // as before, and the status is that of what failed. A parameter with storage or an owner, or of
-    // another type than DTYPE_F32, is ERR_ARGUMENT before anything is allocated.
+    // as before, and the result is the status of the call that failed. A parameter with storage or
+    // an owner, or of another type than DTYPE_F32, is ERR_ARGUMENT before anything is allocated.
     // Hint: Why would a second attempt after "out of memory" fail if the first left its half
     // behind?
     NOT_YET("1.7");

@@ -54,6 +54,11 @@ def padded(numel, ranks):
     return -(-numel // ranks) * ranks
 
 
+def hours(levels):
+    """To plan for parts of these levels, and one hour for the page."""
+    return math.ceil(1 + sum({"easy": 0.25, "medium": 0.5, "hard": 1}[level] for level in levels))
+
+
 class Chapters(unittest.TestCase):
     def test_each_has_its_parts_in_order(self):
         numbered = sorted(glob.glob(os.path.join(HANDOUTS, "[0-9]*_*.md")))
@@ -88,16 +93,17 @@ class Chapters(unittest.TestCase):
             words = len(read(os.path.basename(path)).split())
             self.assertLess(words, 3200, os.path.basename(path))
 
-    def test_no_hours_are_stated(self):
-        for path in CHAPTERS + [os.path.join(HANDOUTS, "README.md")]:
-            found = re.findall(r"\b\d+ (?:min|minutes|hours?)\b|[Aa]bout \d+ hours?", read(path))
-            self.assertEqual([words for words in found if words != "10 minutes"], [], path)
+    def test_says_the_hours_to_plan_and_what_one_can_do_then(self):
+        for path in CHAPTERS:
+            text = read(os.path.basename(path))
+            levels = re.findall(r"(?m)^\| \d\.\d \| .+ \| (easy|medium|hard) \|$", text)
+            opening = " ".join(text.split("\n\n")[1].split())
+            self.assertIn("Plan %d hours. Afterwards you can" % hours(levels), opening, path)
+            self.assertEqual(len(re.findall(r"\bhours?\b", text)), 1, path)
 
 
 class Labs(unittest.TestCase):
     """What each lab's page has, as a chapter."""
-    HOURS = {"easy": 0.25, "medium": 0.5, "hard": 1} # a part; and one hour for the page
-
     def pages(self):
         return [(lab, helpers.read(ROOT, lab.handout))
                 for lab in manifest.load(ROOT, manifest.LAB)]
@@ -126,8 +132,7 @@ class Labs(unittest.TestCase):
                 whole, key=lambda part: int(part.partition(".")[2])))
             for part, function, _ in rows:
                 self.assertIn(function, lab.functions[part])
-            hours = 1 + sum(self.HOURS[level] for _, _, level in rows)
-            self.assertIn("Plan %d hours" % math.ceil(hours), text)
+            self.assertIn("Plan %d hours" % hours([level for _, _, level in rows]), text)
 
     def test_which_questions_it_answers(self):
         """Both pages say the same."""
