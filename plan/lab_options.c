@@ -1,4 +1,4 @@
-/* lab_options.c: what labs 3, 4, 6 and 7 add to a step, and what that does not go with, as
+/* lab_options.c: what labs 3, 4, 6, 7 and 8 add to a step, and what that does not go with, as
  * train_gpt2 has it.
  */
 #include <string.h>
@@ -70,6 +70,26 @@ static Status check_gather(const PlanOptions *o)
     return OK;
 }
 
+// A graph's step, and all-gathers by a plan: as graph_steps_check has it (examples/common).
+static Status read_graph(const PlanValues value, PlanOptions *o)
+{
+    static const char *const answers[] = {"no", "yes"};
+    int graph;
+    TRY(plan_word(value, GRAPH, answers, 2, &graph));
+    o->graph = graph == 1;
+    o->regroups = value[REGROUP] && strcmp(value[REGROUP], "no") != 0;
+    if (o->regroups) TRY(plan_number_from(value, REGROUP, 0, 0, &o->regroup));
+    if (!o->graph && !o->regroups) return OK;
+    const char *name = o->graph ? "GRAPH=yes" : "REGROUP";
+    if (o->mixed) return plan_refuse("%s is of a step in one type: DTYPE=tf32 or float", name);
+    if (o->stages > 1 || o->offload || o->fp8)
+        return plan_refuse("%s is of FSDP's step: leave out STAGES, OFFLOAD and GATHER", name);
+    if (o->regroups && (o->prefetches || o->reshard_ranks > 0 || o->per_parameter))
+        return plan_refuse("REGROUP queues the all-gathers of flat units: leave out PREFETCH, "
+                           "RESHARD_RANKS and LAYOUT");
+    return OK;
+}
+
 Status plan_read_labs(const PlanValues value, PlanOptions *o)
 {
     static const char *const answers[] = {"no", "yes"},
@@ -98,5 +118,6 @@ Status plan_read_labs(const PlanValues value, PlanOptions *o)
         return plan_refuse("RESHARD_RANKS keeps a slice of a flat unit: leave LAYOUT out");
     TRY(check_offload(o));
     TRY(check_gather(o));
+    TRY(read_graph(value, o));
     return check_stages(o);
 }

@@ -219,8 +219,9 @@ static Status read_rest(const PlanValues value, PlanOptions *o)
     static const char *const answers[] = {"no", "yes"}, *const advices[] = {"yes", "no"},
                              *const products[] = {"usual", "fp8"}, *const who[] = {"kinds", "all"},
                              *const runs[] = {"alone", "dry", "executed"},
-                             *const inits[] = {"none", "values"};
-    int clip, all, run, init, fit, advice, compiled, fp8;
+                             *const inits[] = {"none", "values"},
+                             *const losses[] = {"float", "fused"};
+    int clip, all, run, init, fit, advice, compiled, fp8, loss;
     TRY(plan_word(value, CLIP, answers, 2, &clip));
     TRY(plan_word(value, RANKS, who, 2, &all));
     TRY(plan_word(value, RUN, runs, 3, &run));
@@ -235,10 +236,13 @@ static Status read_rest(const PlanValues value, PlanOptions *o)
     o->advice = advice == 0 && o->run == PLAN_ALONE;
     TRY(plan_word(value, COMPILE, answers, 2, &compiled));
     TRY(plan_word(value, PRODUCTS, products, 2, &fp8));
+    TRY(plan_word(value, LOSS, losses, 2, &loss));
     o->compiled = compiled == 1;
     o->fp8_products = fp8 == 1;
-    if (o->fp8_products && o->dtype == DTYPE_F32)
-        return plan_refuse("PRODUCTS=fp8 goes with DTYPE=bf16 or fp16");
+    o->fused_loss = loss == 1;
+    if ((o->fp8_products || o->fused_loss) && o->dtype == DTYPE_F32)
+        return plan_refuse("%s goes with DTYPE=bf16 or fp16",
+                           o->fused_loss ? "LOSS=fused" : "PRODUCTS=fp8");
     TRY(plan_number(value, EFFICIENCY, 0, &o->efficiency));
     if (o->efficiency > 100)
         return plan_refuse("EFFICIENCY=%d: percent of the memory's bandwidth", o->efficiency);
@@ -246,6 +250,8 @@ static Status read_rest(const PlanValues value, PlanOptions *o)
     o->verbose = value[V] != NULL;
     o->timeline = value[TIMELINE];
     TRY(read_slow(value, o));
+    if (o->fit && (o->graph || o->regroups))
+        return plan_refuse("FIT=yes looks at eager steps: leave GRAPH and REGROUP out");
     if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE] ||
                    value[RESHARD_RANKS] || value[REDUCE]))
         return plan_refuse(

@@ -38,11 +38,11 @@ enum { SLOTS = 4 * PLAN_ALIKE, MOST_FLOATS = 2 * PLAN_STAGES };
 
 typedef struct Keeping {
     PlanRecord *record;
-    unsigned char *category; // (n) of what an entry allocates
-    bool *is_logits;         // (n) it allocates logits in floats, or their gradient
-    Live *live;              // (room), by address
-    size_t room;             // a power of two
-    uint32_t *slot;          // (SLOTS) by hash: of record->alike, from 1 on
+    unsigned char *category;         // (n) of what an entry allocates
+    bool *is_logits;                 // (n) it allocates logits in floats, or their gradient
+    Live *live;                      // (room), by address
+    size_t room;                     // a power of two
+    uint32_t *slot;                  // (SLOTS) by hash: of record->alike, from 1 on
     const void *floats[MOST_FLOATS]; // logits that live, where the loss is fused
     int n_floats;
 } Keeping;

@@ -59,7 +59,7 @@ static TrainerOptions trainer_options(const PlanOptions *o)
                             .B = o->micro,
                             .T = o->seq,
                             .steps = PLAN_STEPS,
-                            .clip = o->clip ? -1.0f : FLT_MAX,
+                            .clip = o->clip && !o->graph ? -1.0f : FLT_MAX,
                             .strategic = o->strategic,
                             .strategy = o->strategy,
                             .replicas = o->replicas,

@@ -15,7 +15,8 @@ static const char *const names[SETTINGS] = {
     "HIDDEN",   "RESHARD_RANKS", "REDUCE",       "RECOMPUTE", "PREFETCH",   "OFFLOAD",
     "LAYOUT",   "GATHER",        "STAGES",       "SCHEDULE",  "SLOW",       "JSON",
     "RANKS",    "RUN",           "INIT",         "FIT",       "TIMELINE",   "ADVICE",
-    "V",        "EFFICIENCY",    "COMPILE",      "PRODUCTS"};
+    "V",        "EFFICIENCY",    "COMPILE",      "PRODUCTS",  "LOSS",       "GRAPH",
+    "REGROUP"};
 
 Status plan_refuse(const char *format, ...)
 {

@@ -45,6 +45,9 @@ typedef enum PlanSetting {
     EFFICIENCY,
     COMPILE,
     PRODUCTS,
+    LOSS,
+    GRAPH,
+    REGROUP,
     SETTINGS
 } PlanSetting;
 

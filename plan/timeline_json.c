@@ -40,11 +40,11 @@ static void write_operations(FILE *file, const PlanRecord *r, const PlanSpan *sp
         const GpuLogEntry *e = plan_entry(r, i);
         if (!is_shown(e)) continue;
         bool timed = e->op <= GPU_RECV;
-        fprintf(file, "%s\n  [\"%s\", \"%s\", %u, %d, %llu, %llu, %llu]", before,
-                gpulog_op_name(e->op), e->name, e->stream_number,
-                number_of(timed ? NULL : r->entry[i].event, seen, &events),
-                (unsigned long long)(timed ? span[i - r->first].start : 0),
-                (unsigned long long)(timed ? span[i - r->first].end : 0), (unsigned long long)e->sent);
+        fprintf(
+            file, "%s\n  [\"%s\", \"%s\", %u, %d, %llu, %llu, %llu]", before, gpulog_op_name(e->op),
+            e->name, e->stream_number, number_of(timed ? NULL : r->entry[i].event, seen, &events),
+            (unsigned long long)(timed ? span[i - r->first].start : 0),
+            (unsigned long long)(timed ? span[i - r->first].end : 0), (unsigned long long)e->sent);
         before = ",";
     }
 }

@@ -77,14 +77,15 @@ def machine_of(run, folder):
 def settings_of(run, machine):
     """The run as a plan's settings. Gradients are reduced in float, but in bf16 on A100-40GB: there
     the policy was PURE, elsewhere DEFAULT (MosaicML's Composer), of each micro-batch. Attention was
-    the first FlashAttention's, in Triton (attn_impl: triton)."""
+    the first FlashAttention's, in Triton (attn_impl: triton), and the loss FlashAttention's fused
+    cross entropy (loss_fn: fused_crossentropy, the default in llm-foundry's modeling_mpt.py)."""
     reduced = "bf16" if run["gpu"] == "A100-40GB" else "float"
     return ["MODEL=" + run["model"], "GPUS=%d" % run["gpus"], "MACHINE=" + machine,
             "BATCH=%d" % run["batch"], "SEQ=%d" % run["seq"], "REDUCE=each",
             "ACCUMULATE=%d" % run["micro_batches"], "DTYPE=bf16", "REDUCE_DTYPE=" + reduced,
             "STRATEGY=" + ("zero3" if run["sharding"] == "FULL_SHARD" else "zero2"),
             "RECOMPUTE=" + ("blocks" if run["recomputes"] == "yes" else "no"), "ATTENTION=flash1",
-            "PRODUCTS=" + ("fp8" if run["precision"] == "fp8" else "usual")]
+            "LOSS=fused", "PRODUCTS=" + ("fp8" if run["precision"] == "fp8" else "usual")]
 
 
 def seconds(run):

@@ -293,6 +293,7 @@ static const char *replay(const SimMachine *machine, const SimSpread *spread, Re
         SimBoard board = {arrived, start, until, NULL, &w.seat[i]};
         w.seat[i].recorder = sim_recorder_new(machine, spread ? spread : &plain, &board, -1);
         sim_record_on_span(w.seat[i].recorder, on_span, &w.seat[i]);
+        sim_record_reads(w.seat[i].recorder, w.logs[i].read, w.logs[i].from);
     }
     if (!wrong) wrong = run(&w);
     release(&w);

@@ -14,7 +14,7 @@
 typedef struct SimLog {
     const GpuLogEntry *entry;
     size_t n;
-    void (*read)(const void *from, size_t i, GpuLogEntry *entry); // NULL: entry[i]
+    SimReadEntry read; // NULL: entry[i]
     const void *from;
 } SimLog;
 
