@@ -88,5 +88,5 @@ void plan_advise(const Plan *plan)
         advise_replicas(plan);
     else
         advise_batch(plan, several && plain && o->reshard_ranks == 0 && !o->per_parameter &&
-                               !o->offload && o->strategy == STRATEGY_ZERO3);
+                               !o->offload && !o->regroups && o->strategy == STRATEGY_ZERO3);
 }

@@ -1,4 +1,4 @@
-/* lab_options.c: what labs 3, 4, 6 and 7 add to a step, and what that does not go with, as
+/* lab_options.c: what labs 3, 4, 6, 7 and 8 add to a step, and what that does not go with, as
  * train_gpt2 has it.
  */
 #include <string.h>
@@ -15,14 +15,13 @@ const char *plan_recompute_name(const PlanOptions *o)
 // Before what is shared out over the ranks of a stage: batch and shards.
 Status plan_read_stages(const PlanValues value, PlanOptions *o)
 {
-    static const char *const words[] = {"gpipe", "1f1b"};
-    int word;
+    bool is_1f1b;
     TRY(plan_number(value, STAGES, 1, &o->stages));
     if (o->stages > 1 && o->llama.tied)
         return plan_refuse("CONFIG: tie_word_embeddings is true: a Llama's stages share no "
                            "embedding: leave STAGES out");
-    TRY(plan_word(value, SCHEDULE, words, 2, &word));
-    o->schedule = (PipelineKind)word;
+    TRY(plan_choice(value, SCHEDULE, "gpipe", "1f1b", &is_1f1b));
+    o->schedule = is_1f1b ? PIPELINE_1F1B : PIPELINE_GPIPE;
     if (value[SCHEDULE] && o->stages == 1)
         return plan_refuse("SCHEDULE=%.40s is that of a pipeline: STAGES", value[SCHEDULE]);
     if (o->gpus % o->stages != 0)
@@ -70,25 +69,36 @@ static Status check_gather(const PlanOptions *o)
     return OK;
 }
 
+// A graph's step, and all-gathers by a plan: as graph_steps_check has it (examples/common).
+static Status read_graph(const PlanValues value, PlanOptions *o)
+{
+    TRY(plan_choice(value, GRAPH, "no", "yes", &o->graph));
+    o->regroups = value[REGROUP] && strcmp(value[REGROUP], "no") != 0;
+    if (o->regroups) TRY(plan_number_from(value, REGROUP, 0, 0, &o->regroup));
+    if (!o->graph && !o->regroups) return OK;
+    const char *name = o->graph ? "GRAPH=yes" : "REGROUP";
+    if (o->mixed) return plan_refuse("%s is of a step in one type: DTYPE=tf32 or float", name);
+    if (o->stages > 1 || o->offload || o->fp8)
+        return plan_refuse("%s is of FSDP's step: leave out STAGES, OFFLOAD and GATHER", name);
+    if (o->regroups && (o->prefetches || o->reshard_ranks > 0 || o->per_parameter))
+        return plan_refuse("REGROUP queues the all-gathers of flat units: leave out PREFETCH, "
+                           "RESHARD_RANKS and LAYOUT");
+    return OK;
+}
+
 Status plan_read_labs(const PlanValues value, PlanOptions *o)
 {
-    static const char *const answers[] = {"no", "yes"},
-                             *const layouts[] = {"flat", "per_parameter"},
-                             *const gathers[] = {"usual", "fp8"};
-    int kind, offload, layout, gather;
+    int kind;
     if (value[RECOMPUTE] && strcmp(value[RECOMPUTE], "none") == 0)
         kind = RECOMPUTE_NONE;
     else
         TRY(plan_word(value, RECOMPUTE, recomputes, 3, &kind));
-    TRY(plan_word(value, OFFLOAD, answers, 2, &offload));
-    TRY(plan_word(value, LAYOUT, layouts, 2, &layout));
-    TRY(plan_word(value, GATHER, gathers, 2, &gather));
+    TRY(plan_choice(value, OFFLOAD, "no", "yes", &o->offload));
+    TRY(plan_choice(value, LAYOUT, "flat", "per_parameter", &o->per_parameter));
+    TRY(plan_choice(value, GATHER, "usual", "fp8", &o->fp8));
     TRY(plan_number_from(value, PREFETCH, 0, 0, &o->prefetch));
     o->recompute = (RecomputeKind)kind;
     o->recompute_given = value[RECOMPUTE] != NULL;
-    o->offload = offload == 1;
-    o->per_parameter = layout == 1;
-    o->fp8 = gather == 1;
     o->prefetches = value[PREFETCH] != NULL;
     o->strategic = o->strategic || o->offload || o->prefetches || o->stages > 1;
     if (o->recompute == RECOMPUTE_ATTENTION && o->model.attention == ATTENTION_FUSED)
@@ -98,5 +108,6 @@ Status plan_read_labs(const PlanValues value, PlanOptions *o)
         return plan_refuse("RESHARD_RANKS keeps a slice of a flat unit: leave LAYOUT out");
     TRY(check_offload(o));
     TRY(check_gather(o));
+    TRY(read_graph(value, o));
     return check_stages(o);
 }

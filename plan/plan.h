@@ -44,6 +44,7 @@
 #include "strategy.h"
 
 #define PLAN_ENTRIES 1048576 // of a rank's log
+#define PLAN_ALIKE 65536     // that differ
 #define PLAN_KINDS 128       // ranks that run
 #define PLAN_STAGES 64
 #define PLAN_STEPS 2 // the last one is measured
@@ -84,6 +85,9 @@ typedef struct PlanOptions {
     bool compiled;             // kernels are fused, as by torch.compile
     bool flash1;               // attention as the first FlashAttention's
     bool fp8_products;         // products in FP8
+    bool fused_loss;           // the loss has no logits in floats
+    bool graph, regroups;      // the step as a graph, its all-gathers by a plan (lab 8)
+    int regroup;               // MiB unsharded at most; 0: no limit
     bool candidate;            // it may need more than there is: ERR_MEMORY, silently
     bool verbose;              // what dry runs read is said
     bool values;               // parameters get initial values
@@ -136,6 +140,11 @@ typedef struct PlanUnit { // elements
     char name[48];
     int64_t numel, padded, shard, valid; // valid: those of the rank's shard that are no padding
 } PlanUnit;
+typedef struct PlanEntry { // of a log, as one of those that differ; and what is its own
+    uint32_t alike, launch;
+    cudaEvent_t event;
+    uint64_t call, group; // of a collective
+} PlanEntry;
 typedef struct PlanRecord {
     int rank;
     bool done;                              // the run came to its end
@@ -152,11 +161,15 @@ typedef struct PlanRecord {
     uint64_t copies[3], copied[3];       // of it: calls and bytes within the GPU, to it, from it
     int n_units;
     PlanUnit unit[PLAN_UNITS]; // the root first; no more of them than there is room for
-    GpuLogEntry entry[PLAN_ENTRIES];
+    PlanEntry entry[PLAN_ENTRIES];
+    int n_alike;
+    GpuLogEntry alike[PLAN_ALIKE]; // range 0: the bytes that all of them read and write
 } PlanRecord;
 
-// From the calling process's log.
-void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
+// From the calling process's log; the measured step begins with entry `first`.
+void plan_record(PlanRecord *record, uint64_t first, const PlanOptions *options);
+// Without index, event, launch and call.
+const GpuLogEntry *plan_entry(const PlanRecord *record, int i);
 
 // ---- stage_ties.c ---- Of a dry run: which elements of tied parameters this rank and those of
 // another stage send each other.

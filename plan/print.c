@@ -14,7 +14,7 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
-// What was asked for of labs 3, 4, 6 and 7.
+// What was asked for of labs 3, 4, 6, 7 and 8.
 static void print_labs(const PlanOptions *o)
 {
     if (o->stages > 1)
@@ -26,6 +26,9 @@ static void print_labs(const PlanOptions *o)
     if (o->per_parameter) plan_say("; cut by parameter");
     if (o->fp8) plan_say("; matrices gathered in FP8");
     if (o->offload) plan_say("; shards in host memory");
+    if (o->graph) plan_say("; a graph");
+    if (o->regroups) plan_say("; regrouped");
+    if (o->regroup > 0) plan_say(" within %d MiB", o->regroup);
 }
 
 static void print_head(const Plan *plan)
@@ -46,6 +49,7 @@ static void print_head(const Plan *plan)
     print_labs(o);
     if (o->slow > 0) plan_say("; rank %d takes %d %% longer", o->slow_rank, o->slow);
     if (o->compiled) plan_say("; compiled");
+    if (o->fused_loss) plan_say("; fused loss");
     plan_say("; %s attention\n", o->model.attention == ATTENTION_PLAIN ? "plain"
                                  : o->flash1 ? "the first FlashAttention's"
                                              : "fused");

@@ -37,14 +37,14 @@ static void write_operations(FILE *file, const PlanRecord *r, const PlanSpan *sp
     int events = 0;
     const char *before = "";
     for (int i = r->first; i < r->n; i++) {
-        const GpuLogEntry *e = &r->entry[i];
+        const GpuLogEntry *e = plan_entry(r, i);
         if (!is_shown(e)) continue;
         bool timed = e->op <= GPU_RECV;
-        fprintf(file, "%s\n  [\"%s\", \"%s\", %u, %d, %llu, %llu, %llu]", before,
-                gpulog_op_name(e->op), e->name, e->stream_number,
-                number_of(timed ? NULL : e->event, seen, &events),
-                (unsigned long long)(timed ? span[i].start : 0),
-                (unsigned long long)(timed ? span[i].end : 0), (unsigned long long)e->sent);
+        fprintf(
+            file, "%s\n  [\"%s\", \"%s\", %u, %d, %llu, %llu, %llu]", before, gpulog_op_name(e->op),
+            e->name, e->stream_number, number_of(timed ? NULL : r->entry[i].event, seen, &events),
+            (unsigned long long)(timed ? span[i - r->first].start : 0),
+            (unsigned long long)(timed ? span[i - r->first].end : 0), (unsigned long long)e->sent);
         before = ",";
     }
 }

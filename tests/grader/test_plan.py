@@ -168,6 +168,25 @@ class Reference(Plan):
             with self.subTest(gpus=gpus, options=options):
                 self.check_formulas(self.compare(gpus, "zero3", types=options))
 
+    def test_graphs(self):
+        """A step by a graph's launches and all-gathers by a plan: the same messages; the host makes
+        one call; without a limit more units are unsharded at a time."""
+        for gpus, more in ((5, ["GRAPH=yes"]), (4, ["REGROUP=0"]),
+                           (8, ["GRAPH=yes", "REGROUP=0"])):
+            with self.subTest(gpus=gpus, more=more):
+                plan, eager = (self.compare(gpus, "zero3", types=types) for types in (more, []))
+                found, usual = plan["ranks"][0], eager["ranks"][0]
+                self.assertEqual(found["messages"]["all-gather"], usual["messages"]["all-gather"])
+                if more == ["REGROUP=0"]:
+                    self.assertGreater(*(rank["memory"]["unsharded parameters"][2]
+                                         for rank in (found, usual)))
+                if "GRAPH=yes" in more:
+                    self.assertLess(plan["times"]["host"], eager["times"]["host"] / 2)
+                    self.assertLess(plan["times"]["step"], eager["times"]["step"])
+                self.assertEqual([plan["graph"], plan["regroup"]], [
+                    "yes" if "GRAPH=yes" in more else "no",
+                    "yes" if more[-1].startswith("REGROUP") else "no"])
+
     def test_options_under_strategies(self):
         for strategy, options in itertools.product(("zero2", "zero1", "ddp"), OPTIONS):
             if strategy == "ddp" and {"OFFLOAD=yes", "GATHER=fp8"} & set(options):
