@@ -46,18 +46,14 @@ WIDTH = 80 # columns of a terminal
 
 
 def written(builder, impl):
-    """The names of the files of labs that are complete."""
-    names = []
-    for lab in manifest.load(ROOT, manifest.LAB):
-        pieces = lab.pieces()
-        if any(first_gap(piece.source(impl)) or builder.compile(piece)[0] for piece in pieces):
-            continue
-        names += [piece.name for piece in pieces]
-    return names
+    """The labs that are complete."""
+    return [lab for lab in manifest.load(ROOT, manifest.LAB)
+            if not any(first_gap(piece.source(impl)) or builder.compile(piece)[0]
+                       for piece in lab.pieces())]
 
 
 def build(options):
-    """(Builder, the names of the student's files)"""
+    """(Builder, the labs whose files are the student's)"""
     builder = Builder(options.impl, options.build, options.backend)
     builder.find_key()
     with builder.locked_folder():
@@ -65,12 +61,13 @@ def build(options):
                         for piece in task.pieces()], [])
         with builder.compiling():
             own = [] if builder.key == "reference" else written(builder, options.impl)
-        for names in (own, []):
+        for labs in (own, []):
+            names = [piece.name for lab in labs for piece in lab.pieces()]
             with builder.locked_build(True):
                 status, output = builder.make([program_of(builder), launcher(builder)], jobs=2,
                                               extra=["OWN=" + " ".join(names)])
             if status == 0:
-                return builder, names
+                return builder, labs
     raise Infrastructure("the program does not build:\n%s" % output.strip()[-4000:])
 
 
@@ -191,7 +188,7 @@ def main():
                   "in ms%s. Of ranks that differ, the most." % (
                       options.ranks, options.dtype, options.reduce_dtype,
                       "".join(", %s=%s" % (name.upper(), value) for name, value in asked.items()),
-                      "your " + ", ".join(name + ".c" for name in own) if own
+                      "your files of " + ", ".join(lab.heading().lower() for lab in own) if own
                       else "the reference's files",
                       " on a modelled " + MACHINE if options.backend == "simgpu" else "")
         print(textwrap.fill(heading, WIDTH) + "\n")

@@ -52,80 +52,6 @@ TEST(mesh_of_shards_and_replicas)
             if (world % replicas == 0) run_ranks(world, mesh_body, &replicas);
 }
 
-// ---- All of them ----
-
-static void defaults_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    const StrategyOptions *o = &w->root->extensions->strategy->options;
-    check(o->divide_factor == (float)r->world && o->first_bucket_bytes == 1 << 20 &&
-              o->bucket_bytes == 25 << 20,
-          "by default the factor is %g and buckets have %lld and %lld bytes, want %d, 1 MiB and "
-          "25 MiB",
-          (double)o->divide_factor, (long long)o->first_bucket_bytes, (long long)o->bucket_bytes,
-          r->world);
-}
-
-TEST(strategies_sum_the_same)
-{
-    Case plain = {.spec = spec_mlp(3), .options = {.strategy = STRATEGY_ZERO2}, .replicas = 1};
-    run_wrapped(2, defaults_body, &plain);
-    for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
-        Case c = case_of(spec_mlp(3), ALL[i], 4, 1, 1);
-        run_case(4, &c);
-        c = case_of(spec_mlp(3), ALL[i], 1, 1, 2);
-        run_case(1, &c);
-    }
-    Case gpt2 = case_of(spec_gpt2(1), STRATEGY_DDP, 2, 1, 1);
-    run_case(2, &gpt2);
-    Case tied = case_of(spec_mlp(4), STRATEGY_DDP, 2, 1, 1);
-    tied.tied = true;
-    tied.options.first_bucket_bytes = tied.options.bucket_bytes = 1; // each parameter by itself
-    run_case(2, &tied);
-    RULE(strategy_is_removed, STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
-    RULE(strategy_is_removed, STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
-    RULE(strategy_is_removed, STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
-    RULE(strategy_refusals);
-    RULE(failed_strategies_are_told, STRATEGY_ZERO3, 2, 1, 0);
-    RULE(failed_strategies_are_told, STRATEGY_DDP, 2, 2, 0);
-    Spec spec = draw_mlp(4);
-    Strategy strategy = draw_of(ALL);
-    int world = drawn_world(&spec, 2, 8);
-    Case c = case_of(spec, strategy, world, 1, 1);
-    c.align = draw_chance(50);
-    c.options.divide_factor = (float)draw(1, 9);
-    run_case(world, &c);
-}
-
-TEST(micro_batches_accumulate)
-{
-    for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
-        Case c = case_of(spec_mlp(3), ALL[i], 3, 1, 3);
-        run_case(3, &c);
-        if (ALL[i] == STRATEGY_ZERO1) continue;
-        c.options.reduce_every_time = true;
-        run_case(3, &c);
-    }
-    RULE(backward_gathers_ahead);
-}
-
-TEST(replicas_are_summed_last)
-{
-    static const int SHAPES[][2] = {{4, 2}, {6, 2}, {6, 3}, {8, 2}};
-    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
-        Case c = case_of(spec_mlp(3), ALL[1 + i % 3], SHAPES[i][0], SHAPES[i][1], 2);
-        run_case(SHAPES[i][0], &c);
-    }
-    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 2, 3);
-    c.options.reduce_every_time = true;
-    run_case(4, &c);
-    c.options.reduce_every_time = false;
-    c.partial = true;
-    run_case(4, &c);
-    RULE(strategies_beyond_32_bits);
-    RULE(strategy_is_removed, STRATEGY_ZERO2, 4, 2, 0, FSDP_RESHARD_ALWAYS);
-    RULE(failed_strategies_are_told, STRATEGY_ZERO2, 4, 2, 0);
-}
-
 // ---- Evaluation ----
 
 static int unsharded_units(const Wrapped *w)
@@ -158,9 +84,101 @@ static void evaluation_body(Wrapped *w, const Case *c, const Rank *r)
     batch_destroy(&batch);
 }
 
+// ---- All of them ----
+
+// Of lab 2: sums of another type than float.
+static const MixedPrecisionPolicy NARROW = {DTYPE_BF16, DTYPE_BF16, DTYPE_F32, true};
+
+static void defaults_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    const StrategyOptions *o = &w->root->extensions->strategy->options;
+    check(o->divide_factor == (float)r->world && o->first_bucket_bytes == 1 << 20 &&
+              o->bucket_bytes == 25 << 20,
+          "by default the factor is %g and buckets have %lld and %lld bytes, want %d, 1 MiB and "
+          "25 MiB",
+          (double)o->divide_factor, (long long)o->first_bucket_bytes, (long long)o->bucket_bytes,
+          r->world);
+}
+
+TEST(zero_sums_the_same)
+{
+    for (size_t i = 1; i < sizeof ALL / sizeof ALL[0]; i++) {
+        Case c = case_of(spec_mlp(3), ALL[i], 4, 1, 1);
+        c.options.divide_factor = i == 3 ? 3.0f : 0.0f;
+        run_case(4, &c);
+        c = case_of(spec_mlp(3), ALL[i], 1, 1, 2);
+        run_case(1, &c);
+    }
+}
+
+TEST(strategies_sum_the_same)
+{
+    Case plain = {.spec = spec_mlp(3), .options = {.strategy = STRATEGY_ZERO2}, .replicas = 1};
+    run_wrapped(2, defaults_body, &plain);
+    Case gpt2 = case_of(spec_gpt2(1), STRATEGY_DDP, 2, 1, 1);
+    run_case(2, &gpt2);
+    Case tied = case_of(spec_mlp(4), STRATEGY_DDP, 2, 1, 1);
+    tied.tied = true;
+    tied.options.first_bucket_bytes = tied.options.bucket_bytes = 1; // each parameter by itself
+    run_case(2, &tied);
+    Case ddp = case_of(spec_mlp(3), STRATEGY_DDP, 3, 1, 3);
+    run_case(3, &ddp);
+    run_wrapped(3, evaluation_body, &ddp);
+    ddp.options.reduce_every_time = true;
+    ddp.policy = &NARROW;
+    run_case(3, &ddp);
+    RULE(strategy_is_removed, STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
+    RULE(strategy_is_removed, STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
+    RULE(strategy_is_removed, STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
+    RULE(strategy_refusals);
+    RULE(failed_strategies_are_told, STRATEGY_ZERO3, 2, 1, 0);
+    RULE(failed_strategies_are_told, STRATEGY_DDP, 2, 2, 0);
+    RULE(costs_of_replicas, STRATEGY_DDP);
+    Spec spec = draw_mlp(4);
+    Strategy strategy = draw_of(ALL);
+    int world = drawn_world(&spec, 2, 8);
+    Case c = case_of(spec, strategy, world, 1, 1);
+    c.align = draw_chance(50);
+    c.options.divide_factor = (float)draw(1, 9);
+    run_case(world, &c);
+}
+
+TEST(micro_batches_accumulate)
+{
+    for (size_t i = 1; i < sizeof ALL / sizeof ALL[0]; i++) {
+        Case c = case_of(spec_mlp(3), ALL[i], 3, 1, 3);
+        run_case(3, &c);
+        if (ALL[i] == STRATEGY_ZERO1) continue;
+        c.options.reduce_every_time = true;
+        run_case(3, &c);
+    }
+    RULE(backward_gathers_ahead);
+}
+
+TEST(replicas_are_summed_last)
+{
+    static const int SHAPES[][2] = {{4, 2}, {6, 2}, {6, 3}, {8, 2}};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
+        Case c = case_of(spec_mlp(3), ALL[1 + i % 3], SHAPES[i][0], SHAPES[i][1], 2);
+        run_case(SHAPES[i][0], &c);
+    }
+    RULE(costs_of_replicas, STRATEGY_ZERO1);
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 2, 3);
+    c.options.reduce_every_time = true;
+    run_case(4, &c);
+    c.options.reduce_every_time = false;
+    c.partial = true;
+    run_case(4, &c);
+    c.policy = &NARROW;
+    run_case(4, &c);
+    RULE(strategies_beyond_32_bits);
+    RULE(strategy_is_removed, STRATEGY_ZERO2, 4, 2, 0, FSDP_RESHARD_ALWAYS);
+    RULE(failed_strategies_are_told, STRATEGY_ZERO2, 4, 2, 0);
+}
+
 TEST(an_evaluation_leaves_nothing)
 {
-    for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
+    for (size_t i = 1; i < sizeof ALL / sizeof ALL[0]; i++) {
         Case c = case_of(spec_mlp(3), ALL[i], 2, 1, 1);
         run_wrapped(2, evaluation_body, &c);
     }

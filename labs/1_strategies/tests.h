@@ -14,6 +14,8 @@ Case case_in_mode(Spec spec, Strategy strategy, int world, int replicas, int mod
 
 // tests_costs.c: a body of run_ranks, whose argument is a Case: memory and traffic of one step.
 void costs_body(const Rank *r, void *c);
+// DDP's, or those of the other strategies with two replicas.
+void rule_costs_of_replicas(Strategy strategy);
 
 // rules.c
 void rule_strategy_is_removed(Strategy strategy, int ranks, int replicas, int slices,

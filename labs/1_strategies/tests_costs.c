@@ -219,19 +219,36 @@ static void costs_of_each(const Rank *r, void *arg)
     for (int i = 0; i < cases->n; i++) costs_body(r, &cases->all[i]);
 }
 
-TEST(costs_are_the_formula)
+// With bytes that 8 ranks divide.
+static Spec divided(void)
 {
     Spec spec = spec_gpt2(3);
-    spec.dim = 24; // bytes that 8 ranks divide
-    if (getenv("STRATEGIES_ALL") != NULL) costs_of_all(spec);
+    spec.dim = 24;
+    return spec;
+}
+
+void rule_costs_of_replicas(Strategy strategy)
+{
+    for (int world = 1; world <= 8 && strategy == STRATEGY_DDP; world *= 2) {
+        Case c = case_in_mode(divided(), STRATEGY_DDP, world, 1, world == 2 ? ONE : ACCUMULATE);
+        run_ranks(world, costs_body, &c);
+    }
+    Cases all = {.n = 0};
+    for (int i = 0; i < 4 * MODES; i++)
+        if (i % MODES != ONE && (ALL[i / MODES] == STRATEGY_DDP) == (strategy == STRATEGY_DDP))
+            add_case(&all, case_in_mode(divided(), ALL[i / MODES], 4, 2, i % MODES), 4);
+    run_ranks(4, costs_of_each, &all);
+}
+
+TEST(costs_are_the_formula)
+{
+    if (getenv("STRATEGIES_ALL") != NULL) costs_of_all(divided());
     for (int world = 1; world <= 8; world += world == 5 ? 3 : 1) { // all of them: costs_of_all
         Cases all = {.n = 0};
-        for (int i = 0; i < 4; i++)
-            add_case(&all, case_in_mode(spec, ALL[i], world, 1, world % 3 == 0 ? ONE : ACCUMULATE),
+        for (int i = 1; i < 4; i++)
+            add_case(&all,
+                     case_in_mode(divided(), ALL[i], world, 1, world % 3 == 0 ? ONE : ACCUMULATE),
                      world);
-        for (int i = 0; i < 4 * MODES && world == 4; i++)
-            if (i % MODES != ONE)
-                add_case(&all, case_in_mode(spec, ALL[i / MODES], 4, 2, i % MODES), 4);
         run_ranks(world, costs_of_each, &all);
     }
 }

@@ -26,6 +26,8 @@ typedef struct Walk {
     bool short_of;
     PlanList forward[PLAN_UNITS], backward[PLAN_UNITS]; // lists of units
     Strategy strategy;
+    bool evaluates; // no pass has a backward
+    int shorter;    // the second step leaves out so many units at the end
 } Walk;
 
 static const Walk UNEVEN = {
@@ -36,6 +38,7 @@ typedef struct Model {
     FsdpContext ctx;
     Module *root, *of[PLAN_UNITS]; // the units' modules
     Plan plan;
+    int shorter; // so many units at the end do not run
 } Model;
 
 static Module *layer(const Walk *k, int i)
@@ -244,6 +247,7 @@ static void run_pass(Model *m, const Walk *k, HookPoint before)
     for (int i = 1; i < k->n_units && k->n_runs == 0; i++)
         if (k->nested != i) runs[n++] = i;
     for (int i = 0; i < k->n_runs; i++) runs[n++] = k->runs[i];
+    n -= m->shorter;
     hook(m, 0, before);
     for (int i = 0; i < n; i++)
         run_unit(m, k, runs[before == HOOK_PRE_FORWARD ? i : n - 1 - i], before);
@@ -281,7 +285,8 @@ static void walk_body(const Rank *r, void *arg)
     check_parts(&m);
     set_lists(&m);
     for (int i = 0; i < 4; i++) {
-        m.plan.evaluates = i == 2;
+        m.plan.evaluates = i == 2 || k->evaluates;
+        m.shorter = i == 1 ? k->shorter : 0;
         need(fsdp_set_training(m.root, !m.plan.evaluates));
         check_passes(&m, k, r);
     }
@@ -319,46 +324,87 @@ static Walk with_runs(const int *runs, int n)
     return k;
 }
 
+static void parts_body(const Rank *r, void *arg)
+{
+    Model m;
+    model_create(&m, arg, r);
+    check_parts(&m);
+    model_destroy(&m, r);
+}
+
+TEST(units_are_asked_for)
+{
+    Walk k = UNEVEN;
+    for (k.limit_units = 0; k.limit_units <= 4; k.limit_units++)
+        for (int less = 0; less < 2; less++) {
+            k.short_of = less == 1;
+            run_ranks(2, parts_body, &k);
+        }
+    RULE(prefetch_beyond_32_bits);
+}
+
 TEST(depth_in_the_forward)
 {
+    Walk k = UNEVEN, swapped = with_runs(SWAPPED, 6), twice = with_runs(TWICE, 8);
+    k.evaluates = swapped.evaluates = twice.evaluates = true;
     for (int depth = 0; depth <= 4; depth++) {
-        Walk k = UNEVEN;
         k.options.forward_depth = depth;
+        k.shorter = depth == 1 ? 3 : 0;
+        k.nested = 0;
         walk(2, &k);
         if (depth == 2) walk(1, &k);
         k.nested = 4;
         walk(3, &k);
     }
-    Walk k = with_runs(SWAPPED, 6), twice = with_runs(TWICE, 8);
-    k.options.forward_depth = twice.options.forward_depth = 2;
-    walk(2, &k);
+    swapped.options.forward_depth = twice.options.forward_depth = 2;
+    walk(2, &swapped);
     walk(2, &twice);
-    k = UNEVEN;
+    k.nested = 0;
     k.options.forward_depth = 100;
     walk(2, &k);
     int world;
     k = draw_walk(&world);
     k.options.forward_depth = draw(1, 5);
+    k.evaluates = true;
     walk(world, &k);
 }
 
+// The forward's depth, too: the passes of one training.
 TEST(depth_in_the_backward)
 {
     for (int depth = 0; depth <= 4; depth++) {
         Walk k = UNEVEN;
         k.options.backward_depth = depth;
         walk(2, &k);
+        k.options.forward_depth = depth;
         k.nested = 4;
         walk(3, &k);
     }
     Walk k = with_runs(SWAPPED, 6), twice = with_runs(TWICE, 8);
     k.options.backward_depth = twice.options.backward_depth = 3;
+    k.options.forward_depth = twice.options.forward_depth = 2;
     walk(2, &k);
     walk(2, &twice);
     int world;
     k = draw_walk(&world);
     k.options.backward_depth = draw(1, 5);
     walk(world, &k);
+}
+
+static void replaced_body(const Rank *r, void *arg)
+{
+    const Walk *k = arg;
+    Model m;
+    model_create(&m, k, r);
+    PlanList list = {2, {3, 4}};
+    m.plan.forward[1] = m.plan.backward[6] = list;
+    set_lists(&m);
+    check_passes(&m, k, r);
+    m.plan.forward[1] = (PlanList){1, {5}};
+    m.plan.backward[6].n = 0;
+    set_lists(&m);
+    check_passes(&m, k, r);
+    model_destroy(&m, r);
 }
 
 TEST(lists_go_before_depth)
@@ -381,31 +427,29 @@ TEST(lists_go_before_depth)
     other.options.forward_depth = 1;
     other.forward[1] = other.forward[3] = (PlanList){2, {5, 6}};
     walk(2, &other);
+    k = UNEVEN;
+    k.options = (PrefetchOptions){.forward_depth = 2, .backward_depth = 2};
+    run_ranks(2, replaced_body, &k);
     RULE(failed_lists_are_told);
 }
 
-static void replaced_body(const Rank *r, void *arg)
+// That a list can be set, set again and taken away.
+static void lists_body(const Rank *r, void *arg)
 {
-    const Walk *k = arg;
     Model m;
-    model_create(&m, k, r);
-    check_parts(&m);
-    PlanList list = {2, {3, 4}};
-    m.plan.forward[1] = m.plan.backward[6] = list;
-    set_lists(&m);
-    check_passes(&m, k, r);
-    m.plan.forward[1] = (PlanList){1, {5}};
-    m.plan.backward[6].n = 0;
-    set_lists(&m);
-    check_passes(&m, k, r);
+    model_create(&m, arg, r);
+    for (int i = 0; i < 3; i++) {
+        m.plan.forward[1] = (PlanList){2 - i, {3 + i, 4}};
+        m.plan.backward[6] = (PlanList){i, {5, 1}};
+        set_lists(&m);
+    }
     model_destroy(&m, r);
 }
 
 TEST(a_list_is_replaced)
 {
     Walk k = UNEVEN;
-    k.options = (PrefetchOptions){.forward_depth = 2, .backward_depth = 2};
-    run_ranks(2, replaced_body, &k);
+    run_ranks(2, lists_body, &k);
     RULE(lists_are_replaced);
 }
 
@@ -420,7 +464,6 @@ TEST(a_limit_bounds_what_is_in_flight)
         }
     k.nested = 4;
     walk(4, &k);
-    RULE(prefetch_beyond_32_bits);
     RULE(failed_prefetches_are_told);
     int world;
     k = draw_walk(&world);
@@ -480,6 +523,7 @@ TEST(nothing_outlives_its_pass)
     k.options.forward_depth = 3;
     run_ranks(2, broken_body, &k);
     RULE(prefetches_grow_nothing);
+    RULE(prefetch_is_removed);
 }
 
 // ---- What is refused ----
@@ -544,7 +588,6 @@ TEST(what_does_not_fit_is_refused)
 {
     Walk k = UNEVEN;
     run_ranks(2, refused_body, &k);
-    RULE(prefetch_is_removed);
 }
 
 SUITE_MAIN("prefetch")

@@ -159,8 +159,8 @@ TEST(bytes_of_offload_are_the_formula)
     }
 }
 
-// How often the host waited since `first`, but for reading the loss.
-static int host_waits(uint64_t first)
+// How often the host waited since `first`, but for reading the loss, and where it did last.
+static int host_waits(uint64_t first, uint64_t *last)
 {
     int n = 0;
     for (uint64_t i = first; i < gpulog_length(); i++) {
@@ -171,9 +171,22 @@ static int host_waits(uint64_t first)
             entry.op != GPU_DEVICE_SYNC)
             continue;
         gpulog_where(entry.site, place, sizeof place);
-        n += strncmp(place, "nn/cross_entropy.c:", 19) != 0;
+        if (strncmp(place, "nn/cross_entropy.c:", 19) == 0) continue;
+        n++;
+        *last = i;
     }
     return n;
+}
+
+static void check_freed_before(uint64_t wait)
+{
+    for (uint64_t i = wait; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        check(!gpulog_get(i, &entry) || entry.op != GPU_FREE ||
+                  (entry.category != GPU_SHARDED_PARAM && entry.category != GPU_SHARDED_GRAD),
+              "a last copy is freed after the host's wait, when the GPU is idle: offload_wait "
+              "frees both before it waits");
+    }
 }
 
 static void waits_body(Wrapped *w, const Case *c, const Rank *r)
@@ -187,13 +200,14 @@ static void waits_body(Wrapped *w, const Case *c, const Rank *r)
         need(module_forward(w->model, &w->run, batch.in, &logits));
         need(cross_entropy(&w->run, logits, batch.targets, w->run.B * w->run.T, c->spec.vocab, NULL,
                            &dlogits));
-        uint64_t first = gpulog_length();
+        uint64_t first = gpulog_length(), last = 0;
         need(module_backward(w->model, &w->run, dlogits, NULL));
-        int waits = host_waits(first), want = round == c->rounds - 1;
+        int waits = host_waits(first, &last), want = round == c->rounds - 1;
         check(waits == want,
               "in the backward of micro-batch %d of %d the host waits %d times, want %d: once, at "
               "the end of the last",
               round, c->rounds, waits, want);
+        if (waits > 0) check_freed_before(last);
         need_cuda(cudaFreeAsync(dlogits, r->stream));
         need_cuda(cudaStreamSynchronize(r->stream));
         batch_destroy(&batch);

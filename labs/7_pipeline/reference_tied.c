@@ -31,16 +31,20 @@ static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float
     //[L7.11] The compute stream sends and receives all pieces, as one operation.
     //? Two ranks of this stage and two of the other have three pieces in common. Who waits for whom
     //  if each sends its first before it receives?
+    ncclResult_t queued = ncclSuccess;
     NCCL_TRY(ncclGroupStart());
-    for (int i = 0; i < shared->n_pieces; i++) {
+    for (int i = 0; i < shared->n_pieces && queued == ncclSuccess; i++) {
         const PipelinePiece *piece = &shared->pieces[i];
         size_t n = (size_t)(piece->end - piece->begin);
-        NCCL_TRY(ncclSend(grad + piece->begin, n, ncclFloat, piece->rank, p->mesh->world,
-                          ctx->compute_stream));
-        NCCL_TRY(ncclRecv(others + piece->begin - shared->pieces[0].begin, n, ncclFloat,
-                          piece->rank, p->mesh->world, ctx->compute_stream));
+        queued = ncclSend(grad + piece->begin, n, ncclFloat, piece->rank, p->mesh->world,
+                          ctx->compute_stream);
+        if (queued == ncclSuccess)
+            queued = ncclRecv(others + piece->begin - shared->pieces[0].begin, n, ncclFloat,
+                              piece->rank, p->mesh->world, ctx->compute_stream);
     }
-    NCCL_TRY(ncclGroupEnd());
+    ncclResult_t ended = ncclGroupEnd();
+    NCCL_TRY(queued);
+    NCCL_TRY(ended);
     return OK;
     //[end L7.11]
 }

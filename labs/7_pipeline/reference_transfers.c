@@ -56,14 +56,17 @@ static Status send_and_receive(Pipeline *p, const Buffer *sent, int to, const Bu
     const PipelineMesh *mesh = p->mesh;
     //[L7.9] Both are queued on p->stream, and neither waits for the other: they are one operation.
     //? Stage 0 sends and then receives, and so does stage 1. Who receives first?
+    ncclResult_t queued = ncclSuccess;
     NCCL_TRY(ncclGroupStart());
     if (sent != NULL)
-        NCCL_TRY(ncclSend(sent->data, (size_t)sent->numel, dtype_nccl(sent->dtype),
-                          rank_in(mesh, to), mesh->world, p->stream));
-    if (received != NULL)
-        NCCL_TRY(ncclRecv(received->data, (size_t)received->numel, dtype_nccl(received->dtype),
-                          rank_in(mesh, from), mesh->world, p->stream));
-    NCCL_TRY(ncclGroupEnd());
+        queued = ncclSend(sent->data, (size_t)sent->numel, dtype_nccl(sent->dtype),
+                          rank_in(mesh, to), mesh->world, p->stream);
+    if (received != NULL && queued == ncclSuccess)
+        queued = ncclRecv(received->data, (size_t)received->numel, dtype_nccl(received->dtype),
+                          rank_in(mesh, from), mesh->world, p->stream);
+    ncclResult_t ended = ncclGroupEnd();
+    NCCL_TRY(queued);
+    NCCL_TRY(ended);
     return OK;
     //[end L7.9]
 }

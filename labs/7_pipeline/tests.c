@@ -167,8 +167,72 @@ void run_cut(int world, Case *c)
     run_case(world, c);
 }
 
+// The functions of a step one by one, so that a message names the one that is wrong.
+static void check_action(Wrapped *w, const Case *c, const PipelineAction *done,
+                         const PipelineAction *action)
+{
+    Pipeline *p = w->pipeline;
+    const PipelineSlot *slot = pipeline_slot(p, action->micro_batch);
+    const StrategyState *flags = w->root->extensions->strategy;
+    uint64_t first = gpulog_length();
+    GpuLogEntry e;
+    bool recorded = true;
+    need(pipeline_exchange(p, done, action));
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        if (!gpulog_get(i, &e)) continue;
+        if (e.op == GPU_RECV) recorded = false;
+        recorded |= e.op == GPU_EVENT_RECORD && e.event == slot->received;
+    }
+    check(recorded, "after a message was received slot->received is not recorded: "
+                    "pipeline_exchange records it on p->stream, compute waits for it");
+    check(done == NULL || !done->backward ||
+              pipeline_slot(p, done->micro_batch)->in_grad.data == NULL,
+          "a backward has been done and its gradient was sent, and slot->in_grad is still there: "
+          "pipeline_exchange frees it after the message");
+    check_set_silent(true);
+    Status status = action->backward ? pipeline_backward(p, action->micro_batch)
+                                     : pipeline_forward(p, action->micro_batch);
+    check_set_silent(false);
+    check(status == OK,
+          "%s of micro-batch %d failed (%s): a forward moves what it has left to its slot, a "
+          "backward takes it from there, each by pipeline_swap",
+          action->backward ? "pipeline_backward" : "pipeline_forward", action->micro_batch,
+          check_last());
+    bool last = action->micro_batch == c->rounds - 1;
+    check(!action->backward || flags->is_last_backward == last,
+          "the backward of micro-batch %d of %d has the flags of %s one: pipeline_backward calls "
+          "pipeline_micro_batch before it",
+          action->micro_batch, c->rounds, last ? "an earlier" : "the last");
+}
+
+static void actions_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    Pipeline *p = w->pipeline;
+    StageBatches batches;
+    stage_batches_create(&batches, w, c, 0);
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    p->run = &w->run;
+    p->batches = batches.batch;
+    p->scale = 1.0f;
+    w->run.T = c->spec.T;
+    for (int i = 0; i < p->n_actions; i++)
+        check_action(w, c, i > 0 ? &p->actions[i - 1] : NULL, &p->actions[i]);
+    need(pipeline_exchange(p, &p->actions[p->n_actions - 1], NULL));
+    uint64_t first = gpulog_length();
+    need(pipeline_step(p, &w->run, batches.batch, 1.0f, NULL));
+    int sent = (int)gpulog_count(GPU_SEND, first);
+    check(sent == c->rounds,
+          "stage %d sent %d messages in a step of %d micro-batches, want %d: pipeline_step has an "
+          "exchange before the first action, between two, and after the last",
+          w->ranks.stage, sent, c->rounds, c->rounds);
+    need_cuda(cudaDeviceSynchronize());
+    stage_batches_destroy(&batches);
+}
+
 TEST(stages_sum_the_same)
 {
+    Case actions = cut_of(spec_mlp(5), 2, 2, PIPELINE_GPIPE);
+    run_wrapped(2, actions_body, &actions);
     for (int i = 0; i < 2; i++) {
         Case c = cut_of(spec_mlp(5), 2, 4, KINDS[i]);
         run_cut(4, &c);

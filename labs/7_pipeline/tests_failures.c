@@ -116,6 +116,10 @@ void rule_received_buffers_go_first(void)
 // ---- A step that fails ----
 
 #ifndef BACKEND_CUDA
+#define LEFT_OPEN                                                                                  \
+    "a message could not be queued, and its group is still open: what is called next on any "      \
+    "communicator would wait in it. %s ends the group in any case"
+
 // Two stages without a world: what sends and what sums says so.
 static void no_world_body(Wrapped *w, const Case *c, const Rank *r)
 {
@@ -127,11 +131,11 @@ static void no_world_body(Wrapped *w, const Case *c, const Rank *r)
     w->ranks.world = NULL;
     check_set_silent(true);
     Status ties = pipeline_sum_ties(w->pipeline);
-    ncclGroupEnd(); // of messages whose group is left open
+    check(ncclGroupEnd() == ncclInvalidUsage, LEFT_OPEN, "swap_pieces");
     Status sum = pipeline_grad_norm(w->pipeline, &norm);
     Status clip = pipeline_clip_grad_norm(w->pipeline, 1.0f, &norm);
     Status step = pipeline_step(w->pipeline, &w->run, batches.batch, 1.0f, NULL);
-    ncclGroupEnd();
+    check(ncclGroupEnd() == ncclInvalidUsage, LEFT_OPEN, "send_and_receive");
     check_set_silent(false);
     w->ranks.world = r->comm;
     check(ties == ERR_NCCL && sum == ERR_NCCL && clip == ERR_NCCL && step == ERR_NCCL,

@@ -1,8 +1,11 @@
 """grader/compare.py (make compare): one table that a terminal of 80 columns shows, with a row for
 each strategy, in float and in bf16; and what it says of options that make no sense."""
 
+import glob
 import os
 import re
+import shutil
+import tempfile
 import unittest
 
 from helpers import ROOT, build_folder, program, run
@@ -13,8 +16,8 @@ ROWS = ("DDP", "ZeRO-1", "ZeRO-2", "… every time", "ZeRO-3", "HSDP, 2 replicas
 
 
 class Compare(unittest.TestCase):
-    def run_tool(self, *arguments):
-        done = run(program("compare.py", "--impl", os.path.join(ROOT, "reference"), "--build",
+    def run_tool(self, *arguments, impl=os.path.join(ROOT, "reference")):
+        done = run(program("compare.py", "--impl", impl, "--build",
                            build_folder(), *arguments), timeout=900, merged=True)
         return done.returncode, done.stdout
 
@@ -43,6 +46,17 @@ class Compare(unittest.TestCase):
         self.assertGreater(rows["ZeRO-3"][GATHER], rows["ZeRO-2"][GATHER]) # gathered again
         for numbers in rows.values():
             self.assertEqual(numbers[SENDS:CALLS], [0.0, 0.0])
+
+    def test_names_the_labs_whose_files_are_taken(self):
+        with tempfile.TemporaryDirectory() as impl:
+            for source in glob.glob(os.path.join(ROOT, "reference", "*.c")):
+                shutil.copy(source, impl)
+            for name in ("reference", "reference_ddp", "reference_slices"):
+                shutil.copy(os.path.join(ROOT, "labs/1_strategies", name + ".c"), os.path.join(
+                    impl, name.replace("reference_", "").replace("reference", "strategies") + ".c"))
+            status, out = self.run_tool("--ranks", "4", impl=impl)
+        self.assertEqual(status, 0, out)
+        self.assertRegex(out, r"with\s+your\s+files\s+of\s+lab\s+1\.")
 
     def test_bf16(self):
         narrow, wide = self.rows("--ranks", "4", "--dtype", "bf16"), self.rows("--ranks", "4")

@@ -163,7 +163,9 @@ void case_take_down(Wrapped *w)
 Status case_mesh(Wrapped *w, const Case *c, const Rank *r)
 {
     TRY(pipeline_mesh(&w->ranks, r->comm, c->stages > 0 ? c->stages : 1));
-    Status status = mesh_2d(&w->mesh, w->ranks.group.comm, c->replicas);
+    ncclComm_t group = w->ranks.group.comm;
+    Status status =
+        c->replicas == 1 ? mesh_1d(&w->mesh, group) : mesh_2d(&w->mesh, group, c->replicas);
     if (status != OK) {
         need(pipeline_mesh_destroy(&w->ranks));
         return status;

@@ -7,18 +7,24 @@ static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float
     cudaStream_t stream = p->root->ctx->compute_stream;
     float *grad = shared->unit->flat.sharded_grad.data;
     int64_t done = 0;
+    ncclResult_t first = ncclSuccess, said; // what failed first is told
     NCCL_TRY(ncclGroupStart());
-    for (int i = shared->n_pieces - 1; i >= 0; i--)
-        NCCL_TRY(ncclRecv(others + shared->pieces[i].begin - shared->pieces[0].begin,
-                          (size_t)(shared->pieces[i].end - shared->pieces[i].begin), ncclFloat,
-                          shared->pieces[i].rank, p->mesh->world, stream));
+    for (int i = shared->n_pieces - 1; i >= 0; i--) {
+        said = ncclRecv(others + shared->pieces[i].begin - shared->pieces[0].begin,
+                        (size_t)(shared->pieces[i].end - shared->pieces[i].begin), ncclFloat,
+                        shared->pieces[i].rank, p->mesh->world, stream);
+        if (first == ncclSuccess) first = said;
+    }
     for (int i = 0; i < shared->n_pieces; i++) {
         int64_t numel = shared->pieces[i].end - shared->pieces[i].begin;
-        NCCL_TRY(ncclSend(grad + shared->pieces[0].begin + done, (size_t)numel, ncclFloat,
-                          shared->pieces[i].rank, p->mesh->world, stream));
+        said = ncclSend(grad + shared->pieces[0].begin + done, (size_t)numel, ncclFloat,
+                        shared->pieces[i].rank, p->mesh->world, stream);
+        if (first == ncclSuccess) first = said;
         done += numel;
     }
-    NCCL_TRY(ncclGroupEnd());
+    said = ncclGroupEnd();
+    NCCL_TRY(first);
+    NCCL_TRY(said);
     return OK;
 }
 
