@@ -188,22 +188,23 @@ static bool keep(const StepPass *pass, RegroupPlan *plan, int p)
 // Queues a bucket later where that saves time: what a backward reduces goes first. The plan's time.
 static double put_off(const StepPass *pass, const StepCosts *costs, RegroupPlan *plan)
 {
-    //[[L8.11a] From the last bucket on, each bucket's `at` is the one that takes least of those
-    //  between its own and the next bucket's (of the last one: the phase before its first).
+    //[[L8.11a] From the last bucket on, each bucket's `at` goes up as long as that saves time, to the
+    //  next bucket's at most (of the last one: the phase before its first). The plan's time.
     double time = regroup_time(pass, costs, plan);
     for (int b = plan->n - 1; b >= 0; b--) {
         RegroupBucket *bucket = &plan->bucket[b];
-        int earliest = bucket->at, best = bucket->at;
         int latest = b + 1 < plan->n ? plan->bucket[b + 1].at : bucket->first - 1;
         if (latest >= bucket->first) latest = bucket->first - 1;
-        for (int at = earliest + 1; at <= latest; at++) {
-            bucket->at = at;
+        while (bucket->at < latest) {
+            bucket->at++;
             double t = regroup_time(pass, costs, plan);
-            if (t >= time * (1 - LEAST_GAIN)) continue;
-            time = t;
-            best = at;
+            if (t < time * (1 - LEAST_GAIN)) {
+                time = t;
+                continue;
+            }
+            bucket->at--;
+            break;
         }
-        bucket->at = best;
     }
     return time;
     //[end L8.11a]
