@@ -192,6 +192,7 @@ TEST(test_threads_of_the_launcher)
         {"own", 0, "0 wrong\n"},
         {"itself", 86, "This process has made the id and given it to no other process"},
         {"library", 86, "The rank it waits for belongs to this same thread"},
+        {"world", 86, "exited with status 0"},
     };
     char more[3 * PATH];
     assert_int_equal(
@@ -201,7 +202,7 @@ TEST(test_threads_of_the_launcher)
     snprintf(more, sizeof more, "-L'%s' -lmpi-like -Wl,-rpath,'%s'", scratch, scratch);
     compile_with("cc", "launcher", ".c", more);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (i == 3 && SANITIZE[0]) continue; // the sanitizer starts all threads
+        if (i >= 3 && SANITIZE[0]) continue; // the sanitizer starts all threads
         expect(run("SIMGPU_MACHINE=none '%s/launcher' %s", scratch, rows[i].how), rows[i].status,
                rows[i].words);
     }

@@ -228,8 +228,11 @@ void sim_tell_not_permitted(const char *call, const void *site)
                call, where, host_function.launch, launched);
 }
 
-cudaError_t sim_enter(void)
+SimHeldLaunches sim_held;
+
+cudaError_t sim_enter(const char *call, int device)
 {
+    if (atomic_load_explicit(&sim_held.n, memory_order_relaxed)) sim_held.make(call, device);
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!atomic_load_explicit(&used, memory_order_acquire)) pthread_once(&once, first_use);
     if (atomic_load_explicit(&forked, memory_order_relaxed)) return refuse_forked();

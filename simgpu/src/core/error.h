@@ -7,6 +7,7 @@
 #define SIMGPU_ERROR_H
 
 #include <cuda_runtime_api.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "log_writer.h"
@@ -14,7 +15,14 @@
 // Refuses where an earlier error is sticky, where this process was forked from one that used simgpu
 // already, and with cudaErrorNotPermitted, which sim_tell_not_permitted then reports, where this
 // thread runs a host function of a stream.
-cudaError_t sim_enter(void);
+// Launches that are held back (nccl/launches.c) are made first, where the call, on `device`, may
+// come after them; -1: no operation.
+cudaError_t sim_enter(const char *call, int device);
+typedef struct SimHeldLaunches {
+    atomic_int n;
+    void (*make)(const char *call, int device);
+} SimHeldLaunches;
+extern SimHeldLaunches sim_held;
 // What is unsafe while a stream is captured: NULL until one is. Reports, and returns the error.
 extern cudaError_t (*sim_unsafe_hook)(const char *call, const void *site);
 void sim_tell_not_permitted(const char *call, const void *site);
@@ -33,7 +41,7 @@ cudaError_t sim_refuse_call(const char *name, const char *what, const char *inst
 #define SIM_ENTER() SIM_ENTER_AS(__func__, SIM_SITE)
 #define SIM_ENTER_AS(call, site)                                                                   \
     do {                                                                                           \
-        cudaError_t refused_ = sim_enter();                                                        \
+        cudaError_t refused_ = sim_enter(call, -1);                                                \
         if (refused_ == cudaErrorNotPermitted) sim_tell_not_permitted(call, site);                 \
         if (refused_ != cudaSuccess) return refused_;                                              \
     } while (0)

@@ -61,7 +61,7 @@ static GpuCollective facts_of(const Call *call, uint64_t group, int left)
                            .rank = comm->rank,
                            .peer = is_message(call) ? peer : -1,
                            .nodes = sim_board_nodes(comm, is_message(call) ? peer : -1),
-                           .in_progress = comm->options.nonblocking};
+                           .in_progress = comm->options.nonblocking || call->polled};
 }
 
 // Tells the stream, the log and the checker; finds where the buffers lie in the arena. All calls of
@@ -101,7 +101,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     sim_count_traffic(call, &op.entry);
     op.entry.collective = (GpuCollective){0};
     if (op.error == cudaSuccess) op.entry.collective = facts_of(call, group, left);
-    if (op.error == cudaSuccess && comm->options.nonblocking)
+    if (op.error == cudaSuccess && (comm->options.nonblocking || call->polled))
         sim_stream_place(&op, &call->place_slot, &call->place_time);
     if (op.error == cudaSuccess && call->may_stay && !comm->phantoms)
         call->kept = sim_send_keep(call, &op, send, sends, &call->desc.send);

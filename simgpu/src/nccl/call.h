@@ -17,6 +17,7 @@ typedef struct Call {
     Options new_options;  // of it
     ncclWindow_t *window;
     bool entered;          // its thread came inside by it (inside.c)
+    bool polled;           // of a launch that is held back (launches.c)
     bool alone;            // the only call of its group
     bool may_stay;         // a send that nothing in its group comes after
     struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)

@@ -15,6 +15,8 @@
 #include "nccl/group.h"
 #include "nccl/inside.h"
 #include "nccl/kind.h"
+#include "nccl/launches.h"
+#include "nccl/pending.h"
 #include "nccl/refuse.h"
 
 // The calls of a group, which its nodes share.
@@ -33,15 +35,24 @@ static void drop_group(void *args)
     free(group);
 }
 
-static cudaError_t calls_again(cudaGraphNode_t node)
+static cudaError_t error_of(ncclResult_t result)
 {
-    const Group *group = *(Group **)node->call.args;
+    if (result == ncclSuccess) return cudaSuccess;
+    cudaError_t error = cudaPeekAtLastError();
+    return error != cudaSuccess ? error : cudaErrorLaunchFailure;
+}
+
+// Makes the calls, on those streams; with `polled` they are only begun, and the caller polls
+// (pending.h).
+static ncclResult_t make_calls(const Group *group, const cudaStream_t *together, bool polled)
+{
     Call *call = malloc((size_t)group->n * sizeof *call);
     ncclResult_t result = call ? ncclSuccess : ncclSystemError;
     int entered = 0;
     if (call) memcpy(call, group->call, (size_t)group->n * sizeof *call);
     for (int i = 0; i < group->n && result == ncclSuccess; i++) {
-        call[i].stream = sim_launching.together[group->node[i]];
+        call[i].stream = together[group->node[i]];
+        call[i].polled = polled;
         call[i].signature.in_graph = 1;
         result = sim_check_call(&call[i]);
         if (result != ncclSuccess) break;
@@ -49,16 +60,38 @@ static cudaError_t calls_again(cudaGraphNode_t node)
         call[i].entered = sim_comm_enter(call[i].comm, name, call[i].site);
         entered = i + 1;
     }
-    sim_launching.stream = NULL; // each call has its own
-    sim_launching.site = NULL;
     if (result == ncclSuccess) result = sim_check_messages(call, group->n);
-    if (result == ncclSuccess) result = sim_run_calls(call, group->n);
+    if (result == ncclSuccess && !polled) result = sim_run_calls(call, group->n);
     for (int i = 0; i < entered; i++)
         if (call[i].entered) sim_comm_exit(call[i].comm);
+    if (result == ncclSuccess && polled) return sim_pending_calls(call, group->n);
     free(call);
-    if (result == ncclSuccess) return cudaSuccess;
-    cudaError_t error = cudaPeekAtLastError();
-    return error != cudaSuccess ? error : cudaErrorLaunchFailure;
+    return result;
+}
+
+static cudaError_t calls_again(cudaGraphNode_t node)
+{
+    sim_launching.stream = NULL; // each call has its own
+    sim_launching.site = NULL;
+    return error_of(make_calls(*(Group **)node->call.args, sim_launching.together, false));
+}
+
+const Call *sim_captured_calls(cudaGraphNode_t node, int *n)
+{
+    const Group *group = node->call.again == calls_again ? *(Group **)node->call.args : NULL;
+    *n = group ? group->n : 0;
+    return group ? group->call : NULL;
+}
+
+cudaError_t sim_captured_begin(cudaGraphNode_t node, const SimLaunch *launch, ncclComm_t *comm)
+{
+    const Group *group = *(Group **)node->call.args;
+    SimReplay before = sim_launching;
+    sim_launching = (SimReplay){.launch = launch->number};
+    ncclResult_t result = make_calls(group, launch->together, true);
+    sim_launching = before;
+    *comm = group->call[0].comm;
+    return error_of(result == ncclInProgress ? ncclSuccess : result);
 }
 
 // An operation that only asks whether the call's stream is captured, and what it may do there.
@@ -85,6 +118,7 @@ static ncclResult_t capture(const Call *calls, SimgpuOp *op, int n)
     if (group) group->call = malloc((size_t)n * sizeof *calls);
     if (!group || !group->node || !group->call) return ncclSystemError;
     memcpy(group->call, calls, (size_t)n * sizeof *calls);
+    sim_launches_hold();
     group->n = n;
     int nodes = 0;
     for (int i = 0; i < n; i++) {

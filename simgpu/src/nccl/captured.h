@@ -3,9 +3,14 @@
 #define SIMGPU_NCCL_CAPTURED_H
 
 #include "nccl/call.h"
+#include "streams/graph.h"
 
 // Whether the calls of a group, all checked, are captured; then they are nodes now, or *result says
 // what is wrong. The caller keeps `calls`.
 bool sim_capture_calls(const Call *calls, int n, ncclResult_t *result);
+// The calls of a node, which are its group's (*n, 0: it has none).
+const Call *sim_captured_calls(cudaGraphNode_t node, int *n);
+// Begins those that the launch has come to. They have been made when *comm is pending no more.
+cudaError_t sim_captured_begin(cudaGraphNode_t node, const SimLaunch *launch, ncclComm_t *comm);
 
 #endif

@@ -206,10 +206,11 @@ static void await_ranks(ncclComm_t comm, uint32_t ticket, Notice *notice)
         sim_sleep(ticket);
         return;
     }
-    if (is_alone(comm)) sim_diagnose_alone(comm);
     bool look = sim_diagnose_never_joined(comm, comm->shared);
+    if (is_alone(comm)) sim_diagnose_alone(comm);
     int left = sim_notice_left(notice);
     sim_nap(ticket, look && left > LOOK_MILLISECONDS ? LOOK_MILLISECONDS : left);
+    sim_look_at_threads();
     if (sim_notice_due(notice) && count_missing(comm)) sim_say_absent(comm, comm->shared, notice);
 }
 

@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/threads.h"
@@ -227,20 +226,10 @@ static void note_joiners(ProcessWaitTable *own)
 // not known, or it has ended.
 static int program_threads(const Process *process)
 {
-    char path[64];
-    struct stat st;
-    snprintf(path, sizeof path, "/proc/%d/task", process->pid);
-    if (stat(path, &st) != 0) return INT_MAX;
-    int n = (int)st.st_nlink - 2 - (int)atomic_load(&process->table->helpers);
+    int n = sim_program_threads(process->pid, process->table);
     for (int i = 0; i < SIM_MAX_THREADS && n > process->asleep; i++)
         if (is_asleep(process->table, i))
             n -= (int)atomic_load(&process->table->wait_slot[i].joiners);
-    uint32_t workers = atomic_load(&process->table->n_workers);
-    for (uint32_t i = 0; i < workers && i < SIM_MAX_WORKERS && n > process->asleep; i++) {
-        snprintf(path, sizeof path, "/proc/%d/task/%d", process->pid,
-                 atomic_load(&process->table->worker[i]));
-        n -= stat(path, &st) == 0;
-    }
     return n > 0 ? n : INT_MAX;
 }
 

@@ -436,6 +436,15 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
                   "Did a thread return before its call? Or was the group forgotten? Calls of one\n"
                   "thread for several devices belong between ncclGroupStart and ncclGroupEnd.",
                   text);
+    if (n == 1 && step->shared->slot[step->ref.rank].desc.signature.in_graph)
+        sim_fatal(
+            SIMGPU_GROUP, "a graph waits for one that its thread has not launched",
+            "%sThe rank it waits for belongs to this same thread. The graph with that rank's\n"
+            "call has not been launched yet, or waits for another call that comes first.\n"
+            "On real GPUs this hangs.\n"
+            "Are the graphs of all devices launched before the first wait, and are their\n"
+            "calls in one order on all devices?",
+            text);
     if (n == 1)
         sim_fatal(
             SIMGPU_GROUP, "one thread waits for itself",

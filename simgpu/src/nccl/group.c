@@ -309,10 +309,10 @@ ncclResult_t ncclGroupEnd(void)
     return group.depth == 0 ? refuse_end("ncclGroupEnd", HERE) : sim_close_group();
 }
 
-// Microseconds that the calls take on the modelled machine, one after the other.
+// Microseconds that the calls take on the modelled machine: the longest latency, and their work.
 static float estimate(const Call *calls, int n)
 {
-    double us = 0;
+    SimPs latency = 0, work = 0;
     for (int i = 0; i < n && sim_clock_on(); i++) {
         const Call *call = &calls[i];
         bool message = sim_is_message(call->signature.kind);
@@ -322,9 +322,10 @@ static float estimate(const Call *calls, int n)
         SimCollectiveCost cost = sim_cost_collective(
             sim_clock_machine(), (GpuOp)call->signature.kind, message ? 2 : call->comm->size, nodes,
             sends > recvs ? sends : recvs);
-        us += (double)(cost.latency + cost.work) * 1e-6;
+        if (latency < cost.latency) latency = cost.latency;
+        work += cost.work;
     }
-    return (float)us;
+    return (float)((double)(latency + work) * 1e-6);
 }
 
 // What the calls of the group would take. Nothing begins, and the group is over.

@@ -304,20 +304,11 @@ static bool is_worlds(ncclComm_t comm, const CommShared *shared)
     return true;
 }
 
-// Threads of a process; 0: it is gone.
-static int threads_of(int pid)
-{
-    char path[32];
-    struct stat st;
-    snprintf(path, sizeof path, "/proc/%d/task", pid);
-    return stat(path, &st) == 0 ? (int)st.st_nlink - 2 : 0;
-}
-
 // Whether a process that has come may come again, by a thread that has not.
 static bool may_come_again(ncclComm_t comm, const CommShared *shared, int pid)
 {
     int came[SIM_MAX_RANKS], n = 0;
-    const ProcessWaitTable *table = NULL;
+    const ProcessWaitTable *table = pid == world.pid ? sim_wait_table(NULL) : NULL;
     for (int r = 0; r < comm->size; r++) {
         const RankSlot *slot = &shared->slot[r];
         if (!has_joined(slot) || slot->pid != pid) continue;
@@ -327,7 +318,7 @@ static bool may_come_again(ncclComm_t comm, const CommShared *shared, int pid)
         if (comm->wait_table[r]) table = comm->wait_table[r];
     }
     if (!table) return true; // not connected yet: whoever it is rings when it is
-    return threads_of(pid) - (int)atomic_load(&table->helpers) > n;
+    return sim_program_threads(pid, table) > n;
 }
 
 static bool any_may_come_again(ncclComm_t comm, const CommShared *shared)

@@ -13,6 +13,7 @@
 
 #include "nccl/comm_id.h"
 #include "nccl/cycle.h"
+#include "nccl/describe.h"
 #include "nccl/group.h"
 #include "nccl/kind.h"
 #include "nccl/making.h"
@@ -216,6 +217,31 @@ void sim_pending_ask(ncclComm_t comm)
     sim_nap(ticket, 1);
     sim_clock_inside(false);
     look_at_notice(comm);
+}
+
+void sim_pending_wait(const ncclComm_t *comms, int n, uint32_t ticket, Notice *notice)
+{
+    WaitRef refs[SIM_MAX_REFS], of_one[SIM_MAX_REFS];
+    const Call *call = NULL;
+    bool all = true;
+    int n_refs = 0;
+    char what[256] = "";
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n; i++) {
+        Pending *p = atomic_load(&comms[i]->pending);
+        int more = p && p->at == AT_CALLS ? sim_run_refs(&p->run, of_one) : 0;
+        all &= more > 0 && n_refs + more <= SIM_MAX_REFS;
+        for (int k = 0; k < more && n_refs < SIM_MAX_REFS; k++) refs[n_refs++] = of_one[k];
+        if (more && !call) sim_describe_waiting(call = p->call, what, sizeof what);
+    }
+    const void *site = call ? call->site : NULL;
+    pthread_mutex_unlock(&lock);
+    if (!n_refs) return;
+    gpulog_waiting(what, site);
+    sim_clock_inside(true);
+    sim_wait(ticket, refs, n_refs, all, NULL, notice);
+    sim_clock_inside(false);
+    gpulog_waiting(NULL, NULL);
 }
 
 void sim_pending_cancel(ncclComm_t comm)

@@ -14,6 +14,9 @@ ncclResult_t sim_pending_finalize(ncclComm_t comm);
 void sim_pending_poll(void);
 // The same, for who asks: returns after a moment, or sooner if something happened.
 void sim_pending_ask(ncclComm_t comm);
+// Sleeps until something may have happened on one of the communicators, which have calls in
+// progress. Ends the process where that can never be.
+void sim_pending_wait(const ncclComm_t *comms, int n, uint32_t ticket, Notice *notice);
 // Ends what is in progress on the communicator, and on those of the same group.
 void sim_pending_cancel(ncclComm_t comm);
 // Reports a use of a stream before the calls on it are over; `clock`, `name`, `site`: of the use.

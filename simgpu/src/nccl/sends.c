@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 
 #include "nccl/diagnose.h"
+#include "nccl/launches.h"
 #include "nccl/pending.h"
 #include "nccl/sends.h"
 #include "time/time.h"
@@ -294,6 +295,7 @@ static void check_receivers(const SimVectorClock *clock, const char *call, const
 
 void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site)
 {
+    sim_launches_made();
     if (atomic_load(&sim_undone.n)) sim_clock_before_comm(comm->shared->nonce, comm->rank);
     wait_for(&(Which){.comm = comm, .call = call, .site = site});
 }
@@ -309,6 +311,7 @@ bool sim_sends_open(ncclComm_t comm)
 
 void sim_sends_wait_all(void)
 {
+    sim_launches_made();
     wait_for(&(Which){.call = "the end of the program"});
 }
 

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -187,8 +188,22 @@ static void tell_threads(void)
     atomic_store(&own_table->n_workers, (uint32_t)n);
 }
 
-// A wait that lasts is worth a look at what other libraries' threads do.
-static void look_at_threads(void)
+int sim_program_threads(int pid, const ProcessWaitTable *table)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    if (stat(path, &st) != 0) return 0;
+    int n = (int)st.st_nlink - 2 - (int)atomic_load(&table->helpers);
+    uint32_t workers = atomic_load(&table->n_workers);
+    for (uint32_t i = 0; i < workers && i < SIM_MAX_WORKERS; i++) {
+        snprintf(path, sizeof path, "/proc/%d/task/%d", pid, atomic_load(&table->worker[i]));
+        n -= stat(path, &st) == 0;
+    }
+    return n;
+}
+
+void sim_look_at_threads(void)
 {
     SimTids callers = {0};
     int used = atomic_load(&slots_used);
@@ -233,7 +248,7 @@ void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, c
         int left = sim_notice_left(notice);
         sleep_for(wait_slot, ticket, left < again ? left : again);
         if (atomic_load(&wait_slot->value) != ticket) break;
-        look_at_threads();
+        sim_look_at_threads();
         sim_cycle_check(thread);
         if (sim_notice_due(notice)) sim_cycle_notice(thread, notice);
         again = again < INT_MAX / 10 ? 10 * again : again;

@@ -81,6 +81,10 @@ void sim_listen(RankSlot *slot, bool listens);
 void sim_wake_listeners(ProcessWaitTable *table, const RankSlot *slot);
 void sim_wake(ProcessWaitTable *table, int thread);
 void sim_wake_own(void); // every thread of this process
+// A wait that lasts is worth a look at what other libraries' threads do: for others to see.
+void sim_look_at_threads(void);
+// Threads of a process that are its program's, as far as it has told; 0: it has ended.
+int sim_program_threads(int pid, const ProcessWaitTable *table);
 void sim_wait_forked(void);
 
 #endif

@@ -338,10 +338,9 @@ static cudaError_t make_call(cudaGraphExec_t e, const Step *step, const cudaStre
     return error;
 }
 
-// The next step, and those that begin with it: *n.
-static cudaError_t run_next(cudaGraphExec_t e, int i, int *n)
+// Has the next step, and those that begin with it (*n, on `stream`), wait for what is before them.
+static cudaError_t begin_next(cudaGraphExec_t e, int i, int *n, cudaStream_t *stream)
 {
-    cudaStream_t stream[SIM_MAX_DEVICES];
     const void *together = e->step[i].node->together;
     for (*n = 0; i + *n < e->graph->n && *n < SIM_MAX_DEVICES; ++*n) {
         const Step *step = &e->step[i + *n];
@@ -349,20 +348,40 @@ static cudaError_t run_next(cudaGraphExec_t e, int i, int *n)
         TRY(await_before(e, step));
         stream[*n] = e->branch[step->branch].stream;
     }
-    TRY(make_call(e, &e->step[i], stream));
-    for (const Step *step = &e->step[i]; step < &e->step[i + *n]; step++)
+    return cudaSuccess;
+}
+
+static cudaError_t end_steps(cudaGraphExec_t e, int i, int n)
+{
+    for (const Step *step = &e->step[i]; step < &e->step[i + n]; step++)
         if (step->done) TRY(record_on(step->done, e->branch[step->branch].stream));
     return cudaSuccess;
 }
 
-static cudaError_t run_steps(cudaGraphExec_t e, cudaStream_t stream)
+// Goes on up to the end, or with `stops` to calls of NCCL: *stops is their node.
+static cudaError_t run_steps(SimLaunch *l, cudaGraphNode_t *stops)
 {
-    TRY(wait_on(stream, e->end.done));
-    TRY(record_on(e->begin.done, stream));
-    for (int i = 0, n = 0; i < e->graph->n; i += n) TRY(run_next(e, i, &n));
+    cudaGraphExec_t e = l->exec;
+    if (!l->begun) {
+        TRY(wait_on(l->stream, e->end.done));
+        TRY(record_on(e->begin.done, l->stream));
+    }
+    l->begun = true;
+    for (; l->at < e->graph->n; l->at += l->n, l->n = 0) {
+        const Step *step = &e->step[l->at];
+        if (!l->n) {
+            TRY(begin_next(e, l->at, &l->n, l->together));
+            if (stops && step->node->together) {
+                *stops = step->node;
+                return cudaSuccess;
+            }
+            TRY(make_call(e, step, l->together));
+        }
+        TRY(end_steps(e, l->at, l->n));
+    }
     for (int i = 0; i < e->graph->n; i++)
-        if (e->step[i].last) TRY(wait_on(stream, e->step[i].done));
-    return record_on(e->end.done, stream);
+        if (e->step[i].last) TRY(wait_on(l->stream, e->step[i].done));
+    return record_on(e->end.done, l->stream);
 }
 
 static uint64_t next_launch(void)
@@ -379,14 +398,55 @@ static cudaError_t launch_child(cudaGraphNode_t node)
 {
     cudaGraphExec_t e = *(cudaGraphExec_t *)node->call.args;
     if (!is_exec(e)) return report_exec("cudaGraphLaunch", e, node->site);
-    cudaStream_t stream = sim_launching.stream;
+    SimLaunch launch = {.exec = e, .stream = sim_launching.stream};
     SimReplay before = sim_launching;
     sim_launching.stream = NULL;
     sim_launching.node = NULL;
-    cudaError_t error = run_steps(e, stream);
+    cudaError_t error = run_steps(&launch, NULL);
     sim_launching = before;
     return error;
 }
+
+static cudaError_t begin_launch(SimLaunch *l, SimgpuOp *op)
+{
+    if (op->error == cudaSuccess)
+        op->error = sim_graph_memory_launch(l->exec->graph, l->exec->flags, l->stream, l->site);
+    l->number = op->entry.launch = next_launch();
+    l->stream = op->entry.stream;
+    l->device = op->entry.device;
+    return simgpu_end(op);
+}
+
+static cudaError_t go_on(SimLaunch *l, cudaGraphNode_t *stops)
+{
+    int current = sim_current_device();
+    sim_set_current_device(l->device);
+    sim_launching = (SimReplay){.launch = l->number, .site = l->site};
+    cudaError_t error = run_steps(l, stops);
+    sim_launching = (SimReplay){.launch = 0};
+    sim_set_current_device(current);
+    return error;
+}
+
+cudaError_t sim_launch_held(SimLaunch *l, cudaGraphNode_t *stops)
+{
+    *stops = NULL;
+    if (!l->number) {
+        int current = sim_current_device();
+        sim_set_current_device(l->device);
+        SimgpuOp op = sim_begin(GPU_GRAPH_LAUNCH, "cudaGraphLaunch", l->stream, l->site);
+        sim_set_current_device(current);
+        TRY(begin_launch(l, &op));
+    }
+    return go_on(l, stops);
+}
+
+cudaGraph_t sim_launched_graph(const SimLaunch *l)
+{
+    return l->exec->graph;
+}
+
+bool (*sim_hold_launch)(const SimLaunch *l);
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
 {
@@ -398,20 +458,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
                                                   .again = launch_child,
                                                   .args = &graphExec,
                                                   .bytes = sizeof graphExec});
-    if (op.error == cudaSuccess)
-        op.error = sim_graph_memory_launch(graphExec->graph, graphExec->flags, stream, SIM_SITE);
-    uint64_t number = op.entry.launch = next_launch();
-    cudaStream_t on = op.entry.stream;
-    int device = op.entry.device;
-    cudaError_t error = simgpu_end(&op);
-    if (error != cudaSuccess) return error;
-    int current = sim_current_device();
-    sim_set_current_device(device);
-    sim_launching = (SimReplay){.launch = number, .site = SIM_SITE};
-    error = run_steps(graphExec, on);
-    sim_launching = (SimReplay){.launch = 0};
-    sim_set_current_device(current);
-    return sim_leave(error);
+    SimLaunch launch = {
+        .exec = graphExec, .stream = stream, .device = op.entry.device, .site = SIM_SITE};
+    if (op.error == cudaSuccess && sim_hold_launch && sim_hold_launch(&launch)) return cudaSuccess;
+    cudaError_t error = begin_launch(&launch, &op);
+    return error != cudaSuccess ? error : sim_leave(go_on(&launch, NULL));
 }
 
 // Its work is done already: simgpu keeps nothing on a device before a launch.

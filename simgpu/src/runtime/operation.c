@@ -42,7 +42,7 @@ SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void
     op.entry.launch = sim_launching.launch;
     op.overwritten = 0;
     op.captured = false;
-    op.error = sim_enter();
+    op.error = sim_enter(name, op.entry.device);
     if (op.error == cudaErrorNotPermitted) sim_tell_not_permitted(name, site);
     if (op.error == cudaSuccess) op.error = sim_stream_begin(&op);
     return op;

@@ -5,6 +5,7 @@
  * cudaStreamAddCallback.
  */
 #include "core/error.h"
+#include "memory/device.h"
 #include "runtime/graph_nodes.h"
 #include "runtime/operation.h"
 #include "streams/capture.h"
@@ -35,8 +36,24 @@ static cudaError_t record(const char *call, cudaEvent_t event, cudaStream_t stre
     SimgpuOp op = sim_begin(GPU_EVENT_RECORD, call, stream, site);
     if (op.error != cudaSuccess) return simgpu_end(&op);
     if (op.captured && external) return capture_event(&op, cudaGraphNodeTypeEventRecord, event);
+    if (!op.captured && sim_hold_record &&
+        sim_hold_record(call, event, stream, op.entry.device, site))
+        return cudaSuccess;
     cudaError_t error = sim_event_record(&op, event);
     return error != cudaSuccess ? error : simgpu_end(&op);
+}
+
+bool (*sim_hold_record)(const char *call, cudaEvent_t event, cudaStream_t stream, int device,
+                        const void *site);
+
+cudaError_t sim_make_record(const char *call, cudaEvent_t event, cudaStream_t stream, int device,
+                            const void *site)
+{
+    int current = sim_current_device();
+    sim_set_current_device(device);
+    cudaError_t error = record(call, event, stream, false, site);
+    sim_set_current_device(current);
+    return error;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/config.h"
+
 // A call as a node keeps it. Copies of a node share what `args` points to.
 typedef struct SimNodeCall {
     cudaError_t (*again)(cudaGraphNode_t node); // makes the call, on the stream of sim_launching
@@ -100,5 +102,23 @@ typedef struct SimReplay {
     const cudaStream_t *together; // of nodes that begin together, in their order
 } SimReplay;
 extern _Thread_local SimReplay sim_launching;
+
+// A launch, and how far it is.
+typedef struct SimLaunch {
+    cudaGraphExec_t exec;
+    cudaStream_t stream;
+    int device;
+    const void *site;
+    uint64_t number; // 0: not begun
+    bool begun;      // its first step
+    int at, n;       // the next step; those that begin with it, which do so now
+    cudaStream_t together[SIM_MAX_DEVICES];
+} SimLaunch;
+// Whether the launch is held back, and made by sim_launch_held later (nccl/launches.c).
+extern bool (*sim_hold_launch)(const SimLaunch *l);
+// Goes on up to the end, or to calls of NCCL: *stops is their node. They have been made when it is
+// called again.
+cudaError_t sim_launch_held(SimLaunch *l, cudaGraphNode_t *stops);
+cudaGraph_t sim_launched_graph(const SimLaunch *l);
 
 #endif

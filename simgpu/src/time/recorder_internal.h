@@ -22,6 +22,7 @@ enum {
     AFTER_STREAM,
     AFTER_WAKE,
     AFTER_RUN,
+    AFTER_OPS,
     AFTER_RECEIVED,
     AFTER_MEETS,
     AFTERS

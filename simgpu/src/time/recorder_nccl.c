@@ -11,16 +11,6 @@
 #include "time/recorder_internal.h"
 #include "time/tables.h"
 
-// What a group does on one communicator, or on one of its ranks.
-typedef struct Part {
-    uint64_t comm;
-    int rank;
-    int run;        // the first call of those that are ready together
-    After before;   // what all its calls wait for, so far
-    After ops;      // all its operations
-    After received; // the receivers of messages before it, and in it
-} Part;
-
 static bool is_message(const GpuLogEntry *e)
 {
     return gpulog_kind(e->op)->root == ROOT_IS_PEER;
@@ -112,48 +102,9 @@ static void meet(SimRecorder *r, ThreadState *t, int i, After *meets)
 
 // ---- A group ----
 
-static Part *part_of(Part *parts, int *n, const GpuCollective *c)
-{
-    for (int i = 0; i < *n; i++)
-        if (parts[i].comm == c->comm && parts[i].rank == c->rank) return &parts[i];
-    parts[*n] = (Part){.comm = c->comm, .rank = c->rank, .run = -1};
-    return &parts[(*n)++];
-}
-
-static bool is_of(const GroupCall *call, const Part *part)
-{
-    return call->entry.collective.comm == part->comm && call->entry.collective.rank == part->rank;
-}
-
-static int next_of(const ThreadState *t, const Part *part, int i)
-{
-    for (i++; i < t->n_group; i++)
-        if (is_of(&t->group[i], part)) return i;
-    return -1;
-}
-
-static void after_all(After *after, const After *more)
-{
-    for (int i = 0; i < more->n; i++) sim_after(after, (Mark){more->item[i], 0});
-    sim_after(after, (Mark){0, more->not_before});
-}
-
 static void after_stream_of(SimRecorder *r, After *after, const GpuLogEntry *e)
 {
     sim_after_stream(r, after, e->device, sim_record_stream(r, e));
-}
-
-static void begin(SimRecorder *r, const ThreadState *t, Part *part, int i)
-{
-    const CommState *comm = comm_of(r, part->comm, part->rank);
-    sim_after(&part->before, comm->last);
-    sim_after_received_mark(r, &part->received, comm->received);
-    for (; i >= 0; i = next_of(t, part, i)) {
-        const GpuLogEntry *e = &t->group[i].entry;
-        after_stream_of(r, &part->before, e);
-        sim_after_received(r, &part->received, e->device, sim_record_stream(r, e));
-        sim_after_received_mark(r, &part->received, t->group[i].received);
-    }
 }
 
 static Pending *pending_of(SimRecorder *r, const GroupCall *call)
@@ -161,50 +112,53 @@ static Pending *pending_of(SimRecorder *r, const GroupCall *call)
     return r->hook ? &r->pending[call->pending - r->n_told] : NULL;
 }
 
-// Queues the calls of the part from `run` to `last`: one, or messages that are ready together.
-static void queue_run(SimRecorder *r, ThreadState *t, Part *part, int last)
+// The next call after `i` of the rank and communicator of call `first`; -1: none.
+static int next_of(const ThreadState *t, int first, int i)
 {
-    After *after = sim_after_none(r, AFTER_RUN);
-    after_all(after, &part->before);
-    for (int i = part->run; i >= 0 && i <= last; i = next_of(t, part, i)) {
-        after_stream_of(r, after, &t->group[i].entry);
-        sim_after(after, t->group[i].request);
+    const GpuCollective *c = &t->group[first].entry.collective;
+    for (i++; i < t->n_group; i++) {
+        const GpuCollective *other = &t->group[i].entry.collective;
+        if (other->comm == c->comm && other->rank == c->rank) return i;
     }
-    if (part->run != last) { // one time for all
+    return -1;
+}
+
+// Queues the calls of a rank on a communicator, from `first` on: they are one kernel, and so are
+// ready together; what comes later on their streams follows all of them.
+static void queue_part(SimRecorder *r, ThreadState *t, int first)
+{
+    const GpuCollective *c = &t->group[first].entry.collective;
+    CommState *comm = comm_of(r, c->comm, c->rank);
+    After *after = sim_after_none(r, AFTER_RUN), *received = sim_after_none(r, AFTER_RECEIVED);
+    sim_after(after, comm->last);
+    sim_after_received_mark(r, received, comm->received);
+    for (int i = first; i >= 0; i = next_of(t, first, i)) {
+        const GpuLogEntry *e = &t->group[i].entry;
+        after_stream_of(r, after, e);
+        sim_after(after, t->group[i].request);
+        sim_after_received(r, received, e->device, sim_record_stream(r, e));
+        sim_after_received_mark(r, received, t->group[i].received);
+    }
+    bool several = next_of(t, first, first) >= 0;
+    if (several) { // one time for all
         Mark together = sim_add_host(r, 0, after);
         sim_after(after = sim_after_none(r, AFTER_RUN), together);
     }
-    for (int i = part->run; i >= 0 && i <= last; i = next_of(t, part, i)) {
+    After *all = sim_after_none(r, AFTER_OPS);
+    for (int i = first; i >= 0; i = next_of(t, first, i)) {
         Mark done = sim_add(r, t->group[i].spec, after);
-        sim_after(&part->before, done);
-        sim_after(&part->ops, done);
-        sim_record_stream(r, &t->group[i].entry)->last = done;
+        sim_after(all, comm->last = done);
         Pending *p = pending_of(r, &t->group[i]);
         if (p) p->done = done;
     }
-    part->run = -1;
-}
-
-static void finish(SimRecorder *r, ThreadState *t, Part *part, int last)
-{
-    After *after = sim_after_none(r, AFTER_RUN);
-    after_all(after, &part->ops);
-    Mark done =
-        after->n == 1 && !after->not_before ? (Mark){after->item[0], 0} : sim_add_host(r, 0, after);
-    Mark received = sim_all_received(r, &part->received);
-    CommState *comm = comm_of(r, part->comm, part->rank);
-    comm->last = done;
-    comm->received = received;
-    for (int i = 0; i <= last; i++) {
-        if (!is_of(&t->group[i], part)) continue;
+    if (several) comm->last = sim_add_host(r, 0, all);
+    comm->received = sim_all_received(r, received);
+    for (int i = first; i >= 0; i = next_of(t, first, i)) {
         StreamState *s = sim_record_stream(r, &t->group[i].entry);
-        s->last = done;
-        s->received = received;
+        s->last = comm->last;
+        s->received = comm->received;
+        t->group[i].done = true;
     }
-    sim_table_free(part->before.item);
-    sim_table_free(part->ops.item);
-    sim_table_free(part->received.item);
-    part->before = part->ops = part->received = (After){0};
 }
 
 // The hosts' part: it begins when all messages before it have receivers; then the requests are made
@@ -230,30 +184,12 @@ static void request_all(SimRecorder *r, ThreadState *t, After *meets)
     }
 }
 
-static void queue_all(SimRecorder *r, ThreadState *t)
-{
-    Part one,
-        *parts = t->n_group == 1 ? &one : sim_table_grow(NULL, (size_t)t->n_group, sizeof *parts);
-    int n = 0;
-    for (int i = 0; i < t->n_group; i++) {
-        const GpuLogEntry *e = &t->group[i].entry;
-        int before = n;
-        Part *part = part_of(parts, &n, &e->collective);
-        if (n > before) begin(r, t, part, i);
-        if (part->run < 0) part->run = i;
-        int next = next_of(t, part, i);
-        if (!is_message(e) || next < 0 || !is_message(&t->group[next].entry))
-            queue_run(r, t, part, i);
-        if (next < 0) finish(r, t, part, i);
-    }
-    if (parts != &one) sim_table_free(parts);
-}
-
 static void end_group(SimRecorder *r, ThreadState *t)
 {
     After *meets = sim_after_none(r, AFTER_MEETS);
     request_all(r, t, meets);
-    queue_all(r, t);
+    for (int i = 0; i < t->n_group; i++)
+        if (!t->group[i].done) queue_part(r, t, i);
     sim_record_meet(r, t, meets);
     t->in_group = false;
     for (int i = 0; i < t->n_group; i++) {

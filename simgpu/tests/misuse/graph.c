@@ -3,18 +3,6 @@
  */
 #include "program.h"
 
-#define BEGIN(stream) CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal))
-
-HELPER cudaGraphExec_t end(cudaStream_t stream)
-{
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    CUDA(cudaStreamEndCapture(stream, &graph));
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
-    CUDA(cudaGraphDestroy(graph));
-    return exec;
-}
-
 // A capture that failed ends, with no graph.
 HELPER void end_failed(cudaStream_t stream)
 {
@@ -80,7 +68,7 @@ RIGHT(CAPTURE, allocates_in_a_relaxed_capture, 1)
     CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
     CUDA(cudaMalloc((void **)&x, 4 * N));
     CUDA(kernel_fill(x, 3, N, stream));
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
     expect(x, N, 3);
     CUDA(cudaGraphExecDestroy(exec));
@@ -112,7 +100,7 @@ RIGHT(CAPTURE, default_stream_beside_another_capture, 1)
     cudaStream_t stream = side_stream();
     BEGIN(stream);
     CUDA(kernel_scale(x, 2, N, NULL));
-    CUDA(cudaGraphExecDestroy(end(stream)));
+    CUDA(cudaGraphExecDestroy(end_capture(stream)));
     expect(x, N, 2);
 }
 
@@ -143,7 +131,7 @@ RIGHT(CAPTURE, forks_and_joins, 1)
     follow(other, stream);
     CUDA(kernel_scale(x, 2, N, other));
     follow(stream, other);
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     expect(x, N, 1);
     for (int i = 0; i < 3; i++) CUDA(cudaGraphLaunch(exec, other));
     expect(x, N, 8);
@@ -168,7 +156,7 @@ RIGHT(CAPTURE, waits_for_an_event_of_before_as_external, 1)
     BEGIN(stream);
     CUDA(cudaStreamWaitEvent(stream, event, cudaEventWaitExternal));
     CUDA(kernel_scale(x, 2, N, stream));
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(kernel_fill(x, 5, N, other));
     CUDA(cudaEventRecord(event, other));
     CUDA(cudaGraphLaunch(exec, stream));
@@ -232,7 +220,7 @@ WRONG(RACE, two_branches_of_a_graph, 1, "0")
     CUDA(kernel_scale(x, 2, N, other));  // HERE
     CUDA(kernel_scale(x, 3, N, stream)); // HERE
     follow(stream, other);
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
     CUDA(cudaGraphExecDestroy(exec));
 }
@@ -246,7 +234,7 @@ RIGHT(RACE, two_branches_of_a_graph_one_after_the_other, 1)
     CUDA(kernel_scale(x, 2, N, other));
     follow(stream, other);
     CUDA(kernel_scale(x, 3, N, stream));
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
     expect(x, N, 6);
     CUDA(cudaGraphExecDestroy(exec));
@@ -256,7 +244,7 @@ HELPER cudaGraphExec_t scaling(float *x, float factor, cudaStream_t stream)
 {
     BEGIN(stream);
     CUDA(kernel_scale(x, factor, N, stream)); // of the graphs below
-    return end(stream);
+    return end_capture(stream);
 }
 
 WRONG(RACE, two_graphs_on_two_streams, 1, "0")
@@ -266,10 +254,10 @@ WRONG(RACE, two_graphs_on_two_streams, 1, "0")
     cudaGraphExec_t exec[2];
     BEGIN(stream);
     CUDA(kernel_scale(x, 2, N, stream)); // HERE
-    exec[0] = end(stream);
+    exec[0] = end_capture(stream);
     BEGIN(stream);
     CUDA(kernel_scale(x, 3, N, stream)); // HERE
-    exec[1] = end(stream);
+    exec[1] = end_capture(stream);
     CUDA(cudaGraphLaunch(exec[0], stream));
     CUDA(cudaGraphLaunch(exec[1], other));
     for (int i = 0; i < 2; i++) CUDA(cudaGraphExecDestroy(exec[i]));
@@ -293,7 +281,7 @@ WRONG(RACE, graph_beside_a_kernel, 1, "0")
     cudaStream_t stream = side_stream(), other = side_stream();
     BEGIN(stream);
     CUDA(kernel_scale(x, 2, N, stream)); // HERE
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
     CUDA(kernel_scale(x, 3, N, other)); // HERE
     CUDA(cudaGraphExecDestroy(exec));
@@ -318,7 +306,7 @@ WRONG(LIFETIME, memory_of_a_captured_pointer_freed, 1, "0")
     cudaStream_t stream = side_stream();
     BEGIN(stream);
     CUDA(kernel_scale(x, 2, N, stream)); // HERE
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaFree(x)); // HERE
     CHECK(cudaGraphLaunch(exec, stream) == cudaErrorIllegalAddress);
     exit(0); // every call fails now
@@ -331,7 +319,7 @@ WRONG(UNINITIALISED, graph_reads_what_nobody_wrote, 1, "0")
     CUDA(cudaMalloc((void **)&x, 4 * N)); // HERE
     BEGIN(stream);
     CUDA(kernel_add(y, x, N, stream)); // HERE
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
     CUDA(cudaGraphExecDestroy(exec));
 }
@@ -345,7 +333,7 @@ WRONG(CAPTURE, memory_of_a_graph_not_freed, 1, "0")
     BEGIN(stream);
     CUDA(cudaMallocAsync((void **)&x, 4 * N, stream)); // HERE
     CUDA(kernel_fill(x, 1, N, stream));
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
     CHECK(cudaGraphLaunch(exec, stream) == cudaErrorInvalidValue); // HERE
     CUDA(cudaFreeAsync(x, stream));
@@ -359,7 +347,7 @@ RIGHT(CAPTURE, memory_of_a_graph_freed_between, 1)
     BEGIN(stream);
     CUDA(cudaMallocAsync((void **)&x, 4 * N, stream));
     CUDA(kernel_fill(x, 1, N, stream));
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     for (int i = 0; i < 3; i++) {
         CUDA(cudaGraphLaunch(exec, stream));
         CUDA(kernel_add(sum, x, N, stream));
@@ -377,7 +365,7 @@ WRONG(LIFETIME, memory_of_a_graph_used_after_it, 1, "0")
     CUDA(cudaMallocAsync((void **)&x, 4 * N, stream));
     CUDA(kernel_fill(x, 1, N, stream));
     CUDA(cudaFreeAsync(x, stream)); // HERE
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
     CHECK(kernel_add(sum, x, N, stream) == cudaErrorIllegalAddress); // HERE
     exit(0);
@@ -420,7 +408,7 @@ WRONG(MISMATCH, graph_on_one_rank_alone, 2, "0 1")
     cudaStream_t stream = side_stream();
     if (rank == 0) BEGIN(stream);
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, stream)); // HERE
-    if (rank == 0) CUDA(cudaGraphLaunch(end(stream), stream));
+    if (rank == 0) CUDA(cudaGraphLaunch(end_capture(stream), stream));
 }
 
 WRONG(MISMATCH, graphs_of_other_collectives, 2, "0 1")
@@ -430,7 +418,7 @@ WRONG(MISMATCH, graphs_of_other_collectives, 2, "0 1")
     cudaStream_t stream = side_stream();
     BEGIN(stream);
     NCCL(ncclAllReduce(x, x, N - (size_t)rank, ncclFloat, ncclSum, comm, stream)); // HERE
-    CUDA(cudaGraphLaunch(end(stream), stream));
+    CUDA(cudaGraphLaunch(end_capture(stream), stream));
 }
 
 RIGHT(MISMATCH, graphs_of_the_same_collectives, 2)
@@ -440,7 +428,7 @@ RIGHT(MISMATCH, graphs_of_the_same_collectives, 2)
     cudaStream_t stream = side_stream();
     BEGIN(stream);
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, stream));
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     for (int i = 0; i < 3; i++) CUDA(cudaGraphLaunch(exec, stream));
     expect(x, N, 8);
     CUDA(cudaGraphExecDestroy(exec));
@@ -455,7 +443,7 @@ WRONG(DEADLOCK, graphs_that_receive_first, 2, "0 1")
     BEGIN(stream);
     NCCL(ncclRecv(y, N, ncclFloat, 1 - rank, comm, stream)); // HERE
     NCCL(ncclSend(x, N, ncclFloat, 1 - rank, comm, stream));
-    CUDA(cudaGraphLaunch(end(stream), stream));
+    CUDA(cudaGraphLaunch(end_capture(stream), stream));
 }
 
 RIGHT(DEADLOCK, graphs_that_receive_in_a_group, 2)
@@ -468,7 +456,7 @@ RIGHT(DEADLOCK, graphs_that_receive_in_a_group, 2)
     NCCL(ncclRecv(y, N, ncclFloat, 1 - rank, comm, stream));
     NCCL(ncclSend(x, N, ncclFloat, 1 - rank, comm, stream));
     NCCL(ncclGroupEnd());
-    cudaGraphExec_t exec = end(stream);
+    cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
     expect(y, N, 1);
     CUDA(cudaGraphExecDestroy(exec));

@@ -304,3 +304,81 @@ RIGHT(GROUP, waits_for_a_copy_inside_the_group, 1)
     CUDA(cudaFreeHost(host));
     finish_with(&c, DEVICES);
 }
+
+// ---- Graphs ----
+
+// A sum of all devices by each of `first`, then of `second`, twice: what the graph of a device has.
+HELPER cudaGraphExec_t two_sums(const Cluster *c, int d, ncclComm_t first, ncclComm_t second)
+{
+    CUDA(cudaSetDevice(d));
+    BEGIN(c->stream[d]);
+    CUDA(kernel_scale(c->x[d], 2, N, c->stream[d]));
+    NCCL(ncclAllReduce(c->x[d], c->x[d], N, ncclFloat, ncclSum, first, c->stream[d])); // of graphs
+    CUDA(kernel_scale(c->x[d], 0.5f, N, c->stream[d]));
+    NCCL(ncclAllReduce(c->x[d], c->x[d], N, ncclFloat, ncclSum, second, c->stream[d]));
+    return end_capture(c->stream[d]);
+}
+
+// A launch waits for nobody, and no group takes one: the thread launches the first device's graph,
+// records an event, and only then launches what the graph's sums wait for.
+RIGHT(GROUP, graphs_launched_in_turn, 1)
+{
+    Cluster c = all_devices(), other = all_devices();
+    cudaGraphExec_t exec[DEVICES];
+    cudaEvent_t done[DEVICES];
+    for (int d = 0; d < DEVICES; d++) {
+        exec[d] = two_sums(&c, d, c.comm[d], other.comm[d]);
+        done[d] = new_event();
+    }
+    for (int step = 0; step < 2; step++)
+        for (int d = 0; d < DEVICES; d++) {
+            CUDA(cudaSetDevice(d));
+            CUDA(cudaGraphLaunch(exec[d], c.stream[d]));
+            CUDA(cudaEventRecord(done[d], c.stream[d]));
+        }
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaEventSynchronize(done[d]));
+        CUDA(cudaGraphExecDestroy(exec[d]));
+        NCCL(ncclCommDestroy(other.comm[d]));
+    }
+    finish_with(&c, 16);
+}
+
+// The devices' sums are in different orders: each waits for the other's second one.
+WRONG(GROUP, graphs_with_sums_in_other_orders, 1, "0")
+{
+    Cluster c = all_devices(), other = all_devices();
+    cudaGraphExec_t exec[DEVICES];
+    for (int d = 0; d < DEVICES; d++) {
+        ncclComm_t first = d ? other.comm[d] : c.comm[d], second = d ? c.comm[d] : other.comm[d];
+        CUDA(cudaSetDevice(d));
+        BEGIN(c.stream[d]);
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, first, c.stream[d])); // HERE
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, second, c.stream[d]));
+        exec[d] = end_capture(c.stream[d]);
+    }
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        CUDA(cudaGraphLaunch(exec[d], c.stream[d]));
+    }
+    finish_all(&c);
+}
+
+// The second device's graph is launched after a wait for the first one's.
+WRONG(GROUP, graph_waited_for_before_the_next, 1, "0")
+{
+    Cluster c = all_devices();
+    cudaGraphExec_t exec[DEVICES];
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        BEGIN(c.stream[d]);
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d])); // HERE
+        exec[d] = end_capture(c.stream[d]);
+    }
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        CUDA(cudaGraphLaunch(exec[d], c.stream[d]));
+        CUDA(cudaStreamSynchronize(c.stream[d]));
+    }
+    finish_all(&c);
+}

@@ -544,11 +544,15 @@ RIGHT(CALL, group_that_is_only_simulated, 2)
 {
     ncclComm_t comm = meet(rank, ranks);
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
-    float *x = filled(N, 1);
-    NCCL(ncclGroupStart());
-    if (rank == 0) NCCL(ADD(x, comm, NULL));
-    NCCL(ncclGroupSimulateEnd(&info));
-    CHECK(rank == 0 ? info.estimatedTime > 0 : info.estimatedTime == 0);
+    float *x = filled(N, 1), time[3];
+    for (int calls = 0; calls < 3; calls++) {
+        NCCL(ncclGroupStart());
+        for (int i = 0; i < calls && rank == 0; i++) NCCL(ADD(x, comm, NULL));
+        NCCL(ncclGroupSimulateEnd(&info));
+        time[calls] = info.estimatedTime;
+    }
+    CHECK(time[0] == 0 && (rank == 0 ? time[1] > 0 : time[1] == 0));
+    CHECK(rank ? time[2] == 0 : time[1] < time[2] && time[2] < 2 * time[1]); // one latency
     NCCL(ADD(x, comm, NULL));
     expect(x, N, 2);
 }

@@ -5,7 +5,7 @@
  * The README says how to add one.
  *
  * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; share_id, hand_id, join, meet, filled,
- * pinned, new_pair, expect, side_stream, new_event.
+ * pinned, new_pair, expect, side_stream, new_event, BEGIN, end_capture.
  */
 #ifndef MISUSE_PROGRAM_H
 #define MISUSE_PROGRAM_H
@@ -143,6 +143,18 @@ HELPER cudaEvent_t new_event(void)
     cudaEvent_t event;
     CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     return event;
+}
+
+#define BEGIN(stream) CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal))
+
+HELPER cudaGraphExec_t end_capture(cudaStream_t stream)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    return exec;
 }
 
 // Every program ends in this once its function returns, but for those of the row LEAK: what the

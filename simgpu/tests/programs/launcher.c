@@ -1,7 +1,8 @@
 /* A program whose launcher's library has started a thread, as MPI does. It makes one device's call
  * and waits for the other device's: "library" hangs, as that thread only waits for messages; in
  * "callback" that thread makes the call, and in "own" a thread of the program does. "itself" has no
- * other thread, and makes an id's ranks one by one.
+ * other thread, and makes an id's ranks one by one. "world" is rank 0 of a world whose other rank
+ * has ended well.
  *
  * With -DLIBRARY this is the library.
  */
@@ -30,6 +31,9 @@ void start_progress(void (*call)(void))
 #else
 #include <cuda_runtime.h>
 #include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "ok.h"
 
@@ -40,6 +44,21 @@ static void sum_on(int device)
 {
     OK(cudaSetDevice(device));
     OK(ncclAllReduce(x[device], x[device], 1, ncclFloat, ncclSum, comm[device], NULL));
+}
+
+// As the launcher would, by SIMGPU_WORLD.
+static void join_alone(void)
+{
+    ncclUniqueId id;
+    char path[64];
+    FILE *file = tmpfile();
+    OK(!file || fprintf(file, "simgpu-world 1 2\n0 %d\n1 exited 0\n", (int)getpid()) < 0);
+    OK(fflush(file));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(file));
+    OK(setenv("SIMGPU_WORLD", path, 1));
+    start_progress(NULL);
+    OK(ncclGetUniqueId(&id));
+    OK(ncclCommInitRank(&comm[0], 2, id, 0));
 }
 
 static atomic_bool second_done;
@@ -67,6 +86,7 @@ int main(int argc, char **argv)
         puts("two ranks");
         for (int rank = 0; rank < 2; rank++) OK(ncclCommInitRank(&comm[rank], 2, id, rank));
     }
+    if (strcmp(how, "world") == 0) join_alone();
     OK(ncclCommInitAll(comm, 2, NULL));
     for (int d = 0; d < 2; d++) {
         OK(cudaSetDevice(d));

@@ -152,17 +152,6 @@ static StreamName stream_of(const Sim *s, const Call *c, int rank)
     return c->stream[member_of(&s->program->world.comm[c->comm], rank)];
 }
 
-// The rank's call after `call` on the same communicator in the step, or before it; -1: none.
-static int next_call(const Sim *s, const Atom *atom, int way)
-{
-    const Step *step = step_of(s, atom);
-    int comm = step->call[atom->call].comm;
-    for (int i = atom->call + way; i >= 0 && i < step->n_calls; i += way)
-        if (step->call[i].comm == comm && calls(&s->program->world, &step->call[i], atom->rank))
-            return i;
-    return -1;
-}
-
 static int queue_nccl(Sim *s, const Atom *atom, int call, uint64_t number, const Waits *waits)
 {
     const World *w = &s->program->world;
@@ -185,57 +174,31 @@ static int queue_nccl(Sim *s, const Atom *atom, int call, uint64_t number, const
     return queue_operation(s, &op);
 }
 
-static void begin_group(Sim *s, const Atom *atom, int comm)
+// Queues the rank's calls of the step on the communicator: they are ready together, and all that
+// comes later on their streams, and on the communicator, follows all of them.
+static void queue_group(Sim *s, const Atom *atom, int comm)
 {
     const Step *step = step_of(s, atom);
     Device *d = &s->device[atom->rank];
-    d->before[comm] = only(forgotten == COMM_ORDER ? -1 : d->comm[comm]);
-    d->group[comm] = (Waits){0};
-    d->n_messages[comm] = 0;
-    for (int i = 0; i < step->n_calls; i++) {
-        const Call *c = &step->call[i];
-        if (c->comm != comm || !calls(&s->program->world, c, atom->rank)) continue;
-        if (forgotten == GROUP_STREAMS) continue;
-        Waits waits = waits_of(d, stream_of(s, c, atom->rank));
-        add_waits(&d->before[comm], &waits);
+    Waits waits = only(forgotten == COMM_ORDER ? -1 : d->comm[comm]);
+    Operation end = {.step = -1, .rank = atom->rank};
+    for (int i = 0; i < d->n_calls[comm]; i++) {
+        Waits more = waits_of(d, stream_of(s, &step->call[d->call[comm][i]], atom->rank));
+        if (forgotten != GROUP_STREAMS) add_waits(&waits, &more);
     }
-}
-
-// All that comes later on the group's streams, and on the communicator, follows all of it.
-static void end_group(Sim *s, const Atom *atom, int comm)
-{
-    const Step *step = step_of(s, atom);
-    Device *d = &s->device[atom->rank];
-    Operation end = {.step = -1, .rank = atom->rank, .waits = d->group[comm]};
+    for (int i = 0; i < d->n_calls[comm]; i++) {
+        int call = d->call[comm][i];
+        StreamName stream = stream_of(s, &step->call[call], atom->rank);
+        Waits before = waits_of(d, stream);
+        add_waits(&before, &waits);
+        int op = queue_nccl(s, atom, call, d->number[comm][i], &before);
+        add_wait(&end.waits, op);
+        if (forgotten == GROUP_IS_AT_ONCE) add_wait(&waits, op);
+    }
     d->comm[comm] = queue_operation(s, &end);
-    for (int i = 0; i < step->n_calls; i++) {
-        const Call *c = &step->call[i];
-        if (c->comm == comm && calls(&s->program->world, c, atom->rank))
-            d->last[stream_of(s, c, atom->rank)] = d->comm[comm];
-    }
-}
-
-// Queues the calls of d->messages: one collective, or messages that are ready together.
-static void queue_run(Sim *s, const Atom *atom, int comm)
-{
-    Device *d = &s->device[atom->rank];
-    const Step *step = step_of(s, atom);
-    Waits waits = d->before[comm], queued = {0};
-    for (int i = 0; i < d->n_messages[comm]; i++) {
-        StreamName stream = stream_of(s, &step->call[d->messages[comm][i]], atom->rank);
-        Waits more = waits_of(d, stream);
-        add_waits(&waits, &more);
-    }
-    for (int i = 0; i < d->n_messages[comm]; i++) {
-        int call = d->messages[comm][i];
-        int op = queue_nccl(s, atom, call, d->number[comm][i], &waits);
-        add_wait(&queued, op);
-        d->last[stream_of(s, &step->call[call], atom->rank)] = op;
-    }
-    d->n_messages[comm] = 0;
-    if (forgotten != COMM_ORDER)
-        add_waits(&d->before[comm], &queued); // for what comes next on the communicator
-    add_waits(&d->group[comm], &queued);
+    for (int i = 0; i < d->n_calls[comm]; i++)
+        d->last[stream_of(s, &step->call[d->call[comm][i]], atom->rank)] = d->comm[comm];
+    d->n_calls[comm] = 0;
 }
 
 // What is on no stream, and what only orders, awaits nobody.
@@ -271,18 +234,16 @@ bool sends_again(const Sim *s, const Atom *atom)
     return false;
 }
 
-// The messages that follow each other in the group are queued, for the simulator, with the last of
-// them.
 void call_nccl(Sim *s, const Atom *atom)
 {
     const Step *step = step_of(s, atom);
     const Call *c = &step->call[atom->call];
     Device *d = &s->device[atom->rank];
-    int comm = c->comm, after = next_call(s, atom, 1);
-    if (next_call(s, atom, -1) < 0) begin_group(s, atom, comm);
-    d->number[comm][d->n_messages[comm]] = next_number(s, atom);
-    d->messages[comm][d->n_messages[comm]++] = atom->call;
-    bool alone = c->op != MESSAGE || forgotten == MESSAGES_AT_ONCE;
-    if (alone || after < 0 || step->call[after].op != MESSAGE) queue_run(s, atom, comm);
-    if (after < 0) end_group(s, atom, comm);
+    int comm = c->comm;
+    d->number[comm][d->n_calls[comm]] = next_number(s, atom);
+    d->call[comm][d->n_calls[comm]++] = atom->call;
+    for (int i = atom->call + 1; i < step->n_calls; i++)
+        if (step->call[i].comm == comm && calls(&s->program->world, &step->call[i], atom->rank))
+            return; // the group's last one queues all of them
+    queue_group(s, atom, comm);
 }

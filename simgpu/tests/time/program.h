@@ -241,7 +241,7 @@ typedef enum Rule {
     EVENT_WAITS,      // events that the stream was told to wait for
     COMM_ORDER,       // calls of a communicator follow each other
     GROUP_STREAMS,    // the streams of a group wait for each other
-    MESSAGES_AT_ONCE, // messages of a group are ready together
+    GROUP_IS_AT_ONCE, // calls of a group are ready together
     FIRST_READY,      // first on compute or an engine is what was ready first
     TIES,             // and then the lower stream
     COPY_ENGINES,     // two of them

@@ -10,7 +10,7 @@
 Rule forgotten;
 const char *const rule_names[RULES] = {
     "no rule",       "stream order",     "default stream", "event waits",    "comm order",
-    "group streams", "messages at once", "first ready",    "ties",           "copy engines",
+    "group streams", "group is at once", "first ready",    "ties",           "copy engines",
     "peer engine",   "latest arrival",   "nodes",          "own links",      "sharing",
     "slow transfer", "slow compute",     "slow by link",   "copies count",   "copies slowed",
     "rounded up",    "rounded down",     "hosts meet",     "receivers meet", "host waits",

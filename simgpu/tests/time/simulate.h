@@ -88,10 +88,8 @@ typedef struct Device {
     int record[EVENTS];  // what an event's slot was recorded by; -1: nothing
     int comm[MAX_COMMS]; // what was called last on each communicator; -1: nothing
     // Of the group that is being called, by communicator:
-    Waits before[MAX_COMMS];                                   // what its next operation waits for
-    Waits group[MAX_COMMS];                                    // its operations so far
-    int messages[MAX_COMMS][MAX_CALLS], n_messages[MAX_COMMS]; // called, to be ready together
-    uint64_t number[MAX_COMMS][MAX_CALLS]; // of each, among operations with work
+    int call[MAX_COMMS][MAX_CALLS], n_calls[MAX_COMMS]; // to be ready together
+    uint64_t number[MAX_COMMS][MAX_CALLS];              // of each, among operations with work
 } Device;
 
 typedef struct Process {
