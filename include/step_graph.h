@@ -1,4 +1,4 @@
-/* step_graph.h: a training step as a CUDA graph, and its all-gathers regrouped by a plan. The
+/* step_graph.h: a training step as a CUDA graph, and its collectives regrouped by a plan. The
  * contract that lab 8 implements (graph.c, regroup.c).
  *
  * To *capture* a step is to have its streams keep what is queued on them, as nodes of a graph and
@@ -10,7 +10,8 @@
  * A *phase* is the forward or the backward of a unit, in the order in which they begin. A *pass* is
  * the phases of one forward, or of one backward. A *bucket* is a run of a pass's phases whose
  * all-gathers are one grouped call. A *plan* says which buckets a pass has and which phase's hook
- * queues each. FSDP2 is one plan among many: each phase alone, queued by the phase before.
+ * queues each, and after which phases of a backward the gradients are reduced. FSDP2 is one plan
+ * among many: each phase alone, queued by the phase before, and reduced when it ends.
  *
  * Every function that returns a Status prints one line where it fails.
  */
@@ -149,16 +150,17 @@ typedef struct StepCosts {
 typedef struct StepPhase {
     int unit;
     int64_t gather_bytes; // of its all-gather; 0: it needs none
-    int64_t reduce_bytes; // of what is reduced after it; 0: nothing
+    int64_t reduce_bytes; // of its gradient, which begins with it; 0: it has none to reduce
     double compute_us;
     int ready; // the first phase whose hook may gather it: 0, or, of a unit that ran before, the
                // phase after that one's end
-    int last;  // the phase at whose end it is resharded: itself, or of a unit with units in it a
-               // later one
+    int last;  // the phase at whose end it is resharded and its gradient complete: itself, or of a
+               // unit with units in it a later one
 } StepPhase;
 
 typedef struct StepPass {
-    int n; // 0: no such pass, or one that is too long
+    int n;              // 0: no such pass, or one that is too long
+    bool reduces_alone; // its units' reductions cannot be in a group (replicas; one rank)
     StepPhase phase[STEP_MOST_PHASES];
 } StepPass;
 
@@ -170,32 +172,41 @@ typedef struct RegroupBucket {
 } RegroupBucket;
 
 // Buckets in the order of their phases, each phase but 0 that needs an all-gather in one of them.
+// What is complete at the end of a phase is reduced there, by one call together with what phases
+// right before it have kept.
 typedef struct RegroupPlan {
     int n;
     RegroupBucket bucket[STEP_MOST_PHASES];
+    bool keeps[STEP_MOST_PHASES]; // [p]: nothing is reduced at the end of phase p; never the last's
     bool is_default; // FSDP2's, and regroup_plan found none that is better within the limit
 } RegroupPlan;
 
 // When all is done: microseconds from the pass's beginning. There is one wire, on which calls run
 // in the order in which hooks queue them: phase 0's own all-gather; then of each phase p its
-// buckets, none before phase p - 1 has ended, and what it reduces, after its end. Phase p computes
-// when p - 1 has ended and its own all-gather is done. It ends when it has computed and what phase
-// p - 1 reduced is done, whose memory is freed there.
+// buckets, none before phase p - 1 has ended, and the reduction at its end, after that. Phase p
+// computes when p - 1 has ended and its own all-gather is done. It ends when it has computed and,
+// where something is reduced at its end, the reduction before that is done, whose memory is freed
+// there.
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan);
-// The most bytes that are gathered at a time: during phase p those of every phase whose call is
-// queued at or before p, and that is not resharded before p. A phase whose own hook gathers it
-// counts during the phase before, too.
+// The most bytes that are unsharded at a time. Parameters: during phase p those of every phase whose
+// call is queued at or before p, and that is not resharded before p; a phase whose own hook gathers
+// it counts during the phase before, too. And gradients: from the phase that they begin with to the
+// one at whose end the reduction after their own is queued, or to the pass's end.
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan);
 // Sets each bucket's `at`, the first bucket's first, as early as order, data and limit allow: never
 // before that of the bucket in front of it, nor before a phase of it is `ready`, nor so that
 // regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False where there is no
 // such `at` (RegroupBucket says which there are); *plan then says nothing.
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan);
-// From FSDP2's plan: neighbouring buckets are merged, whichever pair saves the most time first, as
-// long as one saves some. Each plan that is tried is placed first (regroup_place); then a bucket is
-// queued later where that saves time, which in a backward it may: what is reduced is on the wire
-// before it. *plan is within the limit and takes no longer than FSDP2's, or it is that
-// one, and is_default. It depends on the arguments alone, so that all ranks have the same.
+// A search in rounds, from FSDP2's plan. In each one every plan that the round before has kept is
+// merged in every way: two neighbouring buckets, or two neighbouring reductions
+// (regroup_next_reduction). Of these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end
+// when the quickest is no quicker than the round's before. Each plan that is tried is placed first
+// (regroup_place); then a bucket is queued later as long as that saves time, which in a backward it
+// may: what is reduced is on the wire before it. *plan is within the limit and takes no longer than
+// FSDP2's, or it is that one, and is_default. It depends on the arguments alone, so that all ranks
+// have the same.
+enum { REGROUP_KEPT_PLANS = 8 };
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
                   RegroupPlan *plan);
 
@@ -204,14 +215,28 @@ typedef struct RegroupState {
     FsdpRoot *root;
     StepPass pass[2]; // forward, backward
     RegroupPlan plan[2];
-    int phase[2];    // how many phases of each have begun
-    bool follows[2]; // they are those of the pass
-    Hook **hooks;    // (units · HOOK_POINTS)
+    int phase[2];             // how many phases of each have begun
+    bool follows[2];          // they are those of the pass
+    Hook **hooks;             // (units · HOOK_POINTS)
+    FlatLayoutOps layout_ops; // whose reduce_grad asks the plan
+    int n_grads;              // how many units' gradients this backward has completed
+    int n_kept;
+    FsdpUnit *kept[STEP_MOST_PHASES]; // (n_kept) whose gradients wait for others
+    int n_reduced;
+    void *reduced[STEP_MOST_PHASES]; // (n_reduced) gradients that a grouped call reads; freed with
+                                     // root->reduce_scatter_state's
 } RegroupState;
 
 // Queues the units' all-gathers as one grouped call; those that are not sharded are left out. Then
 // all_gather_done of each says when that call is done. On failure no group is open.
 Status regroup_gather(FsdpUnit *const *units, int n);
+// Queues the reductions of n units as one grouped call on the reduce-scatter stream, once the
+// compute stream has run what is queued. After it each unit's sharded_grad has grown by this rank's
+// shard of the ranks' sum, divided by the divisor, and has padding of zero; and each unit has no
+// unsharded gradient: its memory is in buffers, and nobody has freed it. The event of
+// root->reduce_scatter_state is recorded after all that. On failure no group is open, and the units
+// have their gradients.
+Status regroup_reduce(FsdpUnit *const *units, int n, float divisor, void **buffers);
 // A phase of pass k (0: forward, 1: backward) begins, of this unit: what the plan has at this phase
 // is queued, as long as the pass's units are those of the record.
 Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit);
@@ -220,6 +245,11 @@ Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit);
 
 // FSDP2's plan of the pass.
 void regroup_default(const StepPass *pass, RegroupPlan *plan);
+// bytes[p] (pass->n of them): what one call at the end of phase p reduces; 0: there is none.
+void regroup_reductions(const StepPass *pass, const RegroupPlan *plan, int64_t *bytes);
+// The phase at whose end the next reduction after phase p's is, where both may be one; -1: there is
+// none, phase p has none, or a unit would run again before its gradient of this pass is reduced.
+int regroup_next_reduction(const StepPass *pass, const RegroupPlan *plan, int p);
 // The passes of a traced step of one micro-batch, which has a forward and a backward.
 Status step_passes(const StepTrace *trace, const StepCosts *costs, StepPass pass[2]);
 // Plans both passes and puts the plans on the root. ERR_ARGUMENT where it has a prefetch or is

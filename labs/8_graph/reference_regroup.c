@@ -1,4 +1,4 @@
-/* Lab 8, second half: which all-gathers travel together, and when.
+/* Lab 8, second half: which collectives travel together, and when.
  *
  * A call costs its latency, whatever it carries. Where units are small or ranks many, a step's
  * all-gathers are mostly latency: two in one call save one. But a call is done when all of it is
@@ -15,6 +15,9 @@
  * [Note: one order] An all-gather is a collective, and a plan decides in which calls it comes. So a
  * plan depends on nothing that ranks have otherwise: not on measured times, not on addresses.
  *
+ * A backward's gradients are the other way round: a reduction that waits for the next one saves a
+ * latency, and is done later, with more memory held until then.
+ *
  * [Note: after the group] The calls of a group are queued when it ends, ncclGroupEnd, on their
  * streams. What is queued on those streams between ncclGroupStart and there comes before them: an
  * event that is recorded there says nothing of them.
@@ -22,11 +25,14 @@
  * Interface:
  *   regroup_time, regroup_peak                what a plan costs
  *   regroup_place, regroup_plan               when, and which ones
- *   regroup_gather, regroup_begin             a bucket on the streams
+ *   regroup_gather, regroup_reduce            a bucket on the streams
+ *   regroup_begin                             the plan's next ones
  */
 #include "step_graph.h"
 
 #include <string.h>
+
+#include "kernels.h"
 
 // ---- What a plan costs ----
 
@@ -51,22 +57,24 @@ static int64_t bucket_bytes(const StepPass *pass, const RegroupBucket *bucket)
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan)
 {
     double there[STEP_MOST_PHASES] = {0}; // when a phase's all-gather is done
+    int64_t reduces[STEP_MOST_PHASES];    // by a call at a phase's end
+    regroup_reductions(pass, plan, reduces);
     //[L8.8] As step_graph.h says. Keep three times: when the wire is free, when a phase ended last,
-    //  and when what it reduced is done.
+    //  and when the last reduction is done.
     //? A bucket of two units: when are the first one's parameters there?
     double wire = 0, end = 0, reduced = 0;
     if (pass->n > 0 && pass->phase[0].gather_bytes > 0)
         there[0] = wire = call_time(costs, pass->phase[0].gather_bytes);
     for (int p = 0, b = 0; p < pass->n; p++) {
-        const StepPhase *phase = &pass->phase[p];
         for (; b < plan->n && plan->bucket[b].at == p; b++) {
             const RegroupBucket *bucket = &plan->bucket[b];
             wire = later(wire, end) + call_time(costs, bucket_bytes(pass, bucket));
             for (int q = bucket->first; q <= bucket->last; q++) there[q] = wire;
         }
-        end = later(later(end, there[p]) + phase->compute_us, reduced);
-        if (phase->reduce_bytes > 0)
-            reduced = wire = later(wire, end) + call_time(costs, phase->reduce_bytes);
+        end = later(end, there[p]) + pass->phase[p].compute_us;
+        if (reduces[p] == 0) continue;
+        end = later(end, reduced);
+        reduced = wire = later(wire, end) + call_time(costs, reduces[p]);
     }
     return later(end, wire);
     //[end L8.8]
@@ -78,19 +86,42 @@ static int there_from(const RegroupBucket *bucket)
     return bucket->at < bucket->first ? bucket->at : bucket->first - 1;
 }
 
+// Adds what phase q gathers to live[p] of each phase p from `from` on that it is there in.
+static void add_live(const StepPass *pass, int q, int from, int64_t *live)
+{
+    for (int p = from; p <= pass->phase[q].last; p++) live[p] += pass->phase[q].gather_bytes;
+}
+
+// live[p]: the gradients that are there during phase p, and what phase 0 gathers.
+static void live_at_first(const StepPass *pass, const RegroupPlan *plan, int64_t *live)
+{
+    int64_t reduces[STEP_MOST_PHASES];
+    regroup_reductions(pass, plan, reduces);
+    //[[L8.9a] As the comment says.
+    //? One gradient is reduced, and the next one is written. When is the first one's memory free?
+    int64_t written = 0, reduced = 0;
+    for (int p = 0; p < pass->n; p++) {
+        written += pass->phase[p].reduce_bytes;
+        live[p] = written + reduced;
+        if (reduces[p] == 0) continue;
+        written -= reduces[p];
+        reduced = reduces[p];
+    }
+    if (pass->n > 0) add_live(pass, 0, 0, live);
+    //[end L8.9a]
+}
+
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
 {
-    int64_t most = 0;
+    int64_t live[STEP_MOST_PHASES], most = 0;
+    live_at_first(pass, plan, live);
     //[L8.9] As step_graph.h says.
     //? A bucket's phases come at once. Do they go at once?
-    for (int p = 0; p < pass->n; p++) {
-        int64_t bytes = pass->phase[0].last >= p ? pass->phase[0].gather_bytes : 0;
-        for (int b = 0; b < plan->n; b++)
-            for (int q = plan->bucket[b].first; q <= plan->bucket[b].last; q++)
-                if (there_from(&plan->bucket[b]) <= p && p <= pass->phase[q].last)
-                    bytes += pass->phase[q].gather_bytes;
-        if (bytes > most) most = bytes;
-    }
+    for (int b = 0; b < plan->n; b++)
+        for (int q = plan->bucket[b].first; q <= plan->bucket[b].last; q++)
+            add_live(pass, q, there_from(&plan->bucket[b]), live);
+    for (int p = 0; p < pass->n; p++)
+        if (live[p] > most) most = live[p];
     return most;
     //[end L8.9]
 }
@@ -98,12 +129,6 @@ int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
 // ---- The search ----
 
 static const double LEAST_GAIN = 1e-9; // of the time: less is rounding
-
-// Adds what phase q gathers to live[p] of each phase p from `from` on that it is there in.
-static void add_live(const StepPass *pass, int q, int from, int64_t *live)
-{
-    for (int p = from; p <= pass->phase[q].last; p++) live[p] += pass->phase[q].gather_bytes;
-}
 
 // Whether live[begin … end - 1] and `more` bytes are within the limit.
 static bool fits(const int64_t *live, int begin, int end, int64_t more, int64_t limit)
@@ -115,11 +140,12 @@ static bool fits(const int64_t *live, int begin, int end, int64_t more, int64_t 
 
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
 {
-    int64_t live[STEP_MOST_PHASES] = {0}; // bytes during each phase, of the buckets so far
+    int64_t live[STEP_MOST_PHASES]; // bytes during each phase, of the buckets so far
+    live_at_first(pass, plan, live);
     //[L8.10] As step_graph.h says.
     //? From which phase on is a bucket's place free to choose, and from which is it not?
     int earliest = 0;
-    if (pass->n > 0) add_live(pass, 0, 0, live);
+    if (!fits(live, 0, pass->n, 0, limit_bytes)) return false;
     for (int b = 0; b < plan->n; b++) {
         RegroupBucket *bucket = &plan->bucket[b];
         int64_t bytes = bucket_bytes(pass, bucket);
@@ -138,7 +164,7 @@ bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
         for (int p = there_from(bucket); p < bucket->first; p++) live[p] += bytes;
         earliest = bucket->at;
     }
-    return fits(live, 0, pass->n, 0, limit_bytes);
+    return true;
     //[end L8.10]
 }
 
@@ -151,53 +177,93 @@ static void merge(RegroupPlan *plan, int b)
             (size_t)(plan->n - b - 1) * sizeof *plan->bucket);
 }
 
+// What is reduced at the end of phase p goes with the next reduction; false where it may not.
+static bool keep(const StepPass *pass, RegroupPlan *plan, int p)
+{
+    int next = regroup_next_reduction(pass, plan, p);
+    for (int q = p; q < next; q++) plan->keeps[q] = true;
+    return next >= 0;
+}
+
 // Queues a bucket later where that saves time: what a backward reduces goes first. The plan's time.
 static double put_off(const StepPass *pass, const StepCosts *costs, RegroupPlan *plan)
 {
-    //[[L8.11a] From the last bucket on, each bucket's `at` is the one that takes least of those
-    //  between its own and the next bucket's (of the last one: the phase before its first).
+    //[[L8.11a] From the last bucket on, each bucket's `at` goes up as long as that saves time, to the
+    //  next bucket's at most (of the last one: the phase before its first). The plan's time.
     double time = regroup_time(pass, costs, plan);
     for (int b = plan->n - 1; b >= 0; b--) {
         RegroupBucket *bucket = &plan->bucket[b];
-        int earliest = bucket->at, best = bucket->at;
         int latest = b + 1 < plan->n ? plan->bucket[b + 1].at : bucket->first - 1;
         if (latest >= bucket->first) latest = bucket->first - 1;
-        for (int at = earliest + 1; at <= latest; at++) {
-            bucket->at = at;
+        while (bucket->at < latest) {
+            bucket->at++;
             double t = regroup_time(pass, costs, plan);
-            if (t >= time * (1 - LEAST_GAIN)) continue;
-            time = t;
-            best = at;
+            if (t < time * (1 - LEAST_GAIN)) {
+                time = t;
+                continue;
+            }
+            bucket->at--;
+            break;
         }
-        bucket->at = best;
     }
     return time;
     //[end L8.11a]
+}
+
+// The quickest plans so far, the quickest first.
+typedef struct Quickest {
+    int n;
+    double time[REGROUP_KEPT_PLANS];
+    RegroupPlan plan[REGROUP_KEPT_PLANS];
+} Quickest;
+
+static void add_plan(Quickest *quickest, const RegroupPlan *plan, double time)
+{
+    int at = 0;
+    for (int i = 0; i < quickest->n; i++) {
+        const RegroupPlan *other = &quickest->plan[i];
+        if (quickest->time[i] <= time) at = i + 1;
+        if (other->n == plan->n && memcmp(other->keeps, plan->keeps, sizeof plan->keeps) == 0 &&
+            memcmp(other->bucket, plan->bucket, (size_t)plan->n * sizeof *plan->bucket) == 0)
+            return; // by other merges
+    }
+    if (at == REGROUP_KEPT_PLANS) return;
+    if (quickest->n < REGROUP_KEPT_PLANS) quickest->n++;
+    size_t after = (size_t)(quickest->n - at - 1);
+    memmove(&quickest->plan[at + 1], &quickest->plan[at], after * sizeof *plan);
+    memmove(&quickest->time[at + 1], &quickest->time[at], after * sizeof time);
+    quickest->plan[at] = *plan;
+    quickest->time[at] = time;
 }
 
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
                   RegroupPlan *plan)
 {
     regroup_default(pass, plan);
-    //[L8.11] *plan is what the merges of step_graph.h lead to, or FSDP2's.
+    //[L8.11] *plan is what the rounds of step_graph.h lead to, or FSDP2's.
     //? Each merge changes when all that comes after it is queued. What must be worked out anew?
-    double usual = regroup_time(pass, costs, plan);
+    double usual = regroup_time(pass, costs, plan), time;
     RegroupPlan best = *plan;
+    Quickest rounds[2] = {{0}};
     if (!regroup_place(pass, limit_bytes, &best)) return;
-    double time = put_off(pass, costs, &best);
-    for (bool better = true; better;) {
-        RegroupPlan from = best;
-        better = false;
-        for (int b = 0; b + 1 < from.n; b++) {
-            RegroupPlan tried = from;
-            merge(&tried, b);
-            if (!regroup_place(pass, limit_bytes, &tried)) continue;
-            double t = put_off(pass, costs, &tried);
-            if (t >= time * (1 - LEAST_GAIN)) continue;
-            best = tried;
-            time = t;
-            better = true;
-        }
+    add_plan(&rounds[0], &best, put_off(pass, costs, &best));
+    for (int round = 1;; round++) {
+        const Quickest *from = &rounds[(round - 1) % 2];
+        Quickest *merged = &rounds[round % 2];
+        best = from->plan[0];
+        time = from->time[0];
+        merged->n = 0;
+        for (const RegroupPlan *of = from->plan; of < from->plan + from->n; of++)
+            for (int i = 0; i < of->n - 1 + pass->n; i++) { // pairs of buckets, then of reductions
+                RegroupPlan tried = *of;
+                if (i < of->n - 1)
+                    merge(&tried, i);
+                else if (!keep(pass, &tried, i - (of->n - 1)))
+                    continue;
+                if (!regroup_place(pass, limit_bytes, &tried)) continue;
+                add_plan(merged, &tried, put_off(pass, costs, &tried));
+            }
+        if (merged->n == 0 || merged->time[0] >= time * (1 - LEAST_GAIN)) break;
     }
     if (time >= usual * (1 - LEAST_GAIN)) return;
     *plan = best;
@@ -228,6 +294,42 @@ Status regroup_gather(FsdpUnit *const *units, int n)
                 cudaEventRecord(units[i]->flat.all_gather_done, units[i]->ctx->all_gather_stream));
     return OK;
     //[end L8.12]
+}
+
+Status regroup_reduce(FsdpUnit *const *units, int n, float divisor, void **buffers)
+{
+    //[L8.14] As step_graph.h says: each unit's sum is in place, as part 4.3 has it.
+    //? unit->reduce_scatter queues a sum and a kernel that reads it. What would that kernel read?
+    FsdpContext *ctx = units[0]->ctx;
+    cudaStream_t stream = ctx->reduce_scatter_stream;
+    TRY(stream_run_after(stream, ctx->compute_stream, ctx->compute_done));
+    Buffer sum[STEP_MOST_PHASES];
+    ncclResult_t queued = ncclSuccess;
+    NCCL_TRY(ncclGroupStart());
+    for (int i = 0; i < n && queued == ncclSuccess; i++) {
+        const FlatParam *flat = &units[i]->flat;
+        int64_t numel = flat->sharded_grad.numel;
+        sum[i] = buffer_range(&flat->unsharded_grad, flat->layout.rank * numel, numel);
+        queued = ncclReduceScatter(flat->unsharded_grad.data, sum[i].data, (size_t)numel,
+                                   dtype_nccl(sum[i].dtype), ncclSum, ctx->mesh.shard.comm, stream);
+    }
+    ncclResult_t ended = ncclGroupEnd();
+    NCCL_TRY(queued);
+    NCCL_TRY(ended);
+    for (int i = 0; i < n; i++) {
+        FlatParam *flat = &units[i]->flat;
+        CUDA_TRY(kernel_add_divided(flat->sharded_grad.data, sum[i].data, divisor,
+                                    (size_t)sum[i].numel, stream));
+        TRY(flat_zero_padding(flat, &flat->sharded_grad, stream));
+    }
+    CUDA_TRY(cudaEventRecord(units[0]->root->reduce_scatter_state.event, stream));
+    for (int i = 0; i < n; i++) {
+        buffers[i] = units[i]->flat.unsharded_grad.data;
+        units[i]->flat.unsharded_grad.data = NULL;
+        flat_set_grad_views(&units[i]->flat);
+    }
+    return OK;
+    //[end L8.14]
 }
 
 // The bucket's units that need an all-gather, by the record.
