@@ -36,7 +36,7 @@ static Status save_to(Program *p, const char *to, int step, bool background)
 {
     Trainer *t = &p->trainer;
     CheckpointPosition position = {
-        .step = step, .data_seed = t->opt.seed, .sequences = p->drawn, .best_loss = p->best};
+        .step = step, .data_seed = t->opt.seed, .sequences = t->drawn, .best_loss = p->best};
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
     char dir[PATH_BYTES];
     TRY(checkpoint_dir(t, to, dir));
@@ -80,7 +80,7 @@ Status resume(Program *p)
     check_set_silent(false);
     p->done = (int)position.step;
     t->opt.seed = position.data_seed;
-    p->drawn = position.sequences;
+    t->drawn = position.sequences;
     p->best = position.best_loss;
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, true);
     return OK;

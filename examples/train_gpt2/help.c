@@ -47,6 +47,8 @@ static const char HELP[] =
     "  --clip X            largest gradient norm (1)\n"
     "  --on-nan X          stop or skip: a step whose gradient is no number (stop)\n"
     "  --spike X           … or whose gradient's norm is above X\n"
+    "  --dropout P         gpt2: of embedding, attention and MLP, as GPT-2 has it;\n"
+    "                      which elements go does not depend on ranks (0)\n"
     "  --freeze PATTERNS   parameters that do not train: \"embed.*,h.0.*\", with\n"
     "                      --layout per_parameter\n"
     "  --val-every N       validate after each N steps (a tenth of them)\n"

@@ -15,7 +15,6 @@ typedef struct Program {
     StepTime step_time;     // of the last step
     int32_t *in, *targets;  // host: (accumulate·B·T) each
     int done;               // steps that a resumed training had done
-    uint64_t drawn;         // sequences of the data, by all ranks together
     double best;            // the smallest loss of a validation; 0: there was none
     BackgroundSave *saving; // NULL: nothing is being saved
     FILE *log;              // of --log, on rank 0
