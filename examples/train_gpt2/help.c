@@ -96,6 +96,7 @@ static const char HELP[] =
     "  --every N           … and after each N steps\n"
     "  --save-every N      the same in the background: the steps go on meanwhile\n"
     "  --resume DIR        go on from the checkpoint in DIR, on any number of ranks\n"
+    "                      and of stages\n"
     "  --log FILE          a line of JSON for each step; resumed, at the file's end\n"
     "  --sample N          bytes of text to generate at the end (240)\n"
     "  --brief             few lines, and at the end only the memory\n"

@@ -198,7 +198,10 @@ static Status check_folders(const TrainOptions *o, const TrainerOptions *t)
                     o->from);
     if (t->unsharded) return fail(ERR_ARGUMENT, "%s is for FSDP: leave out --unsharded", name);
     if (t->stages > 1)
-        return fail(ERR_ARGUMENT, "%s is for all of a model: leave out --stages", name);
+        return fail(ERR_ARGUMENT,
+                    "%s is for all of a model: leave out --stages (--save, then --resume goes from "
+                    "any number of stages to any other)",
+                    name);
     return OK;
 }
 

@@ -493,6 +493,48 @@ TEST(dropout_is_the_same_on_any_world)
     }
 }
 
+// From one number of stages to another as if there had been no stop. Then one rank exports what two
+// stages have left.
+#define STAGED                                                                                     \
+    "$BIN/train_gpt2 --layers 3 --dim 32 --heads 4 --context 24 --brief --accumulate 3 "           \
+    "--schedule "                                                                                  \
+    "constant --log $DIR/log "
+TEST(stages_resume_as_others)
+{
+    static const struct {
+        int ranks;
+        const char *options; // of 12 sequences per step
+    } WORLDS[] = {{4, "--batch 1"}, {4, "--batch 2 --stages 2"}, {3, "--batch 4 --stages 3"}};
+    static const int FROM[] = {0, 1, 2, 1}, TO[] = {1, 0, 1, 2};
+    double want[LOGGED], loss[LOGGED];
+    char command[1024];
+    needs_ranks(4);
+    expect_printed(
+        run_programs("rm -f $DIR/log; $LAUNCH -n 4 " STAGED "--batch 1 --steps 8 $DIR/text"), 0,
+        "step    8 of 8");
+    assert_int_equal(logged("log", "loss", want), 8);
+    for (int i = 0; i < 4; i++) {
+        snprintf(command, sizeof command,
+                 "rm -rf $DIR/cut*; $LAUNCH -n %d " STAGED "%s --steps 4 --save $DIR/cut $DIR/text "
+                 "&& rm $DIR/log && $LAUNCH -n %d " STAGED
+                 "%s --steps 8 --resume $DIR/cut $DIR/text",
+                 WORLDS[FROM[i]].ranks, WORLDS[FROM[i]].options, WORLDS[TO[i]].ranks,
+                 WORLDS[TO[i]].options);
+        expect_printed(run_programs(command), 0, "step    8 of 8");
+        assert_int_equal(logged("log", "loss", loss), 4);
+        for (int step = 0; step < 4; step++)
+            if (fabs(loss[step] - want[4 + step]) > 1e-5)
+                fail_msg("%s\nloss %g, want %g", command, loss[step], want[4 + step]);
+    }
+    expect_printed(run_programs("$LAUNCH -n 1 " STAGED "--resume $DIR/cut --export $DIR/uncut"), 0,
+                   "exported to ");
+    expect_printed(
+        run_programs("rm $DIR/cut-stage-1-of-2/rank-0-of-2.safetensors; $LAUNCH -n 1 " STAGED
+                     "--resume $DIR/cut --export $DIR/none"),
+        1, "cut-stage-1-of-2/rank-0-of-2.safetensors");
+    if (printed_lines() > 2) fail_msg("want one line:\n%s", programs_printed);
+}
+
 // The files of a save in the background are those of one that is waited for; and whenever the ranks
 // are killed, the last complete one is there, from which the training goes on.
 TEST(saves_in_the_background)

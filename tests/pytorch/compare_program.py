@@ -157,12 +157,18 @@ def process(rank, jobs, out):
             json.dump(done, file)
 
 
-def theirs(jobs):
-    """[[(loss, norm)] of each job's steps], by FSDP2 on four processes."""
+def theirs(jobs, tries=5):
+    """[[(loss, norm)] of each job's steps], by FSDP2 on four processes. On a machine that is busy
+    gloo's may not find each other: then once more."""
     out = os.path.join(folder, "theirs")
     if os.path.exists(out + ".rendezvous"):
         os.remove(out + ".rendezvous")
-    torch.multiprocessing.spawn(process, (jobs, out), nprocs=RANKS)
+    try:
+        torch.multiprocessing.spawn(process, (jobs, out), nprocs=RANKS)
+    except torch.multiprocessing.ProcessRaisedException as error:
+        if "connectFullMesh" not in str(error) or tries == 1:
+            raise
+        return theirs(jobs, tries - 1)
     with open(out, encoding="utf-8") as file:
         return json.load(file)
 
