@@ -56,6 +56,15 @@ typedef struct KvCache {
     void **rows; // (n) device (max_T, columns of qkv)
 } KvCache;
 
+// GPT-2's three dropouts: of the embedding, of attention's weights, and of what attention and MLP
+// add to the residual. Which elements go follows from the numbers below and the element's place in
+// the sequence: the backward, a forward that runs again and any split of the batch drop the same.
+typedef struct Dropout {
+    float p; // 0: none
+    uint64_t seed;
+    uint64_t first; // number of the batch's first sequence, in all of the training
+} Dropout;
+
 // What a pass needs apart from the parameters. One per rank.
 typedef struct NnRun {
     cudaStream_t stream;        // the compute stream: every kernel of a pass runs here
@@ -63,6 +72,7 @@ typedef struct NnRun {
     int B;                      // sequences in the batch
     int T;                      // tokens in a sequence
     KvCache *cache;             // NULL: none
+    Dropout dropout;            // of a GPT-2 with plain attention
 } NnRun;
 
 // When a hook runs: before or after a module's forward or backward.

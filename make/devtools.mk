@@ -110,9 +110,9 @@ check-trace: deps
 
 ## make compare-pytorch
 ##                    our files read by Hugging Face's transformers and theirs by
-##                    us: the same logits; and the same training in PyTorch, plain
-##                    and by FSDP2: the same losses. Installs torch from PyPI into
-##                    build/ first (about 3 GB)
+##                    us: the same logits; the same training under FSDP2, to which
+##                    a checkpoint goes and comes back: the same losses. Installs
+##                    torch from PyPI into build/ first (about 3 GB)
 compare-pytorch: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama \
 	    $(LAUNCH) example-programs

@@ -42,7 +42,7 @@ static void free_save(BackgroundSave *s)
 
 // ---- The copy ----
 
-static const float *part_of_shard(const Trainer *t, int u, CheckpointPart part)
+float *shard_part(const Trainer *t, int u, CheckpointPart part)
 {
     if (part == CHECKPOINT_PARAM)
         return fsdp_unit(t->model)->root->units[u]->flat.sharded_param.data;
@@ -62,7 +62,7 @@ static Status take_param(BackgroundSave *s, const Trainer *t, int u, int i, int6
             checkpoint_tensor_name(tensor->name, taken->name, part);
             tensor->numel = to - from;
             tensor->at = *elements;
-            CUDA_TRY(cudaMemcpyAsync(s->values + *elements, part_of_shard(t, u, part) + place,
+            CUDA_TRY(cudaMemcpyAsync(s->values + *elements, shard_part(t, u, part) + place,
                                      (size_t)tensor->numel * sizeof(float), cudaMemcpyDefault,
                                      t->stream));
         }

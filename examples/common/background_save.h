@@ -21,4 +21,7 @@ Status background_save_begin(BackgroundSave **save, Trainer *t, const char *dir,
 // Ends the save if all ranks have written their files; with `wait` it waits for them.
 Status background_save_end(BackgroundSave **save, Trainer *t, bool wait);
 
+// This rank's shard of unit u: of the parameters, or of one of their moments.
+float *shard_part(const Trainer *t, int u, CheckpointPart part);
+
 #endif

@@ -25,7 +25,7 @@ typedef struct Option {
     bool *given;                // becomes true where the option is given; NULL: nobody asks
 } Option;
 
-enum { MOST_OPTIONS = 64 };
+enum { MOST_OPTIONS = 80 };
 
 // Reads --name of the n options, in any order; *rest is the first argument that is none of them.
 // *help: --help was among them; nothing after it was read, and *rest is argc. ERR_ARGUMENT, with

@@ -283,6 +283,7 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
     int n = o->accumulate > 1 ? o->accumulate : 1;
     size_t rows = (size_t)o->B * (size_t)o->T;
     float scale;
+    uint64_t first = t->drawn + (uint64_t)(t->place * n * o->B);
     *loss = 0.0f;
     last_words_step();
     TRY(token_scale(t, step, n, &scale));
@@ -298,6 +299,7 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         int B = sequences(t, step, i);
         if (o->strategic) TRY(strategy_micro_batch(t->model, i, n));
         if (o->reduce_replicas_once) TRY(fsdp_set_requires_all_reduce(t->model, i == n - 1));
+        t->run.dropout = (Dropout){o->dropout, o->seed, first + (uint64_t)(i * o->B)};
         TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, B, o->T));
         if (i == 0) TRY(regroup_record(t));
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
@@ -310,8 +312,8 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         if (i == 0) TRY(regroup_by_record(t));
         *loss += one * scale * (float)(B * o->T);
     }
-    TRY(update(t, step));
-    return OK;
+    t->run.dropout.p = 0.0f; // until the next step: what is evaluated or written drops nothing
+    return update(t, step);
 }
 
 void trainer_scale(Trainer *t, float *scale, int *growth_tracker, bool set)

@@ -59,6 +59,7 @@ typedef struct TrainerOptions {
     bool graph;        // each step is a CUDA graph's launch (lab 8)
     bool regroups;     // all-gathers by a plan, within so many MiB; 0: no limit
     int regroup;
+    float dropout;      // 0: none
     const char *freeze; // patterns of names (params.h); NULL: all train
 } TrainerOptions;
 
@@ -85,6 +86,7 @@ typedef struct Trainer {
     float rate;                // the last step's learning rate
     float norm;                // of the last step's gradient, before it was clipped
     int64_t step_tokens;       // of all ranks in the last step
+    uint64_t drawn;            // sequences of the data before the next step, by all ranks together
     struct GraphSteps *graph;  // graph_steps.h
     StepTrace trace;           // of the first micro-batch, where all-gathers are regrouped
     bool regrouped;

@@ -5,17 +5,6 @@
 #include "checkpoint.h"
 #include "program.h"
 
-enum { PATH_BYTES = 4096 };
-
-// The folder of this rank's stage, which is a model of its own; without stages DIR itself.
-static Status checkpoint_dir(const Trainer *t, const char *dir, char *path)
-{
-    int n = t->opt.stages <= 1 ? snprintf(path, PATH_BYTES, "%s", dir)
-                               : snprintf(path, PATH_BYTES, "%s-stage-%d-of-%d", dir,
-                                          t->stages.stage, t->opt.stages);
-    return n < PATH_BYTES ? OK : fail(ERR_ARGUMENT, "%s: the path is too long", dir);
-}
-
 // Stages are saved one by one: a kill in between leaves them at different steps.
 static Status same_step(Trainer *t, const CheckpointPosition *position)
 {
@@ -36,10 +25,10 @@ static Status save_to(Program *p, const char *to, int step, bool background)
 {
     Trainer *t = &p->trainer;
     CheckpointPosition position = {
-        .step = step, .data_seed = t->opt.seed, .sequences = p->drawn, .best_loss = p->best};
+        .step = step, .data_seed = t->opt.seed, .sequences = t->drawn, .best_loss = p->best};
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
     char dir[PATH_BYTES];
-    TRY(checkpoint_dir(t, to, dir));
+    TRY(stage_dir(to, t->stages.stage, t->opt.stages, dir));
     return background ? background_save_begin(&p->saving, t, dir, &position)
                       : checkpoint_save(dir, t->model, &t->adamw, &position);
 }
@@ -70,8 +59,11 @@ Status resume(Program *p)
     CheckpointPosition position;
     if (p->opt.resume == NULL) return OK;
     char dir[PATH_BYTES];
-    TRY(checkpoint_dir(t, p->opt.resume, dir));
-    TRY(checkpoint_load(dir, t->model, &t->adamw, &position));
+    int stages;
+    TRY(find_stages(t, p->opt.resume, &stages));
+    TRY(stage_dir(p->opt.resume, t->stages.stage, stages, dir));
+    TRY(stages == t->opt.stages ? checkpoint_load(dir, t->model, &t->adamw, &position)
+                                : load_stages(t, p->opt.resume, stages, &position));
     TRY(same_step(t, &position));
     check_set_silent(t->world.rank != 0); // they all say so
     if (p->opt.trains && position.step >= t->opt.steps)
@@ -80,7 +72,7 @@ Status resume(Program *p)
     check_set_silent(false);
     p->done = (int)position.step;
     t->opt.seed = position.data_seed;
-    p->drawn = position.sequences;
+    t->drawn = position.sequences;
     p->best = position.best_loss;
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, true);
     return OK;

@@ -11,11 +11,12 @@ static Status train_step(Program *p, int step, float *loss)
     Trainer *t = &p->trainer;
     int B = t->opt.B * t->opt.accumulate, all = B * t->places;
     check_set_silent(t->world.rank != 0); // they all find the same
-    TRY(data_batch(&p->data, t->opt.seed, step, p->drawn, t->place * B, B, all, t->opt.T, p->in,
+    TRY(data_batch(&p->data, t->opt.seed, step, t->drawn, t->place * B, B, all, t->opt.T, p->in,
                    p->targets));
     check_set_silent(false);
-    p->drawn += (uint64_t)all;
-    return trainer_step(t, step, p->in, p->targets, loss);
+    TRY(trainer_step(t, step, p->in, p->targets, loss));
+    t->drawn += (uint64_t)all;
+    return OK;
 }
 
 static double seconds_now(void)

@@ -84,6 +84,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"clip", OPTION_FLOAT, &t->clip, 0, NULL, NULL},
         {"on-nan", OPTION_CHOICE, &t->on_nan, 0, ON_NAN, NULL},
         {"spike", OPTION_FLOAT, &t->spike, 0, NULL, NULL},
+        {"dropout", OPTION_NUMBER, &t->dropout, 0, NULL, NULL},
         {"freeze", OPTION_TEXT, &t->freeze, 0, NULL, NULL},
         {"sample", OPTION_INT, &o->sample, 0, NULL, &sample},
         {"seed", OPTION_INT, &seed, 0, NULL, NULL},
@@ -197,7 +198,10 @@ static Status check_folders(const TrainOptions *o, const TrainerOptions *t)
                     o->from);
     if (t->unsharded) return fail(ERR_ARGUMENT, "%s is for FSDP: leave out --unsharded", name);
     if (t->stages > 1)
-        return fail(ERR_ARGUMENT, "%s is for all of a model: leave out --stages", name);
+        return fail(ERR_ARGUMENT,
+                    "%s is for all of a model: leave out --stages (--save, then --resume goes from "
+                    "any number of stages to any other)",
+                    name);
     return OK;
 }
 
@@ -228,6 +232,14 @@ Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks)
         return fail(ERR_ARGUMENT,
                     "--freeze %s: a flat unit trains as one: take --layout per_parameter",
                     t->freeze);
+    if (t->dropout >= 1.0f)
+        return fail(ERR_ARGUMENT, "--dropout %g: want a probability below 1", (double)t->dropout);
+    if (t->dropout > 0.0f &&
+        (t->llama.chosen || t->model.attention != 0 || t->stages > 1 || t->graph))
+        return fail(ERR_ARGUMENT,
+                    "--dropout %g: it is for --model gpt2 with --attention plain, and for neither "
+                    "--stages nor --graph",
+                    (double)t->dropout);
     if (t->reduce_replicas_once && (t->replicas == 1 || t->stages > 1))
         return fail(ERR_ARGUMENT, "--reduce-replicas-once is for --replicas N, without --stages");
     if (t->recompute != RECOMPUTE_NONE && t->unsharded)

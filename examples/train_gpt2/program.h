@@ -15,7 +15,6 @@ typedef struct Program {
     StepTime step_time;     // of the last step
     int32_t *in, *targets;  // host: (accumulate·B·T) each
     int done;               // steps that a resumed training had done
-    uint64_t drawn;         // sequences of the data, by all ranks together
     double best;            // the smallest loss of a validation; 0: there was none
     BackgroundSave *saving; // NULL: nothing is being saved
     FILE *log;              // of --log, on rank 0
@@ -36,6 +35,16 @@ Status save_after(Program *p, int step);
 Status save_best(Program *p, int step);
 // The model, the optimizer and the data go on where the checkpoint was made.
 Status resume(Program *p);
+
+// ---- restage.c: checkpoints of another number of stages ----
+
+enum { PATH_BYTES = 4096 };
+// The folder of a stage, whose checkpoint is one of a model of its own; without stages DIR itself.
+Status stage_dir(const char *dir, int stage, int stages, char *path);
+// Of how many stages the checkpoint is: of as many as there are now, if there is one.
+Status find_stages(const Trainer *t, const char *dir, int *stages);
+// As checkpoint_load, from the checkpoints of so many stages. Collective.
+Status load_stages(Trainer *t, const char *dir, int stages, CheckpointPosition *position);
 
 // ---- model_folder.c: models of Hugging Face's ----
 

@@ -5,6 +5,7 @@
  * multiply-add; so an element gets the same bits in a vector and in the tail of a loop, and a
  * result does not depend on how a parameter was cut into shards.
  */
+#include "dropout.h"
 #include "kernels.h"
 #include "pieces.h"
 #include "typed.h"
@@ -15,6 +16,8 @@ typedef struct Elements {
     void *to;
     const void *a, *b;
     float number; // the value, the factor or the divisor
+    uint64_t key, first;
+    uint32_t least; // of the numbers of elements that stay
 } Elements;
 
 static DType block_type(const Elements *e)
@@ -71,6 +74,35 @@ cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n, cudaStr
 {
     SimgpuOp op = TYPED_BEGIN("kernel_scale", type, stream, kernel_scale_ex, type, x, factor, n);
     return scale_of(&op, type, x, factor, n);
+}
+
+static void dropout_piece(void *arg, size_t begin, size_t end)
+{
+    const Elements *e = arg;
+    DType type = e->to_type;
+    for (size_t i = begin; i < end; i += typed_step(type, end)) {
+        float copy[TYPED_BLOCK];
+        size_t count = typed_count(type, end, i);
+        float *part = typed_open(type, copy, e->to, i, count);
+        for (size_t j = 0; j < count; j++)
+            part[j] =
+                dropout_number(e->key, e->first + i + j) < e->least ? 0.0f : part[j] / e->number;
+        typed_store(type, e->to, i, part, count);
+    }
+}
+
+cudaError_t kernel_dropout_ex(DType type, void *x, float p, uint64_t key, uint64_t first, size_t n,
+                              cudaStream_t stream)
+{
+    SimgpuOp op =
+        TYPED_BEGIN("kernel_dropout", type, stream, kernel_dropout_ex, type, x, p, key, first, n);
+    Elements e = {.to_type = type, .to = typed_update(&op, type, x, n), .number = 1.0f - p};
+    e.key = key;
+    e.first = first;
+    e.least = (uint32_t)(p * 0x1p24f);
+    simgpu_cost(&op, 10 * n, GPU_F32);
+    if (simgpu_ready(&op)) simgpu_parallel(n, PIECE, dropout_piece, &e);
+    return simgpu_end(&op);
 }
 
 // Where the types differ, both go in blocks.

@@ -22,6 +22,7 @@ typedef struct Attention {
     void *att;  // device (calls, batch, T, T): the softmax's output, for the backward
     void *y;    // device (B, T, C): the heads' outputs, proj's input
     void *dy;   // device (B, T, C)      gradients: here so that they are found on errors
+    void *left; // device (calls, batch, T, T): of att, after dropout; both passes make it
     void *datt; // device (batch, T, T)  of one call, for each in turn
     void *dqkv; // device (B, T, 3C)
 } Attention;
@@ -47,7 +48,7 @@ static Shape shape_of(const Module *self, const NnRun *run)
     int T = run->T, C = self->in_dim, hs = C / s->heads;
     size_t rows = (size_t)T * (size_t)C;
     Step head = {(size_t)hs, (size_t)hs}, sequence = {3 * rows, rows};
-    bool by_head = run->B > s->heads;
+    bool by_head = run->B > s->heads && run->dropout.p == 0.0f; // which goes by sequence
     Shape shape = {.T = T, .C = C, .hs = hs, .square = (size_t)T * (size_t)T};
     shape.calls = (size_t)(by_head ? s->heads : run->B);
     shape.batch = by_head ? run->B : s->heads;
@@ -118,6 +119,25 @@ static Status compute_weights(Module *self, NnRun *run)
     return OK;
 }
 
+// What dropout leaves of the weights: *left, or all of them.
+static Status drop_weights(Module *self, NnRun *run, Shape n, const void **left)
+{
+    Attention *s = self->state;
+    *left = s->att;
+    return dropout_copy(self, run, self->children[0]->params[0], left, (size_t)s->heads * n.square,
+                        &s->left);
+}
+
+// The same of datt, the gradient of sequence c's.
+static Status drop_gradient(Module *self, NnRun *run, Shape n, size_t c)
+{
+    Attention *s = self->state;
+    NnRun one = *run;
+    one.B = 1;
+    one.dropout.first += c;
+    return dropout(self, &one, self->children[0]->params[0], s->datt, (size_t)n.batch * n.square);
+}
+
 static Status free_weights(Module *self, NnRun *run)
 {
     Attention *s = self->state;
@@ -128,14 +148,16 @@ static Status attention_forward(Module *self, NnRun *run, const void *in, void *
 {
     Attention *s = self->state;
     Shape n = shape_of(self, run);
+    const void *left;
     void *qkv = NULL;
     TRY(module_forward_any(self->children[0], run, in, &qkv));
     if (run->cache != NULL) return kv_cache_attention(self, run, qkv, NULL, out);
     TRY(compute_weights(self, run));
     TRY(module_alloc_typed(self, run, &s->y, run_rows(run) * (size_t)n.C, "weighted values"));
+    TRY(drop_weights(self, run, n, &left));
     for (size_t c = 0; c < n.calls; c++)
-        TRY(multiply_values(run, n, square_at(n, s->att, c), qkv_at(n, qkv, c),
-                            rows_at(n, s->y, c)));
+        TRY(multiply_values(run, n, square_at(n, left, c), qkv_at(n, qkv, c), rows_at(n, s->y, c)));
+    TRY(run_free_typed(run, &s->left));
     TRY(module_forward_into(self->children[1], run, s->y, out));
     return OK;
 }
@@ -169,15 +191,18 @@ static Status attention_backward(Module *self, NnRun *run, const void *dout, voi
     Attention *s = self->state;
     Shape n = shape_of(self, run);
     size_t squares = (size_t)n.batch * n.square;
-    const void *qkv = self->children[0]->out;
+    const void *qkv = self->children[0]->out, *left;
     TRY(module_backward_any(self->children[1], run, dout, &s->dy));
     TRY(module_alloc_typed(self, run, &s->datt, squares, "gradient of the weights"));
     TRY(module_alloc_typed(self, run, &s->dqkv, run_rows(run) * 3 * (size_t)n.C,
                            "gradient of q, k and v"));
+    TRY(drop_weights(self, run, n, &left));
     for (size_t c = 0; c < n.calls; c++) {
         const void *att = square_at(n, s->att, c), *of_c = qkv_at(n, qkv, c);
         void *dqkv = qkv_at(n, s->dqkv, c);
-        TRY(backward_values(run, n, att, of_c, rows_at(n, s->dy, c), s->datt, dqkv));
+        TRY(backward_values(run, n, square_at(n, left, c), of_c, rows_at(n, s->dy, c), s->datt,
+                            dqkv));
+        TRY(drop_gradient(self, run, n, c));
         CUDA_TRY(kernel_causal_softmax_backward_ex(n.type, s->datt, att, n.batch, n.T,
                                                    1.0f / sqrtf((float)n.hs), run->stream));
         TRY(backward_scores(run, n, s->datt, of_c, dqkv));
@@ -190,6 +215,7 @@ static Status attention_free_saved(Module *self, NnRun *run)
 {
     Attention *s = self->state;
     TRY(run_free_typed(run, &s->att));
+    TRY(run_free_typed(run, &s->left));
     TRY(run_free_typed(run, &s->y));
     TRY(run_free_typed(run, &s->dy));
     TRY(run_free_typed(run, &s->datt));

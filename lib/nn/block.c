@@ -12,6 +12,7 @@ typedef struct Block {
     void *middle; // device (rows, C): r, norm_2's input
     void *dnorm;  // device (rows, C)  gradients: here so that they are found on errors
     void *dmiddle;
+    void *ddropped; // what dropout leaves of a gradient
 } Block;
 
 enum { NORM_1, ATTN, NORM_2, MLP };
@@ -21,16 +22,25 @@ static size_t numel(const Module *self, const NnRun *run)
     return run_rows(run) * (size_t)self->in_dim;
 }
 
+// GPT-2's dropout of what a child with a last linear layer "proj" adds to the residual.
+static const Param *proj_of(const Module *child)
+{
+    return child->children[child->n_children - 1]->params[0];
+}
+
 static Status block_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     Block *s = self->state;
     Module **child = self->children;
     void *normed = NULL;
+    size_t each = (size_t)run->T * (size_t)self->in_dim;
     TRY(module_alloc_typed(self, run, &s->middle, numel(self, run), "middle"));
     TRY(module_forward_any(child[NORM_1], run, in, &normed));
     TRY(module_forward_into(child[ATTN], run, normed, s->middle));
+    TRY(dropout(self, run, proj_of(child[ATTN]), s->middle, each));
     TRY(norm_forward_sum(child[NORM_2], run, s->middle, in, &normed));
     TRY(module_forward_into(child[MLP], run, normed, out));
+    TRY(dropout(self, run, proj_of(child[MLP]), out, each));
     CUDA_TRY(kernel_add_ex(self->out_type, out, self->out_type, s->middle, numel(self, run),
                            run->stream));
     return OK;
@@ -40,11 +50,16 @@ static Status block_backward(Module *self, NnRun *run, const void *dout, void *d
 {
     Block *s = self->state;
     Module **child = self->children;
-    TRY(module_backward_any(child[MLP], run, dout, &s->dnorm));
+    size_t each = (size_t)run->T * (size_t)self->in_dim;
+    const void *dleft = dout;
+    TRY(dropout_copy(self, run, proj_of(child[MLP]), &dleft, each, &s->ddropped));
+    TRY(module_backward_any(child[MLP], run, dleft, &s->dnorm));
     TRY(module_alloc_typed(self, run, &s->dmiddle, numel(self, run), "gradient of the middle"));
     TRY(norm_backward_sum(child[NORM_2], run, s->dnorm, dout, s->dmiddle));
     TRY(run_free_typed(run, &s->dnorm));
-    TRY(module_backward_any(child[ATTN], run, s->dmiddle, &s->dnorm));
+    dleft = s->dmiddle;
+    TRY(dropout_copy(self, run, proj_of(child[ATTN]), &dleft, each, &s->ddropped));
+    TRY(module_backward_any(child[ATTN], run, dleft, &s->dnorm));
     TRY(norm_backward_sum(child[NORM_1], run, s->dnorm, s->dmiddle, din));
     return OK;
 }
@@ -55,6 +70,7 @@ static Status block_free_saved(Module *self, NnRun *run)
     TRY(run_free_typed(run, &s->middle));
     TRY(run_free_typed(run, &s->dnorm));
     TRY(run_free_typed(run, &s->dmiddle));
+    TRY(run_free_typed(run, &s->ddropped));
     return OK;
 }
 

@@ -25,21 +25,22 @@ static Status embedding_forward(Module *self, NnRun *run, const void *in, void *
         element_at(wpe->data.data, self->out_type, (size_t)first * (size_t)self->out_dim);
     CUDA_TRY(kernel_embedding_forward_ex(self->out_type, out, in, wte->data.data, positions, run->B,
                                          run->T, self->out_dim, (int)wte->shape[0], run->stream));
-    return OK;
+    return dropout(self, run, wte, out, (size_t)run->T * (size_t)self->out_dim);
 }
 
 static Status embedding_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     const Param *wte = self->params[0], *wpe = self->params[1];
-    void *dwte;
+    void *dwte, *dropped = NULL;
     if (wte->frozen && wpe->frozen) return OK;
     TRY(param_has_grad(wpe, self->out_type));
+    TRY(dropout_copy(self, run, wte, &dout, (size_t)run->T * (size_t)self->out_dim, &dropped));
     TRY(param_grad_begin(wte, run, self->out_type, &dwte));
     CUDA_TRY(kernel_embedding_backward_ex(self->out_type, dwte, wpe->frozen ? NULL : wpe->grad.data,
                                           dout, self->in, run->B, run->T, self->out_dim,
                                           (int)wte->shape[0], run->stream));
     TRY(param_grad_end(wte, run, &dwte));
-    return OK;
+    return run_free_typed(run, &dropped);
 }
 
 Module *embedding_create(const char *name, int vocab, int max_T, int dim, float init_std)

@@ -9,6 +9,7 @@
  *   grouped_attention.c rotary.c embedding.c token_embedding.c cast.c            layers
  *   ffn.c block.c sequence.c                                 containers
  *   gpt2.c llama.c mlp.c                                     models
+ *   dropout.c        GPT-2's dropouts
  *   kv_cache.c       keys and values of tokens that were there before
  *   cross_entropy.c  the loss
  *   plain_adamw.c    the optimizer of one GPU without FSDP
@@ -100,6 +101,16 @@ Status norm_backward_sum(Module *m, NnRun *run, const void *dout, const void *re
 // Has all of m compute in `dtype`, and appends a child "logits" that casts its output (of
 // m->out_dim columns) to float; nothing for floats. False: no memory.
 bool cast_logits(Module *m, DType dtype);
+
+// ---- dropout.c ----
+
+// Drops of x, each sequence's part of which has `each` numbers, of self's type; nothing without
+// dropout. `at` is the parameter by which the place is known.
+Status dropout(const Module *self, NnRun *run, const Param *at, void *x, size_t each);
+// The same where *x must stay: what is left of it goes to *copy, which the caller frees (NULL:
+// memory is allocated), and *x is that. Nothing without dropout.
+Status dropout_copy(const Module *self, NnRun *run, const Param *at, const void **x, size_t each,
+                    void **copy);
 
 // ---- kv_cache.c ----
 

@@ -286,6 +286,8 @@ RUN(run_check_float)
 }
 RUN(run_scale_bf16) { return CALL(scale_ex, DTYPE_BF16, x[0], 0.3f, s->n, stream); }
 RUN(run_scale_fp16) { return CALL(scale_ex, DTYPE_F16, x[0], 0.25f, s->n, stream); }
+RUN(run_dropout) { return CALL(dropout_ex, DTYPE_F32, x[0], 0.3f, 7, 1ull << 40, s->n, stream); }
+RUN(run_dropout_bf16) { return CALL(dropout_ex, DTYPE_BF16, x[0], 0.3f, 7, 99, s->n, stream); }
 RUN(run_add_narrow) { return CALL(add_ex, DTYPE_F32, x[0], DTYPE_BF16, x[1], s->n, stream); }
 RUN(run_add_wide) { return CALL(add_ex, DTYPE_F16, x[0], DTYPE_F32, x[1], s->n, stream); }
 RUN(run_add_bf16) { return CALL(add_ex, DTYPE_BF16, x[0], DTYPE_BF16, x[1], s->n, stream); }
@@ -348,6 +350,8 @@ static const Kernel halves[] = {
      {OUT("found", DOUBLE, TOKEN, EXACT), IN("x", N, DRAWN)}},
     {"scale_ex of bf16", run_scale_bf16, {OUT("x", N, DRAWN, EXACT)}},
     {"scale_ex of fp16", run_scale_fp16, {OUT("x", N, DRAWN, EXACT)}},
+    {"dropout_ex of floats", run_dropout, {OUT("x", N, DRAWN, EXACT)}},
+    {"dropout_ex of bf16", run_dropout_bf16, {OUT("x", N, DRAWN, EXACT)}},
     {"add_ex of bf16 to floats", run_add_narrow, ONTO},
     {"add_ex of floats to fp16", run_add_wide, ONTO},
     {"add_ex of bf16", run_add_bf16, ONTO},

@@ -206,6 +206,9 @@ TEST(refuses_options_in_one_line)
         {":", "--schedule 1f1b $DIR/text", "cosine, linear or constant, not '1f1b'"},
         {":", "--pipeline 1f1b $DIR/text", "--stages N"},
         {":", "--freeze embed.* $DIR/text", "take --layout per_parameter"},
+        {":", "--dropout 1 $DIR/text", "want a probability below 1"},
+        {":", "--dropout 0.1 --model llama $DIR/text", "it is for --model gpt2"},
+        {":", "--dropout 0.1 --stages 2 $DIR/text", "for neither --stages nor"},
         {":", "--reduce-replicas-once $DIR/text", "is for --replicas N"},
     };
     needs_ranks(2);
@@ -453,6 +456,83 @@ TEST(replicas_reduce_once)
     // Of 3 units each, 6 steps of 3 micro-batches; what both have besides is equal.
     if (calls[0] - calls[1] != 3 * 6 * 2)
         fail_msg("%g all-reduces, and %g where the replicas reduce once", calls[0], calls[1]);
+}
+
+// The same elements go on any number of ranks, and where a forward runs again: those losses are
+// bitwise equal. What is validated or written drops nothing.
+TEST(dropout_is_the_same_on_any_world)
+{
+    static const char *const OPTIONS[] = {"--batch 4",
+                                          "--batch 4",
+                                          "--batch 2",
+                                          "--batch 1",
+                                          "--batch 2 --recompute blocks",
+                                          "--batch 1 --accumulate 2 --recompute attention"};
+    static const int WORLDS[] = {1, 1, 2, 4, 2, 2};
+    double loss[LOGGED], first[LOGGED], before[LOGGED], val;
+    needs_ranks(4);
+    write_corpus();
+    for (int i = 0; i < 6; i++) {
+        char command[1024];
+        snprintf(command, sizeof command,
+                 "$LAUNCH -n %d $BIN/train_gpt2 " TOKENS
+                 "--steps 6 --lr 1e-30 %s --log $DIR/log %s",
+                 WORLDS[i], i == 0 ? "" : "--dropout 0.2", OPTIONS[i]);
+        expect_printed(run_programs(command), 0, "step    6 of 6");
+        assert_int_equal(logged("log", "loss", loss), 6);
+        if (i == 0) val = number_behind("validation loss ");
+        assert_true(number_behind("validation loss ") == val);
+        for (int step = 0; step < 6; step++) {
+            double want = i > 1 ? first[step] : loss[step];
+            if (fabs(loss[step] - want) > 1e-6 || (i == 4 && loss[step] != before[step]))
+                fail_msg("%s: loss %.9g, want %.9g", command, loss[step], want);
+            if (i == 1) assert_true(fabs(loss[step] - first[step]) > 1e-4);
+        }
+        if (i < 2) memcpy(first, loss, sizeof loss);
+        if (i == 2) memcpy(before, loss, sizeof loss);
+    }
+}
+
+// From one number of stages to another as if there had been no stop. Then one rank exports what two
+// stages have left.
+#define STAGED                                                                                     \
+    "$BIN/train_gpt2 --layers 3 --dim 32 --heads 4 --context 24 --brief --accumulate 3 "           \
+    "--schedule "                                                                                  \
+    "constant --log $DIR/log "
+TEST(stages_resume_as_others)
+{
+    static const struct {
+        int ranks;
+        const char *options; // of 12 sequences per step
+    } WORLDS[] = {{4, "--batch 1"}, {4, "--batch 2 --stages 2"}, {3, "--batch 4 --stages 3"}};
+    static const int FROM[] = {0, 1, 2, 1}, TO[] = {1, 0, 1, 2};
+    double want[LOGGED], loss[LOGGED];
+    char command[1024];
+    needs_ranks(4);
+    expect_printed(
+        run_programs("rm -f $DIR/log; $LAUNCH -n 4 " STAGED "--batch 1 --steps 8 $DIR/text"), 0,
+        "step    8 of 8");
+    assert_int_equal(logged("log", "loss", want), 8);
+    for (int i = 0; i < 4; i++) {
+        snprintf(command, sizeof command,
+                 "rm -rf $DIR/cut*; $LAUNCH -n %d " STAGED "%s --steps 4 --save $DIR/cut $DIR/text "
+                 "&& rm $DIR/log && $LAUNCH -n %d " STAGED
+                 "%s --steps 8 --resume $DIR/cut $DIR/text",
+                 WORLDS[FROM[i]].ranks, WORLDS[FROM[i]].options, WORLDS[TO[i]].ranks,
+                 WORLDS[TO[i]].options);
+        expect_printed(run_programs(command), 0, "step    8 of 8");
+        assert_int_equal(logged("log", "loss", loss), 4);
+        for (int step = 0; step < 4; step++)
+            if (fabs(loss[step] - want[4 + step]) > 1e-5)
+                fail_msg("%s\nloss %g, want %g", command, loss[step], want[4 + step]);
+    }
+    expect_printed(run_programs("$LAUNCH -n 1 " STAGED "--resume $DIR/cut --export $DIR/uncut"), 0,
+                   "exported to ");
+    expect_printed(
+        run_programs("rm $DIR/cut-stage-1-of-2/rank-0-of-2.safetensors; $LAUNCH -n 1 " STAGED
+                     "--resume $DIR/cut --export $DIR/none"),
+        1, "cut-stage-1-of-2/rank-0-of-2.safetensors");
+    if (printed_lines() > 2) fail_msg("want one line:\n%s", programs_printed);
 }
 
 // The files of a save in the background are those of one that is waited for; and whenever the ranks

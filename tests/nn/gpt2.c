@@ -42,6 +42,19 @@ RANK_TEST_WITHIN(test_gradients, 60, 1)
     close_fixture(&f);
 }
 
+// Of a batch that begins with a later sequence than the first.
+RANK_TEST_WITHIN(test_gradients_with_dropout, 60, 1)
+{
+    Fixture f;
+    open_fixture(&f, r, 0.4);
+    f.run.dropout = (Dropout){.p = 0.25f, .seed = 77, .first = 5};
+    naive_dropout.p = 0.25;
+    naive_dropout.seed = 77;
+    naive_dropout.first = 5;
+    check_gradients_of(&f, r);
+    close_fixture(&f);
+}
+
 // The tied weight is one Param, and tokens that never come in still get the head's contribution.
 RANK_TEST(test_tied, 1)
 {

@@ -82,6 +82,10 @@ RUN(scale)
 {
     return t ? kernel_scale_ex(t, x[0], 0.3f, N, stream) : kernel_scale(x[0], 0.3f, N, stream);
 }
+RUN(dropout)
+{
+    return kernel_dropout_ex(t ? t : DTYPE_F32, x[0], 0.25f, 7, 99, N, stream);
+}
 RUN(add)
 {
     return t ? kernel_add_ex(t, x[0], t, x[1], N, stream) : kernel_add(x[0], x[1], N, stream);
@@ -360,6 +364,7 @@ RUN(loss_alone)
 
 static const Kernel kernels[] = {
     {"scale", scale, NULL, {OUT("x", ALL)}},
+    {"dropout", dropout, NULL, {OUT("x", ALL)}},
     {"add", add, NULL, {OUT("dst", ALL), IN("src", ALL)}},
     {"add of floats", add_wide, NULL, {OUT("dst", ALL), IN_FLOAT("src", ALL)}},
     {"add to floats", add_narrow, NULL, {OUT_FLOAT("dst", ALL), IN("src", ALL)}},

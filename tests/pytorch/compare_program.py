@@ -1,13 +1,17 @@
 """The program train_gpt2 against PyTorch: a model that transformers has written, fine-tuned on a
-file of tokens by four ranks and by PyTorch in one process; then exported, opened by transformers,
-and asked by both to go on from the same tokens.
+file of tokens by four ranks and by PyTorch's FSDP2 on four processes (over gloo); then exported,
+opened by transformers, and asked by both to go on from the same tokens. And a training that goes on
+in FSDP2 and comes back, by examples/dcp.py.
 
 Runs as compare.py does, in the virtual environment of `make compare-pytorch`. Float has 24 bits of
 fraction, 6e-8; the two add in other orders. Of the loss, whose relative error is that of a mean,
-LOSS is some thirty times that; the norm is a sum over gradients that each have that error, NORM.
+LOSS is some thirty times that; the norm is a sum over gradients that each have that error, NORM. It
+is compared with the norm of PyTorch's gradients that is added in double: clip_grad_norm_ adds
+floats, and of GPT-2's 124 million is 6e-5 away. In bf16 the losses may be twice as far from float's
+as PyTorch's are: both round at the same places, in other orders.
 
-Interface: compare_program.py FOLDER LAUNCH TRAIN_GPT2. Exit status 1 where a difference is above
-the bound.
+Interface: compare_program.py FOLDER LAUNCH TRAIN_GPT2 [MODEL]. Exit status 1 where a difference is
+above the bound.
 """
 
 import json
@@ -18,26 +22,37 @@ import sys
 
 import numpy
 import torch
+import torch.distributed
+import torch.multiprocessing
 import transformers
+from torch.distributed.checkpoint import state_dict as states
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-LOSS, NORM = 2e-6, 1e-5 # relative
-VOCAB, T, RANKS, STEPS, RATE, WARM_UP = 300, 24, 4, 20, 1e-3, 4
-CONFIGS = {
-    "GPT-2": transformers.GPT2Config(vocab_size=VOCAB, n_positions=64, n_embd=48, n_layer=2,
-                                     n_head=4, bos_token_id=None, eos_token_id=None),
-    "Llama": transformers.LlamaConfig(vocab_size=VOCAB, max_position_embeddings=64,
-                                      num_hidden_layers=2, num_attention_heads=4,
-                                      num_key_value_heads=2, hidden_size=48, intermediate_size=100,
-                                      bos_token_id=None, eos_token_id=None),
+LOSS, NORM, RESUMED, BF16 = 2e-6, 1e-5, 1e-5, 2.0 # relative; BF16: times PyTorch's distance
+RANKS, STEPS, WARM_UP = 4, 20, 4
+DCP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "dcp.py")
+TYPES = {"float": torch.float32, "bf16": torch.bfloat16}
+NO_END = {"bos_token_id": None, "eos_token_id": None}
+# config, tokens of a sequence, largest rate
+MODELS = {
+    "GPT-2": (transformers.GPT2Config(vocab_size=300, n_positions=64, n_embd=48, n_layer=2,
+                                      n_head=4, **NO_END), 24, 1e-3),
+    "Llama": (transformers.LlamaConfig(vocab_size=300, max_position_embeddings=64,
+                                       num_hidden_layers=2, num_attention_heads=4,
+                                       num_key_value_heads=2, hidden_size=48,
+                                       intermediate_size=100, **NO_END), 24, 1e-3),
+    "GPT-2 124M": (transformers.GPT2Config(**NO_END), 64, 3e-5),
 }
-# train_gpt2's options, each time with the split into ranks and micro-batches
+TWO = ["--batch", "1", "--accumulate", "2"]
+# train_gpt2's options, with the split into ranks and micro-batches
 SPLITS = {"ZeRO-3": ["--batch", "1"],
-          "ZeRO-1, 2 micro-batches": ["--batch", "1", "--accumulate", "2", "--strategy", "zero1"],
-          "HSDP 2 × 2, replicas reduce once": ["--batch", "1", "--accumulate", "2", "--replicas",
-                                               "2", "--reduce-replicas-once"],
+          "ZeRO-1, 2 micro-batches": TWO + ["--strategy", "zero1"],
+          "ZeRO-2": ["--batch", "2", "--strategy", "zero2"],
+          "HSDP 2 × 2, replicas reduce once": TWO + ["--replicas", "2", "--reduce-replicas-once"],
           "DDP": ["--batch", "1", "--strategy", "ddp"]}
 
-folder, launch, program = sys.argv[1:4]
+folder, launch, program = sys.argv[1:4] if len(sys.argv) > 3 else [""] * 3
 failures = []
 
 
@@ -54,35 +69,111 @@ def ours(*options):
     return done.stdout
 
 
-def theirs(place, tokens, each):
-    """[(loss, norm)] of each step with so many sequences."""
+def dcp(*words):
+    subprocess.run([sys.executable, "-B", DCP, *words], check=True, stdout=subprocess.DEVNULL)
+
+
+# ---- PyTorch's side: one of four processes ----
+
+def shard(place, types):
+    """The model of a folder, without dropout, under FSDP2."""
     model = transformers.AutoModelForCausalLM.from_pretrained(
         place, attn_implementation="eager", dtype=torch.float32).train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
+    mesh = init_device_mesh("cpu", (RANKS,))
+    policy = {"param_dtype": TYPES[types[0]], "reduce_dtype": TYPES[types[1]]}
+    for block in model.transformer.h if hasattr(model, "transformer") else model.model.layers:
+        fully_shard(block, mesh=mesh, mp_policy=MixedPrecisionPolicy(**policy))
+    fully_shard(model, mesh=mesh,
+                mp_policy=MixedPrecisionPolicy(output_dtype=torch.float32, **policy))
+    return model
+
+
+def exact_norm(model):
+    square = sum(float((p.grad.to_local().double() ** 2).sum()) for p in model.parameters())
+    total = torch.tensor(square, dtype=torch.float64)
+    torch.distributed.all_reduce(total)
+    return math.sqrt(total.item())
+
+
+def train(rank, job, tokens):
+    """[(loss, norm)] of the steps that a job names, (first, last)."""
+    each, T = job["each"] // RANKS, job["T"]
+    model = shard(job["place"], job["types"])
     decayed = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim < 2]
     adamw = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1},
                                {"params": others, "weight_decay": 0.0}], betas=(0.9, 0.99))
+    if "load" in job:
+        move_state(model, adamw, load=job["load"])
     steps = []
-    for step in range(1, STEPS + 1):
+    for step in range(job["first"], job["last"] + 1):
         done = (step - WARM_UP) / (STEPS - WARM_UP)
         for group in adamw.param_groups:
-            group["lr"] = RATE * (step / WARM_UP if step < WARM_UP else
-                                  0.1 + 0.45 * (1 + math.cos(math.pi * done)))
-        rows = [tokens[i * T:i * T + T + 1] for i in range((step - 1) * each, step * each)]
+            group["lr"] = job["rate"] * (
+                step / WARM_UP if step < WARM_UP else
+                1.0 if "constant" in job else 0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+        begin = (step - 1) * job["each"] + rank * each
+        rows = [tokens[i * T:i * T + T + 1] for i in range(begin, begin + each)]
         batch = torch.tensor(numpy.stack(rows).astype("int64"))
         logits = model(batch[:, :-1], use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB),
-                                                 batch[:, 1:].reshape(-1))
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        norm = exact_norm(model)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adamw.step()
         adamw.zero_grad()
-        steps.append((loss.item(), norm.item()))
+        mean = loss.detach()
+        torch.distributed.all_reduce(mean)
+        steps.append((mean.item() / RANKS, norm))
+    if "save" in job:
+        move_state(model, adamw, save=job["save"])
     return steps
 
+
+def move_state(model, adamw, load=None, save=None):
+    """Parameters and moments from a folder of DCP's or to one, as handouts/train.md says it."""
+    params, optim = states.get_state_dict(model, adamw)
+    state = {"model": params, "optim": {"state": optim["state"]}}
+    if save is not None:
+        torch.distributed.checkpoint.save(state, checkpoint_id=save)
+    else:
+        torch.distributed.checkpoint.load(state, checkpoint_id=load)
+        states.set_state_dict(model, adamw, model_state_dict=params, optim_state_dict=optim)
+
+
+def process(rank, jobs, out):
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method="file://" + out + ".rendezvous",
+                                         rank=rank, world_size=RANKS)
+    done = [train(rank, job, numpy.fromfile(job["tokens"], dtype="<u2")) for job in jobs]
+    torch.distributed.destroy_process_group()
+    if rank == 0:
+        with open(out, "w", encoding="utf-8") as file:
+            json.dump(done, file)
+
+
+def theirs(jobs, tries=5):
+    """[[(loss, norm)] of each job's steps], by FSDP2 on four processes. On a machine that is busy
+    gloo's may not find each other: then once more."""
+    out = os.path.join(folder, "theirs")
+    if os.path.exists(out + ".rendezvous"):
+        os.remove(out + ".rendezvous")
+    try:
+        torch.multiprocessing.spawn(process, (jobs, out), nprocs=RANKS)
+    except torch.multiprocessing.ProcessRaisedException as error:
+        if "connectFullMesh" not in str(error) or tries == 1:
+            raise
+        return theirs(jobs, tries - 1)
+    with open(out, encoding="utf-8") as file:
+        return json.load(file)
+
+
+# ---- The comparisons ----
 
 def generates_alike(place):
     """Greedy tokens, as long as the two best logits are 1e-4 apart."""
@@ -101,35 +192,96 @@ def generates_alike(place):
     return 0.0 if len(tokens) == 44 else float(len(tokens))
 
 
+class Training:
+    """A model and its tokens, and the same training of it here and there."""
+
+    def __init__(self, name):
+        config, self.T, self.rate = MODELS[name]
+        self.vocab = config.vocab_size
+        self.place = os.path.join(folder, name)
+        self.tokens = os.path.join(folder, "train.bin")
+        torch.manual_seed(15)
+        transformers.AutoModelForCausalLM.from_config(config).save_pretrained(self.place)
+        tokens = numpy.random.default_rng(1).zipf(1.3, 400 * self.T + 1) % self.vocab
+        tokens.astype("<u2").tofile(self.tokens)
+
+    def here(self, *options, steps=STEPS):
+        """[(loss, norm)] by train_gpt2."""
+        log = os.path.join(folder, "log")
+        ours("--from", self.place, "--data", self.tokens, "--in-order", "--sequence", str(self.T),
+             "--lr", str(self.rate), "--warmup", str(WARM_UP), "--betas", "0.9,0.99",
+             "--decay-groups", "--brief", "--log", log, "--steps", str(steps), *options)
+        with open(log, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        os.remove(log)
+        return [(line["loss"], line["norm"]) for line in lines]
+
+    def job(self, each=RANKS, types=("float", "float"), first=1, last=STEPS, **more):
+        return dict(more, each=each, types=types, first=first, last=last, place=self.place,
+                    tokens=self.tokens, T=self.T, rate=self.rate)
+
+
+def apart(one, other, what=0):
+    assert len(one) == len(other) > 0, (len(one), len(other))
+    return max(abs(a[what] / b[what] - 1) for a, b in zip(one, other))
+
+
+def compare_splits(training, splits):
+    """Losses and norms of each split; what it leaves is a model of transformers'."""
+    each = {split: RANKS * (1 if options == ["--batch", "1"] or "ddp" in options else 2)
+            for split, options in splits.items()}
+    numbers = sorted(set(each.values()))
+    want = dict(zip(numbers, theirs([training.job(n) for n in numbers])))
+    for split, options in splits.items():
+        out = training.place + " " + split[:6]
+        got = training.here("--export", out, *options)
+        say("%s: losses" % split, apart(got, want[each[split]]), LOSS)
+        say("%s: norms" % split, apart(got, want[each[split]], 1), NORM)
+    say("exported and opened by transformers: greedy tokens", generates_alike(out), 0.0)
+    return want[RANKS]
+
+
+def compare_bf16(training, exact):
+    kinds = [("bf16", "float"), ("bf16", "bf16")]
+    for kind, want in zip(kinds, theirs([training.job(types=kind) for kind in kinds])):
+        got = training.here("--batch", "1", "--dtype", kind[0], "--reduce-dtype", kind[1])
+        say("%s reduced in %s: losses' distance from float's, PyTorch's %.1e"
+            % (*kind, apart(want, exact)), apart(got, exact), BF16 * apart(want, exact))
+
+
+def compare_dcp(training):
+    """Ten steps here, five in FSDP2, five here; all at one rate, which does not ask how many."""
+    checkpoint, there, back = (os.path.join(training.place, name) for name in ("ck", "dcp", "back"))
+    middle, end = STEPS // 2, 3 * STEPS // 4
+    options = ["--batch", "1", "--schedule", "constant"]
+    training.here(*options, "--save", checkpoint, steps=middle)
+    dcp("to", checkpoint, there)
+    all_there, further = theirs([
+        training.job(constant=True),
+        training.job(constant=True, first=middle + 1, last=end, load=there, save=there + " 2")])
+    say("a checkpoint goes on in FSDP2: losses", apart(further, all_there[middle:end]), RESUMED)
+    dcp("from", there + " 2", back, "--sequences", str(RANKS * end))
+    got = training.here(*options, "--resume", back)
+    say("and comes back: losses", apart(got, all_there[end:]), RESUMED)
+
+
 def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(2)
-    tokens = numpy.random.default_rng(1).zipf(1.3, 400 * T + 1) % VOCAB
-    path = os.path.join(folder, "train.bin")
-    tokens.astype("<u2").tofile(path)
-    for name, config in CONFIGS.items():
-        print("%s, %d steps of AdamW on tokens of a file, clipped, by train_gpt2 on %d ranks"
+    for name in sys.argv[4:] or MODELS:
+        print("%s, %d steps of AdamW on tokens of a file, clipped, on %d ranks"
               % (name, STEPS, RANKS))
-        place = os.path.join(folder, name)
-        torch.manual_seed(15)
-        transformers.AutoModelForCausalLM.from_config(config).save_pretrained(place)
-        want = {each: theirs(place, tokens, each) for each in (RANKS, 2 * RANKS)}
-        for split, options in SPLITS.items():
-            log, out = os.path.join(folder, "log"), os.path.join(folder, name + split[:6])
-            ours("--from", place, "--data", path, "--in-order", "--sequence", str(T), "--steps",
-                 str(STEPS), "--lr", str(RATE), "--warmup", str(WARM_UP), "--betas", "0.9,0.99",
-                 "--decay-groups", "--log", log, "--brief", "--export", out, *options)
-            with open(log, encoding="utf-8") as file:
-                steps = [json.loads(line) for line in file]
-            pairs = list(zip(steps, want[RANKS * (2 if "--accumulate" in options else 1)]))
-            assert len(pairs) == STEPS
-            say("%s: losses" % split, max(abs(s["loss"] / w[0] - 1) for s, w in pairs), LOSS)
-            say("%s: norms" % split, max(abs(s["norm"] / w[1] - 1) for s, w in pairs), NORM)
-        say("exported and opened by transformers: greedy tokens", generates_alike(out), 0.0)
+        training = Training(name)
+        small = training.vocab < 1000
+        exact = compare_splits(training, SPLITS if small else {"ZeRO-3": SPLITS["ZeRO-3"]})
+        if small:
+            compare_bf16(training, exact)
+            compare_dcp(training)
     for failure in failures:
         print("failed: " + failure)
     return 1 if failures else 0
 
 
-sys.exit(main())
+if __name__ == "__main__": # not in the processes that the training starts
+    sys.exit(main())

@@ -3,6 +3,7 @@
  * Each operation is one that IEEE 754 rounds exactly, and nothing is fused (-fmad=false), so the
  * bits are those of lib/kernels/elementwise.c.
  */
+#include "dropout.h"
 #include "each.cuh"
 
 struct Fill {
@@ -68,6 +69,33 @@ extern "C" cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t
 {
     Launch launch = TYPED_BEGIN("kernel_scale", type, stream);
     BY_TYPE(type, scale_of(launch, (T *)x, factor, n));
+}
+
+// x (n); numbers below `least` go.
+template <class T>
+static __global__ void __launch_bounds__(EACH_THREADS)
+    dropout(T *x, uint32_t least, float kept, uint64_t key, uint64_t first, size_t n)
+{
+    size_t stride = gridDim.x * (size_t)EACH_THREADS;
+    for (size_t i = blockIdx.x * (size_t)EACH_THREADS + threadIdx.x; i < n; i += stride)
+        x[i] = dropout_number(key, first + i) < least ? 0.0f : (float)x[i] / kept;
+}
+
+template <class T>
+static cudaError_t dropout_of(Launch launch, T *x, float p, uint64_t key, uint64_t first, size_t n)
+{
+    launch_update(&launch, x, n * sizeof *x);
+    if (n > 0)
+        launch_grid(&launch, dropout<T>, blocks_of(n, EACH_THREADS), EACH_THREADS, x,
+                    (uint32_t)(p * 0x1p24f), 1.0f - p, key, first, n);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_dropout_ex(DType type, void *x, float p, uint64_t key, uint64_t first,
+                                         size_t n, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_dropout", type, stream);
+    BY_TYPE(type, dropout_of(launch, (T *)x, p, key, first, n));
 }
 
 template <class To, class From>
