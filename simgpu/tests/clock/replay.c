@@ -63,7 +63,7 @@ static const char *replay_by(World *w,
                                                 const SimLog *, int, SimReplayHook, void *))
 {
     SimLog logs[4];
-    for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){w->entry[i], w->n[i]};
+    for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){.entry = w->entry[i], .n = w->n[i]};
     return how(round_machine(), NULL, logs, w->logs, note, w);
 }
 
@@ -203,7 +203,7 @@ TEST(test_kernels_on_tensor_cores)
     }
     const SimMachine *m = sim_machine("a100x8", error, sizeof error);
     if (!m) fail_msg("%s", error);
-    assert_null(sim_replay_logs(m, NULL, &(SimLog){w.entry[0], w.n[0]}, 1, note, &w));
+    assert_null(sim_replay_logs(m, NULL, &(SimLog){.entry = w.entry[0], .n = w.n[0]}, 1, note, &w));
     for (int i = 0; i < 3; i++) {
         SimPs taken = w.end[0][i] - w.start[0][i];
         if (taken != 1002 * US)
