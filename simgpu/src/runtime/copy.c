@@ -150,10 +150,21 @@ static cudaError_t copy_again(cudaGraphNode_t node)
     return copy(node->name, node->call.args, NULL, node->site);
 }
 
+// "The CUDA device(s) to which the operand(s) was allocated/mapped cannot change", nor the memory's
+// type (CUDA Runtime API, cudaGraphExecUpdate).
+static bool takes_copy(const void *args, const void *others)
+{
+    const Copy *a = args, *b = others;
+    return device_of(a->dst) == device_of(b->dst) && device_of(a->src) == device_of(b->src);
+}
+
 static SimNewNode copy_node(const Copy *c)
 {
-    return (SimNewNode){
-        .type = cudaGraphNodeTypeMemcpy, .again = copy_again, .args = c, .bytes = sizeof *c};
+    return (SimNewNode){.type = cudaGraphNodeTypeMemcpy,
+                        .again = copy_again,
+                        .takes = takes_copy,
+                        .args = c,
+                        .bytes = sizeof *c};
 }
 
 static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site)
@@ -249,13 +260,6 @@ cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool
 
 // ---- Between devices ----
 
-static bool is_on(const void *ptr, int index)
-{
-    size_t offset;
-    SimDevice *device = sim_device_of(ptr, &offset);
-    return device && device->index == index;
-}
-
 static cudaError_t copy_peer(const char *name, const Copy *c, int dst_device, int src_device,
                              cudaStream_t stream, const void *site)
 {
@@ -264,10 +268,11 @@ static cudaError_t copy_peer(const char *name, const Copy *c, int dst_device, in
     if (dst_device < 0 || dst_device >= devices || src_device < 0 || src_device >= devices)
         return sim_leave(cudaErrorInvalidDevice);
     if (c->width == 0) return cudaSuccess;
-    if (is_on(c->dst, dst_device) && is_on(c->src, src_device)) return copy(name, c, stream, site);
+    if (device_of(c->dst) == dst_device && device_of(c->src) == src_device)
+        return copy(name, c, stream, site);
     char where[256];
     gpulog_where(site, where, sizeof where);
-    bool dst_wrong = !is_on(c->dst, dst_device);
+    bool dst_wrong = device_of(c->dst) != dst_device;
     sim_facts_call(name, site, stream);
     sim_facts_range(c->dst, c->width);
     sim_facts_range(c->src, c->width);
@@ -305,10 +310,22 @@ static cudaError_t fill_again(cudaGraphNode_t node)
     return fill(node->name, node->call.args, NULL, node->site);
 }
 
+// "For 2d memsets, only address and assigned value may be updated."
+static bool takes_fill(const void *args, const void *others)
+{
+    const struct cudaMemsetParams *a = args, *b = others;
+    bool same = a->width == b->width && a->height == b->height && a->pitch == b->pitch &&
+                a->elementSize == b->elementSize;
+    return device_of(a->dst) == device_of(b->dst) && (same || (a->height == 1 && b->height == 1));
+}
+
 static SimNewNode fill_node(const struct cudaMemsetParams *p)
 {
-    return (SimNewNode){
-        .type = cudaGraphNodeTypeMemset, .again = fill_again, .args = p, .bytes = sizeof *p};
+    return (SimNewNode){.type = cudaGraphNodeTypeMemset,
+                        .again = fill_again,
+                        .takes = takes_fill,
+                        .args = p,
+                        .bytes = sizeof *p};
 }
 
 cudaError_t sim_add_fill(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *from,

@@ -485,14 +485,18 @@ static cudaGraphExecUpdateResultInfo compare(cudaGraph_t old, cudaGraph_t new)
     if (old->n != new->n) return info;
     for (int i = 0; i < new->n; i++) {
         cudaGraphNode_t a = old->node[i], b = new->node[i];
-        bool same = a->n_from == b->n_from;
-        for (int j = 0; j < b->n_from && same; j++) same = a->from[j]->index == b->from[j]->index;
         info.errorNode = b;
-        if (!same) return info;
+        if (a->n_from != b->n_from) return info;
+        for (int j = 0; j < b->n_from; j++) {
+            if (a->from[j]->index == b->from[j]->index) continue;
+            info.errorFromNode = b->from[j];
+            return info;
+        }
         info.result = cudaGraphExecUpdateErrorNodeTypeChanged;
         if (a->type != b->type) return info;
         info.result = cudaGraphExecUpdateErrorParametersChanged;
         if (a->device != b->device) return info;
+        if (a->call.takes && !a->call.takes(a->call.args, b->call.args)) return info;
         info.result = cudaGraphExecUpdateErrorTopologyChanged;
     }
     return (cudaGraphExecUpdateResultInfo){cudaGraphExecUpdateSuccess, NULL, NULL};

@@ -200,7 +200,8 @@ static bool is_memory(enum cudaGraphNodeType type)
 cudaGraphNode_t sim_graph_add(cudaGraph_t graph, SimNewNode what, const cudaGraphNode_t *from,
                               size_t n)
 {
-    SimNodeCall call = {.again = what.again, .drop = what.drop, .bytes = what.bytes};
+    SimNodeCall call = {
+        .again = what.again, .drop = what.drop, .takes = what.takes, .bytes = what.bytes};
     call.args = malloc(what.bytes ? what.bytes : 1);
     call.users = malloc(sizeof *call.users);
     cudaGraphNode_t node = call.args && call.users ? append(graph, call) : NULL;

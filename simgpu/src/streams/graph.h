@@ -22,7 +22,9 @@
 typedef struct SimNodeCall {
     cudaError_t (*again)(cudaGraphNode_t node); // makes the call, on the stream of sim_launching
     void (*drop)(void *args);                   // frees what args points to; NULL: nothing
-    void *args;                                 // (bytes), the node's own copy
+    // Whether cudaGraphExecUpdate may put such args in the place of these; NULL: any.
+    bool (*takes)(const void *args, const void *others);
+    void *args; // (bytes), the node's own copy
     size_t bytes;
     int *users; // nodes that have it
 } SimNodeCall;
@@ -67,6 +69,7 @@ typedef struct SimNewNode {
     int device;
     cudaError_t (*again)(cudaGraphNode_t node);
     void (*drop)(void *args);
+    bool (*takes)(const void *args, const void *others);
     const void *together;
     const void *args;
     size_t bytes;
