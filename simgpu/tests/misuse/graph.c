@@ -61,6 +61,37 @@ WRONG(CAPTURE, allocates_in_a_capture, 1, "0")
     end_failed(stream);
 }
 
+WRONG(CAPTURE, makes_a_communicator_in_a_capture, 1, "0")
+{
+    ncclComm_t comm;
+    cudaStream_t stream = side_stream();
+    BEGIN(stream);                                                    // HERE
+    CHECK(ncclCommInitAll(&comm, 1, NULL) == ncclUnhandledCudaError); // HERE
+    end_failed(stream);
+}
+
+WRONG(CAPTURE, splits_a_communicator_in_a_capture, 1, "0")
+{
+    ncclComm_t comm = meet(rank, ranks), part;
+    cudaStream_t stream = side_stream();
+    BEGIN(stream);                                                           // HERE
+    CHECK(ncclCommSplit(comm, 0, 0, &part, NULL) == ncclUnhandledCudaError); // HERE
+    end_failed(stream);
+}
+
+RIGHT(CAPTURE, makes_a_communicator_beside_a_relaxed_capture, 1)
+{
+    float *x = filled(N, 1);
+    cudaStream_t stream = side_stream();
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    ncclComm_t comm = meet(rank, ranks);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, stream));
+    cudaGraphExec_t exec = end_capture(stream);
+    CUDA(cudaGraphLaunch(exec, stream));
+    expect(x, N, 1);
+    CUDA(cudaGraphExecDestroy(exec));
+}
+
 RIGHT(CAPTURE, allocates_in_a_relaxed_capture, 1)
 {
     float *x;
