@@ -142,6 +142,12 @@ static void each_device(const SimgpuOp *op, const Copy *c,
     order(op, sim_current_device());
 }
 
+static bool is_pageable(const void *ptr)
+{
+    bool inside;
+    return !on_device(ptr) && !sim_pinned(ptr, 1, &inside);
+}
+
 static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site);
 
 // In a launch nobody waits for it, whatever memory it is about.
@@ -171,6 +177,9 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
 {
     bool replayed = sim_launching.node != NULL;
     if (!c->async && sim_unsafe_hook && !replayed) SIM_ENTER_UNSAFE_AS(name, site);
+    bool waits = !c->async || is_pageable(c->dst) || is_pageable(c->src);
+    if (sim_hold_node && !waits && sim_hold_node(stream, name, site, copy_node(c)))
+        return cudaSuccess;
     SimgpuOp op = sim_begin(GPU_COPY, name, stream, site);
     if (op.captured && op.error == cudaSuccess && c->width && c->height)
         return sim_capture_node(&op, copy_node(c));
@@ -354,6 +363,7 @@ cudaError_t sim_fill_rows(const char *name, void *ptr, size_t pitch, int value, 
 static cudaError_t fill(const char *name, const struct cudaMemsetParams *p, cudaStream_t stream,
                         const void *site)
 {
+    if (sim_hold_node && sim_hold_node(stream, name, site, fill_node(p))) return cudaSuccess;
     void *ptr = p->dst;
     size_t pitch = p->pitch, width = p->width * p->elementSize, height = p->height;
     SimgpuOp op = sim_begin(GPU_MEMSET, name, stream, site);

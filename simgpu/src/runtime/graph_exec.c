@@ -447,6 +447,7 @@ cudaGraph_t sim_launched_graph(const SimLaunch *l)
 }
 
 bool (*sim_hold_launch)(const SimLaunch *l);
+bool (*sim_hold_node)(cudaStream_t stream, const char *call, const void *site, SimNewNode node);
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
 {

@@ -119,6 +119,9 @@ typedef struct SimLaunch {
 } SimLaunch;
 // Whether the launch is held back, and made by sim_launch_held later (nccl/launches.c).
 extern bool (*sim_hold_launch)(const SimLaunch *l);
+// Whether an operation after one is held back, too: it is such a node then. NULL: none is.
+extern bool (*sim_hold_node)(cudaStream_t stream, const char *call, const void *site,
+                             SimNewNode node);
 // Goes on up to the end, or to calls of NCCL: *stops is their node. They have been made when it is
 // called again.
 cudaError_t sim_launch_held(SimLaunch *l, cudaGraphNode_t *stops);
