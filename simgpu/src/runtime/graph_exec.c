@@ -77,19 +77,11 @@ static cudaGraphExec_t find_exec(cudaGraphExec_t handle)
 
 static cudaError_t report_exec(const char *call, cudaGraphExec_t handle, const void *site)
 {
-    char where[256], end[256];
     cudaGraphExec_t e = find_exec(handle);
-    gpulog_where(site, where, sizeof where);
-    gpulog_where(e ? e->destroyed : NULL, end, sizeof end);
-    sim_facts_call(call, site, SIM_NO_STREAM);
-    if (e) sim_facts_call("cudaGraphExecDestroy", e->destroyed, SIM_NO_STREAM);
-    sim_report(SIMGPU_LIFETIME, "there is no such executable graph",
-               "%s, called at %s,\nwas given %p, which %s%s.\n"
-               "On a GPU this is an invalid argument, or a crash inside the driver.\n"
-               "Did cudaGraphInstantiate fail, or is it destroyed before its last launch?",
-               call, where, (void *)handle, e ? "cudaGraphExecDestroy destroyed at\n" : "is none",
-               e ? end : "");
-    return sim_leave(cudaErrorInvalidValue);
+    return sim_report_no_graph(&(SimNoGraph){"there is no such executable graph",
+                                             "cudaGraphInstantiate", "cudaGraphExecDestroy", handle,
+                                             e ? e->destroyed : NULL},
+                               call, site);
 }
 
 static bool is_exec(cudaGraphExec_t handle)

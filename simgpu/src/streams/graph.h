@@ -86,6 +86,11 @@ cudaGraphNode_t *sim_graph_sorted(cudaGraph_t graph);
 // Marks what `node` comes after, itself included, in seen (graph->n).
 void sim_graph_mark_before(cudaGraphNode_t node, bool *seen);
 // A handle that is none: cudaErrorInvalidValue, reported.
+typedef struct SimNoGraph {
+    const char *title, *maker, *destroyer;
+    const void *handle, *destroyed;
+} SimNoGraph;
+cudaError_t sim_report_no_graph(const SimNoGraph *no, const char *call, const void *site);
 cudaError_t sim_report_graph(const char *call, cudaGraph_t graph, const void *site);
 
 // A set of nodes that grows.
