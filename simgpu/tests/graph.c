@@ -156,6 +156,88 @@ RANK_TEST(test_updates, 1)
     need_cuda(cudaGraphExecDestroy(exec));
 }
 
+static cudaGraph_t of_copy(void *to, const void *from, size_t bytes)
+{
+    cudaGraph_t graph;
+    cudaGraphNode_t node;
+    need_cuda(cudaGraphCreate(&graph, 0));
+    need_cuda(cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, to, from, bytes, cudaMemcpyDefault));
+    return graph;
+}
+
+static cudaGraph_t of_memset(void *to, size_t width, size_t height, unsigned value)
+{
+    cudaGraph_t graph;
+    cudaGraphNode_t node;
+    struct cudaMemsetParams p = {.dst = to, .pitch = 64, .value = value, .elementSize = 1};
+    p.width = width;
+    p.height = height;
+    need_cuda(cudaGraphCreate(&graph, 0));
+    need_cuda(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &p));
+    return graph;
+}
+
+// Two nodes, the third after one of them.
+static cudaGraph_t of_edge(int from)
+{
+    cudaGraph_t graph;
+    cudaGraphNode_t node[3];
+    need_cuda(cudaGraphCreate(&graph, 0));
+    for (int i = 0; i < 2; i++) need_cuda(cudaGraphAddEmptyNode(&node[i], graph, NULL, 0));
+    need_cuda(cudaGraphAddEmptyNode(&node[2], graph, &node[from], 1));
+    return graph;
+}
+
+// What an executable of the one graph says to the other, which both end.
+static cudaGraphExecUpdateResultInfo updated(cudaGraph_t from, cudaGraph_t to)
+{
+    cudaGraphExecUpdateResultInfo info;
+    cudaGraphExec_t exec = instance(from);
+    cudaError_t error = cudaGraphExecUpdate(exec, to, &info), want = cudaSuccess;
+    if (info.result != cudaGraphExecUpdateSuccess) want = cudaErrorGraphExecUpdateFailure;
+    check(error == want, "an update returns %s and says %d", cudaGetErrorName(error), info.result);
+    need_cuda(cudaGraphExecDestroy(exec));
+    need_cuda(cudaGraphDestroy(from));
+    need_cuda(cudaGraphDestroy(to));
+    return info;
+}
+
+// An update may change addresses, and lengths in one dimension; no place, and no shape of rows.
+RANK_TEST(test_what_an_update_may_change, 1)
+{
+    char *a, *b, *far, *host, own[64];
+    need_cuda(cudaMalloc((void **)&a, 256));
+    need_cuda(cudaMalloc((void **)&b, 256));
+    need_cuda(cudaMallocHost((void **)&host, 256));
+    need_cuda(cudaSetDevice(1));
+    need_cuda(cudaMalloc((void **)&far, 256));
+    need_cuda(cudaSetDevice(0));
+    const struct {
+        cudaGraph_t from, to;
+        enum cudaGraphExecUpdateResult want;
+    } cases[] = {
+        {of_copy(a, b, 8), of_copy(b, a, 16), cudaGraphExecUpdateSuccess},
+        {of_copy(host, b, 8), of_copy(own, a, 8), cudaGraphExecUpdateSuccess},
+        {of_copy(a, b, 8), of_copy(a, host, 8), cudaGraphExecUpdateErrorParametersChanged},
+        {of_copy(a, b, 8), of_copy(far, b, 8), cudaGraphExecUpdateErrorParametersChanged},
+        {of_memset(a, 8, 1, 0), of_memset(b, 16, 1, 1), cudaGraphExecUpdateSuccess},
+        {of_memset(a, 8, 2, 0), of_memset(b, 8, 2, 1), cudaGraphExecUpdateSuccess},
+        {of_memset(a, 8, 2, 0), of_memset(a, 16, 2, 0), cudaGraphExecUpdateErrorParametersChanged},
+        {of_memset(a, 8, 1, 0), of_memset(a, 8, 2, 0), cudaGraphExecUpdateErrorParametersChanged},
+        {of_edge(0), of_edge(1), cudaGraphExecUpdateErrorTopologyChanged},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cudaGraphExecUpdateResultInfo info = updated(cases[i].from, cases[i].to);
+        check(info.result == cases[i].want, "case %zu: the update gives %d", i, info.result);
+        bool edge = info.result == cudaGraphExecUpdateErrorTopologyChanged;
+        check(!info.errorFromNode == !edge, "case %zu: errorFromNode", i);
+    }
+    need_cuda(cudaFree(a));
+    need_cuda(cudaFree(b));
+    need_cuda(cudaFree(far));
+    need_cuda(cudaFreeHost(host));
+}
+
 // A launch inside of a capture is a node; a graph that is launched there runs as often.
 RANK_TEST(test_a_graph_in_a_graph, 1)
 {
@@ -314,15 +396,15 @@ RANK_TEST(test_modes_and_threads, 1)
         need_cuda(cudaStreamBeginCapture(r->stream, rows[i].of));
         pthread_create(&thread, NULL, in_another_thread, &other);
         pthread_join(thread, NULL);
-        check(other.allocated == rows[i].allocated, "row %zu: cudaMalloc gives %s", i,
+        check(other.allocated == rows[i].allocated, "case %zu: cudaMalloc gives %s", i,
               cudaGetErrorName(other.allocated));
-        check(other.ended == rows[i].ended, "row %zu: the end gives %s", i,
+        check(other.ended == rows[i].ended, "case %zu: the end gives %s", i,
               cudaGetErrorName(other.ended));
         cudaError_t ended = cudaStreamEndCapture(r->stream, &graph);
         check(ended == (rows[i].ended == cudaSuccess       ? cudaErrorIllegalState
                         : rows[i].allocated != cudaSuccess ? cudaErrorStreamCaptureInvalidated
                                                            : cudaSuccess),
-              "row %zu: the second end gives %s", i, cudaGetErrorName(ended));
+              "case %zu: the second end gives %s", i, cudaGetErrorName(ended));
         if (graph) need_cuda(cudaGraphDestroy(graph));
     }
 }

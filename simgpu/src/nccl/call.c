@@ -505,7 +505,7 @@ static bool is_expelled(const Call *calls, int n)
     return false;
 }
 
-ncclResult_t sim_run_calls(Call *calls, int n)
+static ncclResult_t run_calls(Call *calls, int n)
 {
     Run run;
     Notice notice;
@@ -527,4 +527,12 @@ ncclResult_t sim_run_calls(Call *calls, int n)
     }
     finish_run(&run);
     return ncclSuccess;
+}
+
+ncclResult_t sim_run_calls(Call *calls, int n)
+{
+    sim_clock_in_call(true);
+    ncclResult_t result = run_calls(calls, n);
+    sim_clock_in_call(false);
+    return result;
 }

@@ -145,6 +145,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     ncclResult_t result = sim_check_not_null(comm, "comm", name, HERE);
     int devices = 0;
     cudaGetDeviceCount(&devices);
+    if (result == ncclSuccess) result = sim_check_uncaptured(name, HERE);
     if (result != ncclSuccess) return result;
     if (ndev < 1 || ndev > SIM_MAX_RANKS)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE,

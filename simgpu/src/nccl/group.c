@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "machine/machine.h"
 #include "nccl/arguments.h"
 #include "nccl/board.h"
@@ -171,9 +172,18 @@ static ncclResult_t join_group(bool init, bool nonblocking, const char *name, co
     return ncclSuccess;
 }
 
+// Making a communicator, or a window, allocates and frees memory: not safe in a capture.
+ncclResult_t sim_check_uncaptured(const char *name, const void *site)
+{
+    if (!sim_unsafe_hook || sim_unsafe_hook(name, site) == cudaSuccess) return ncclSuccess;
+    return sim_grouped_error(ncclUnhandledCudaError);
+}
+
 ncclResult_t sim_submit(Call *call)
 {
     const char *name = sim_kind(call->signature.kind)->call;
+    bool setup = sim_is_setup(call->signature.kind);
+    if (setup && sim_check_uncaptured(name, call->site) != ncclSuccess) return ncclUnhandledCudaError;
     if (group.n_inits) return join_group(false, group.nonblocking, name, call->site);
     ncclResult_t result = sim_check_call(call);
     if (result != ncclSuccess) return sim_grouped_error(result);
@@ -194,6 +204,7 @@ static ncclResult_t run_inits(Init *init, int n, bool nonblocking)
 
 ncclResult_t sim_submit_init(const Init *init, const char *name)
 {
+    if (sim_check_uncaptured(name, init->site) != ncclSuccess) return ncclUnhandledCudaError;
     if (group.depth == 0) {
         Init *own = malloc(sizeof *own);
         if (!own) return ncclSystemError;

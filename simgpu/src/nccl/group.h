@@ -8,6 +8,7 @@
 // likewise.
 ncclResult_t sim_submit(Call *call);
 ncclResult_t sim_submit_init(const Init *init, const char *name);
+ncclResult_t sim_check_uncaptured(const char *name, const void *site);
 // What is left to do of the windows and splits among calls that all ranks have made: *n inits, to
 // be freed, of the new communicators.
 ncclResult_t sim_finish_setups(Call *calls, int n_calls, Init **init, int *n);

@@ -4,8 +4,8 @@
  * device and then that of the next, whose collectives are each other's. simgpu makes an operation
  * at its call, and would wait in the first launch for the second one. So a launch with calls that
  * need other ranks of this process is held back. It goes on as far as it can when the next one
- * comes, and to its end before any call that may come after it. An event's record on the same
- * device is held back with it.
+ * comes, and to its end before any call that may come after it. Kernels that say their arguments,
+ * copies, memsets and records of events are held back with it, on the same device.
  *
  * Calls of NCCL are begun as on a communicator that does not block (pending.c), one launch of each
  * device at a time. Where none can go on, the thread waits for all of them at once.
@@ -15,24 +15,25 @@
 
 #include "core/error.h"
 #include "core/threads.h"
+#include "memory/device.h"
 #include "nccl/captured.h"
 #include "nccl/launches.h"
 #include "nccl/pending.h"
 #include "streams/graph.h"
-#include "streams/streams.h"
+#include "streams/handles.h"
 
-// A launch, or the record of an event.
+// A launch, or another operation, which is a node of no executable.
 typedef struct Held {
-    SimLaunch launch; // its stream, device and site: of a record, too
+    SimLaunch launch; // its stream and device: of a node, too
     ncclComm_t comm;  // of the calls that it has begun; NULL: none
     bool local;       // all ranks of its communicators are of this process
-    const char *record;
-    cudaEvent_t event;
+    cudaGraphNode_t node;
     bool done;
 } Held;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Held *held;
+static cudaGraph_t nodes; // of those that are held
 static int room;
 static pthread_t owner;
 static __thread bool making;
@@ -47,6 +48,16 @@ static bool is_made_by(ncclComm_t comm, int rank, int thread)
     return atomic_load(&comm->shared->slot[rank].thread) == thread;
 }
 
+static bool has_rank(cudaGraph_t graph, ncclComm_t comm, int rank)
+{
+    for (int i = 0, n; i < graph->n; i++) {
+        const Call *call = sim_captured_calls(graph->node[i], &n);
+        for (int k = 0; k < n; k++)
+            if (call[k].comm->shared == comm->shared && call[k].comm->rank == rank) return true;
+    }
+    return false;
+}
+
 // Whether the launch needs ranks of this process that no other thread will call for.
 static bool needs_others(Held *h)
 {
@@ -58,7 +69,7 @@ static bool needs_others(Held *h)
         for (int k = 0; k < n; k++) {
             ncclComm_t comm = call[k].comm;
             for (int r = 0; r < comm->size && !comm->phantoms; r++) {
-                if (r != comm->rank && is_ours(comm, r)) others = true;
+                if (r != comm->rank && is_ours(comm, r)) others |= !has_rank(graph, comm, r);
                 if (is_ours(comm, r)) own &= is_made_by(comm, r, sim_thread());
                 h->local &= is_ours(comm, r);
             }
@@ -70,20 +81,29 @@ static bool needs_others(Held *h)
     return threads.n == 1;
 }
 
+static cudaError_t make_node(const Held *h)
+{
+    int current = sim_current_device();
+    SimReplay before = sim_launching;
+    sim_set_current_device(h->launch.device);
+    sim_launching = (SimReplay){.stream = h->launch.stream, .site = h->node->site, .node = h->node};
+    cudaError_t error = h->node->call.again(h->node);
+    sim_launching = before;
+    sim_set_current_device(current);
+    return error;
+}
+
 // Goes on with it; false: it has to wait.
 static bool go_on(Held *h)
 {
-    cudaGraphNode_t node;
+    cudaGraphNode_t calls;
     if (h->comm && atomic_load(&h->comm->pending)) return false;
     h->comm = NULL;
-    if (h->record) {
-        sim_make_record(h->record, h->event, h->launch.stream, h->launch.device, h->launch.site);
-    } else {
-        cudaError_t error = sim_launch_held(&h->launch, &node);
-        if (error == cudaSuccess && node) error = sim_captured_begin(node, &h->launch, &h->comm);
-        if (error == cudaSuccess && node) return true;
-        sim_leave(error);
-    }
+    cudaError_t error = h->node ? make_node(h) : sim_launch_held(&h->launch, &calls);
+    if (h->node) calls = NULL;
+    if (error == cudaSuccess && calls) error = sim_captured_begin(calls, &h->launch, &h->comm);
+    if (error == cudaSuccess && calls) return true;
+    sim_leave(error);
     return h->done = true;
 }
 
@@ -106,6 +126,11 @@ static bool go_round(void)
     for (int i = 0; i < n; i++)
         if (!held[i].done) held[left++] = held[i];
     atomic_store(&sim_held.n, left);
+    if (n && !left) {
+        if (nodes) sim_graph_free(nodes);
+        nodes = NULL;
+        simgpu_captures--;
+    }
     return moved;
 }
 
@@ -131,8 +156,7 @@ static void make_all(const char *call, bool waits)
 
 static bool may_come_before(const char *call, int device)
 {
-    static const char *const calls[] = {"cudaSetDevice", "cudaGetDevice", "cudaGraphLaunch",
-                                        "cudaEventRecord"};
+    static const char *const calls[] = {"cudaSetDevice", "cudaGetDevice", "cudaGraphLaunch"};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         if (call && strcmp(call, calls[i]) == 0) return true;
     if (device < 0 || !call || strcmp(call, "cudaStreamWaitEvent") == 0) return false;
@@ -164,6 +188,7 @@ static bool hold(Held h)
         held = more;
         room = n + 16;
     }
+    if (!n) simgpu_captures++; // so that kernels say their arguments
     held[n] = h;
     owner = pthread_self();
     sim_held.make = make_held;
@@ -184,20 +209,28 @@ static bool hold_launch(const SimLaunch *launch)
     return true;
 }
 
-static bool hold_record(const char *call, cudaEvent_t event, cudaStream_t stream, int device,
-                        const void *site)
+static bool hold_node(cudaStream_t stream, const char *call, const void *site, SimNewNode node)
 {
+    int device = sim_current_device();
     bool needed = false;
-    if (making || !pthread_equal(owner, pthread_self())) return false;
+    if (making || !atomic_load(&sim_held.n) || !pthread_equal(owner, pthread_self())) return false;
+    pthread_mutex_lock(&sim_streams_lock);
+    const struct CUstream_st *s = sim_stream_of_handle(stream);
+    if (s) device = s->device;
+    bool captured = !s || s->capture;
+    pthread_mutex_unlock(&sim_streams_lock);
     for (int i = 0; i < atomic_load(&sim_held.n); i++) needed |= comes_before(&held[i], device);
-    return needed && hold((Held){.launch = {.stream = stream, .device = device, .site = site},
-                                 .record = call,
-                                 .event = event,
-                                 .local = true});
+    if (!needed || captured) return false;
+    if (!nodes) nodes = sim_graph_new(site);
+    node.name = call;
+    node.site = site;
+    Held h = {.launch = {.stream = stream, .device = device}, .local = true};
+    h.node = nodes ? sim_graph_add(nodes, node, NULL, 0) : NULL;
+    return h.node && hold(h);
 }
 
 void sim_launches_hold(void)
 {
     sim_hold_launch = hold_launch;
-    sim_hold_record = hold_record;
+    sim_hold_node = hold_node;
 }

@@ -142,6 +142,12 @@ static void each_device(const SimgpuOp *op, const Copy *c,
     order(op, sim_current_device());
 }
 
+static bool is_pageable(const void *ptr)
+{
+    bool inside;
+    return !on_device(ptr) && !sim_pinned(ptr, 1, &inside);
+}
+
 static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site);
 
 // In a launch nobody waits for it, whatever memory it is about.
@@ -150,16 +156,30 @@ static cudaError_t copy_again(cudaGraphNode_t node)
     return copy(node->name, node->call.args, NULL, node->site);
 }
 
+// "The CUDA device(s) to which the operand(s) was allocated/mapped cannot change", nor the memory's
+// type (CUDA Runtime API, cudaGraphExecUpdate).
+static bool takes_copy(const void *args, const void *others)
+{
+    const Copy *a = args, *b = others;
+    return device_of(a->dst) == device_of(b->dst) && device_of(a->src) == device_of(b->src);
+}
+
 static SimNewNode copy_node(const Copy *c)
 {
-    return (SimNewNode){
-        .type = cudaGraphNodeTypeMemcpy, .again = copy_again, .args = c, .bytes = sizeof *c};
+    return (SimNewNode){.type = cudaGraphNodeTypeMemcpy,
+                        .again = copy_again,
+                        .takes = takes_copy,
+                        .args = c,
+                        .bytes = sizeof *c};
 }
 
 static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site)
 {
     bool replayed = sim_launching.node != NULL;
     if (!c->async && sim_unsafe_hook && !replayed) SIM_ENTER_UNSAFE_AS(name, site);
+    bool waits = !c->async || is_pageable(c->dst) || is_pageable(c->src);
+    if (sim_hold_node && !waits && sim_hold_node(stream, name, site, copy_node(c)))
+        return cudaSuccess;
     SimgpuOp op = sim_begin(GPU_COPY, name, stream, site);
     if (op.captured && op.error == cudaSuccess && c->width && c->height)
         return sim_capture_node(&op, copy_node(c));
@@ -249,13 +269,6 @@ cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool
 
 // ---- Between devices ----
 
-static bool is_on(const void *ptr, int index)
-{
-    size_t offset;
-    SimDevice *device = sim_device_of(ptr, &offset);
-    return device && device->index == index;
-}
-
 static cudaError_t copy_peer(const char *name, const Copy *c, int dst_device, int src_device,
                              cudaStream_t stream, const void *site)
 {
@@ -264,10 +277,11 @@ static cudaError_t copy_peer(const char *name, const Copy *c, int dst_device, in
     if (dst_device < 0 || dst_device >= devices || src_device < 0 || src_device >= devices)
         return sim_leave(cudaErrorInvalidDevice);
     if (c->width == 0) return cudaSuccess;
-    if (is_on(c->dst, dst_device) && is_on(c->src, src_device)) return copy(name, c, stream, site);
+    if (device_of(c->dst) == dst_device && device_of(c->src) == src_device)
+        return copy(name, c, stream, site);
     char where[256];
     gpulog_where(site, where, sizeof where);
-    bool dst_wrong = !is_on(c->dst, dst_device);
+    bool dst_wrong = device_of(c->dst) != dst_device;
     sim_facts_call(name, site, stream);
     sim_facts_range(c->dst, c->width);
     sim_facts_range(c->src, c->width);
@@ -305,10 +319,22 @@ static cudaError_t fill_again(cudaGraphNode_t node)
     return fill(node->name, node->call.args, NULL, node->site);
 }
 
+// "For 2d memsets, only address and assigned value may be updated."
+static bool takes_fill(const void *args, const void *others)
+{
+    const struct cudaMemsetParams *a = args, *b = others;
+    bool same = a->width == b->width && a->height == b->height && a->pitch == b->pitch &&
+                a->elementSize == b->elementSize;
+    return device_of(a->dst) == device_of(b->dst) && (same || (a->height == 1 && b->height == 1));
+}
+
 static SimNewNode fill_node(const struct cudaMemsetParams *p)
 {
-    return (SimNewNode){
-        .type = cudaGraphNodeTypeMemset, .again = fill_again, .args = p, .bytes = sizeof *p};
+    return (SimNewNode){.type = cudaGraphNodeTypeMemset,
+                        .again = fill_again,
+                        .takes = takes_fill,
+                        .args = p,
+                        .bytes = sizeof *p};
 }
 
 cudaError_t sim_add_fill(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *from,
@@ -337,6 +363,7 @@ cudaError_t sim_fill_rows(const char *name, void *ptr, size_t pitch, int value, 
 static cudaError_t fill(const char *name, const struct cudaMemsetParams *p, cudaStream_t stream,
                         const void *site)
 {
+    if (sim_hold_node && sim_hold_node(stream, name, site, fill_node(p))) return cudaSuccess;
     void *ptr = p->dst;
     size_t pitch = p->pitch, width = p->width * p->elementSize, height = p->height;
     SimgpuOp op = sim_begin(GPU_MEMSET, name, stream, site);

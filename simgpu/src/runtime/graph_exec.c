@@ -77,19 +77,11 @@ static cudaGraphExec_t find_exec(cudaGraphExec_t handle)
 
 static cudaError_t report_exec(const char *call, cudaGraphExec_t handle, const void *site)
 {
-    char where[256], end[256];
     cudaGraphExec_t e = find_exec(handle);
-    gpulog_where(site, where, sizeof where);
-    gpulog_where(e ? e->destroyed : NULL, end, sizeof end);
-    sim_facts_call(call, site, SIM_NO_STREAM);
-    if (e) sim_facts_call("cudaGraphExecDestroy", e->destroyed, SIM_NO_STREAM);
-    sim_report(SIMGPU_LIFETIME, "there is no such executable graph",
-               "%s, called at %s,\nwas given %p, which %s%s.\n"
-               "On a GPU this is an invalid argument, or a crash inside the driver.\n"
-               "Did cudaGraphInstantiate fail, or is it destroyed before its last launch?",
-               call, where, (void *)handle, e ? "cudaGraphExecDestroy destroyed at\n" : "is none",
-               e ? end : "");
-    return sim_leave(cudaErrorInvalidValue);
+    return sim_report_no_graph(&(SimNoGraph){"there is no such executable graph",
+                                             "cudaGraphInstantiate", "cudaGraphExecDestroy", handle,
+                                             e ? e->destroyed : NULL},
+                               call, site);
 }
 
 static bool is_exec(cudaGraphExec_t handle)
@@ -447,6 +439,7 @@ cudaGraph_t sim_launched_graph(const SimLaunch *l)
 }
 
 bool (*sim_hold_launch)(const SimLaunch *l);
+bool (*sim_hold_node)(cudaStream_t stream, const char *call, const void *site, SimNewNode node);
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
 {
@@ -485,14 +478,18 @@ static cudaGraphExecUpdateResultInfo compare(cudaGraph_t old, cudaGraph_t new)
     if (old->n != new->n) return info;
     for (int i = 0; i < new->n; i++) {
         cudaGraphNode_t a = old->node[i], b = new->node[i];
-        bool same = a->n_from == b->n_from;
-        for (int j = 0; j < b->n_from && same; j++) same = a->from[j]->index == b->from[j]->index;
         info.errorNode = b;
-        if (!same) return info;
+        if (a->n_from != b->n_from) return info;
+        for (int j = 0; j < b->n_from; j++) {
+            if (a->from[j]->index == b->from[j]->index) continue;
+            info.errorFromNode = b->from[j];
+            return info;
+        }
         info.result = cudaGraphExecUpdateErrorNodeTypeChanged;
         if (a->type != b->type) return info;
         info.result = cudaGraphExecUpdateErrorParametersChanged;
         if (a->device != b->device) return info;
+        if (a->call.takes && !a->call.takes(a->call.args, b->call.args)) return info;
         info.result = cudaGraphExecUpdateErrorTopologyChanged;
     }
     return (cudaGraphExecUpdateResultInfo){cudaGraphExecUpdateSuccess, NULL, NULL};

@@ -118,6 +118,19 @@ static cudaError_t call_again(cudaGraphNode_t node)
 
 // ---- Capturing ----
 
+static SimNewNode noted_node(enum cudaGraphNodeType type)
+{
+    return (SimNewNode){.type = type, .again = call_again, .args = &noted, .bytes = sizeof noted};
+}
+
+bool sim_hold_kernel(const char *name, cudaStream_t stream, const void *site)
+{
+    bool held =
+        noted.function && sim_hold_node(stream, name, site, noted_node(cudaGraphNodeTypeKernel));
+    if (held) noted.function = NULL;
+    return held;
+}
+
 void sim_capture_noted(SimgpuOp *op, enum cudaGraphNodeType type)
 {
     if (op->error != cudaSuccess) return;
@@ -134,8 +147,7 @@ void sim_capture_noted(SimgpuOp *op, enum cudaGraphNodeType type)
         op->error = cudaErrorStreamCaptureUnsupported;
         return;
     }
-    op->error = sim_capture_node(
-        op, (SimNewNode){.type = type, .again = call_again, .args = &noted, .bytes = sizeof noted});
+    op->error = sim_capture_node(op, noted_node(type));
     noted.function = NULL;
 }
 

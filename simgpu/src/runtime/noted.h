@@ -27,6 +27,8 @@ typedef struct SimNotedCall {
     unsigned char handle[128];
 } SimNotedCall;
 
+// Whether the noted call is held back (sim_hold_node, which is there).
+bool sim_hold_kernel(const char *name, cudaStream_t stream, const void *site);
 // The captured operation becomes a node that makes the noted call; a report where none was noted.
 void sim_capture_noted(SimgpuOp *op, enum cudaGraphNodeType type);
 // Before that: the call depends on what the first argument points to. Keeps it; at a launch a copy

@@ -67,6 +67,8 @@ static void check_device(SimgpuOp *op)
 
 SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site)
 {
+    if (sim_hold_node && sim_hold_kernel(name, stream, gpulog_site_above(site)))
+        return (SimgpuOp){.captured = true};
     SimgpuOp op = sim_begin(GPU_KERNEL, name, stream, gpulog_site_above(site));
     check_device(&op);
     if (op.captured)

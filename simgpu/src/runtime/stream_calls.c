@@ -5,7 +5,6 @@
  * cudaStreamAddCallback.
  */
 #include "core/error.h"
-#include "memory/device.h"
 #include "runtime/graph_nodes.h"
 #include "runtime/operation.h"
 #include "streams/capture.h"
@@ -23,37 +22,27 @@ static cudaError_t again(cudaGraphNode_t node)
                : wait(event, NULL, true, node->site);
 }
 
+static SimNewNode event_node(enum cudaGraphNodeType type, const cudaEvent_t *event)
+{
+    return (SimNewNode){.type = type, .again = again, .args = event, .bytes = sizeof *event};
+}
+
 // "Set the flag to capture the event record into a node": the event is none of the capture's.
 static cudaError_t capture_event(SimgpuOp *op, enum cudaGraphNodeType type, cudaEvent_t event)
 {
-    return sim_capture_node(
-        op, (SimNewNode){.type = type, .again = again, .args = &event, .bytes = sizeof event});
+    return sim_capture_node(op, event_node(type, &event));
 }
 
 static cudaError_t record(const char *call, cudaEvent_t event, cudaStream_t stream, bool external,
                           const void *site)
 {
+    SimNewNode node = event_node(cudaGraphNodeTypeEventRecord, &event);
+    if (sim_hold_node && sim_hold_node(stream, call, site, node)) return cudaSuccess;
     SimgpuOp op = sim_begin(GPU_EVENT_RECORD, call, stream, site);
     if (op.error != cudaSuccess) return simgpu_end(&op);
     if (op.captured && external) return capture_event(&op, cudaGraphNodeTypeEventRecord, event);
-    if (!op.captured && sim_hold_record &&
-        sim_hold_record(call, event, stream, op.entry.device, site))
-        return cudaSuccess;
     cudaError_t error = sim_event_record(&op, event);
     return error != cudaSuccess ? error : simgpu_end(&op);
-}
-
-bool (*sim_hold_record)(const char *call, cudaEvent_t event, cudaStream_t stream, int device,
-                        const void *site);
-
-cudaError_t sim_make_record(const char *call, cudaEvent_t event, cudaStream_t stream, int device,
-                            const void *site)
-{
-    int current = sim_current_device();
-    sim_set_current_device(device);
-    cudaError_t error = record(call, event, stream, false, site);
-    sim_set_current_device(current);
-    return error;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)

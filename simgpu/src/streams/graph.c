@@ -59,23 +59,31 @@ bool sim_is_node(cudaGraphNode_t node)
            node->alive;
 }
 
-cudaError_t sim_report_graph(const char *call, cudaGraph_t graph, const void *site)
+cudaError_t sim_report_no_graph(const SimNoGraph *no, const char *call, const void *site)
 {
     char where[256], end[256];
+    gpulog_where(site, where, sizeof where);
+    gpulog_where(no->destroyed, end, sizeof end);
+    sim_facts_call(call, site, SIM_NO_STREAM);
+    if (no->destroyed) sim_facts_call(no->destroyer, no->destroyed, SIM_NO_STREAM);
+    sim_report(SIMGPU_LIFETIME, no->title,
+               "%s, called at %s,\nwas given %p, which %s%s%s.\n"
+               "On a GPU this is an invalid argument, or a crash inside the driver.\n"
+               "Did %s fail, or is it destroyed before its last use?",
+               call, where, no->handle, no->destroyed ? no->destroyer : "is none",
+               no->destroyed ? " destroyed at\n" : "", no->destroyed ? end : "", no->maker);
+    return sim_leave(cudaErrorInvalidValue);
+}
+
+cudaError_t sim_report_graph(const char *call, cudaGraph_t graph, const void *site)
+{
     size_t distance = (size_t)((uintptr_t)graph - (uintptr_t)graphs);
     bool was = graphs && distance < (size_t)n_graphs * sizeof *graphs &&
                distance % sizeof *graphs == 0 && graph->destroyed;
-    gpulog_where(site, where, sizeof where);
-    gpulog_where(was ? graph->destroyed : NULL, end, sizeof end);
-    sim_facts_call(call, site, SIM_NO_STREAM);
-    if (was) sim_facts_call("cudaGraphDestroy", graph->destroyed, SIM_NO_STREAM);
-    sim_report(SIMGPU_LIFETIME, "there is no such graph",
-               "%s, called at %s,\nwas given the graph %p, which %s%s.\n"
-               "On a GPU this is an invalid argument, or a crash inside the driver.\n"
-               "Did its capture fail, or is it destroyed before its last use?",
-               call, where, (void *)graph, was ? "cudaGraphDestroy destroyed at\n" : "is none",
-               was ? end : "");
-    return sim_leave(cudaErrorInvalidValue);
+    return sim_report_no_graph(&(SimNoGraph){"there is no such graph", "its capture",
+                                             "cudaGraphDestroy", graph,
+                                             was ? graph->destroyed : NULL},
+                               call, site);
 }
 
 // ---- Making and freeing ----
@@ -200,7 +208,8 @@ static bool is_memory(enum cudaGraphNodeType type)
 cudaGraphNode_t sim_graph_add(cudaGraph_t graph, SimNewNode what, const cudaGraphNode_t *from,
                               size_t n)
 {
-    SimNodeCall call = {.again = what.again, .drop = what.drop, .bytes = what.bytes};
+    SimNodeCall call = {
+        .again = what.again, .drop = what.drop, .takes = what.takes, .bytes = what.bytes};
     call.args = malloc(what.bytes ? what.bytes : 1);
     call.users = malloc(sizeof *call.users);
     cudaGraphNode_t node = call.args && call.users ? append(graph, call) : NULL;

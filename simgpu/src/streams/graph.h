@@ -22,7 +22,9 @@
 typedef struct SimNodeCall {
     cudaError_t (*again)(cudaGraphNode_t node); // makes the call, on the stream of sim_launching
     void (*drop)(void *args);                   // frees what args points to; NULL: nothing
-    void *args;                                 // (bytes), the node's own copy
+    // Whether cudaGraphExecUpdate may put such args in the place of these; NULL: any.
+    bool (*takes)(const void *args, const void *others);
+    void *args; // (bytes), the node's own copy
     size_t bytes;
     int *users; // nodes that have it
 } SimNodeCall;
@@ -67,6 +69,7 @@ typedef struct SimNewNode {
     int device;
     cudaError_t (*again)(cudaGraphNode_t node);
     void (*drop)(void *args);
+    bool (*takes)(const void *args, const void *others);
     const void *together;
     const void *args;
     size_t bytes;
@@ -83,6 +86,11 @@ cudaGraphNode_t *sim_graph_sorted(cudaGraph_t graph);
 // Marks what `node` comes after, itself included, in seen (graph->n).
 void sim_graph_mark_before(cudaGraphNode_t node, bool *seen);
 // A handle that is none: cudaErrorInvalidValue, reported.
+typedef struct SimNoGraph {
+    const char *title, *maker, *destroyer;
+    const void *handle, *destroyed;
+} SimNoGraph;
+cudaError_t sim_report_no_graph(const SimNoGraph *no, const char *call, const void *site);
 cudaError_t sim_report_graph(const char *call, cudaGraph_t graph, const void *site);
 
 // A set of nodes that grows.
@@ -116,6 +124,9 @@ typedef struct SimLaunch {
 } SimLaunch;
 // Whether the launch is held back, and made by sim_launch_held later (nccl/launches.c).
 extern bool (*sim_hold_launch)(const SimLaunch *l);
+// Whether an operation after one is held back, too: it is such a node then. NULL: none is.
+extern bool (*sim_hold_node)(cudaStream_t stream, const char *call, const void *site,
+                             SimNewNode node);
 // Goes on up to the end, or to calls of NCCL: *stops is their node. They have been made when it is
 // called again.
 cudaError_t sim_launch_held(SimLaunch *l, cudaGraphNode_t *stops);

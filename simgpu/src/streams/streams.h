@@ -101,11 +101,6 @@ SimHint sim_stream_hint(const SimStreamId *first, uint64_t time, uint64_t order,
 // What the operation's stream knows goes to the event, or what the event knows to the stream.
 // cudaErrorInvalidResourceHandle, reported: there is no such event.
 cudaError_t sim_event_record(SimgpuOp *op, cudaEvent_t event);
-// Whether a record is held back, and made by sim_make_record later (nccl/launches.c).
-extern bool (*sim_hold_record)(const char *call, cudaEvent_t event, cudaStream_t stream, int device,
-                               const void *site);
-cudaError_t sim_make_record(const char *call, cudaEvent_t event, cudaStream_t stream, int device,
-                            const void *site);
 cudaError_t sim_event_wait(SimgpuOp *op, cudaEvent_t event);
 
 // ---- handles.c ----

@@ -318,8 +318,9 @@ void sim_clock_set_rank(int device, int rank)
 static int begin_wait(void)
 {
     sim_clock_lock();
+    int thread = sim_clock_thread();
     sim_clock_fed_recorder();
-    return sim_clock_thread();
+    return thread;
 }
 
 static void end_wait(void)

@@ -64,6 +64,7 @@ void sim_resolve_start(void); // the thread that answers others
 bool sim_feed_some(SimRecorder *recorder);
 void sim_feed_all(SimRecorder *recorder);
 uint64_t sim_feed_behind(uint64_t length); // entries, of a log so long; without the lock
+void sim_feed_thread_began(int thread);    // before its first call
 void sim_feed_thread_ended(int thread);    // after what is logged by now
 void sim_feed_forget_event(cudaEvent_t event);
 void sim_feed_forget_stream(int device, uint32_t number);

@@ -7,6 +7,7 @@
  *
  * All but sim_feed_behind are called with the clock's lock held.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "log_writer.h"
@@ -18,8 +19,9 @@
 // What comes before the entry `index`, and after the one before that.
 typedef struct Aside {
     uint64_t index;
-    enum { THREAD_ENDED, FORGET_EVENT, FORGET_STREAM } kind;
-    int thread; // has ended
+    enum { THREAD_BEGAN, THREAD_ENDED, FORGET_EVENT, FORGET_STREAM } kind;
+    int thread;
+    uint64_t in; // THREAD_BEGAN: the first thread's call
     cudaEvent_t event;
     int device; // … and number of a stream
     uint32_t number;
@@ -38,6 +40,7 @@ uint64_t sim_feed_behind(uint64_t length)
 static void record_aside(SimRecorder *r, const Aside *aside)
 {
     switch (aside->kind) {
+    case THREAD_BEGAN: sim_record_thread_began(r, aside->thread, aside->in); break;
     case THREAD_ENDED: sim_record_thread_ended(r, aside->thread); break;
     case FORGET_EVENT: sim_record_forget_event(r, aside->event); break;
     case FORGET_STREAM: sim_record_forget_stream(r, aside->device, aside->number); break;
@@ -95,6 +98,23 @@ static void add(Aside aside)
         asides = sim_table_grow(asides, asides_room, sizeof *asides);
     }
     asides[n_asides++] = aside;
+}
+
+static _Atomic uint64_t first_is_in; // one more than the log's length when it began; 0: in none
+
+void sim_clock_in_call(bool in)
+{
+    if (sim_clock_on() && gpulog_thread() == 0)
+        atomic_store(&first_is_in, in ? gpulog_length() + 1 : 0);
+}
+
+// The log's length comes first: an entry of a call that begins after it is later.
+void sim_feed_thread_began(int thread)
+{
+    Aside aside = {.index = gpulog_length(), .kind = THREAD_BEGAN, .thread = thread};
+    uint64_t in = atomic_load(&first_is_in);
+    aside.in = in - 1;
+    if (in) add(aside);
 }
 
 void sim_feed_thread_ended(int thread)

@@ -86,6 +86,7 @@ int sim_clock_thread(void)
     sim_clock_recorder();
     pthread_setspecific(thread_key, (void *)(intptr_t)(number + 1));
     add_sleeper(number, (int)syscall(SYS_gettid));
+    if (number) sim_feed_thread_began(number);
     return number;
 }
 

@@ -19,28 +19,40 @@ static int index_of(const SimRecorder *r, const ThreadState *t)
     return (int)(t - r->thread);
 }
 
-// A thread that has not called before begins where the first one is, and those that have ended.
-ThreadState *sim_record_thread(SimRecorder *r, int number)
+// A thread that has not called before begins where the first one is, and those that have ended. If
+// the first one is in a call of NCCL, of which the entry is `in` or a later one, that is where it
+// was before it: the call may wait for this thread's.
+static ThreadState *new_thread(SimRecorder *r, int number, uint64_t in)
 {
-    ThreadState *t = find_thread(r, number);
-    if (t) return t;
     int i = 0;
     while (i < r->n_threads && r->thread[i].alive) i++;
     if (i == r->n_threads) {
         r->thread = sim_table_grow(r->thread, (size_t)r->n_threads + 1, sizeof *r->thread);
         r->thread[r->n_threads++] = (ThreadState){.alive = false};
     }
-    t = &r->thread[i];
+    ThreadState *t = &r->thread[i];
     GroupCall *group = t->group; // of one that has ended
     *t =
         (ThreadState){.number = number, .alive = true, .group = group, .group_room = t->group_room};
     if (number == 0) return t;
     ThreadState *first = find_thread(r, 0);
     After *after = sim_after_none(r, AFTER_THREAD);
-    if (first) sim_after(after, first->clock);
+    bool in_call = first && in != SIM_NO_ENTRY && first->met && first->met > in;
+    if (first) sim_after(after, in_call ? first->before : first->clock);
     sim_after(after, r->ended);
     t->clock = sim_add_host(r, 0, after);
     return t;
+}
+
+ThreadState *sim_record_thread(SimRecorder *r, int number)
+{
+    ThreadState *t = find_thread(r, number);
+    return t ? t : new_thread(r, number, SIM_NO_ENTRY);
+}
+
+void sim_record_thread_began(SimRecorder *r, int thread, uint64_t in)
+{
+    if (!find_thread(r, thread)) new_thread(r, thread, in);
 }
 
 // ---- Who may still call ----

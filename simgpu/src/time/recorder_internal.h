@@ -68,6 +68,8 @@ typedef struct ThreadState {
     bool called;   // not only asked
     bool in_group; // makes requests of one group
     Mark clock;
+    Mark before;    // its last call of NCCL,
+    uint64_t met;   // of which the entry is the one before this; 0: none
     bool has_asked; // and the log has not got it yet:
     Mark asked;
     GroupCall *group;

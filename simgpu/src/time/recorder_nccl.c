@@ -187,6 +187,8 @@ static void request_all(SimRecorder *r, ThreadState *t, After *meets)
 static void end_group(SimRecorder *r, ThreadState *t)
 {
     After *meets = sim_after_none(r, AFTER_MEETS);
+    t->before = t->clock;
+    t->met = t->group[0].entry.index + 1;
     request_all(r, t, meets);
     for (int i = 0; i < t->n_group; i++)
         if (!t->group[i].done) queue_part(r, t, i);

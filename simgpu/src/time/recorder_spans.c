@@ -133,6 +133,7 @@ void sim_record_tidy(SimRecorder *r)
     }
     for (int i = 0; i < r->n_threads; i++) {
         seal(r, &r->thread[i].clock);
+        seal(r, &r->thread[i].before);
         seal(r, &r->thread[i].asked);
     }
     for (int i = 0; i < r->n_comms; i++) {

@@ -40,6 +40,7 @@ void sim_clock_set_rank(int device, int rank);             // of a communicator 
 void sim_clock_before_operation(GpuLogEntry *entry);
 void sim_clock_before_comm(uint64_t comm, int rank);
 void sim_clock_before_wait(GpuLogEntry *entry);
+void sim_clock_in_call(bool in);    // the calling thread begins a call of NCCL, or has ended it
 void sim_clock_inside(bool inside); // it waits in simgpu for other ranks: it is not asleep
 // A query, as the log would have it: whether it finds done what it asks for. waited_for: a thread
 // of the process has waited for that.

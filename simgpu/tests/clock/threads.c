@@ -380,6 +380,72 @@ TEST(test_a_thread_that_ended_leaves_nothing)
     unsetenv("SIMGPU_LOG");
 }
 
+// ---- One call each ----
+
+typedef struct OneCall {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    float *x;
+    int device;
+    double after; // seconds
+} OneCall;
+
+static void *make_one_call(void *arg)
+{
+    const OneCall *c = arg;
+    for (double until = seconds() + c->after; seconds() < until;) continue;
+    need_cuda(cudaSetDevice(c->device));
+    need_nccl(ncclAllReduce(c->x, c->x, 1, ncclFloat, ncclSum, c->comm, c->stream));
+    return NULL;
+}
+
+// The first thread and a new one make one call each, for a device each, and nothing else orders
+// them: whoever calls first, the new thread begins where the first one was before its call.
+static void call_each(const Rank *r, void *arg)
+{
+    OneCall call[2];
+    ncclComm_t comm[2];
+    cudaEvent_t from, to;
+    const double *after = arg;
+    float ms;
+    need_nccl(ncclCommInitAll(comm, 2, NULL));
+    for (int d = 0; d < 2; d++) {
+        call[d] = (OneCall){.comm = comm[d], .device = d, .after = after[d]};
+        need_cuda(cudaSetDevice(d));
+        need_cuda(cudaMalloc((void **)&call[d].x, sizeof(float)));
+        call[d].stream = make_stream(cudaStreamNonBlocking);
+        need_cuda(cudaMemsetAsync(call[d].x, 0, sizeof(float), call[d].stream));
+    }
+    need_cuda(cudaEventCreate(&from));
+    need_cuda(cudaEventCreate(&to));
+    need_cuda(cudaEventRecord(from, call[1].stream));
+    pthread_t second = begin(make_one_call, &call[0]);
+    make_one_call(&call[1]);
+    pthread_join(second, NULL);
+    need_cuda(cudaEventRecord(to, call[1].stream));
+    need_cuda(cudaEventSynchronize(to));
+    need_cuda(cudaEventElapsedTime(&ms, from, to));
+    // The memset ends 1.5 us and 4 ps after the record's request, the sum 12 us and 40 ps after it.
+    check(ms == 10500036e-9F, "%.9g ms from the memset to the sum, not 10.500036 us", (double)ms);
+    for (int d = 0; d < 2; d++) {
+        need_nccl(ncclCommDestroy(comm[d]));
+        need_cuda(cudaSetDevice(d));
+        need_cuda(cudaStreamDestroy(call[d].stream));
+        need_cuda(cudaFree(call[d].x));
+    }
+    need_cuda(cudaEventDestroy(from));
+    need_cuda(cudaEventDestroy(to));
+}
+
+TEST(test_one_call_of_each_of_two_threads)
+{
+    for (int i = 0; i < 24; i++) { // by up to 1.7 ms, either of them
+        double late[2] = {0, 0};
+        late[i % 2] = 1e-6 * (double)(i * i * i / 7);
+        run_ranks(1, call_each, late);
+    }
+}
+
 int main(int argc, char **argv)
 {
     use_round_machine();

@@ -61,6 +61,37 @@ WRONG(CAPTURE, allocates_in_a_capture, 1, "0")
     end_failed(stream);
 }
 
+WRONG(CAPTURE, makes_a_communicator_in_a_capture, 1, "0")
+{
+    ncclComm_t comm;
+    cudaStream_t stream = side_stream();
+    BEGIN(stream);                                                    // HERE
+    CHECK(ncclCommInitAll(&comm, 1, NULL) == ncclUnhandledCudaError); // HERE
+    end_failed(stream);
+}
+
+WRONG(CAPTURE, splits_a_communicator_in_a_capture, 1, "0")
+{
+    ncclComm_t comm = meet(rank, ranks), part;
+    cudaStream_t stream = side_stream();
+    BEGIN(stream);                                                           // HERE
+    CHECK(ncclCommSplit(comm, 0, 0, &part, NULL) == ncclUnhandledCudaError); // HERE
+    end_failed(stream);
+}
+
+RIGHT(CAPTURE, makes_a_communicator_beside_a_relaxed_capture, 1)
+{
+    float *x = filled(N, 1);
+    cudaStream_t stream = side_stream();
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    ncclComm_t comm = meet(rank, ranks);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, stream));
+    cudaGraphExec_t exec = end_capture(stream);
+    CUDA(cudaGraphLaunch(exec, stream));
+    expect(x, N, 1);
+    CUDA(cudaGraphExecDestroy(exec));
+}
+
 RIGHT(CAPTURE, allocates_in_a_relaxed_capture, 1)
 {
     float *x;
@@ -131,10 +162,11 @@ RIGHT(CAPTURE, forks_and_joins, 1)
     follow(other, stream);
     CUDA(kernel_scale(x, 2, N, other));
     follow(stream, other);
+    CUDA(kernel_scale(x, 3, N, stream));
     cudaGraphExec_t exec = end_capture(stream);
     expect(x, N, 1);
     for (int i = 0; i < 3; i++) CUDA(cudaGraphLaunch(exec, other));
-    expect(x, N, 8);
+    expect(x, N, 216);
     CUDA(cudaGraphExecDestroy(exec));
 }
 
@@ -210,7 +242,8 @@ WRONG(CAPTURE, result_on_the_host_in_a_capture, 1, "0")
 
 // ---- A launch ----
 
-// Neither kernel waits for the other, in whatever order they were captured.
+// Neither kernel waits for the other, in whatever order they were captured; in forks_and_joins the
+// second one does.
 WRONG(RACE, two_branches_of_a_graph, 1, "0")
 {
     float *x = filled(N, 1);
@@ -222,21 +255,6 @@ WRONG(RACE, two_branches_of_a_graph, 1, "0")
     follow(stream, other);
     cudaGraphExec_t exec = end_capture(stream);
     CUDA(cudaGraphLaunch(exec, stream));
-    CUDA(cudaGraphExecDestroy(exec));
-}
-
-RIGHT(RACE, two_branches_of_a_graph_one_after_the_other, 1)
-{
-    float *x = filled(N, 1);
-    cudaStream_t stream = side_stream(), other = side_stream();
-    BEGIN(stream);
-    follow(other, stream);
-    CUDA(kernel_scale(x, 2, N, other));
-    follow(stream, other);
-    CUDA(kernel_scale(x, 3, N, stream));
-    cudaGraphExec_t exec = end_capture(stream);
-    CUDA(cudaGraphLaunch(exec, stream));
-    expect(x, N, 6);
     CUDA(cudaGraphExecDestroy(exec));
 }
 

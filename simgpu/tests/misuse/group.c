@@ -320,24 +320,31 @@ HELPER cudaGraphExec_t two_sums(const Cluster *c, int d, ncclComm_t first, ncclC
 }
 
 // A launch waits for nobody, and no group takes one: the thread launches the first device's graph,
-// records an event, and only then launches what the graph's sums wait for.
+// queues more there, and only then launches what the graph's sums wait for.
 RIGHT(GROUP, graphs_launched_in_turn, 1)
 {
     Cluster c = all_devices(), other = all_devices();
     cudaGraphExec_t exec[DEVICES];
     cudaEvent_t done[DEVICES];
+    float *result = pinned(DEVICES * N, 0), *x[DEVICES];
     for (int d = 0; d < DEVICES; d++) {
         exec[d] = two_sums(&c, d, c.comm[d], other.comm[d]);
         done[d] = new_event();
+        x[d] = filled(N, 1);
     }
     for (int step = 0; step < 2; step++)
         for (int d = 0; d < DEVICES; d++) {
             CUDA(cudaSetDevice(d));
             CUDA(cudaGraphLaunch(exec[d], c.stream[d]));
+            CUDA(cudaMemsetAsync(x[d], 0, N * sizeof *x[d], c.stream[d]));
+            CUDA(kernel_add(x[d], c.x[d], N, c.stream[d]));
+            CUDA(cudaMemcpyAsync(result + d * N, x[d], N * sizeof *x[d], cudaMemcpyDefault,
+                                 c.stream[d]));
             CUDA(cudaEventRecord(done[d], c.stream[d]));
         }
     for (int d = 0; d < DEVICES; d++) {
         CUDA(cudaEventSynchronize(done[d]));
+        for (int i = 0; i < N; i++) CHECK(result[d * N + i] == 16);
         CUDA(cudaGraphExecDestroy(exec[d]));
         NCCL(ncclCommDestroy(other.comm[d]));
     }
