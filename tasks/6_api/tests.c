@@ -30,10 +30,11 @@ static void check_units(const Module *model)
     for (int i = 0; i < n; i++) {
         const FlatLayout *layout = &units[i]->flat.layout;
         const ProcessGroup *group = &units[i]->ctx->mesh.shard;
-        check(layout->rank == group->rank && layout->world == group->size,
-              "make_flat must lay out unit %s for rank %d of the %d that shard (mesh.shard), not for "
-              "rank %d of %d",
-              units[i]->flat.name, group->rank, group->size, layout->rank, layout->world);
+        check(
+            layout->rank == group->rank && layout->world == group->size,
+            "make_flat must lay out unit %s for rank %d of the %d that shard (mesh.shard), not for "
+            "rank %d of %d",
+            units[i]->flat.name, group->rank, group->size, layout->rank, layout->world);
         for (int at = 0; at < HOOK_POINTS; at++)
             check(units[i]->hooks[at] == units[i]->module->hooks[at],
                   "install_hooks: unit->hooks[%d] of unit %s must be the handle that "
@@ -237,6 +238,9 @@ static void half_body(const Rank *r, void *arg)
     Snapshot *before = snapshot_take(&root, NULL);
     unsigned errors = failure_begins();
     Status status = fully_shard(&root, &ctx, &TEST_OPTIONS);
+    check(status != OK || check_errors() == errors,
+          "make_flat must return its first failure: what \"root\" is to take was refused with a "
+          "line, and fully_shard gives OK all the same");
     check(
         status != OK && check_errors() > errors,
         "collect_unowned_params: \"shared\" is in the unit \"child\" and also used outside of it: "
