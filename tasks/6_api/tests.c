@@ -51,7 +51,9 @@ static void nested_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     int n = meta_params(s.model, params, MAX);
     FsdpUnit *root = fsdp_unit(s.model);
-    check(root != NULL && fsdp_is_root(root), "the model is no root unit");
+    check(root != NULL && fsdp_is_root(root),
+          "the model's unit is not the root of its units: clear_descendant_roots must hand it to "
+          "fsdp_root_create as the first");
     for (int i = 0; i < n; i++) {
         int owners = takes(root, params[i]);
         bool in_block = strncmp(params[i]->name, "h.", 2) == 0;
