@@ -26,7 +26,7 @@ static Param normal_param(int64_t numel, uint32_t id)
 
 // ---- Counting ----
 
-// What counts with max = 0 sizes the list of what sums up: the two agree, before anything is summed.
+// What is counted with max = 0 is the size of the list: the two agree, before anything is summed.
 static void check_lists_what_it_counts(const Module *model)
 {
     enum { MOST = 512 };
