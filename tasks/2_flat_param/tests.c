@@ -377,6 +377,8 @@ TEST(memory_is_two_shards)
     RULE(failed_create_keeps_nothing);
     RULE(flat_keeps_within_its_places);
     RULE(failed_calls_of_create_are_told);
+    RULE(any_number_of_parameters);
+    RULE(flat_beyond_32_bits);
     RULE(create_asks_its_layout);
     int world = draw(2, 8);
     table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},
@@ -441,8 +443,6 @@ TEST(attach_gives_views)
     run_ranks(3, attach_body, &table);
     RULE(states_follow_each_other);
     RULE(views_have_their_buffers_type);
-    RULE(any_number_of_parameters);
-    RULE(flat_beyond_32_bits);
     table = draw_table(1, 1, 8);
     run_ranks(table.low, attach_body, &table);
 }
