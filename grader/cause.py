@@ -62,6 +62,7 @@ CRASHED_ELSEWHERE = re.compile(
 # How a message with a place begins where a rank ended, or hung; what it says must be done.
 ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting")
 NOWHERE = re.compile(r"\bnull pointer\b")
+CRASHED = re.compile(r"\bcrashed \(")
 REMEDY = re.compile(r"\?|\bmust\b|\bwant ERR_")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
@@ -333,7 +334,9 @@ def fill(rows, task, files):
             pointer = Pointer(test.parts[0])
         levels, origin = chosen(row, test, pointer, task, failed)
         # A test's own hints are about its body, and what a rule of it asks is something else.
-        asks = told(row["message"], task.functions.get(pointer.part, [])) or (
+        # So it is where a message asks about functions of several parts; a crash has its line.
+        names = task.functions.get(pointer.part) or sum(task.functions.values(), [])
+        asks = told(row["message"], names) or CRASHED.search(row["message"]) is not None or (
             not found and bool(RULE.match(row["message"])))
         row.update(part=pointer.part, hints_of=origin, look=found,
                    ask=ask(row["message"], first_report(row)) if asks else "",

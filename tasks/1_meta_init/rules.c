@@ -370,11 +370,12 @@ static void room_body(const Rank *r, void *arg)
         bool on_meta = true;
         for (int i = 0; i < n; i++)
             on_meta = on_meta && params[i]->data.data == NULL && params[i]->grad.data == NULL;
-        check(after == before || !on_meta,
-              "materialize_param ran out of memory and left %zu bytes to which no parameter points: "
-              "its data must be in the parameter before its gradient is allocated, so that it is "
-              "found and freed",
-              after - before);
+        check(
+            after == before || !on_meta,
+            "materialize_param ran out of memory and left %zu bytes to which no parameter points: "
+            "its data must be in the parameter before its gradient is allocated, so that it is "
+            "found and freed",
+            after - before);
         check(status == ERR_MEMORY && after == before,
               "meta_materialize with room for %zu bytes gives status %d and leaves %zu bytes", room,
               (int)status, after - before);

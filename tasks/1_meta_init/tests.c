@@ -26,7 +26,7 @@ static Param normal_param(int64_t numel, uint32_t id)
 
 // ---- Counting ----
 
-// What counts with max = 0 sizes the list of what sums up: the two agree, before anything is summed.
+// What is counted with max = 0 is the size of the list: the two agree, before anything is summed.
 static void check_lists_what_it_counts(const Module *model)
 {
     enum { MOST = 512 };
@@ -197,7 +197,7 @@ TEST(philox_known_answers)
 
 // The values that a normal parameter would have by mistakes in what its words come from; values has
 // room for WRONG_INITS arrays of n + 1.
-enum { KEY_REVERSED, NO_STD, NO_ID, NO_SEED, WRONG_INITS };
+enum { KEY_REVERSED, NO_STD, NO_ID, NO_SEED, ID_IN_KEY, WRONG_INITS };
 static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, int64_t n)
 {
     static const char *const cause[WRONG_INITS] = {
@@ -206,12 +206,17 @@ static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, 
         [NO_STD] = "these are normals of deviation 1: where is init_std?",
         [NO_ID] = "these are the values of the parameter with id 0: is param->id in the counter?",
         [NO_SEED] = "these are the values of seed 0: is the seed the key?",
+        [ID_IN_KEY] = ("param->id is in the key, in place of the seed's high word, and not in the "
+                       "counter: which of the two does normal_blocks give it to?"),
     };
     for (int k = 0; k < WRONG_INITS; k++, values += n + 1) {
         Param wrong = *p;
         if (k == NO_STD) wrong.init_std = 1.0f;
-        if (k == NO_ID) wrong.id = 0;
-        uint64_t from = k == NO_SEED ? 0 : k == KEY_REVERSED ? seed << 32 | seed >> 32 : seed;
+        if (k == NO_ID || k == ID_IN_KEY) wrong.id = 0;
+        uint64_t from = k == NO_SEED        ? 0
+                        : k == KEY_REVERSED ? seed << 32 | seed >> 32
+                        : k == ID_IN_KEY    ? (uint32_t)seed | (uint64_t)p->id << 32
+                                            : seed;
         oracle_init(&wrong, from, 0, n + 1, values);
         clues->clue[clues->n++] = (Clue){values, cause[k]};
     }
@@ -262,7 +267,10 @@ static void slices_body(const Rank *r, void *arg)
     }
 
     static float want[N], wrong[WRONG_INITS * (N + 1)];
-    Clues clues = {.slack = 2e-6};
+    Clues clues = {.slack = 2e-6,
+                   .otherwise =
+                       "the slices agree with each other, so all elements are wrong in one "
+                       "way: which words does normal_blocks put into counter and key?"};
     suspect(&clues, &p, 42, wrong, N);
     oracle_init(&p, 42, 0, N, want);
     check_near_in(&clues,

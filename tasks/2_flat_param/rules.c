@@ -242,12 +242,14 @@ static void large_create_body(const Rank *r, void *arg)
     flat_set_grad_views(&flat);
     for (int i = 0; i < 3; i++) {
         int64_t begins = i == 0 ? 0 : i == 1 ? most : most + 3;
-        check(p[i].data.data == base + 4 * begins && p[i].grad.data == base + 1 + 4 * begins,
-              "flat_set_views: the views of parameter %d, which begins at element %lld, are %lld "
-              "and %lld bytes behind the buffer's beginning" LIKELY
-              "an offset, or its bytes, are kept in 32 bits",
-              i, (long long)begins, (long long)((char *)p[i].data.data - base),
-              (long long)((char *)p[i].grad.data - base - 1));
+        const void *got[] = {p[i].data.data, p[i].grad.data};
+        for (int grad = 0; grad < 2; grad++)
+            check(got[grad] == base + grad + 4 * begins,
+                  "%s: the view of parameter %d, which begins at element %lld, is %lld bytes after "
+                  "the buffer's beginning%s",
+                  grad ? "flat_set_grad_views" : "flat_set_views", i, (long long)begins,
+                  (long long)((const char *)got[grad] - base - grad),
+                  i > 0 ? LIKELY "an offset, or its bytes, are kept in 32 bits" : "");
     }
     flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
     flat_destroy(&flat);
@@ -293,9 +295,10 @@ static void check_ones(const Rank *r, Param *p, Param **list, int n, int64_t num
     flat_set_grad_views(&flat);
     for (int i = 0; i < n; i++) {
         check(p[i].owner == &flat, "flat_create of %d parameters: number %d has no owner", n, i);
-        check(numel == 0 || (p[i].data.data == (float *)&flat + i * numel &&
-                             p[i].grad.data == p[i].data.data),
-              "flat_set_views: of %d parameters number %d is no view of its place", n, i);
+        const void *place = (float *)&flat + i * numel;
+        check(numel == 0 || (p[i].data.data == place && p[i].grad.data == place),
+              "%s: of %d parameters number %d is no view of its place",
+              p[i].data.data == place ? "flat_set_grad_views" : "flat_set_views", n, i);
     }
     flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
     flat_destroy(&flat);

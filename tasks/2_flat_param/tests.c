@@ -22,6 +22,8 @@ static void layout_body(const Rank *r, void *arg)
             while (want % multiple != 0) want++;
 
             need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, t->align));
+            check(flat.params != set.pointer,
+                  "flat_layout: layout->params is the caller's list, which it must copy");
             check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
                   "flat_layout did not write down n, rank or world");
             for (int i = 0; i < set.n; i++) {

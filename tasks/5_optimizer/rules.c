@@ -430,28 +430,29 @@ static Status fail_to_give_a_norm(Module *root, FsdpContext *ctx, float *norm)
     return fail(failure, "the test's fsdp_grad_norm fails, as it is meant to");
 }
 
-// What the function calls fails: it returns that status.
+// What the function calls fails, for one unit after the other: it returns that status.
 static void check_failures(Sharded *s, Function function)
 {
     static const Status FAILURES[] = {ERR_CUDA, ERR_MEMORY, ERR_IO};
-    FlatLayout *layout = &fsdp_unit(s->model->children[1])->flat.layout;
-    FlatLayoutOps ops = *layout->ops;
-    const FlatLayoutOps *usual = layout->ops;
-    ops.zero_padding = fail_to_zero;
-    layout->ops = &ops;
     s->root->ops.grad_norm = fail_to_give_a_norm;
     for (int i = 0; i < 3 && function != ZERO_GRAD && function != NORM; i++) {
+        FlatParam *flat = &s->root->units[i]->flat;
+        FlatLayoutOps ops = *flat->layout.ops;
+        const FlatLayoutOps *usual = flat->layout.ops;
+        ops.zero_padding = fail_to_zero;
+        flat->layout.ops = &ops;
         failure = FAILURES[i];
         failures = 0;
         Status status = call(s, function);
         // A step that never lets padding move has nothing to zero.
         check(failures > 0 ? status == failure : status == OK,
-              "%s, which %s calls, failed with status %d: it must return that, and returns %d",
+              "%s, which %s calls, failed with status %d for unit %s: it must return that, and "
+              "returns %d",
               function == CLIP ? "fsdp_grad_norm" : "flat_zero_padding", NAME[function],
-              (int)failure, (int)status);
+              (int)failure, flat->name, (int)status);
+        flat->layout.ops = usual;
     }
     s->root->ops.grad_norm = FSDP_ROOT_OPS.grad_norm;
-    layout->ops = usual;
 }
 
 static void refused_body(const Rank *r, void *arg)

@@ -135,10 +135,11 @@ static void formula_body(Sharded *s, const Rank *r, void *arg)
     float *start[MAX_FLAT];
     for (int k = 0; k < n; k++) {
         start[k] = fetch_shard(s, flat[k]);
-        check(s->adamw.m[k] != s->adamw.v[k],
-              "create_moments must give opt->m[%d] and opt->v[%d] memory of their own: both are the "
-              "same",
-              k, k);
+        check(
+            s->adamw.m[k] != s->adamw.v[k],
+            "create_moments must give opt->m[%d] and opt->v[%d] memory of their own: both are the "
+            "same",
+            k, k);
     }
     for (int t = 1; t <= in->steps; t++) {
         set_scaled_gradients(s, given_scale(t), 0.0f);

@@ -30,10 +30,10 @@ static void check_units(const Module *model)
     for (int i = 0; i < n; i++) {
         const FlatLayout *layout = &units[i]->flat.layout;
         const ProcessGroup *group = &units[i]->ctx->mesh.shard;
-        check(layout->rank == group->rank && layout->world == group->size,
-              "make_flat must lay out unit %s for rank %d of the %d that shard (mesh.shard), not for "
-              "rank %d of %d",
-              units[i]->flat.name, group->rank, group->size, layout->rank, layout->world);
+        check(
+            layout->rank == group->rank && layout->world == group->size,
+            "make_flat must lay out unit %s for rank %d of %d (mesh.shard), not for rank %d of %d",
+            units[i]->flat.name, group->rank, group->size, layout->rank, layout->world);
         for (int at = 0; at < HOOK_POINTS; at++)
             check(units[i]->hooks[at] == units[i]->module->hooks[at],
                   "install_hooks: unit->hooks[%d] of unit %s must be the handle that "
@@ -50,7 +50,8 @@ static void nested_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     int n = meta_params(s.model, params, MAX);
     FsdpUnit *root = fsdp_unit(s.model);
-    check(root != NULL && fsdp_is_root(root), "the model is no root unit");
+    check(root != NULL && fsdp_is_root(root),
+          "clear_descendant_roots must hand the model's unit to fsdp_root_create as the first");
     for (int i = 0; i < n; i++) {
         int owners = takes(root, params[i]);
         bool in_block = strncmp(params[i]->name, "h.", 2) == 0;
@@ -237,11 +238,11 @@ static void half_body(const Rank *r, void *arg)
     Snapshot *before = snapshot_take(&root, NULL);
     unsigned errors = failure_begins();
     Status status = fully_shard(&root, &ctx, &TEST_OPTIONS);
-    check(
-        status != OK && check_errors() > errors,
-        "collect_unowned_params: \"shared\" is in the unit \"child\" and also used outside of it: "
-        "to make a unit of that gives %s",
-        status == OK ? "OK" : "a status without a line (return fail(…))");
+    check(status != OK || check_errors() == errors,
+          "make_flat must return its first failure: it was refused, and fully_shard gives OK");
+    check(status != OK && check_errors() > errors,
+          "collect_unowned_params must refuse \"shared\", of unit \"child\", and gives %s",
+          status == OK ? "OK" : "a status without a line (return fail(…))");
     failed_at(__FILE__, __LINE__, "fully_shard(&root, &ctx, &TEST_OPTIONS)", errors, status,
               ERR_ARGUMENT, shared.name);
     snapshot_check_at(__FILE__, __LINE__, before, &root, NULL,

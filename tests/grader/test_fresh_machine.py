@@ -103,43 +103,6 @@ class Running(TempFolder):
         self.assertFalse(os.path.exists("/made"))
         self.nothing_is_left()
 
-    def test_a_base_is_made_of_its_own_system_by_a_script_that_is_there(self):
-        """What debootstrap is told, which is made up here: an Ubuntu with the keys that are in the
-        folder of bases."""
-        self.write("bin/debootstrap", '#!/bin/sh\nprintf "%s|" "$@" >"$TOLD"\nexit 1\n', 0o755)
-        self.write("cache/ubuntu-archive-keyring.gpg", "")
-        scripts = "/usr/share/debootstrap/scripts/"
-        if not os.path.exists(scripts + "gutsy"):
-            self.skipTest("debootstrap is not here")
-        for suite, system, script in (("noble", "Ubuntu", "noble"), ("trixie", "Debian", "trixie")):
-            if not os.path.exists(scripts + script):
-                script = {"Ubuntu": "gutsy", "Debian": "sid"}[system]
-            done = run([PROGRAM, "--suite", suite, "true"], FRESH_CACHE=self.path("cache"),
-                       TOLD=self.path("told"), PATH=self.path("bin") + ":" + os.environ["PATH"])
-            self.assertEqual(done.returncode, 3)
-            self.assertIn("making the base system, once: %s %s from " % (system, suite),
-                          done.stdout)
-            told = self.read("told").split("|")[:-1]
-            self.assertEqual(told[-4:-2] + told[-1:],
-                             [suite, self.path("cache", suite + ".new"), scripts + script])
-            self.assertEqual("--components=main,universe" in told, system == "Ubuntu")
-            self.assertEqual("--keyring=" + self.path("cache/ubuntu-archive-keyring.gpg") in told,
-                             system == "Ubuntu")
-            self.assertFalse(os.path.exists(self.path("cache", suite)))
-
-    def test_a_checkout_without_a_branch_needs_no_advice(self):
-        kit = self.path("kit")
-        commit = ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty",
-                  "-m", "of no branch"]
-        for command in (["clone", "-q", ROOT, kit], ["-C", kit, "checkout", "-q", "--detach"],
-                        ["-C", kit] + commit):
-            run(["git", "-c", "advice.detachedHead=false"] + command, status=0)
-        program = os.path.join(kit, os.path.relpath(PROGRAM, ROOT))
-        shutil.copy(PROGRAM, program)
-        process = self.start("ls /proc", program=program)
-        _, err = process.communicate(timeout=60)
-        self.assertEqual((process.returncode, err), (0, ""))
-
     def test_it_ends_with_the_first_that_fails(self):
         process = self.start("true", "sh -c 'exit 7'", "echo never")
         out, err = process.communicate(timeout=60)

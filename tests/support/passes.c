@@ -52,7 +52,8 @@ void check_backward_over(const FsdpRoot *root)
 {
     check(root->iter_backward_root == NULL,
           "after a backward root->iter_backward_root is still set: does fsdp_post_backward call "
-          "fsdp_finish_backward where its unit is the outermost, whichever unit that is?");
+          "fsdp_finish_backward where its unit is the outermost, whichever unit that is, and does "
+          "that end the iteration, as fsdp_reshard_all does?");
     check(root->reduce_scatter_state.buffer == NULL,
           "after a backward root->reduce_scatter_state still holds the gradient that was reduced "
           "last, and nothing waits for its reduce-scatter: does fsdp_post_backward finish the "
