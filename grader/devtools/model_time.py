@@ -180,7 +180,8 @@ def inside(samples, key):
     their keys left out in turn."""
     found = []
     for name, group in zip(sorted({key(one) for one in samples}), without(samples, key)):
-        least, most = percentiles(ratios(without([one for one in samples if key(one) != name], key)))
+        rest = [one for one in samples if key(one) != name]
+        least, most = percentiles(ratios(without(rest, key)))
         found += [least <= ratio <= most for ratio in ratios([group])[0]]
     return found
 

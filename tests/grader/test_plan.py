@@ -258,19 +258,6 @@ class Reference(Plan):
                 shared = [rank["messages"]["send"][0] - 2 for rank in plan["ranks"]]
                 self.assertTrue(all(pieces > 0 for pieces in shared), shared)
 
-    @unittest.skipUnless(ALL, "three plans of 175 billion parameters: PLAN_ALL=1")
-    def test_a_large_model_in_stages(self):
-        """GPT-3 on 256 GPUs: 1F1B holds less than GPipe, and more micro-batches hide the bubble."""
-        settings = ["MODEL=gpt3-175b", "GPUS=256", "STAGES=8", "DTYPE=bf16", "STRATEGY=zero1"]
-        plans = [self.plan(*settings, "BATCH=%d" % (32 * n), "ACCUMULATE=%d" % n,
-                           "SCHEDULE=" + schedule)
-                 for n, schedule in ((8, "gpipe"), (8, "1f1b"), (16, "1f1b"))]
-        for plan in plans:
-            self.check_formulas(plan)
-        peaks = [max(rank["peak"] for rank in plan["ranks"]) for plan in plans]
-        self.assertGreater(peaks[0], peaks[1])
-        self.assertGreater(plans[2]["mfu"], plans[1]["mfu"])
-
 
 class Alternatives(ReferenceCopy):
     """Other right solutions."""
