@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "backend.h"
+#include "failing.h"
 #include "huge.h"
 #include "rules.h"
 #include "snapshot.h"
@@ -102,39 +102,37 @@ static void visitor_body(Wrapped *w, const Case *c, const Rank *r)
     case_train(w, c, r, 0);
 }
 
-#ifndef BACKEND_CUDA
-static void dead_scaler_body(Wrapped *w, const Case *c, const Rank *r)
+// A step of the loss scale, without a backward.
+static Status scaled_step(LossScaler *scaler, Wrapped *w)
 {
-    FsdpContext *ctx = &w->ctx;
-    const FsdpContext whole = *ctx;
-    LossScaler scaler = LOSS_SCALER_DEFAULTS;
-    need(loss_scaler_create(&scaler, w->model));
-    cudaStream_t dead = dead_stream();
-    const ncclComm_t gone = (ncclComm_t)dead; // nor is that a communicator
-    need_cuda(cudaDeviceSynchronize());
-    backend_ignore_reports();
-    ctx->mesh.shard.comm = gone;
-    need_failure(loss_scaler_unscale(&scaler), ERR_NCCL, "");
-    *ctx = whole;
-    scaler.unscaled = false; // what a call that failed leaves there is its own
-    ctx->compute_stream = dead;
-    need_failure(loss_scaler_unscale(&scaler), ERR_CUDA, "");
-    scaler.unscaled = false;
-    need_failure(loss_scaler_step(&scaler, &w->adamw), ERR_CUDA, "");
-    check(!scaler.stepped && w->adamw.t == 0,
-          "loss_scaler_step has failed, and it counts as a step");
-    scaler.unscaled = true; // now the optimizer's own call fails
-    need_failure(loss_scaler_step(&scaler, &w->adamw), ERR_CUDA, "");
-    check(!scaler.stepped, "the optimizer's step has failed, and loss_scaler_step counts one");
-    *ctx = whole;
-    void *grad = w->root->units[1]->flat.sharded_grad.data;
-    scaler.unscaled = false;
-    need_failure(loss_scaler_scale(&scaler, grad, 1, dead), ERR_CUDA, "");
-    cudaGetLastError();
-    backend_listen();
-    loss_scaler_destroy(&scaler);
+    *scaler = LOSS_SCALER_DEFAULTS;
+    TRY(loss_scaler_create(scaler, w->model));
+    TRY(loss_scaler_scale(scaler, w->root->units[1]->flat.sharded_grad.data, 1, w->run.stream));
+    TRY(loss_scaler_unscale(scaler));
+    return loss_scaler_step(scaler, &w->adamw);
 }
-#endif
+
+static void failing_scaler_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    LossScaler scaler;
+    const size_t live = gpulog_live_bytes(r->device);
+    for (int n = 1;; n++) {
+        Status status;
+        FAILS_AT(n, status = scaled_step(&scaler, w));
+        check((status == OK) == (failing_call() == NULL) &&
+                  (status == OK || status == ERR_CUDA || status == ERR_NCCL),
+              "call %d of a step of the loss scale, %s, fails, and its status is %d: who calls "
+              "what fails returns its status",
+              n, failing_call(), (int)status);
+        check(scaler.stepped == (status == OK),
+              "call %d of a step of the loss scale, %s, fails, and loss_scaler_step counts a step",
+              n, failing_call());
+        loss_scaler_destroy(&scaler);
+        check(gpulog_live_bytes(r->device) == live, "loss_scaler_destroy leaves %zd bytes",
+              (ssize_t)(gpulog_live_bytes(r->device) - live));
+        if (status == OK) break;
+    }
+}
 
 void rule_failed_policies_are_told(void)
 {
@@ -147,9 +145,7 @@ void rule_scaler_refusals(void)
 {
     Case c = typed(spec_mlp(3), F16, F32, STRATEGY_ZERO3, 2);
     run_wrapped(2, scalers_body, &c);
-#ifndef BACKEND_CUDA
-    run_wrapped(2, dead_scaler_body, &c);
-#endif
+    run_wrapped(2, failing_scaler_body, &c);
 }
 
 void rule_masters_after_a_failure(void)

@@ -161,6 +161,8 @@ void rule_a_failed_step_is_told(void)
         Case c = cut_of(spec_mlp(2), 1, 2, PIPELINE_1F1B);
         run_failing_calls(world, &c);
     }
+    Case two = cut_of(spec_mlp(3), 2, 1, PIPELINE_1F1B);
+    run_failing_calls(2, &two);
 }
 
 void rule_without_a_world(void)

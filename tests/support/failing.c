@@ -7,6 +7,8 @@
 
 static _Thread_local int calls_left; // until one fails; 0: none does
 static char failed_call[300];
+static int nccl_calls, allowed = -1;        // of NCCL: so far; before one fails, if not -1
+static int *counted, most_counted, n_calls; // failing_counts
 bool failing_visits;
 
 void failing_begins(int n)
@@ -14,12 +16,27 @@ void failing_begins(int n)
     failed_call[0] = '\0';
     check_set_silent(true);
     calls_left = n;
+    nccl_calls = n_calls = 0;
 }
 
 void failing_ends(void)
 {
     calls_left = 0;
     check_set_silent(false);
+    if (counted != NULL) __atomic_store_n(&counted[0], n_calls, __ATOMIC_SEQ_CST);
+    counted = NULL;
+    allowed = -1;
+}
+
+void failing_counts(int *made, int most)
+{
+    counted = made;
+    most_counted = most;
+}
+
+void failing_follows(int made)
+{
+    allowed = made;
 }
 
 int failing_calls_left(void)
@@ -37,7 +54,13 @@ static bool call_fails(const char *name, const void *site)
     if (failing_visits &&
         (strcmp(name, "cudaMemcpyAsync") == 0 || strcmp(name, "cudaStreamSynchronize") == 0))
         return false;
-    if (calls_left == 0 || --calls_left > 0) return false;
+    const bool nccl = strncmp(name, "nccl", 4) == 0;
+    if (calls_left == 0) return false;
+    if (counted != NULL && ++n_calls < most_counted) counted[n_calls] = nccl_calls;
+    if (allowed < 0 ? --calls_left > 0 : !nccl || nccl_calls < allowed) {
+        nccl_calls += nccl;
+        return false;
+    }
     char place[256] = "";
     if (site != NULL) gpulog_where(site, place, sizeof place);
     snprintf(failed_call, sizeof failed_call, "%s%s%s", name, site != NULL ? " at " : "", place);
@@ -90,6 +113,14 @@ CUDA(kernel_add_ex, (DType to_type, void *to, DType type, const void *x, size_t 
      (to_type, to, type, x, n, s))
 CUDA(kernel_cast, (DType to_type, void *to, DType type, const void *x, size_t n, cudaStream_t s),
      (to_type, to, type, x, n, s))
+CUDA(kernel_adamw,
+     (float *p, const float *g, float *m, float *v, size_t n, float lr, float b1, float b2,
+      float eps, float decay, int t, cudaStream_t s),
+     (p, g, m, v, n, lr, b1, b2, eps, decay, t, s))
+CUDA(kernel_check_finite, (int32_t * found, DType type, const void *x, size_t n, cudaStream_t s),
+     (found, type, x, n, s))
+CUDA(kernel_scale_ex, (DType type, void *x, float factor, size_t n, cudaStream_t s),
+     (type, x, factor, n, s))
 CUDA(kernel_scale, (float *x, float factor, size_t n, cudaStream_t s), (x, factor, n, s))
 CUDA(kernel_sum_squares, (double *sum, const float *x, size_t n, cudaStream_t s), (sum, x, n, s))
 CUDA(kernel_amax, (uint32_t * amax, const float *x, size_t n, cudaStream_t s), (amax, x, n, s))
@@ -111,6 +142,10 @@ NCCL(ncclAllReduce,
      (const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
       cudaStream_t s),
      (in, out, n, t, op, c, s))
+NCCL(ncclSend, (const void *in, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s),
+     (in, n, t, peer, c, s))
+NCCL(ncclRecv, (void *out, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s),
+     (out, n, t, peer, c, s))
 NCCL(ncclCommSplit, (ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config),
      (c, color, key, out, config))
 #endif

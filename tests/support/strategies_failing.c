@@ -4,6 +4,7 @@
 #include "strategies_oracle.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,8 +104,26 @@ static void end_step(Wrapped *w, const Case *c)
     need_cuda(cudaDeviceSynchronize());
 }
 
+// Of two stages one fails in its n-th call, and the other one where it would wait for the first.
+enum { MOST_CALLS = 400 };
+static int *made; // shared: of each call of that stage the calls of NCCL before it (failing.h)
+static int leader;
+
+// Whether this stage leads.
+static bool count_calls(Wrapped *w, const Case *c, const Rank *r, const Batch *batch)
+{
+    end_step(w, c); // with models that are new, as each of the steps below
+    if (r->rank == leader) failing_counts(made, MOST_CALLS);
+    FAILS_AT(INT_MAX, need(step(w, c, batch)));
+    while (__atomic_load_n(&made[0], __ATOMIC_SEQ_CST) == 0) sched_yield();
+    check(made[0] < MOST_CALLS, "a step makes %d calls", made[0]);
+    end_step(w, c);
+    return r->rank == leader;
+}
+
 static void steps_body(Wrapped *w, const Case *c, const Rank *r)
 {
+    const bool pair = c->stages == 2;
     Batch batch = case_batch(c, 0, r->rank, 0);
     fsdp_adamw_destroy(&w->adamw); // units come and go
     size_t n_grads, live = gpulog_live_bytes(r->device);
@@ -113,24 +132,29 @@ static void steps_body(Wrapped *w, const Case *c, const Rank *r)
     if (c->stages == 0 && !c->offload)
         check_all_freed(first); // a leak, whether a call fails or not
     failing_add_hooks(w->model);
-    for (int n = 1;; n++) {
+    const bool leads = !pair || count_calls(w, c, r, &batch);
+    for (int n = 1; !pair || n <= made[0]; n++) {
         Status status;
+        if (!leads) failing_follows(made[n]);
         FAILS_AT(n, status = step(w, c, &batch));
-        if (failing_call() == NULL) break;
-        check(status == ERR_CUDA || status == ERR_NCCL || status == ERR_IO,
+        const char *failed = failing_call();
+        if (!pair && failed == NULL) break;
+        // Of the stage that does not lead the step may have been over before.
+        check(failed == NULL ? status == OK
+                             : status == ERR_CUDA || status == ERR_NCCL || status == ERR_IO,
               "call %d of %s, %s, fails, and its status is %d: who calls what fails returns its "
               "status",
-              n, runs, failing_call(), (int)status);
+              n, runs, failed, (int)status);
+        if (failed == NULL) failed = "of the other stage";
         end_step(w, c);
         check(gpulog_live_bytes(r->device) == live,
               "call %d of %s failed, %s, and after fsdp_reshard_all and fsdp_zero_grad %zd "
               "bytes more are on the device: who fails leaves no memory that nobody frees",
-              n, runs, failing_call(), (ssize_t)(gpulog_live_bytes(r->device) - live));
+              n, runs, failed, (ssize_t)(gpulog_live_bytes(r->device) - live));
         if (n % 4 != 0) continue;
         float *got = right_step(w, c, &batch, &n_grads);
         check(memcmp(got, want, n_grads * sizeof *got) == 0,
-              "the step after one whose call %d failed, %s, has other gradients", n,
-              failing_call());
+              "the step after one whose call %d failed, %s, has other gradients", n, failed);
         free(got);
     }
     free(want);
@@ -178,6 +202,11 @@ void run_failing_calls(int world, const Case *c)
     static const Spec EVEN = {.B = 6, .T = 1, .in_dim = 6, .dim = 12, .vocab = 8};
     Case all = *c;
     if (!c->spec.gpt2) all.spec = EVEN, all.spec.layers = c->spec.layers;
+    for (leader = 0; leader < 2 && c->stages == 2; leader++) {
+        made = shared_alloc(MOST_CALLS * sizeof *made);
+        run_wrapped(world, steps_body, &all);
+    }
+    if (c->stages == 2) return;
     run_ranks(world, build_body, &all);
     run_wrapped(world, steps_body, &all);
 }
