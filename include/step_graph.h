@@ -202,10 +202,8 @@ bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
 // merged in every way: two neighbouring buckets, or two neighbouring reductions
 // (regroup_next_reduction). Of these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end
 // when the quickest is no quicker than the round's before. Each plan that is tried is placed first
-// (regroup_place); then a bucket is queued later as long as that saves time, which in a backward it
-// may: what is reduced is on the wire before it. *plan is within the limit and takes no longer than
-// FSDP2's, or it is that one, and is_default. It depends on the arguments alone, so that all ranks
-// have the same.
+// (regroup_place). *plan is within the limit and takes no longer than FSDP2's, or it is that one,
+// and is_default. It depends on the arguments alone, so that all ranks have the same.
 enum { REGROUP_KEPT_PLANS = 8 };
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
                   RegroupPlan *plan);

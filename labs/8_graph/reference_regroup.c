@@ -185,31 +185,6 @@ static bool keep(const StepPass *pass, RegroupPlan *plan, int p)
     return next >= 0;
 }
 
-// Queues a bucket later where that saves time: what a backward reduces goes first. The plan's time.
-static double put_off(const StepPass *pass, const StepCosts *costs, RegroupPlan *plan)
-{
-    //[[L8.11a] From the last bucket on, each bucket's `at` goes up as long as that saves time, to the
-    //  next bucket's at most (of the last one: the phase before its first). The plan's time.
-    double time = regroup_time(pass, costs, plan);
-    for (int b = plan->n - 1; b >= 0; b--) {
-        RegroupBucket *bucket = &plan->bucket[b];
-        int latest = b + 1 < plan->n ? plan->bucket[b + 1].at : bucket->first - 1;
-        if (latest >= bucket->first) latest = bucket->first - 1;
-        while (bucket->at < latest) {
-            bucket->at++;
-            double t = regroup_time(pass, costs, plan);
-            if (t < time * (1 - LEAST_GAIN)) {
-                time = t;
-                continue;
-            }
-            bucket->at--;
-            break;
-        }
-    }
-    return time;
-    //[end L8.11a]
-}
-
 // The quickest plans so far, the quickest first.
 typedef struct Quickest {
     int n;
@@ -246,7 +221,7 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
     RegroupPlan best = *plan;
     Quickest rounds[2] = {{0}};
     if (!regroup_place(pass, limit_bytes, &best)) return;
-    add_plan(&rounds[0], &best, put_off(pass, costs, &best));
+    add_plan(&rounds[0], &best, regroup_time(pass, costs, &best));
     for (int round = 1;; round++) {
         const Quickest *from = &rounds[(round - 1) % 2];
         Quickest *merged = &rounds[round % 2];
@@ -261,7 +236,7 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
                 else if (!keep(pass, &tried, i - (of->n - 1)))
                     continue;
                 if (!regroup_place(pass, limit_bytes, &tried)) continue;
-                add_plan(merged, &tried, put_off(pass, costs, &tried));
+                add_plan(merged, &tried, regroup_time(pass, costs, &tried));
             }
         if (merged->n == 0 || merged->time[0] >= time * (1 - LEAST_GAIN)) break;
     }
@@ -298,7 +273,7 @@ Status regroup_gather(FsdpUnit *const *units, int n)
 
 Status regroup_reduce(FsdpUnit *const *units, int n, float divisor, void **buffers)
 {
-    //[L8.14] As step_graph.h says: each unit's sum is in place, as part 4.3 has it.
+    //[L8.13] As step_graph.h says: each unit's sum is in place, as part 4.3 has it.
     //? unit->reduce_scatter queues a sum and a kernel that reads it. What would that kernel read?
     FsdpContext *ctx = units[0]->ctx;
     cudaStream_t stream = ctx->reduce_scatter_stream;
@@ -329,19 +304,19 @@ Status regroup_reduce(FsdpUnit *const *units, int n, float divisor, void **buffe
         flat_set_grad_views(&units[i]->flat);
     }
     return OK;
-    //[end L8.14]
+    //[end L8.13]
 }
 
 // The bucket's units that need an all-gather, by the record.
 static Status gather_bucket(RegroupState *state, const StepPass *pass, const RegroupBucket *bucket)
 {
-    //[[L8.13a] As the comment says: one call of regroup_gather.
+    //[[L8.14a] As the comment says: one call of regroup_gather.
     FsdpUnit *units[STEP_MOST_PHASES];
     int n = 0;
     for (int p = bucket->first; p <= bucket->last; p++)
         if (pass->phase[p].gather_bytes > 0) units[n++] = state->root->units[pass->phase[p].unit];
     return regroup_gather(units, n);
-    //[end L8.13a]
+    //[end L8.14a]
 }
 
 Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit)
@@ -349,7 +324,7 @@ Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit)
     const FsdpRoot *root = state->root;
     const StepPass *pass = &state->pass[k];
     const RegroupPlan *plan = &state->plan[k];
-    //[L8.13] This is the next phase of the pass, whose first one the outermost forward or backward
+    //[L8.14] This is the next phase of the pass, whose first one the outermost forward or backward
     //  is. Where its unit is not the record's, the rest of the pass gathers as its own hooks do.
     //  Else the buckets of this phase are queued, in their order.
     //? A forward failed in its middle. Where does the next one begin?
@@ -363,5 +338,5 @@ Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit)
         if (plan->bucket[b].at == p && plan->bucket[b].first > p)
             TRY(gather_bucket(state, pass, &plan->bucket[b]));
     return OK;
-    //[end L8.13]
+    //[end L8.14]
 }

@@ -1,4 +1,4 @@
-/* Lab 8, second half: which all-gathers travel together, and when.
+/* Lab 8, second half: which collectives travel together, and when.
  *
  * A call costs its latency, whatever it carries. Where units are small or ranks many, a step's
  * all-gathers are mostly latency: two in one call save one. But a call is done when all of it is
@@ -15,6 +15,9 @@
  * [Note: one order] An all-gather is a collective, and a plan decides in which calls it comes. So a
  * plan depends on nothing that ranks have otherwise: not on measured times, not on addresses.
  *
+ * A backward's gradients are the other way round: a reduction that waits for the next one saves a
+ * latency, and is done later, with more memory held until then.
+ *
  * [Note: after the group] The calls of a group are queued when it ends, ncclGroupEnd, on their
  * streams. What is queued on those streams between ncclGroupStart and there comes before them: an
  * event that is recorded there says nothing of them.
@@ -22,7 +25,8 @@
  * Interface:
  *   regroup_time, regroup_peak                what a plan costs
  *   regroup_place, regroup_plan               when, and which ones
- *   regroup_gather, regroup_begin             a bucket on the streams
+ *   regroup_gather, regroup_reduce            a bucket on the streams
+ *   regroup_begin                             the plan's next ones
  */
 // Lab 8. Each TODO says what must hold afterwards and asks a question. Write
 // the code that makes it hold.
@@ -30,6 +34,8 @@
 #include "step_graph.h"
 
 #include <string.h>
+
+#include "kernels.h"
 
 // ---- What a plan costs ----
 
@@ -54,8 +60,10 @@ static int64_t bucket_bytes(const StepPass *pass, const RegroupBucket *bucket)
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan)
 {
     double there[STEP_MOST_PHASES] = {0}; // when a phase's all-gather is done
+    int64_t reduces[STEP_MOST_PHASES];    // by a call at a phase's end
+    regroup_reductions(pass, plan, reduces);
     // TODO L8.8: As step_graph.h says. Keep three times: when the wire is free, when a phase ended
-    // last, and when what it reduced is done.
+    // last, and when the last reduction is done.
     // Hint: A bucket of two units: when are the first one's parameters there?
     NOT_YET("L8.8");
 }
@@ -66,9 +74,32 @@ static int there_from(const RegroupBucket *bucket)
     return bucket->at < bucket->first ? bucket->at : bucket->first - 1;
 }
 
+// Adds what phase q gathers to live[p] of each phase p from `from` on that it is there in.
+static void add_live(const StepPass *pass, int q, int from, int64_t *live)
+{
+    for (int p = from; p <= pass->phase[q].last; p++) live[p] += pass->phase[q].gather_bytes;
+}
+
+// live[p]: the gradients that are there during phase p, and what phase 0 gathers.
+static void live_at_first(const StepPass *pass, const RegroupPlan *plan, int64_t *live)
+{
+    int64_t reduces[STEP_MOST_PHASES];
+    regroup_reductions(pass, plan, reduces);
+    int64_t written = 0, reduced = 0;
+    for (int p = 0; p < pass->n; p++) {
+        written += pass->phase[p].reduce_bytes;
+        live[p] = written + reduced;
+        if (reduces[p] == 0) continue;
+        written -= reduces[p];
+        reduced = reduces[p];
+    }
+    if (pass->n > 0) add_live(pass, 0, 0, live);
+}
+
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
 {
-    int64_t most = 0;
+    int64_t live[STEP_MOST_PHASES], most = 0;
+    live_at_first(pass, plan, live);
     // TODO L8.9: As step_graph.h says.
     // Hint: A bucket's phases come at once. Do they go at once?
     NOT_YET("L8.9");
@@ -77,12 +108,6 @@ int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
 // ---- The search ----
 
 static const double LEAST_GAIN = 1e-9; // of the time: less is rounding
-
-// Adds what phase q gathers to live[p] of each phase p from `from` on that it is there in.
-static void add_live(const StepPass *pass, int q, int from, int64_t *live)
-{
-    for (int p = from; p <= pass->phase[q].last; p++) live[p] += pass->phase[q].gather_bytes;
-}
 
 // Whether live[begin … end - 1] and `more` bytes are within the limit.
 static bool fits(const int64_t *live, int begin, int end, int64_t more, int64_t limit)
@@ -94,7 +119,8 @@ static bool fits(const int64_t *live, int begin, int end, int64_t more, int64_t 
 
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
 {
-    int64_t live[STEP_MOST_PHASES] = {0}; // bytes during each phase, of the buckets so far
+    int64_t live[STEP_MOST_PHASES]; // bytes during each phase, of the buckets so far
+    live_at_first(pass, plan, live);
     // TODO L8.10: As step_graph.h says.
     // Hint: From which phase on is a bucket's place free to choose, and from which is it not?
     NOT_YET("L8.10");
@@ -109,32 +135,45 @@ static void merge(RegroupPlan *plan, int b)
             (size_t)(plan->n - b - 1) * sizeof *plan->bucket);
 }
 
-// Queues a bucket later where that saves time: what a backward reduces goes first. The plan's time.
-static double put_off(const StepPass *pass, const StepCosts *costs, RegroupPlan *plan)
+// What is reduced at the end of phase p goes with the next reduction; false where it may not.
+static bool keep(const StepPass *pass, RegroupPlan *plan, int p)
 {
-    double time = regroup_time(pass, costs, plan);
-    for (int b = plan->n - 1; b >= 0; b--) {
-        RegroupBucket *bucket = &plan->bucket[b];
-        int earliest = bucket->at, best = bucket->at;
-        int latest = b + 1 < plan->n ? plan->bucket[b + 1].at : bucket->first - 1;
-        if (latest >= bucket->first) latest = bucket->first - 1;
-        for (int at = earliest + 1; at <= latest; at++) {
-            bucket->at = at;
-            double t = regroup_time(pass, costs, plan);
-            if (t >= time * (1 - LEAST_GAIN)) continue;
-            time = t;
-            best = at;
-        }
-        bucket->at = best;
+    int next = regroup_next_reduction(pass, plan, p);
+    for (int q = p; q < next; q++) plan->keeps[q] = true;
+    return next >= 0;
+}
+
+// The quickest plans so far, the quickest first.
+typedef struct Quickest {
+    int n;
+    double time[REGROUP_KEPT_PLANS];
+    RegroupPlan plan[REGROUP_KEPT_PLANS];
+} Quickest;
+
+static void add_plan(Quickest *quickest, const RegroupPlan *plan, double time)
+{
+    int at = 0;
+    for (int i = 0; i < quickest->n; i++) {
+        const RegroupPlan *other = &quickest->plan[i];
+        if (quickest->time[i] <= time) at = i + 1;
+        if (other->n == plan->n && memcmp(other->keeps, plan->keeps, sizeof plan->keeps) == 0 &&
+            memcmp(other->bucket, plan->bucket, (size_t)plan->n * sizeof *plan->bucket) == 0)
+            return; // by other merges
     }
-    return time;
+    if (at == REGROUP_KEPT_PLANS) return;
+    if (quickest->n < REGROUP_KEPT_PLANS) quickest->n++;
+    size_t after = (size_t)(quickest->n - at - 1);
+    memmove(&quickest->plan[at + 1], &quickest->plan[at], after * sizeof *plan);
+    memmove(&quickest->time[at + 1], &quickest->time[at], after * sizeof time);
+    quickest->plan[at] = *plan;
+    quickest->time[at] = time;
 }
 
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
                   RegroupPlan *plan)
 {
     regroup_default(pass, plan);
-    // TODO L8.11: *plan is what the merges of step_graph.h lead to, or FSDP2's.
+    // TODO L8.11: *plan is what the rounds of step_graph.h lead to, or FSDP2's.
     // Hint: Each merge changes when all that comes after it is queued. What must be worked out
     // anew?
     NOT_YET("L8.11");
@@ -148,6 +187,14 @@ Status regroup_gather(FsdpUnit *const *units, int n)
     // shard (flat_param_is_shard) there is none.
     // Hint: fsdp_unshard records all_gather_done, too. What has been queued by then?
     NOT_YET("L8.12");
+}
+
+Status regroup_reduce(FsdpUnit *const *units, int n, float divisor, void **buffers)
+{
+    // TODO L8.13: As step_graph.h says: each unit's sum is in place, as part 4.3 has it.
+    // Hint: unit->reduce_scatter queues a sum and a kernel that reads it. What would that kernel
+    // read?
+    NOT_YET("L8.13");
 }
 
 // The bucket's units that need an all-gather, by the record.
@@ -165,9 +212,9 @@ Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit)
     const FsdpRoot *root = state->root;
     const StepPass *pass = &state->pass[k];
     const RegroupPlan *plan = &state->plan[k];
-    // TODO L8.13: This is the next phase of the pass, whose first one the outermost forward or
+    // TODO L8.14: This is the next phase of the pass, whose first one the outermost forward or
     // backward is. Where its unit is not the record's, the rest of the pass gathers as its own
     // hooks do. Else the buckets of this phase are queued, in their order.
     // Hint: A forward failed in its middle. Where does the next one begin?
-    NOT_YET("L8.13");
+    NOT_YET("L8.14");
 }

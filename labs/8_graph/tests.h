@@ -44,5 +44,9 @@ float rate_of(int t);
 // This rank's shards, gradients and moments, back to back: host memory, *n of them; free it.
 float *steps_state(const Sharded *s, size_t *n);
 void steps_restore(Sharded *s, const float *state);
+// The phase at whose end phase q's gradient is reduced; and regroup_peak, each by the test's own
+// arithmetic.
+int reduced_at(const StepPass *pass, const RegroupPlan *plan, int q);
+int64_t peak_by_hand(const StepPass *pass, const RegroupPlan *plan);
 
 #endif

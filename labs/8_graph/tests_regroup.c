@@ -1,5 +1,5 @@
-/* Lab 8, regrouped: what a plan costs, by the test's own simulation; the best plans, by trying all;
- * and a training under a plan.
+/* Lab 8, regrouped: what a plan costs, by the test's own simulation; and the best plans, by trying
+ * all.
  */
 #include "harness.h"
 
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "draw.h"
-#include "strategies.h"
 #include "tests.h"
 
 // ---- Drawn passes ----
@@ -51,8 +50,7 @@ static void draw_pass(Drawn *d, int most)
     d->costs = (StepCosts){draw(0, 30), draw(500, 2500), 1};
 }
 
-// The phase at whose end phase q's gradient is reduced.
-static int reduced_at(const StepPass *pass, const RegroupPlan *plan, int q)
+int reduced_at(const StepPass *pass, const RegroupPlan *plan, int q)
 {
     int at = pass->phase[q].last;
     while (plan->keeps[at] && at < pass->n - 1) at++;
@@ -145,7 +143,7 @@ static double time_by_hand(const StepPass *pass, const StepCosts *costs, const R
     return fmax(end[pass->n - 1], n > 0 ? done[n - 1] : 0);
 }
 
-static int64_t peak_by_hand(const StepPass *pass, const RegroupPlan *plan)
+int64_t peak_by_hand(const StepPass *pass, const RegroupPlan *plan)
 {
     int64_t live[32] = {0}, most = 0;
     for (int p = 0; p <= pass->phase[0].last; p++) live[p] += pass->phase[0].gather_bytes;
@@ -398,222 +396,4 @@ TEST(plans_are_near_the_best)
     Drawn *d = draw_passes(6);
     run_ranks(1, search_body, d);
     free(d);
-}
-
-// ---- A training under a plan ----
-
-typedef struct Regrouped {
-    Case c;
-    StepCosts costs;
-    int64_t limit;
-    bool by_hand; // plans of the test's, another one in each pass
-} Regrouped;
-
-// The passes of this training, by a step of one micro-batch.
-static void record(Wrapped *w, const Case *c, const Rank *r, const StepCosts *costs, StepPass *pass)
-{
-    StepTrace trace;
-    Case one = *c;
-    one.rounds = 1;
-    need(step_trace_begin(&trace, w->root));
-    case_train(w, &one, r, 0);
-    need(step_trace_end(&trace, NULL));
-    need(step_passes(&trace, costs, pass));
-    step_trace_free(&trace);
-    need(fsdp_zero_grad(w->model, &w->ctx));
-    need_cuda(cudaDeviceSynchronize());
-}
-
-// The calls of this collective since `first` are groups of so many units, in this order.
-static void check_calls(GpuOp op, const char *what, const int *want, int n, uint64_t first)
-{
-    int at = 0, left = 0;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        GpuLogEntry e;
-        if (!gpulog_get(i, &e) || e.op != op) continue;
-        if (left == 0) {
-            left = e.collective.group != 0 ? e.collective.group_left + 1 : 1;
-            check(at < n && left == want[at],
-                  "%s call %d of the step is of %d units, must be of %d: that is the plan's next "
-                  "bucket",
-                  what, at, left, at < n ? want[at] : 0);
-            at++;
-        }
-        left--;
-    }
-    check(at == n, "a step makes %d calls of %ss, and the plan has %d", at, what, n);
-}
-
-static void check_groups(const RegroupState *state, uint64_t first)
-{
-    int want[64], n = 0;
-    for (int k = 0; k < 2; k++) {
-        if (state->pass[k].phase[0].gather_bytes > 0) want[n++] = 1;
-        for (int b = 0; b < state->plan[k].n; b++) {
-            const RegroupBucket *bucket = &state->plan[k].bucket[b];
-            want[n] = 0;
-            for (int p = bucket->first; p <= bucket->last; p++)
-                want[n] += state->pass[k].phase[p].gather_bytes > 0;
-            n++;
-        }
-    }
-    check_calls(GPU_ALL_GATHER, "all-gather", want, n, first);
-    const StepPass *pass = &state->pass[1];
-    bool alone = pass->reduces_alone || state->plan[1].is_default;
-    n = 0;
-    for (int p = 0; p < pass->n; p++) {
-        want[n] = 0;
-        for (int q = 0; q < pass->n; q++)
-            want[n] += pass->phase[q].reduce_bytes > 0 && reduced_at(pass, &state->plan[1], q) == p;
-        if (want[n] == 0) continue;
-        int calls = alone ? want[n] : 1;
-        for (int more = calls; more > 0; more--) want[n + more - 1] = alone ? 1 : want[n];
-        n += calls;
-    }
-    check_calls(GPU_REDUCE_SCATTER, "reduce-scatter", want, n, first);
-}
-
-// The most bytes that a plan's parameters take at a time, or its gradients.
-static int64_t peak_of(const RegroupState *state, int k, bool grads)
-{
-    static StepPass pass;
-    pass = state->pass[k];
-    for (int p = 0; p < pass.n; p++)
-        *(grads ? &pass.phase[p].gather_bytes : &pass.phase[p].reduce_bytes) = 0;
-    return regroup_peak(&pass, &state->plan[k]);
-}
-
-static bool gathers_again(const RegroupState *state, int unit)
-{
-    bool again = false;
-    for (int p = 0; p < state->pass[1].n; p++)
-        again |= state->pass[1].phase[p].unit == unit && state->pass[1].phase[p].gather_bytes > 0;
-    return again;
-}
-
-static void regrouped_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    static StepPass pass[2];
-    const Regrouped *k = (const Regrouped *)c; // its first member
-    size_t n;
-    need(fsdp_zero_grad(w->model, &w->ctx));
-    record(w, c, r, &k->costs, pass);
-    case_train(w, c, r, 0);
-    need_cuda(cudaDeviceSynchronize());
-    float *want = case_gradients(w, &n);
-    need(regroup_apply(w->model, pass, &k->costs, k->limit));
-    RegroupState *state = w->root->extensions->regroup;
-    int last = state->pass[0].n - 1;
-    if (k->by_hand) {
-        state->plan[0] = (RegroupPlan){.n = 2, .bucket = {{1, 2, 0}, {3, last, 2}}};
-        state->plan[1] = (RegroupPlan){.n = 2,
-                                       .bucket = {{1, last - 1, 0}, {last, last, 1}},
-                                       .keeps = {[1] = true, [3] = true, [4] = true}};
-    }
-    for (int step = 0; step < 2; step++) {
-        need(fsdp_zero_grad(w->model, &w->ctx));
-        need_cuda(cudaDeviceSynchronize());
-        uint64_t first = gpulog_length();
-        case_train(w, c, r, 0);
-        need_cuda(cudaDeviceSynchronize());
-        check_no_race(first);
-        if (c->rounds == 1) check_groups(state, first);
-        int64_t most = peak_of(state, 0, false), other = peak_of(state, 1, false);
-        int64_t grads = peak_of(state, 1, true);
-        // In the backward what the forward has left is there, too.
-        for (int p = 0; p < state->pass[0].n; p++)
-            if (!gathers_again(state, state->pass[0].phase[p].unit))
-                other += state->pass[0].phase[p].gather_bytes;
-        if (other > most) most = other;
-        int64_t peak = (int64_t)case_peak(first, GPU_UNSHARDED_PARAM);
-        check(peak <= most,
-              "a step holds %lld bytes of unsharded parameters at a time, and "
-              "regroup_peak says %lld",
-              (long long)peak, (long long)most);
-        peak = (int64_t)case_peak(first, GPU_UNSHARDED_GRAD);
-        check(peak <= grads || state->pass[1].reduces_alone,
-              "a step holds %lld bytes of unsharded gradients at a time, and regroup_peak says "
-              "%lld",
-              (long long)peak, (long long)grads);
-        float *got = case_gradients(w, &n);
-        check_equal("the gradients of a regrouped step", got, want, n);
-        free(got);
-    }
-    for (int i = 0; i < w->root->n_units; i++)
-        check(w->root->units[i]->flat.state == FLAT_SHARDED, "after a step unit %d is unsharded",
-              i);
-    free(want);
-    need(regroup_remove(w->model));
-}
-
-static Regrouped regrouped(Spec spec, Strategy strategy, int world, int replicas, int rounds)
-{
-    // The network is slow to start: all is merged that may be.
-    return (Regrouped){case_of(spec, strategy, world, replicas, rounds), {50, 100, 20}, 0, false};
-}
-
-// A forward that runs other units than the record's, and one that fails: they gather as ever.
-static void strays_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    static StepPass pass[2];
-    const Regrouped *k = (const Regrouped *)c;
-    size_t n;
-    float *out;
-    record(w, c, r, &k->costs, pass);
-    case_train(w, c, r, 0);
-    need_cuda(cudaDeviceSynchronize());
-    float *want = case_gradients(w, &n);
-    pass[0].phase[2].unit = 1; // never runs there
-    need(regroup_apply(w->model, pass, &k->costs, 0));
-    RegroupState *state = w->root->extensions->regroup;
-    state->plan[0] = (RegroupPlan){.n = 1, .bucket = {{2, 3, 0}}};
-    state->plan[0].bucket[1] = (RegroupBucket){3, 3, 2}; // nobody comes to it
-    state->plan[0].n = 2;
-    for (int time = 0; time < 2; time++) {
-        need(fsdp_zero_grad(w->model, &w->ctx));
-        case_train(w, c, r, 0);
-        need_cuda(cudaDeviceSynchronize());
-        float *got = case_gradients(w, &n);
-        check_equal("the gradients where a pass is not the record's", got, want, n);
-        check(!state->follows[0], "a forward ran other units than the record's, and `follows` is "
-                                  "true");
-        free(got);
-        if (time == 1) break;
-        FsdpUnit *last = w->root->units[w->root->n_units - 1];
-        Batch batch = case_batch(c, 0, r->rank, 0);
-        last->all_gather = failing_collective;
-        failing_status = ERR_NCCL;
-        need_failure(module_forward(w->model, &w->run, batch.in, &out), ERR_NCCL, "");
-        last->all_gather = fsdp_all_gather;
-        need(module_discard(w->model, &w->run));
-        need(fsdp_reshard_all(w->model));
-        batch_destroy(&batch);
-    }
-    free(want);
-    need(regroup_remove(w->model));
-}
-
-TEST(buckets_are_one_call)
-{
-    static const int SHAPES[][4] = {// strategy, ranks, replicas, rounds
-                                    {STRATEGY_ZERO3, 2, 1, 1},
-                                    {STRATEGY_ZERO3, 3, 1, 2},
-                                    {STRATEGY_ZERO3, 4, 2, 1},
-                                    {STRATEGY_ZERO2, 2, 1, 1},
-                                    {STRATEGY_ZERO3, 1, 1, 1}};
-    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
-        const int *s = SHAPES[i];
-        Regrouped k = regrouped(spec_mlp(6), (Strategy)s[0], s[1], s[2], s[3]);
-        run_wrapped(s[1], regrouped_body, &k.c);
-        k.costs.latency_us = 0; // nothing to save by a merge
-        if (s[1] == 2) run_wrapped(s[1], regrouped_body, &k.c);
-    }
-    Regrouped k = regrouped(spec_mlp(6), STRATEGY_ZERO3, 2, 1, 1);
-    k.by_hand = true;
-    run_wrapped(2, regrouped_body, &k.c);
-    k = regrouped(spec_gpt2(4), STRATEGY_ZERO3, 2, 1, 1);
-    k.limit = 4 * 24 * 24 * 12 * 3;
-    run_wrapped(2, regrouped_body, &k.c);
-    k = regrouped(spec_mlp(4), STRATEGY_ZERO3, 2, 1, 1);
-    run_wrapped(2, strays_body, &k.c);
 }

@@ -1,10 +1,12 @@
-/* merges_from_the_end.c: The search keeps the quickest plan of all merges down to one bucket, and
- * places a bucket by trying phases from the first on.
+/* merges_from_the_end.c: The search goes on down to one bucket, and looks for the best plan among all
+ * that it has kept; and a bucket is placed by trying phases from the first on.
  */
 // ==== regroup.c
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
 {
-    RegroupPlan so_far = {0};
+    RegroupPlan so_far = *plan;
+    so_far.n = 0;
+    if (limit_bytes > 0 && regroup_peak(pass, &so_far) > limit_bytes) return false;
     int earliest = 0;
     for (int b = 0; b < plan->n; b++) {
         RegroupBucket k = plan->bucket[b];
@@ -21,7 +23,7 @@ bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
         earliest = so_far.bucket[b].at;
     }
     for (int b = 0; b < plan->n; b++) plan->bucket[b].at = so_far.bucket[b].at;
-    return limit_bytes == 0 || regroup_peak(pass, plan) <= limit_bytes;
+    return true;
 }
 
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
@@ -29,28 +31,29 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
 {
     regroup_default(pass, plan);
     double usual = regroup_time(pass, costs, plan), least = usual;
-    RegroupPlan from = *plan, best = *plan;
-    bool more = regroup_place(pass, limit_bytes, &from);
-    if (more) put_off(pass, costs, &from);
-    while (more) {
-        double time = regroup_time(pass, costs, &from), quickest = 0;
-        if (time < least * (1 - LEAST_GAIN)) {
-            least = time;
-            best = from;
+    RegroupPlan best = *plan, tried = *plan;
+    Quickest from = {0}, next;
+    if (regroup_place(pass, limit_bytes, &tried))
+        add_plan(&from, &tried, regroup_time(pass, costs, &tried));
+    for (; from.n > 0; from = next) {
+        if (from.time[0] < least * (1 - LEAST_GAIN)) {
+            least = from.time[0];
+            best = from.plan[0];
         }
-        RegroupPlan next = from;
-        more = false;
-        for (int b = from.n - 2; b >= 0; b--) {
-            RegroupPlan tried = from;
-            merge(&tried, b);
-            if (!regroup_place(pass, limit_bytes, &tried)) continue;
-            double t = put_off(pass, costs, &tried);
-            if (more && t >= quickest) continue;
-            quickest = t;
-            next = tried;
-            more = true;
+        next = (Quickest){0};
+        for (int k = from.n - 1; k >= 0; k--) {
+            for (int p = pass->n - 2; p >= 0; p--) {
+                tried = from.plan[k];
+                if (keep(pass, &tried, p) && regroup_place(pass, limit_bytes, &tried))
+                    add_plan(&next, &tried, regroup_time(pass, costs, &tried));
+            }
+            for (int b = from.plan[k].n - 2; b >= 0; b--) {
+                tried = from.plan[k];
+                merge(&tried, b);
+                if (regroup_place(pass, limit_bytes, &tried))
+                    add_plan(&next, &tried, regroup_time(pass, costs, &tried));
+            }
         }
-        from = next;
     }
     if (least == usual) return;
     *plan = best;

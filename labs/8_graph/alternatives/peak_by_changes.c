@@ -5,6 +5,14 @@
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
 {
     int64_t change[STEP_MOST_PHASES + 1] = {0}, bytes = 0, most = 0;
+    int64_t reduces[STEP_MOST_PHASES], reduced = 0;
+    regroup_reductions(pass, plan, reduces);
+    for (int p = 0; p < pass->n; p++) {
+        change[p] += pass->phase[p].reduce_bytes;
+        if (reduces[p] == 0) continue;
+        change[p + 1] -= reduced;
+        reduced = reduces[p];
+    }
     change[0] += pass->n > 0 ? pass->phase[0].gather_bytes : 0;
     if (pass->n > 0) change[pass->phase[0].last + 1] -= pass->phase[0].gather_bytes;
     for (int b = 0; b < plan->n; b++) {
@@ -24,7 +32,9 @@ int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan)
 {
     double wire = 0, end = 0, reduced = 0, there[STEP_MOST_PHASES] = {0};
+    int64_t reduces[STEP_MOST_PHASES];
     int b = 0;
+    regroup_reductions(pass, plan, reduces);
     if (pass->n > 0 && pass->phase[0].gather_bytes > 0)
         wire = there[0] = call_time(costs, pass->phase[0].gather_bytes);
     for (int p = 0; p < pass->n; p++) {
@@ -39,10 +49,10 @@ double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupP
         }
         if (end < there[p]) end = there[p];
         end += pass->phase[p].compute_us;
+        if (reduces[p] == 0) continue;
         if (end < reduced) end = reduced;
-        if (pass->phase[p].reduce_bytes == 0) continue;
         if (wire < end) wire = end;
-        wire += call_time(costs, pass->phase[p].reduce_bytes);
+        wire += call_time(costs, reduces[p]);
         reduced = wire;
     }
     return wire > end ? wire : end;
