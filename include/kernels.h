@@ -258,6 +258,9 @@ cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, c
 cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *stats,
                                                 const void *qkv, int B, int T, int C, int heads,
                                                 int kv_heads, float scale, cudaStream_t stream);
+// The same of rows from … T-1 of one sequence, and no statistics: out (T - from, C).
+cudaError_t kernel_attention_rows_ex(DType type, void *out, const void *qkv, int from, int T, int C,
+                                     int heads, int kv_heads, float scale, cudaStream_t stream);
 cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *delta,
                                                  const void *dout, const void *out,
                                                  const float *stats, const void *qkv, int B, int T,

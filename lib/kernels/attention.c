@@ -24,6 +24,7 @@ enum { TILE = ROW_LANES }; // queries
 
 typedef struct Sizes {
     size_t T, C, hs;      // hs: columns of a head
+    size_t from;          // a forward's first query
     size_t heads, shared; // of queries, and how many of them share keys and values
     size_t keys, width;   // columns of all keys (and of all values); of a row of qkv
     float scale;
@@ -175,17 +176,18 @@ static void head_forward(Tile *tile, const Sizes *n, size_t h, float *out, float
 {
     size_t stride = n->width;
     const float *q = qkv + h * n->hs, *k = qkv + n->C + h / n->shared * n->hs, *v = k + n->keys;
-    for (size_t first = 0; first < n->T; first += TILE) {
+    for (size_t first = n->from; first < n->T; first += TILE) {
         tile_begin(tile, n, first);
         transpose(tile->query, q + first * stride, stride, tile->queries, n->hs);
         dot_rows(tile->weight, tile->query, k, stride, tile->keys, n->hs);
         tile_softmax(tile, n);
         sum_seen_rows(tile, tile->sums, tile->weight, v, stride, n->hs);
         for (size_t l = 0; l < tile->queries; l++) {
-            float *row = out + (first + l) * n->C + h * n->hs, *of_row = stats + 2 * (first + l);
+            float *row = out + (first + l - n->from) * n->C + h * n->hs;
             for (size_t i = 0; i < n->hs; i++) row[i] = tile->sums[i][l] * tile->factor[l];
-            of_row[0] = tile->max[l];
-            of_row[1] = tile->factor[l];
+            if (stats == NULL) continue;
+            stats[2 * (first + l)] = tile->max[l];
+            stats[2 * (first + l) + 1] = tile->factor[l];
         }
     }
 }
@@ -310,7 +312,7 @@ static void attend(void *arg, size_t begin, size_t end)
     Share *s = &f->share;
     const Sizes *n = s->n;
     DType type = s->type;
-    size_t H = n->heads, one = n->T * n->C, in = n->T * n->width;
+    size_t H = n->heads, one = (n->T - n->from) * n->C, in = n->T * n->width;
     size_t at_once = s->groups * n->shared, per_sequence = H / at_once; // heads of a piece; pieces
     float *copies = NULL;
     Tile tile;
@@ -320,7 +322,8 @@ static void attend(void *arg, size_t begin, size_t end)
         const float *from = typed_load(type, copies, f->x, b * in, in);
         float *to = typed_place(type, typed_part(copies, in), f->y, b * one);
         for (size_t h = first; h < first + at_once; h++)
-            head_forward(&tile, n, h, to, f->stats + 2 * n->T * (b * H + h), from);
+            head_forward(&tile, n, h, to,
+                         f->stats != NULL ? f->stats + 2 * n->T * (b * H + h) : NULL, from);
         typed_store(type, f->y, b * one, to, one);
     }
     free(copies);
@@ -330,13 +333,13 @@ static void attend(void *arg, size_t begin, size_t end)
 static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, float *stats,
                                         const void *qkv, int B, const Sizes *n)
 {
-    size_t rows = (size_t)B * n->T, H = n->heads;
+    size_t rows = (size_t)B * (n->T - n->from), H = n->heads;
     AttentionForward f = {.share = share_of(type, B, n)};
     f.y = typed_write(op, type, out, rows * n->C);
-    f.stats = simgpu_write(op, stats, 2 * rows * H * sizeof *stats);
-    f.x = typed_read(op, type, qkv, rows * n->width);
+    if (stats != NULL) f.stats = simgpu_write(op, stats, 2 * rows * H * sizeof *stats);
+    f.x = typed_read(op, type, qkv, (size_t)B * n->T * n->width);
     // Of each pair of rows that see each other: q·k and p·v, and the softmax.
-    simgpu_cost(op, rows * (n->T + 1) / 2 * (4 * n->C + 5 * H), arithmetic(type));
+    simgpu_cost(op, rows * (n->T + n->from + 1) / 2 * (4 * n->C + 5 * H), arithmetic(type));
     if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
     simgpu_parallel(shares(&f.share), shares_at_once(&f.share), attend, &f);
     typed_check_room(op, &f.share.failed);
@@ -381,6 +384,16 @@ cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *st
                               heads, kv_heads, scale);
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_forward_of(&op, type, out, stats, qkv, B, &n);
+}
+
+cudaError_t kernel_attention_rows_ex(DType type, void *out, const void *qkv, int from, int T, int C,
+                                     int heads, int kv_heads, float scale, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_attention_rows", type, stream, kernel_attention_rows_ex, type,
+                              out, qkv, from, T, C, heads, kv_heads, scale);
+    Sizes n = sizes_of(T, C, heads, kv_heads, scale);
+    n.from = (size_t)from;
+    return attention_forward_of(&op, type, out, NULL, qkv, 1, &n);
 }
 
 // The backward of `groups` groups of heads of a sequence from `first_group` on. all: what those

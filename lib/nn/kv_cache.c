@@ -3,9 +3,8 @@
  *
  * Of each attention layer the rows of its first linear layer are kept: queries, keys and values,
  * not yet turned where positions are rotary. A forward turns a copy, so that each row has its own
- * position, and computes the attention of all rows, of which the last are the new tokens'. That is
- * T² where T would do, but no kernel of its own, and the numbers are those of a forward of all
- * tokens.
+ * position, and computes the attention of the new tokens' rows. The numbers are those of a forward
+ * of all tokens.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -60,21 +59,18 @@ static Status layer_rows(const Module *self, NnRun *run, size_t width, void **ro
     return OK;
 }
 
-// x (T, width), a copy of the cached rows, is turned; y (T, C): all heads' outputs.
+// x (T, width), a copy of the cached rows, is turned; y (run->T, C): all heads' outputs of the last.
 static Status attend(const Module *self, NnRun *run, int T, void *x, void *y, TurnRows turn)
 {
     const LayerNumbers *n = &self->numbers;
     int kv_heads = n->kv_heads > 0 ? n->kv_heads : n->heads, hs = self->in_dim / n->heads;
-    float *stats = NULL;
     if (hs > ATTENTION_MOST_COLUMNS)
         return fail(ERR_ARGUMENT, "%s: a head has %d columns, and the cache's kernel takes %d",
                     self->name, hs, ATTENTION_MOST_COLUMNS);
     if (turn != NULL) TRY(turn(self, run, T, x));
-    TRY(module_alloc(self, run, &stats, 2 * (size_t)T * (size_t)n->heads, "softmax statistics"));
-    CUDA_TRY(kernel_grouped_attention_forward_ex(self->out_type, y, stats, x, 1, T, self->in_dim,
-                                                 n->heads, kv_heads, 1.0f / sqrtf((float)hs),
-                                                 run->stream));
-    return run_free(run, &stats);
+    CUDA_TRY(kernel_attention_rows_ex(self->out_type, y, x, T - run->T, T, self->in_dim, n->heads,
+                                      kv_heads, 1.0f / sqrtf((float)hs), run->stream));
+    return OK;
 }
 
 Status kv_cache_attention(Module *self, NnRun *run, const void *qkv, TurnRows turn, void *out)
@@ -85,14 +81,13 @@ Status kv_cache_attention(Module *self, NnRun *run, const void *qkv, TurnRows tu
     void *rows = NULL, *x = NULL, *y = NULL;
     TRY(layer_rows(self, run, width, &rows));
     TRY(module_alloc_typed(self, run, &x, T * width, "copy of the cache"));
-    TRY(module_alloc_typed(self, run, &y, T * C, "weighted values"));
+    TRY(module_alloc_typed(self, run, &y, (size_t)run->T * C, "weighted values"));
     CUDA_TRY(cudaMemcpyAsync(element_at(rows, self->out_type, before * width), qkv,
                              (size_t)run->T * width * bytes, cudaMemcpyDeviceToDevice,
                              run->stream));
     CUDA_TRY(cudaMemcpyAsync(x, rows, T * width * bytes, cudaMemcpyDeviceToDevice, run->stream));
     TRY(attend(self, run, (int)T, x, y, turn));
-    TRY(module_forward_into(self->children[1], run, element_at(y, self->out_type, before * C),
-                            out));
+    TRY(module_forward_into(self->children[1], run, y, out));
     TRY(run_free_typed(run, &x));
     return run_free_typed(run, &y);
 }

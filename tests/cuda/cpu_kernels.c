@@ -46,6 +46,7 @@
 #define kernel_cast cpu_kernel_cast
 #define kernel_check_finite cpu_kernel_check_finite
 #define kernel_scale_ex cpu_kernel_scale_ex
+#define kernel_attention_rows_ex cpu_kernel_attention_rows_ex
 #define kernel_dropout_ex cpu_kernel_dropout_ex
 #define kernel_add_ex cpu_kernel_add_ex
 #define kernel_add_divided_ex cpu_kernel_add_divided_ex

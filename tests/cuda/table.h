@@ -28,6 +28,7 @@ typedef enum Shape {
     SQUARES,
     TOKENS,
     EMBEDDED,
+    HALF_EMBEDDED,
     QKV,
     GROUPED_QKV,
     PER_HEAD,
@@ -55,6 +56,7 @@ static size_t words_of(Shape shape, const Sizes *s)
     case SQUARES: return rows * cols * cols;
     case TOKENS: return rows;
     case EMBEDDED: return rows * width;
+    case HALF_EMBEDDED: return (rows - rows / 2) * width;
     case QKV: return rows * 3 * width;
     case GROUPED_QKV: return rows * (width + 2 * (width / (size_t)heads_of(s)));
     case PER_HEAD: return rows * (size_t)heads_of(s);
@@ -183,6 +185,12 @@ RUN(run_attention_backward)
 {
     return CALL(attention_backward, x[0], x[1], x[2], x[3], x[4], x[5], s->rows / s->cols, s->cols,
                 s->width, heads_of(s), 0.3f, stream);
+}
+// Rows from the middle one on.
+RUN(run_attention_rows)
+{
+    return CALL(attention_rows_ex, DTYPE_F32, x[0], x[1], (int)(s->rows / 2), s->rows, s->width,
+                heads_of(s), 1, 0.3f, stream);
 }
 // All heads share one of keys and values.
 RUN(run_grouped_attention_forward)
@@ -460,6 +468,8 @@ static const Kernel fused_attention[] = {
     {"grouped_attention_forward", run_grouped_attention_forward,
      {OUT("out", EMBEDDED, NANS, 64), OUT("stats", STATISTICS, NANS, 64),
       IN("qkv", GROUPED_QKV, DRAWN)}},
+    {"attention_rows", run_attention_rows,
+     {OUT("out", HALF_EMBEDDED, NANS, 64), IN("qkv", GROUPED_QKV, DRAWN)}},
     {"grouped_attention_backward", run_grouped_attention_backward,
      {OUT("dqkv", GROUPED_QKV, NANS, COLUMN_SUM), OUT("delta", PER_HEAD, NANS, 64),
       IN("dout", EMBEDDED, DRAWN), IN("out", EMBEDDED, DRAWN), IN("stats", STATISTICS, POSITIVE),

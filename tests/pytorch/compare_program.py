@@ -19,6 +19,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 
 import numpy
 import torch
@@ -144,12 +145,12 @@ def move_state(model, adamw, load=None, save=None):
         states.set_state_dict(model, adamw, model_state_dict=params, optim_state_dict=optim)
 
 
-def process(rank, jobs, out):
+def process(rank, jobs, meeting, out):
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method="file://" + out + ".rendezvous",
-                                         rank=rank, world_size=RANKS)
+    torch.distributed.init_process_group("gloo", init_method="file://" + meeting, rank=rank,
+                                         world_size=RANKS)
     done = [train(rank, job, numpy.fromfile(job["tokens"], dtype="<u2")) for job in jobs]
     torch.distributed.destroy_process_group()
     if rank == 0:
@@ -161,10 +162,9 @@ def theirs(jobs, tries=5):
     """[[(loss, norm)] of each job's steps], by FSDP2 on four processes. On a machine that is busy
     gloo's may not find each other: then once more."""
     out = os.path.join(folder, "theirs")
-    if os.path.exists(out + ".rendezvous"):
-        os.remove(out + ".rendezvous")
+    meeting = os.path.abspath(tempfile.mktemp(dir=folder)) # new: an older one's end removes its own
     try:
-        torch.multiprocessing.spawn(process, (jobs, out), nprocs=RANKS)
+        torch.multiprocessing.spawn(process, (jobs, meeting, out), nprocs=RANKS)
     except torch.multiprocessing.ProcessRaisedException as error:
         if "connectFullMesh" not in str(error) or tries == 1:
             raise

@@ -17,10 +17,9 @@
 
 struct Sizes {
     unsigned T, C, hs, heads, kv_heads, shared; // shared: heads that share a key
+    unsigned from;                              // a forward's first row
     size_t width;                               // columns of a row of qkv
-    size_t
-        pieces; // of ROWS rows of a head each, the last of a head perhaps fewer; of one sequence's
-                // head
+    size_t pieces; // of ROWS rows of one sequence's head each, the last one perhaps fewer
     float scale;
 };
 
@@ -51,7 +50,7 @@ static __device__ Piece piece_of(const Sizes &n, size_t number)
 {
     size_t head = number / n.pieces;
     return piece_at(n, head / n.heads, (unsigned)(head % n.heads),
-                    (unsigned)(number % n.pieces) * ROWS);
+                    n.from + (unsigned)(number % n.pieces) * ROWS);
 }
 
 // Rows of two kinds, side by side, in shared memory; one float more than a row has, so that the
@@ -145,7 +144,8 @@ static __global__ void __launch_bounds__(ROWS *WARP)
             max = larger;
         }
         if (p.mine >= n.T) continue;
-        store_row(out + p.out + (size_t)p.mine * n.C, sums, 1.0f / sum, n.hs);
+        store_row(out + p.out + (size_t)(p.mine - n.from) * n.C, sums, 1.0f / sum, n.hs);
+        if (stats == NULL) continue;
         float *of_row = stats + 2 * (p.head * n.T + p.mine);
         if (lane == 0) of_row[0] = max;
         if (lane == 1) of_row[1] = 1.0f / sum;
@@ -277,10 +277,10 @@ template <class Number>
 static cudaError_t forward_of(Launch launch, Number *out, float *stats, const Number *qkv, int B,
                               const Sizes &n)
 {
-    size_t rows = (size_t)B * n.T, width = n.C, pieces = (size_t)B * n.heads * n.pieces;
+    size_t rows = (size_t)B * (n.T - n.from), width = n.C, pieces = (size_t)B * n.heads * n.pieces;
     launch_write(&launch, out, rows * width * sizeof *out);
-    launch_write(&launch, stats, 2 * rows * n.heads * sizeof *stats);
-    launch_read(&launch, qkv, rows * n.width * sizeof *qkv);
+    if (stats != NULL) launch_write(&launch, stats, 2 * rows * n.heads * sizeof *stats);
+    launch_read(&launch, qkv, (size_t)B * n.T * n.width * sizeof *qkv);
     if (pieces > 0)
         launch_grid(&launch, forward<Number>, blocks_of(pieces, 1), ROWS * WARP, out, stats, qkv, n,
                     pieces);
@@ -321,6 +321,17 @@ extern "C" cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out
     Launch launch = TYPED_BEGIN("kernel_grouped_attention_forward", type, stream);
     BY_TYPE(type, forward_of(launch, (T *)out, stats, (const T *)qkv, B,
                              sizes_of(length, C, heads, kv_heads, scale)));
+}
+
+extern "C" cudaError_t kernel_attention_rows_ex(DType type, void *out, const void *qkv, int from,
+                                                int length, int C, int heads, int kv_heads,
+                                                float scale, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_attention_rows", type, stream);
+    Sizes n = sizes_of(length, C, heads, kv_heads, scale);
+    n.from = (unsigned)from;
+    n.pieces = (n.T - n.from + ROWS - 1) / ROWS;
+    BY_TYPE(type, forward_of(launch, (T *)out, NULL, (const T *)qkv, 1, n));
 }
 
 template <class Number>

@@ -53,6 +53,7 @@ HOST_KERNEL(dequantize_e4m3);
 HOST_KERNEL(cast);
 HOST_KERNEL(check_finite);
 HOST_KERNEL(scale_ex);
+HOST_KERNEL(attention_rows_ex);
 HOST_KERNEL(dropout_ex);
 HOST_KERNEL(add_ex);
 HOST_KERNEL(add_divided_ex);

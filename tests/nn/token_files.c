@@ -143,4 +143,4 @@ TEST_BETWEEN(refuses_in_one_line, own_folder_begin, own_folder_end)
     tokens_close(&tokens);
 }
 
-SUITE_MAIN("tokens")
+SUITE_MAIN("token_files")
