@@ -1,10 +1,9 @@
 /* box_muller.c: normal numbers from random words. See box_muller.h.
  *
- * Everything is computed in double and rounded to float once, at the end. The polynomials that take
- * the place of log, cos and sin were found by Remez' exchange: each has the smallest largest error
- * of its degree. Without calls and branches the loop can be vectorised; vectorised or not, the same
- * operations give the same bits, provided that no product and sum are fused into one operation,
- * which would round once and not twice: -ffp-contract=off.
+ * It computes in double and rounds to float once, at the end. Polynomials replace log, cos and sin;
+ * Remez' exchange found those of least maximum error for their degree. Without calls and branches
+ * the compiler can vectorise the loop. Vectorised or not, the result is bitwise equal, as long as
+ * no product and sum are fused, which would round once instead of twice: -ffp-contract=off.
  */
 #include "box_muller.h"
 
@@ -40,7 +39,7 @@ static inline double radius(uint32_t a)
     double u = ((double)a + 1.0) * 0x1p-32;        // exact
     uint64_t beyond = bits_of(u) - sqrt_half;      // -e in the bits above the mantissa
     double m = double_of((beyond & mantissa) + sqrt_half);
-    // bias - e is whole and small: it becomes a double as the low bits of 2^52.
+    // bias - e is a small integer: as the low bits of 2^52 it becomes a double.
     uint64_t biased = (beyond + (bias << 52)) >> 52;
     double e = (0x1p52 + (double)bias) - double_of(bits_of(0x1p52) + biased);
 
@@ -80,8 +79,8 @@ void box_muller4(const uint32_t *restrict words, float *restrict out, size_t n)
         uint32_t b = words[2 * i + 1], quarters = (b + 0x20000000) >> 30;
         double y = (double)(int32_t)(b - (quarters << 30)) * 0x1p-30;
         uint64_t x_axis = bits_of(cos_quarters(y)), y_axis = bits_of(sin_quarters(y));
-        // An odd number of quarters exchanges the two; the cosine is negative in quarters 1 and 2,
-        // the sine in 2 and 3.
+        // An odd number of quarters swaps the two; the cosine is negative in quarters 1 and 2, the
+        // sine in 2 and 3.
         uint64_t exchange = (x_axis ^ y_axis) & (0 - (uint64_t)(quarters & 1));
         x_axis ^= exchange ^ (uint64_t)((quarters + 1) & 2) << 62;
         y_axis ^= exchange ^ (uint64_t)(quarters & 2) << 62;

@@ -1,8 +1,8 @@
-/* categories.c: what the units' memory is for, told to the log: a trace shows it. See categories.h.
+/* categories.c: tells the log what the units' memory is for, which a trace shows. See categories.h.
  *
- * Shards are there as long as the unit. An unsharded buffer comes and goes within the code of the
- * tasks; but every collective reads or writes one, and then the flat parameter's public fields say
- * which. A collective's buffer that is nobody's is one for communication.
+ * Shards live as long as the unit. The tasks' code allocates and frees unsharded buffers; but every
+ * collective reads or writes one, and then the flat parameter's public fields say which. If a
+ * collective's buffer belongs to no unit, it is for communication.
  */
 #include "categories.h"
 
@@ -15,7 +15,7 @@
 
 #define ROOTS 64
 
-// Of each thread of ranks: the fields of another one's units may be changing.
+// One per thread of ranks, because another thread may be changing its units' fields.
 static struct {
     const FsdpRoot *root; // NULL: free
     pthread_t thread;
@@ -49,7 +49,7 @@ static GpuCategory category_of(const void *ptr, void *arg)
             found = category_in(&root->units[u]->flat, ptr);
             const StrategyState *strategy = root->extensions->strategy;
             if (strategy != NULL && holds(&strategy->slices[u], ptr))
-                found = GPU_SHARDED_PARAM; // what a unit keeps between forward and backward
+                found = GPU_SHARDED_PARAM; // kept between forward and backward
         }
     }
     pthread_mutex_unlock(&lock);

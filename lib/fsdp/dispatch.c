@@ -1,7 +1,7 @@
-/* dispatch.c: functions that may be done in another way: each asks the table that says how. The
- * defaults are those of the six files, and of root.c.
+/* dispatch.c: functions that labs can replace: each calls its entry in a table. The defaults are in
+ * the six files and root.c.
  *
- * Interface: in fsdp.h, which has an X_default for every X here.
+ * Interface: in fsdp.h, which has an X_default for each X here.
  */
 #include "fsdp.h"
 
@@ -69,7 +69,7 @@ Status fsdp_post_forward(Module *module, void *unit)
 
 // ---- Of a root ----
 
-// No parameter is without values any more (offload copies those that are not).
+// From now on every parameter has values (offload copies only parameters that have some).
 static void shards_written_default(FsdpRoot *root)
 {
     for (int i = 0; i < root->n_units; i++) {
@@ -93,7 +93,7 @@ const FsdpRootOps FSDP_ROOT_OPS = {
     .shards_written = shards_written_default,
 };
 
-// Of a module that is no unit the defaults, which refuse it, or do what is below it.
+// If the module is not a unit, calls the default, which refuses it or handles the units below it.
 static const FsdpRootOps *ops_of(const Module *module)
 {
     const FsdpUnit *unit = fsdp_unit(module);

@@ -1,4 +1,4 @@
-/* extensions.c: the stack of what labs have put on a root. See extensions.h. */
+/* extensions.c: the stack of the labs that have changed a root. See extensions.h. */
 #include "extensions.h"
 
 #include <stdlib.h>

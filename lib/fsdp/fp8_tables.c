@@ -1,5 +1,4 @@
-/* fp8_tables.c: what an FP8 all-gather needs of units, and no student writes: tables and memory.
- * See fp8_gather.h.
+/* fp8_tables.c: the given part of an FP8 all-gather: its tables and memory. See fp8_gather.h.
  */
 #include "fp8_gather.h"
 
@@ -26,7 +25,7 @@ static void free_state(Fp8State *state, int n_units)
     free(state);
 }
 
-// Gives each parameter that is chosen a number.
+// Numbers the chosen parameters.
 static Status choose(Fp8State *state, const FsdpUnit *unit, Fp8Unit *own, const Fp8Options *options)
 {
     const FlatLayout *layout = &unit->flat.layout;

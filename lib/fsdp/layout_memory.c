@@ -1,4 +1,4 @@
-/* layout_memory.c: memory of a layout that copies, with a name in the log. See per_parameter.h. */
+/* layout_memory.c: memory, named in the log, of a layout that copies. See per_parameter.h. */
 #include "gpulog.h"
 #include "per_parameter.h"
 

@@ -1,5 +1,5 @@
-/* offload_optimizer.c: what the optimizer does with shards that are on the host, and what others do
- * with gradients that are. No student writes it.
+/* offload_optimizer.c: the given part of offload's optimizer, and the functions that work on
+ * gradients on the host.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -53,8 +53,8 @@ static void adamw_destroy(FsdpAdamW *opt)
     memset(opt, 0, sizeof *opt);
 }
 
-// Whether elements without a gradient, or padding, are between those that are stepped; or each
-// parameter has its own rate.
+// Whether a step goes parameter by parameter: padding or elements without a gradient are between
+// those that are stepped, or each parameter has its own learning rate.
 static bool steps_by_ranges(const FsdpAdamW *opt)
 {
     bool ranges = param_groups_of(opt) != NULL;
@@ -63,7 +63,7 @@ static bool steps_by_ranges(const FsdpAdamW *opt)
     return ranges;
 }
 
-// Of how many elements of a parameter this rank makes the step, and where in its shard they begin.
+// How many elements of a parameter this rank steps, and where in its shard they begin.
 static size_t trained_range(const FlatParam *flat, int i, int64_t *at)
 {
     int64_t begin, end;
@@ -71,7 +71,7 @@ static size_t trained_range(const FlatParam *flat, int i, int64_t *at)
     return flat->layout.params[i]->frozen ? 0 : (size_t)(end - begin);
 }
 
-// A step of AdamW on what this rank has of each parameter that trains.
+// A step of AdamW on this rank's elements of each parameter that trains.
 static void step_by_ranges(FsdpAdamW *opt)
 {
     const ParamGroups *groups = param_groups_of(opt);
@@ -91,7 +91,7 @@ static void step_by_ranges(FsdpAdamW *opt)
     }
 }
 
-// An optimizer that was made before offload_apply has its moments on the device.
+// If an optimizer was made before offload_apply, its moments are on the device.
 static Status adamw_step(FsdpAdamW *opt)
 {
     TRY(extension_check_sharded(opt->root));
@@ -131,7 +131,7 @@ static Status zero_grad(Module *module, FsdpContext *ctx)
     TRY(offload_wait(root->extensions->offload));
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
-        offload_drop(root->units[i]); // of a backward that has failed
+        offload_drop(root->units[i]);                                   // left by a failed backward
         if (grad->numel > 0) memset(grad->data, 0, buffer_bytes(grad)); // else all of it is frozen
         root->extensions->offload->units[i].has_grad = false;
     }
@@ -186,7 +186,7 @@ Status offload_borrow_grad(FsdpUnit *unit)
     return stream_run_after(unit->ctx->compute_stream, offload_grad_stream(unit), state->copied);
 }
 
-// The host waits: whoever asks for a gradient next may be the host.
+// Makes the host wait, because the host may be the next to read a gradient.
 Status offload_return_grad(FsdpUnit *unit)
 {
     OffloadState *state = unit->root->extensions->offload;

@@ -1,8 +1,8 @@
-/* offload_storage.c: what moves shards to the host and back, which no student writes.
+/* offload_storage.c: the given code that moves shards to the host and back.
  *
- * [Note: hooks on both sides] One rank's unit begins its gradient in its own pre-backward hook, and
- * a precision puts one of its own in front of that. What offload does before them is in a hook at
- * the beginning of the chain, what it does after them in one at the end.
+ * [Note: hooks on both sides] With one rank a unit begins its gradient in its pre-backward hook,
+ * and lab 2's precision puts a hook before that. Offload needs code before both and after both, so it
+ * has a hook at both ends of the chain.
  */
 #include "offload.h"
 
@@ -43,7 +43,7 @@ void offload_drop(FsdpUnit *unit)
     }
 }
 
-// unit->all_gather: the copy goes where a call has failed.
+// unit->all_gather. If a call fails, frees the copy.
 static Status all_gather(FsdpUnit *unit)
 {
     Status status = offload_all_gather(unit);
@@ -51,7 +51,7 @@ static Status all_gather(FsdpUnit *unit)
     return status;
 }
 
-// The last copy of a parameter goes with the outermost forward: an evaluation has no backward.
+// The outermost forward's end frees the last copy of a parameter: an evaluation has no backward.
 static Status drop_param(Module *module, void *arg)
 {
     const FsdpRoot *root = ((FsdpUnit *)arg)->root;
@@ -100,7 +100,8 @@ static void remove_hooks(const FsdpUnit *unit, const OffloadUnit *own)
     module_remove_hook(unit->module, own->after_reduce);
 }
 
-// The shard's values on the host, and zero for its padding and for what has none (INIT_NONE).
+// Copies the shard's values to the host, with zeros for padding and uninitialised parameters
+// (INIT_NONE).
 static Status copy_values(const FlatParam *flat, float *host)
 {
     const FlatLayout *layout = &flat->layout;
@@ -116,7 +117,7 @@ static Status copy_values(const FlatParam *flat, float *host)
     return OK;
 }
 
-// Moves the unit's shards to the host; on failure they are where they were.
+// Moves the unit's shards to the host; after a failure they are where they were.
 static Status move_to_host(FsdpUnit *unit, OffloadUnit *own)
 {
     Module *m = unit->module;
@@ -208,7 +209,7 @@ Status offload_apply(Module *module)
     return OK;
 }
 
-// Both shards' places on the device, of each unit; all of them or none.
+// Allocates both shards of each unit on the device; all of them or none.
 static Status alloc_shards(const FsdpRoot *root, void **device)
 {
     Status status = OK;
@@ -223,7 +224,7 @@ static Status alloc_shards(const FsdpRoot *root, void **device)
     return status;
 }
 
-// Moves a shard from the host to that place.
+// Moves a shard from the host into that memory.
 static Status move_to_device(Buffer *shard, void *device)
 {
     if (device == NULL) return OK;
@@ -241,9 +242,9 @@ Status offload_remove(Module *module)
     if (state->moments != NULL)
         return fail(ERR_ARGUMENT, "%s has an optimizer on the host: call fsdp_adamw_destroy first",
                     module->name);
-    TRY(fsdp_reshard_all(module)); // of one rank, too, what is unsharded was gathered
+    TRY(fsdp_reshard_all(module)); // even one rank's unsharded parameter is a copy
     TRY(offload_wait(state));
-    CUDA_TRY(cudaDeviceSynchronize()); // what a wait that failed did not wait for
+    CUDA_TRY(cudaDeviceSynchronize()); // a wait may have failed
     for (int i = 0; i < root->n_units; i++) offload_drop(root->units[i]);
     void **device = calloc(2 * (size_t)root->n_units, sizeof *device);
     Status status = device != NULL ? alloc_shards(root, device)

@@ -1,14 +1,14 @@
-/* pipeline_cut.c: a model is cut into stages by its blocks.
+/* pipeline_cut.c: cuts a model into stages of blocks.
  *
  * Every rank makes the model without storage, notes which parameters two stages share, and keeps
- * its own stage. Numbers and names of parameters stay those of the model, and so do initial values.
+ * its own stage. Parameters keep the model's numbers and names, and so their initial values.
  */
 #include <string.h>
 
 #include "pipeline.h"
 #include "precision.h"
 
-// Whether a child is a block: it is one of several, and has a number.
+// Whether a child is a block: one of several, with a number.
 static bool is_block(const Module *child)
 {
     const char *dot = strrchr(child->name, '.');
@@ -30,8 +30,8 @@ static Status range_of(const Module *model, int stages, int stage, int *first, i
     return OK;
 }
 
-// Notes which parameters of m, below this rank's stage, stage `other` holds too (children [first,
-// last) of the model).
+// Notes which parameters of m, a module of this rank's stage, stage `other` (children [first, last)
+// of the model) holds, too.
 static Status find_ties(const Module *model, const Module *m, int other, int first, int last,
                         PipelineTies *ties)
 {
@@ -51,7 +51,7 @@ static Status find_ties(const Module *model, const Module *m, int other, int fir
         if (ties->n == PIPELINE_MOST_TIES)
             return fail(ERR_ARGUMENT, "a stage shares more than %d parameters with others",
                         PIPELINE_MOST_TIES);
-        int at = ties->n++; // both stages have the same order: by number
+        int at = ties->n++; // ordered by number, as on the other stage
         for (; at > 0 && ties->tie[at - 1].other == other &&
                ties->tie[at - 1].param->id > m->params[i]->id;
              at--)

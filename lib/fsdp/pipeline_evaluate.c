@@ -1,11 +1,11 @@
-/* pipeline_evaluate.c: the losses of a model that is cut into stages, without gradients.
+/* pipeline_evaluate.c: computes the losses of a model in stages, without gradients.
  *
- * A micro-batch is sent on before what its forward has left is freed, so one is in flight at a
+ * A stage sends a micro-batch on before it frees the forward's buffers, so one is in flight at a
  * time.
  */
 #include "pipeline.h"
 
-// What the forward of micro-batch k has left is freed, once it was sent.
+// Frees what the forward of micro-batch k has left, after it was sent.
 static Status discard(Pipeline *p, int k)
 {
     PipelineSlot *slot = pipeline_slot(p, k);

@@ -1,4 +1,4 @@
-/* pipeline_offload.c: what stages do with gradients that are on the host (offload.h). */
+/* pipeline_offload.c: stages with gradients on the host (offload.h). */
 #include "host_kernels.h"
 #include "offload.h"
 #include "pipeline.h"

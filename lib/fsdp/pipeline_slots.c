@@ -1,10 +1,9 @@
-/* pipeline_slots.c: what a pipeline is made of, and no student writes: its tables, streams and
- * slots; what a stage holds between a forward and its backward; who has which elements of a tied
- * parameter.
+/* pipeline_slots.c: the given part of a pipeline: its tables, streams and slots; a stage's state
+ * between a forward and its backward; which rank has which elements of a tied parameter.
  *
- * A strategy knows one forward and its backward. So that several micro-batches are in flight, what
- * that forward has left is put aside: in the modules (ModulePass) and in the units (the order in
- * which their forwards ended, from which a backward gathers ahead).
+ * A strategy has room for one forward and its backward. For several micro-batches in flight, a slot
+ * keeps the state that a forward has left in the modules (ModulePass) and in the units (the order
+ * of their forwards, in which a backward gathers ahead).
  */
 #include <stdlib.h>
 
@@ -99,8 +98,8 @@ Status pipeline_micro_batch(Pipeline *pipeline, int k)
 
 // ---- Tied parameters ----
 
-// What each rank of the world says of each tie that it has: elements [begin, end) of the parameter
-// are in its shard. Replica -1: it has none.
+// What a rank sends about a tie: its shard has elements [begin, end) of the parameter. Replica -1:
+// the rank does not have the tie.
 typedef struct Claim {
     int64_t id, begin, end, at, replica;
 } Claim;
@@ -113,7 +112,7 @@ static FsdpUnit *unit_of(const FsdpRoot *root, const Param *param, int *place)
     return NULL;
 }
 
-// Of all ranks, PIPELINE_MOST_TIES of each; by way of `device`.
+// Gathers PIPELINE_MOST_TIES of each rank, through `device`.
 static Status exchange_claims(const Pipeline *p, const Claim *mine, Claim *all, int ranks,
                               char *device)
 {
@@ -132,13 +131,13 @@ static Status gather_claims(const Pipeline *p, const Claim *mine, Claim *all, in
     char *device = NULL;
     CUDA_TRY(cudaMalloc((void **)&device, (size_t)ranks * PIPELINE_MOST_TIES * sizeof *mine));
     Status status = exchange_claims(p, mine, all, ranks, device);
-    cudaError_t freed = cudaFree(device); // after what was queued
+    cudaError_t freed = cudaFree(device); // waits for queued work
     TRY(status);
     CUDA_TRY(freed);
     return OK;
 }
 
-// The pieces that this rank has in common with the ranks of the other stage and the same replica.
+// The pieces that this rank shares with ranks of the other stage in the same replica.
 static Status find_pieces(const Pipeline *p, PipelineShared *shared, const Claim *mine,
                           const Claim *all)
 {
@@ -257,7 +256,7 @@ Status pipeline_create(Pipeline **out, Module *stage, const PipelineMesh *mesh,
     return status;
 }
 
-// What a step that failed has left in a slot. The device has run everything.
+// Frees what a failed step has left in a slot. The device has run all queued work.
 static void empty_slot(Pipeline *p, int i)
 {
     PipelineSlot *slot = &p->slots[i];
@@ -276,7 +275,7 @@ Status pipeline_destroy(Pipeline *p)
     TRY(extension_check_last(p->root, EXTENSION_PIPELINE));
     CUDA_TRY(cudaDeviceSynchronize());
     NnRun none = {.stream = p->root->ctx->compute_stream};
-    IGNORE_STATUS(module_discard(p->module, &none)); // of a forward that failed
+    IGNORE_STATUS(module_discard(p->module, &none)); // left by a failed forward
     for (int i = 0; i < p->n_slots && p->slots != NULL; i++) empty_slot(p, i);
     for (int i = 0; i < p->n_shared; i++) free(p->shared[i].pieces);
     if (p->computed != NULL) cudaEventDestroy(p->computed);

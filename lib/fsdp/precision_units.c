@@ -1,5 +1,5 @@
-/* precision_units.c: what a policy's code needs of units, and no student writes: looking things up,
- * memory that the log has a name for, and the hooks that a policy's are in front of.
+/* precision_units.c: the given part of a policy: lookups, memory with a name in the log, and the
+ * hooks that run after the policy's.
  */
 #include "gpulog.h"
 #include "precision.h"

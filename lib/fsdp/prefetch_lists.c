@@ -1,5 +1,4 @@
-/* prefetch_lists.c: what a prefetch needs of memory and hooks, and no student writes: its lists of
- * units.
+/* prefetch_lists.c: the given part of prefetching: the memory of its lists of units, and its hooks.
  */
 #include "prefetch.h"
 
@@ -13,7 +12,7 @@ Status prefetch_find(const Module *module, PrefetchState **state)
     return *state != NULL ? OK : fail(ERR_ARGUMENT, "%s has no prefetch", module->name);
 }
 
-// The hooks of the state gather ahead: the units' own do not.
+// The state's hooks gather ahead, so the units' own must not.
 static FsdpUnit *pop_post_forward(FsdpUnit *unit)
 {
     extension_ops_before(unit->root, EXTENSION_PREFETCH)->pop_post_forward(unit);

@@ -1,7 +1,7 @@
-/* recompute_switch.c: what puts recomputation on a model and takes it off, which no student writes.
+/* recompute_switch.c: the given code that puts recomputation on a model and takes it off.
  *
- * A module's forward and backward are pointers, so that others may take their place; the module's
- * own hooks run around them as before.
+ * It replaces a module's function pointers, forward and backward; the module's own hooks run around
+ * them as before.
  */
 #include "recompute.h"
 
@@ -34,7 +34,7 @@ static Status check_root(const FsdpRoot *root, RecomputeKind kind, int n)
     return OK;
 }
 
-// A forward that runs again has its backward running: it is not recorded.
+// Does not record a forward that runs again, because its backward is already running.
 static Status record_post_forward(FsdpUnit *unit)
 {
     const FsdpRoot *root = unit->root;

@@ -1,13 +1,13 @@
-/* root.c: what the units of one root share: who they are, and in which order their forwards ended.
+/* root.c: what the units of one root share: a list of them, and the order in which their forwards
+ * ended.
  *
- * The outermost unit is the root. It keeps a registry of all units below it, so that whoever wants
- * to do something to each of them (the optimizer, say) goes through a list, not through the
- * modules.
+ * The outermost unit is the root. Its registry lists all units below it, so that the optimizer, for
+ * example, can go through them without a walk over the modules.
  *
  * The backward prefetches in the order of the forward, backwards: the unit whose forward ended just
- * before this one's is the next to run. So each forward appends its unit when it has ended, and
- * pushes the place on the unit's own stack: a unit that ran twice is in the order twice, and its
- * backwards meet the places in reverse. (PyTorch: post_forward_order, _post_forward_indices.)
+ * before this one's runs next. So each forward appends its unit when it ends, and pushes the index
+ * on the unit's own stack. A unit that ran twice is in the order twice, and its backwards pop the
+ * indices in reverse. (PyTorch: post_forward_order, _post_forward_indices.)
  */
 #include <stdlib.h>
 
@@ -53,7 +53,7 @@ static void destroy(FsdpRoot *root)
     free(root);
 }
 
-// Frees what a call that failed has left, whichever streams may still use it.
+// Frees a buffer that a failed call has left and that any stream may still use.
 static Status free_leftover(void *buffer, cudaStream_t stream)
 {
     CUDA_TRY(cudaDeviceSynchronize());
@@ -61,7 +61,7 @@ static Status free_leftover(void *buffer, cudaStream_t stream)
     return OK;
 }
 
-// Of an all-gather or a reshard that failed.
+// After a failed all-gather or reshard.
 static Status free_unsharded_param(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
@@ -73,7 +73,7 @@ static Status free_unsharded_param(FsdpUnit *unit)
     return OK;
 }
 
-// Of a backward that failed.
+// After a failed backward.
 static Status free_unsharded_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
@@ -164,7 +164,7 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root)
 
 // ---- The order in which forwards ended ----
 
-// Whether a module's forward waits for its backward.
+// Whether some module's forward still waits for its backward.
 static bool awaits_backward(const FsdpUnit *unit)
 {
     return unit->module->out != NULL;
@@ -175,13 +175,13 @@ void fsdp_begin_forward(FsdpUnit *unit)
     FsdpRoot *root = unit->root;
     bool pending = false;
     for (int i = 0; i < root->n_units; i++) pending |= awaits_backward(root->units[i]);
-    // What is recorded is of forwards that were discarded: an evaluation's.
+    // The recorded forwards were discarded, such as an evaluation's.
     if (!pending) fsdp_clear_post_forward(root);
     root->iter_forward_root = unit;
 }
 
-// Whether a forward or backward of the root has failed. A backward that is being finished has not:
-// its outermost unit has handed its gradient over.
+// Whether a forward or backward of the root has failed. One whose backward is just ending has not:
+// its outermost unit has already started the reduction of its gradient.
 static bool pass_failed(const FsdpRoot *root)
 {
     const FsdpUnit *last = root->iter_backward_root;
@@ -213,7 +213,7 @@ Status fsdp_end_iteration(FsdpRoot *root)
     return OK;
 }
 
-// The array of *max elements, n of which are used, with room for one more; NULL without memory.
+// Makes room for one more in an array of *max elements with n in use; NULL if there is no memory.
 static void *with_room(void *array, int n, int *max, size_t bytes)
 {
     if (n < *max) return array;
@@ -243,7 +243,7 @@ Status fsdp_record_post_forward_default(FsdpUnit *unit)
 FsdpUnit *fsdp_pop_post_forward_default(FsdpUnit *unit)
 {
     unit->backward_index = -1;
-    if (unit->n_indices == 0) return NULL; // a second backward of the same forward
+    if (unit->n_indices == 0) return NULL; // the forward has had its backward
     int index = unit->post_forward_indices[--unit->n_indices];
     unit->backward_index = index;
     return index > 0 ? unit->root->post_forward_order[index - 1] : NULL;

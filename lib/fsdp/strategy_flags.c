@@ -1,5 +1,5 @@
-/* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them;
- * what a reduction takes where nobody says otherwise, and what goes with one that failed.
+/* strategy_flags.c: a strategy's flags, which a training loop can set as in FSDP2; the default
+ * input of a reduction; and the cleanup after a failed one.
  */
 #include "strategy.h"
 
@@ -28,7 +28,7 @@ Status strategy_free_sums(StrategyState *state)
 {
     if (state == NULL) return OK;
     Buffer *const kept[] = {state->partial, state->slices};
-    CUDA_TRY(cudaDeviceSynchronize()); // whichever streams may still use them
+    CUDA_TRY(cudaDeviceSynchronize()); // any stream may still use them
     CUDA_TRY(cudaFree(state->sum.data));
     CUDA_TRY(cudaFree(state->all_reduce_state.buffer));
     state->sum.data = state->all_reduce_state.buffer = NULL;

@@ -1,9 +1,8 @@
-/* tokens.c: what a token's loss counts for where ranks and micro-batches have unequal numbers of
- * them.
+/* tokens.c: the weight of a token's loss if ranks and micro-batches have unequal numbers of tokens.
  */
 #include "strategy.h"
 
-// Sums *count over all ranks of the mesh. Doubles: whole numbers are exact below 2^53.
+// Sums *count over all ranks of the mesh, in double: whole numbers are exact below 2^53.
 static Status sum_over_ranks(FsdpContext *ctx, double *count)
 {
     const ProcessGroup *groups[] = {&ctx->mesh.shard, &ctx->mesh.replicate};
