@@ -16,9 +16,9 @@
  *   run_ranks.c      processes that run the ranks
  *   stage_ties.c     what these cannot know in a dry run
  *   host_dry.c       what they need not do
- *   rank_record.c    what a rank keeps of its own log: memory, messages
  *   step_time.c      the step in time, from the logs
  *   timeline_json.c  the same, operation by operation, as JSON
+ *   rank_record.c    what a rank keeps of its own log: memory, messages
  *   formulas.c       the same quantities without a run
  *   stage_parts.c    the model of a stage, and its units
  *   options.c        what the settings mean, and what is wrong with them
@@ -170,6 +170,20 @@ typedef struct PlanRecord {
 void plan_record(PlanRecord *record, uint64_t first, const PlanOptions *options);
 // Without index, event, launch and call.
 const GpuLogEntry *plan_entry(const PlanRecord *record, int i);
+typedef enum PlanKind {
+    PLAN_PRODUCT,
+    PLAN_ATTENTION,
+    PLAN_OPTIMIZER,
+    PLAN_KERNEL, // the others
+    PLAN_COPY,
+    PLAN_ALL_GATHER,
+    PLAN_REDUCE_SCATTER,
+    PLAN_ALL_REDUCE,
+    PLAN_MESSAGE, // other calls of NCCL
+    PLAN_TIME_KINDS
+} PlanKind;
+PlanKind plan_kind_of(const GpuLogEntry *entry);
+uint64_t plan_flops_of(const GpuLogEntry *entry);
 
 // ---- stage_ties.c ---- Of a dry run: which elements of tied parameters this rank and those of
 // another stage send each other.
@@ -188,18 +202,6 @@ Status plan_run(const PlanOptions *options, const int *ranks, int n, PlanRanks *
 void plan_free(PlanRanks *all);
 
 // ---- step_time.c ---- Picoseconds, of the slowest rank that ran.
-typedef enum PlanKind {
-    PLAN_PRODUCT,
-    PLAN_ATTENTION,
-    PLAN_OPTIMIZER,
-    PLAN_KERNEL, // the others
-    PLAN_COPY,
-    PLAN_ALL_GATHER,
-    PLAN_REDUCE_SCATTER,
-    PLAN_ALL_REDUCE,
-    PLAN_MESSAGE, // other calls of NCCL
-    PLAN_TIME_KINDS
-} PlanKind;
 typedef struct PlanShare {      // of one kind of operation
     uint64_t calls, time, work; // work: where nothing slows them
     uint64_t flops, bytes;      // bytes: read and written; of collectives, sent
@@ -216,8 +218,6 @@ typedef struct PlanTimes {
     PlanShare share[PLAN_TIME_KINDS];
     uint64_t link_messages[SIM_LINKS], link_bytes[SIM_LINKS];
 } PlanTimes;
-PlanKind plan_kind_of(const GpuLogEntry *entry);
-uint64_t plan_flops_of(const GpuLogEntry *entry);
 const char *plan_kind_name(PlanKind kind);
 Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
 

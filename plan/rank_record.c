@@ -156,6 +156,27 @@ const GpuLogEntry *plan_entry(const PlanRecord *r, int i)
     return &r->alike[r->entry[i].alike];
 }
 
+PlanKind plan_kind_of(const GpuLogEntry *e)
+{
+    switch (e->op) {
+    case GPU_BLAS: return PLAN_PRODUCT;
+    case GPU_COPY: return PLAN_COPY;
+    case GPU_ALL_GATHER: return PLAN_ALL_GATHER;
+    case GPU_REDUCE_SCATTER: return PLAN_REDUCE_SCATTER;
+    case GPU_ALL_REDUCE: return PLAN_ALL_REDUCE;
+    default: break;
+    }
+    if (gpulog_is_collective(e->op)) return PLAN_MESSAGE;
+    if (strstr(e->name, "attention")) return PLAN_ATTENTION;
+    return strstr(e->name, "adamw") || strstr(e->name, "sgd") ? PLAN_OPTIMIZER : PLAN_KERNEL;
+}
+
+uint64_t plan_flops_of(const GpuLogEntry *e)
+{
+    const GpuProduct *p = &e->product;
+    return p->batch ? 2 * p->rows * p->cols * p->inner * p->batch : e->flops;
+}
+
 // ---- Memory ----
 
 // The call's line.

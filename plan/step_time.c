@@ -12,27 +12,6 @@
 #include "plan.h"
 #include "time/replay.h"
 
-PlanKind plan_kind_of(const GpuLogEntry *e)
-{
-    switch (e->op) {
-    case GPU_BLAS: return PLAN_PRODUCT;
-    case GPU_COPY: return PLAN_COPY;
-    case GPU_ALL_GATHER: return PLAN_ALL_GATHER;
-    case GPU_REDUCE_SCATTER: return PLAN_REDUCE_SCATTER;
-    case GPU_ALL_REDUCE: return PLAN_ALL_REDUCE;
-    default: break;
-    }
-    if (gpulog_is_collective(e->op)) return PLAN_MESSAGE;
-    if (strstr(e->name, "attention")) return PLAN_ATTENTION;
-    return strstr(e->name, "adamw") || strstr(e->name, "sgd") ? PLAN_OPTIMIZER : PLAN_KERNEL;
-}
-
-uint64_t plan_flops_of(const GpuLogEntry *e)
-{
-    const GpuProduct *p = &e->product;
-    return p->batch ? 2 * p->rows * p->cols * p->inner * p->batch : e->flops;
-}
-
 const char *plan_kind_name(PlanKind kind)
 {
     static const char *const names[] = {"products",       "attention",  "optimizer",
