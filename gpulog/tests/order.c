@@ -107,7 +107,6 @@ RANK_TEST(test_event, 1)
 RANK_TEST(test_early_event, 1)
 {
     Bench bench = set_up();
-
     need_cuda(cudaEventRecord(bench.event, bench.a));
     uint64_t w = write_x(&bench, bench.a);
     need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
@@ -284,7 +283,6 @@ RANK_TEST(test_two_readers, 1)
 RANK_TEST(test_byte_ranges, 1)
 {
     Bench bench = set_up();
-
     need_cuda(cudaMemsetAsync(bench.x, 0, BYTES / 2, bench.a));
     need_cuda(cudaMemsetAsync(bench.x + N / 2, 0, BYTES / 2, bench.b));
     expect_race(&bench, NULL);
@@ -296,7 +294,6 @@ RANK_TEST(test_byte_ranges, 1)
 RANK_TEST(test_from, 1)
 {
     Bench bench = set_up();
-
     write_x(&bench, bench.a);
     read_x(&bench, bench.b);
     expect_race(&bench, "nothing orders the two");
@@ -323,7 +320,6 @@ RANK_TEST(test_write_then_read, 1)
 RANK_TEST(test_last_write_counts, 1)
 {
     Bench bench = set_up();
-
     write_x(&bench, bench.a);
     wait_for(bench.a, bench.event, bench.b);
     read_x(&bench, bench.b);
@@ -400,7 +396,6 @@ RANK_TEST(test_address_used_again, 1)
 RANK_TEST(test_collective, 2)
 {
     Bench bench = set_up();
-
     write_x(&bench, r->stream);
     wait_for(r->stream, bench.event, bench.a);
     float *all;
@@ -415,7 +410,6 @@ RANK_TEST(test_collective, 2)
 RANK_TEST(test_long_log, 1)
 {
     Bench bench = set_up();
-
     for (int i = 0; i < 12500; i++) {
         need_cuda(cudaMemsetAsync(bench.x + i % 7, 0, 64, bench.a));
         need_cuda(cudaMemsetAsync(bench.x + 100 + i % 5, 0, 64, bench.a));
