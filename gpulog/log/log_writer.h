@@ -20,8 +20,8 @@ bool gpulog_last(GpuLogEntry *entry);
 // How many operations the log keeps. Has no effect once something has been written.
 void gpulog_reserve(size_t entries);
 size_t gpulog_room(void);
-// An entry in its place: no more than its n_ranges ranges. It stays there until as many entries as
-// there is room for have come after it. NULL: the log has no memory.
+// The entry in the log's own memory, with n_ranges ranges. It is overwritten when gpulog_room() more
+// entries have been written. NULL: the log has no memory.
 const GpuLogEntry *gpulog_at(uint64_t index);
 
 // `bytes` bytes more, or fewer, are allocated on a device.
@@ -127,8 +127,7 @@ typedef struct GpuLogProduct {
 // The operands A, B and C.
 void gpulog_product(const GpuLogProduct *p, GpuRange operand[3]);
 
-// A matrix of which all elements are stored, or those of one triangle, without its diagonal where
-// that is `unit`.
+// A matrix. All its elements are stored, or those of one triangle; with `unit` its diagonal is not.
 typedef struct GpuLogStored {
     const void *ptr;
     int64_t rows, cols, ld;

@@ -73,7 +73,6 @@ RANK_TEST(test_same_stream, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a), read = read_x(&bench, bench.a);
-
     expect_order(w, read, true);
     expect_order(read, w, false);
     expect_order(w, w, false);
@@ -84,7 +83,6 @@ RANK_TEST(test_no_event, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a), read = read_x(&bench, bench.b);
-
     expect_order(w, read, false);
     expect_order(read, w, false);
     expect_race(&bench, "reads 4096 bytes that ");
@@ -96,7 +94,6 @@ RANK_TEST(test_event, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
-
     wait_for(bench.a, bench.event, bench.b);
     uint64_t read = read_x(&bench, bench.b);
     expect_order(w, read, true);
@@ -107,7 +104,6 @@ RANK_TEST(test_event, 1)
 RANK_TEST(test_early_event, 1)
 {
     Bench bench = set_up();
-
     need_cuda(cudaEventRecord(bench.event, bench.a));
     uint64_t w = write_x(&bench, bench.a);
     need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
@@ -121,7 +117,6 @@ RANK_TEST(test_event_without_record, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
-
     need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
     uint64_t read = read_x(&bench, bench.b);
     need_cuda(cudaEventRecord(bench.event, bench.a));
@@ -134,7 +129,6 @@ RANK_TEST(test_recorded_again, 1)
 {
     Bench bench = set_up();
     uint64_t first = write_x(&bench, bench.a);
-
     wait_for(bench.a, bench.event, bench.b);
     uint64_t second = write_x(&bench, bench.a);
     need_cuda(cudaEventRecord(bench.event, bench.a));
@@ -152,7 +146,6 @@ RANK_TEST(test_recorded_elsewhere, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
-
     need_cuda(cudaEventRecord(bench.event, bench.a));
     need_cuda(cudaEventRecord(bench.event, bench.blocking));
     need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
@@ -166,7 +159,6 @@ RANK_TEST(test_two_hops, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
-
     wait_for(bench.a, bench.event, bench.blocking);
     wait_for(bench.blocking, bench.other, bench.b);
     uint64_t read = read_x(&bench, bench.b);
@@ -191,7 +183,6 @@ RANK_TEST(test_default_and_non_blocking, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, NULL), read = read_x(&bench, bench.a);
-
     expect_order(w, read, false);
     expect_race(&bench, "on the default stream writes");
 }
@@ -218,7 +209,6 @@ RANK_TEST(test_stream_sync, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a), other = read_x(&bench, bench.blocking);
-
     need_cuda(cudaStreamSynchronize(bench.a));
     uint64_t read = read_x(&bench, bench.b);
     expect_order(w, read, true);
@@ -229,7 +219,6 @@ RANK_TEST(test_event_sync, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a);
-
     need_cuda(cudaEventRecord(bench.event, bench.a));
     uint64_t behind = write_x(&bench, bench.a);
     need_cuda(cudaEventSynchronize(bench.event));
@@ -242,7 +231,6 @@ RANK_TEST(test_device_sync, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a), r1 = read_x(&bench, bench.blocking);
-
     need_cuda(cudaDeviceSynchronize());
     uint64_t read = read_x(&bench, bench.b);
     expect_order(w, read, true);
@@ -269,7 +257,6 @@ RANK_TEST(test_two_readers, 1)
 {
     Bench bench = set_up();
     float *z;
-
     need_cuda(cudaMalloc((void **)&z, BYTES));
     need_cuda(cudaMemsetAsync(bench.x, 0, BYTES, bench.a));
     need_cuda(cudaDeviceSynchronize());
@@ -284,7 +271,6 @@ RANK_TEST(test_two_readers, 1)
 RANK_TEST(test_byte_ranges, 1)
 {
     Bench bench = set_up();
-
     need_cuda(cudaMemsetAsync(bench.x, 0, BYTES / 2, bench.a));
     need_cuda(cudaMemsetAsync(bench.x + N / 2, 0, BYTES / 2, bench.b));
     expect_race(&bench, NULL);
@@ -296,7 +282,6 @@ RANK_TEST(test_byte_ranges, 1)
 RANK_TEST(test_from, 1)
 {
     Bench bench = set_up();
-
     write_x(&bench, bench.a);
     read_x(&bench, bench.b);
     expect_race(&bench, "nothing orders the two");
@@ -311,7 +296,6 @@ RANK_TEST(test_write_then_read, 1)
 {
     Bench bench = set_up();
     float *z;
-
     need_cuda(cudaMalloc((void **)&z, BYTES));
     write_x(&bench, bench.a);
     read_x(&bench, bench.a);
@@ -323,7 +307,6 @@ RANK_TEST(test_write_then_read, 1)
 RANK_TEST(test_last_write_counts, 1)
 {
     Bench bench = set_up();
-
     write_x(&bench, bench.a);
     wait_for(bench.a, bench.event, bench.b);
     read_x(&bench, bench.b);
@@ -338,7 +321,6 @@ RANK_TEST(test_alloc_on_another_stream, 1)
 {
     Bench bench = set_up();
     float *p;
-
     need_cuda(cudaMallocAsync((void **)&p, BYTES, bench.a));
     wait_for(bench.a, bench.event, bench.b);
     need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.b));
@@ -354,7 +336,6 @@ RANK_TEST(test_free_too_early, 1)
 {
     Bench bench = set_up();
     float *p;
-
     need_cuda(cudaMallocAsync((void **)&p, BYTES, bench.a));
     wait_for(bench.a, bench.event, bench.b);
     need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.b));
@@ -367,7 +348,6 @@ RANK_TEST(test_free_in_order, 1)
 {
     Bench bench = set_up();
     float *p;
-
     for (int i = 0; i < 20; i++) { // the address comes round again and again
         cudaStream_t from = i % 2 ? bench.a : bench.b, to = i % 2 ? bench.b : bench.a;
         need_cuda(cudaMallocAsync((void **)&p, BYTES, from));
@@ -385,7 +365,6 @@ RANK_TEST(test_address_used_again, 1)
 {
     Bench bench = set_up();
     float *p, *q;
-
     need_cuda(cudaMalloc((void **)&p, BYTES));
     need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.a));
     need_cuda(cudaFree(p));
@@ -400,7 +379,6 @@ RANK_TEST(test_address_used_again, 1)
 RANK_TEST(test_collective, 2)
 {
     Bench bench = set_up();
-
     write_x(&bench, r->stream);
     wait_for(r->stream, bench.event, bench.a);
     float *all;
@@ -415,7 +393,6 @@ RANK_TEST(test_collective, 2)
 RANK_TEST(test_long_log, 1)
 {
     Bench bench = set_up();
-
     for (int i = 0; i < 12500; i++) {
         need_cuda(cudaMemsetAsync(bench.x + i % 7, 0, 64, bench.a));
         need_cuda(cudaMemsetAsync(bench.x + 100 + i % 5, 0, 64, bench.a));
@@ -435,7 +412,6 @@ RANK_TEST(test_not_in_the_log, 1)
 {
     Bench bench = set_up();
     uint64_t w = write_x(&bench, bench.a), next = gpulog_length();
-
     check(gpulog_has_order(w) && !gpulog_has_order(next), "it knows %d of the last, %d of the next",
           gpulog_has_order(w), gpulog_has_order(next));
     expect_order(w, next, false);

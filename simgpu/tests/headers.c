@@ -1,13 +1,14 @@
 /* headers.c: simgpu's headers declare what NVIDIA's declare.
  *
- * Compiling is the test: with one set of headers at a time, every function must have the type that
- * the lists in types_*.h give it, every constant the value, every field the type. What compiles
- * against both is the same in both. The suite itself is the compilation against simgpu; run, it
- * compiles this file against the toolkit's headers, where grader/find_cuda.sh finds them, and looks
- * that no function is missing in the lists.
+ * Compiling is the test. With each set of headers, every field must have the type that the lists in
+ * types_*.h give it. declared.py lists the functions and constants of simgpu's headers; against
+ * NVIDIA's, each must have the same type or value. The suite itself is the compilation against
+ * simgpu; run, it compiles this file against the toolkit's headers, where grader/find_cuda.sh finds
+ * them, and looks that declared.py has found every function.
  *
- *   cc -DHEADERS_ONLY -fsyntax-only -Isimgpu/include simgpu/tests/headers.c
- *   cc -DHEADERS_ONLY -fsyntax-only -I$CUDA_HOME/include simgpu/tests/headers.c
+ *   python3 simgpu/tests/declared.py >/tmp/declared.h
+ *   cc -DHEADERS_ONLY -DDECLARED='"/tmp/declared.h"' -fsyntax-only -I$CUDA_HOME/include \
+ *       simgpu/tests/headers.c
  */
 #include <cuda.h>
 #include <cuda_profiler_api.h>
@@ -27,27 +28,25 @@
 
 #define SAME(type_a, type_b) __builtin_types_compatible_p(type_a, type_b)
 
-// The functions of the lists, as types.
-#define CHECK(function, ...) _Static_assert(SAME(__typeof__(&function), __VA_ARGS__), #function);
-#include "types_cuda.h"
+#define CHECK_cuda(function, ...)                                                                  \
+    _Static_assert(SAME(__typeof__(&function), __VA_ARGS__), #function);
+#define VALUE_cuda(name, value) _Static_assert((long long)(name) == (value), #name);
 #ifdef HAVE_NCCL
-#include "types_nccl.h"
+#define CHECK_nccl CHECK_cuda
+#define VALUE_nccl VALUE_cuda
+#else
+#define CHECK_nccl(...)
+#define VALUE_nccl(...)
 #endif
 #ifdef HAVE_CUBLAS
-#include "types_cublas.h"
+#define CHECK_cublas CHECK_cuda
+#define VALUE_cublas VALUE_cuda
+#else
+#define CHECK_cublas(...)
+#define VALUE_cublas(...)
 #endif
-#undef CHECK
-
-// The calls in tables, by which simgpu declares them: so these are compared with NVIDIA's alone.
-#ifdef HAVE_CUBLAS
-#include "../../simgpu/include/simgpu_cublas/calls.h"
-#define CHECK_CALL(name, end, KIND, T, TF, TR, parameters, arguments)                              \
-    _Static_assert(SAME(__typeof__(&name##end), cublasStatus_t(*) parameters), #name);
-#define CHECK_TRANSFER(name, shape, WAY, async, width, height, ldfrom, ldto, stream, parameters,   \
-                       arguments)                                                                  \
-    _Static_assert(SAME(__typeof__(&name), cublasStatus_t(*) parameters), #name);
-SIMGPU_CUBLAS_CALLS(CHECK_CALL)
-SIMGPU_CUBLAS_TRANSFERS(CHECK_TRANSFER)
+#ifdef DECLARED
+#include DECLARED
 #endif
 
 #include "../../simgpu/include/simgpu_driver.h"
@@ -56,7 +55,7 @@ SIMGPU_CUBLAS_TRANSFERS(CHECK_TRANSFER)
 SIMGPU_DRIVER_CALLS(CHECK_DRIVER)
 _Static_assert(SAME(CUdeviceptr, unsigned long long) && SAME(CUstream, cudaStream_t), "handles");
 
-#define VALUE(name, value) _Static_assert((long long)(name) == (value), #name);
+#define VALUE VALUE_cuda
 #include "types_cuda.h"
 #ifdef HAVE_NCCL
 #include "types_nccl.h"
@@ -112,8 +111,10 @@ TEST(test_the_toolkit_agrees)
     }
     int status = run_shell(
         "f=$(mktemp) && sh grader/find_cuda.sh $f\n"
-        "includes=$(sed -n 's/^CUDA_INCLUDES := *//p' $f); rm -f $f\n"
-        "timeout 60 ${CC:-cc} -std=gnu11 -DHEADERS_ONLY -fsyntax-only $includes " __FILE__ " 2>&1",
+        "includes=$(sed -n 's/^CUDA_INCLUDES := *//p' $f)\n"
+        "python3 simgpu/tests/declared.py >$f || exit 1\n"
+        "timeout 60 ${CC:-cc} -std=gnu11 -DHEADERS_ONLY -DDECLARED=\"\\\"$f\\\"\" -fsyntax-only "
+        "$includes " __FILE__ " 2>&1; s=$?; rm -f $f; exit $s",
         text, sizeof text);
     if (status != 0) fail_msg("the toolkit's headers declare something else: %s", text);
 }
@@ -140,24 +141,23 @@ TEST(test_the_toolkit_agrees_on_halves)
     if (status != 0) fail_msg("the toolkit's headers declare something else: %s", text);
 }
 
-// A function that simgpu declares and no list compares would be one that nobody compares.
-TEST(test_the_lists_are_complete)
+// A function that declared.py does not find would be one that nobody compares.
+TEST(test_all_functions_are_found)
 {
     char text[1024];
     needs_kit(__FILE__);
     // cudaOccupancyMaxPotentialBlockSize is for C++ alone.
-    run_shell("declared=$(mktemp) listed=$(mktemp)\n"
-              "grep -ohE '\\b(cuda|nccl|cublas)[A-Z][A-Za-z0-9_]*\\(' simgpu/include/*.h "
-              "simgpu/include/simgpu_cublas/handle.h | "
-              "tr -d '(' | grep -vx cudaOccupancyMaxPotentialBlockSize | sort -u >$declared\n"
-              "(grep -ohE '^ *CHECK\\([A-Za-z0-9_]*' simgpu/tests/types_*.h;"
-              " ${CC:-cc} -E -P -xc -DGPULOG_NAMES gpulog/include/gpulog_collectives.h | "
-              "grep -o '@nccl[A-Za-z]*') | sed 's/.*[(@]//' | sort -u >$listed\n"
-              "diff $declared $listed | sed -n 's/^[<>]/&/p'\n"
-              "[ -s $declared ] || echo nothing was found\n"
-              "rm -f $declared $listed",
-              text, sizeof text);
-    if (text[0]) fail_msg("declared (<) or listed in types_*.h (>), not both: %s", text);
+    run_shell(
+        "declared=$(mktemp) found=$(mktemp)\n"
+        "grep -ohE '\\b(cuda|nccl|cublas)[A-Z][A-Za-z0-9_]*\\(' simgpu/include/*.h "
+        "simgpu/include/simgpu_cublas/handle.h | "
+        "tr -d '(' | grep -vx cudaOccupancyMaxPotentialBlockSize | sort -u >$declared\n"
+        "python3 simgpu/tests/declared.py | sed -n 's/^CHECK_[a-z]*(\\([A-Za-z0-9_]*\\).*/\\1/p' | "
+        "sort -u >$found\n"
+        "comm -23 $declared $found; [ -s $declared ] || echo nothing was found\n"
+        "rm -f $declared $found",
+        text, sizeof text);
+    if (text[0]) fail_msg("declared, and not found by declared.py: %s", text);
 }
 
 SUITE_MAIN("simgpu/headers")

@@ -191,8 +191,8 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
 
 // ---- Reports ----
 
-// Operations of which a race was told: another of their ranges need not be told. Times are never
-// used twice on a slot.
+// Whether a race of these two operations was reported before: one report for a pair is enough. A
+// slot never has the same time twice.
 static bool is_known_pair(const SimAccess *first, const SimAccess *second)
 {
     static struct {

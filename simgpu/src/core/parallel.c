@@ -104,8 +104,8 @@ static size_t first_piece(const Job *job, size_t part)
     return part * job->pieces / job->parts;
 }
 
-// Looks before it takes: many threads come to parts of which nothing is left, and whoever writes a
-// counter takes it out of the caches of all others.
+// Reads the counter before it adds to it: many threads come to parts that are finished, and a write
+// takes the counter out of the caches of all others.
 static void take_part(Job *job, size_t part)
 {
     atomic_size_t *next = &job->next[part];

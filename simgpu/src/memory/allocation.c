@@ -58,7 +58,7 @@ static void poison(SimDevice *device, SimBlock *block)
     if (block->managed || block->asked < SIM_OWED_LEAST) sim_owed_pay(block, at, 0, block->asked);
 }
 
-// Called with the lock held. What pools keep is in nobody's way.
+// Called with the lock held. Memory that pools keep counts as free.
 static bool has_room(const SimDevice *device, const SimWanted *wanted)
 {
     size_t limit = sim_config()->memory;

@@ -41,7 +41,7 @@ bool sim_is_from_pool(SimDevice *device, size_t offset);
 void sim_memory_reset(SimDevice *device, const void *site);
 // The bytes of the live allocation of device memory that begins at ptr; 0: none does.
 size_t sim_allocated_at(const void *ptr);
-// The bytes of the one that holds ptr, where it begins, and of which kind it is; 0: none does.
+// The size of the live allocation that holds ptr, its first byte, and its kind; 0: none does.
 size_t sim_allocation_of(const void *ptr, const void **base, SimMemoryKind *kind);
 // Whether it is ncclMemAlloc's, which `call` may not free: reported.
 bool sim_is_nccls(const char *call, const void *ptr, const void *site);

@@ -1,8 +1,8 @@
 /* dry_addresses.c: what a dry run knows of arrays of addresses in device memory.
  *
  * No device memory is touched, so what a program copies there is lost. But cuBLAS's batches read
- * from there where their matrices are. So copies from the host of which every eight bytes are an
- * address on a device are remembered, until something else is written there.
+ * from there where their matrices are. So a copy from the host is remembered where all its words of
+ * eight bytes are addresses on a device, until something else is written there.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -64,8 +64,9 @@ SimHeap *sim_heap_create(size_t arena); // larger than SIM_GUARD
 SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site);
 // Frees a live block, and remembers it.
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site);
-// Makes a live block nobody's, and keeps its place; gives it out again, as often as it is freed;
-// and keeps its place no more, whoever has it.
+// For a block whose address must stay the same: sim_heap_keep frees it and keeps its place,
+// sim_heap_take_kept allocates it there again, any number of times, and sim_heap_keep_no_more gives
+// the place up, whether or not the block is live.
 void sim_heap_keep(SimHeap *heap, SimBlock *block);
 void sim_heap_take_kept(SimHeap *heap, SimBlock *block, const void *site);
 void sim_heap_keep_no_more(SimHeap *heap, SimBlock *block);

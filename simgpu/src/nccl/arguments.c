@@ -180,7 +180,7 @@ static bool is_to_itself(const Call *call)
     return sim_is_message(call->signature.kind) && call->signature.root == call->comm->rank;
 }
 
-// The last message to oneself of which the group has more than of its other side; NULL: none.
+// The last send to oneself that no receive of the group matches, or the other way round; or NULL.
 static const Call *find_alone(const Call *call, int n)
 {
     for (int i = n - 1; i >= 0; i--) {

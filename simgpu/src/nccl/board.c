@@ -248,8 +248,9 @@ static bool is_done(const Other *o)
     return o->peer->ended || atomic_load(&o->table->clock_until) == SIM_FOREVER;
 }
 
-// All have seen what all have told, and none of them can do anything. (Where others have others
-// that this process does not know, their counts differ, and nothing is found.)
+// Whether all processes wait for each other: each has seen all arrivals that the others have told,
+// and none can go on. (Processes may have peers that this one does not know. Then the counts differ,
+// and the answer is no.)
 static bool is_hopeless(bool stuck)
 {
     if (stuck) atomic_store(&own->clock_stuck, seen_told + 1);

@@ -1,19 +1,19 @@
 /* cycle.c: threads that wait for each other.
  *
  * Before it sleeps, a thread writes down what it waits for (wait.c). [Note: cycles] A communicator
- * belongs to a device: any thread of its process may make the next call on it. So a process can
- * help those who wait for a rank of it unless every one of its program's threads sleeps, and waits
- * for a rank of a process that cannot help either. (A thread waits for all the ranks it names, so
- * one of them that never comes suffices.) The largest set of such processes is found by taking all
- * whose threads sleep, and leaving out, again and again, those with a thread that waits for nobody
- * in the set. Who closes a cycle in the set knows: it is a deadlock, exactly and at once. A thread
- * that waits for the end of one that sleeps (pthread_join) counts as asleep. A process of which
- * more threads live than sleep is never in it; there a notice says, after a while, who waits for
- * whom, and may be wrong. So does one on ranks that wait for none of these, but live.
+ * belongs to a device: any thread of its process may make the next call on it. So a process is
+ * stuck when all threads of its program sleep, and each waits for a rank of a stuck process. (A
+ * thread waits for all ranks that it names: one that never comes is enough.) To find the largest
+ * set of stuck processes, start with all processes whose threads sleep. Remove those with a thread
+ * that waits for nobody in the set, until none is left to remove. The thread that closes a cycle
+ * finds the set, and reports a deadlock at once; it is always right. A thread in pthread_join of one
+ * that sleeps counts as asleep. A process with a thread that is awake is never in the set. If it
+ * stays so for a while, a notice says who waits for whom, and may be wrong; so does a notice about
+ * ranks that live and wait for none of these.
  *
- * What others wrote may be old by the time it is read. Therefore what they wait for is looked up
- * anew, and the set counts only if a second look finds the same threads in it, none having woken in
- * between: then all slept at the time in the middle, when the threads were counted.
+ * Another process may have moved on since it wrote down what it waits for. So this is looked up
+ * twice. The set counts only if both looks find the same threads, and none woke in between: then
+ * all slept when the threads were counted, between the two.
  */
 #define _GNU_SOURCE
 #include <limits.h>

@@ -183,7 +183,8 @@ ncclResult_t sim_submit(Call *call)
 {
     const char *name = sim_kind(call->signature.kind)->call;
     bool setup = sim_is_setup(call->signature.kind);
-    if (setup && sim_check_uncaptured(name, call->site) != ncclSuccess) return ncclUnhandledCudaError;
+    if (setup && sim_check_uncaptured(name, call->site) != ncclSuccess)
+        return ncclUnhandledCudaError;
     if (group.n_inits) return join_group(false, group.nonblocking, name, call->site);
     ncclResult_t result = sim_check_call(call);
     if (result != ncclSuccess) return sim_grouped_error(result);

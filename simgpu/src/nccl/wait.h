@@ -56,9 +56,9 @@ typedef struct ProcessWaitTable {
     // and makes no request; how far others want that to be.
     _Atomic uint32_t clock_bell, clock_waits;
     _Atomic uint64_t clock_until, clock_request, clock_wanted;
-    // How many arrivals it has told; one more than it had seen of the others' when it last ran,
-    // where it could then do nothing but wait for more, else 0. Both in one word: who read one
-    // after the other could find the one from before and the other from after a run.
+    // clock_told counts the arrivals that this process has told. clock_stuck is 0 while the process
+    // can go on. When it can only wait for others, clock_stuck is 1 + the arrivals that the others
+    // had told when it last ran. If that covers all that they have told, they wait for each other.
     _Atomic uint64_t clock_told, clock_stuck;
     _Atomic uint32_t helpers; // threads of the process that never call NCCL, such as the watcher
     _Atomic uint32_t n_workers;

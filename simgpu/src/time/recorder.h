@@ -24,8 +24,8 @@ void sim_record_entry(SimRecorder *recorder, const GpuLogEntry *entry);
 
 // A call of that cost on a device, which queues nothing and waits for nothing.
 void sim_record_call(SimRecorder *recorder, int thread, int device, SimPs cost);
-// A thread is about to make its first call, while the first one is in a call of NCCL, of which the
-// entry is `in` or a later one.
+// A thread is about to make its first call, and the first thread is in a call of NCCL. The entry of
+// that call is `in` or a later one.
 void sim_record_thread_began(SimRecorder *recorder, int thread, uint64_t in);
 // A thread has ended; where it has called, others may have joined it.
 void sim_record_thread_ended(SimRecorder *recorder, int thread);

@@ -19,9 +19,9 @@ static int index_of(const SimRecorder *r, const ThreadState *t)
     return (int)(t - r->thread);
 }
 
-// A thread that has not called before begins where the first one is, and those that have ended. If
-// the first one is in a call of NCCL, of which the entry is `in` or a later one, that is where it
-// was before it: the call may wait for this thread's.
+// A thread that has not called before begins at the clock of the first thread, and of those that
+// have ended. If the first thread is in a call of NCCL (entry `in` or later), its clock before that
+// call counts: the call may wait for this thread's.
 static ThreadState *new_thread(SimRecorder *r, int number, uint64_t in)
 {
     int i = 0;

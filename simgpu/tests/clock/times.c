@@ -52,40 +52,6 @@ RANK_TEST(test_one_kernel, 1)
     cudaGetLastError();
 }
 
-RANK_TEST(test_two_streams, 1)
-{
-    unsigned char *p, *q, *host;
-    cudaStream_t copies;
-    need_cuda(cudaMalloc((void **)&p, 4 * MB));
-    need_cuda(cudaMalloc((void **)&q, MB));
-    need_cuda(cudaMallocHost((void **)&host, MB));
-    need_cuda(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking));
-    need_cuda(cudaDeviceSynchronize());
-    cudaEvent_t begin = event_here(r->stream);
-    // The copy takes 3 + 100 us, the kernels meanwhile 6 us each.
-    need_cuda(cudaMemcpyAsync(q, host, MB, cudaMemcpyHostToDevice, copies));
-    cudaEvent_t copied = event_here(copies);
-    kernel_fill(p, 4 * MB, r->stream);
-    kernel_fill(p, 4 * MB, r->stream);
-    cudaEvent_t filled = event_here(r->stream);
-    need_cuda(cudaStreamWaitEvent(r->stream, copied, 0));
-    kernel_fill(q, MB, r->stream);
-    cudaEvent_t end = event_here(r->stream);
-    need_cuda(cudaDeviceSynchronize());
-    took(begin, copied, 1000.0 + 103000.0);
-    took(begin, filled, 2500.0 + 12000.0);
-    took(copied, end, 3000.0);
-    // The default stream follows blocking streams alone.
-    cudaStream_t blocking;
-    need_cuda(cudaStreamCreate(&blocking));
-    begin = event_here(blocking);
-    need_cuda(cudaMemcpyAsync(q, host, MB, cudaMemcpyHostToDevice, copies));
-    kernel_fill(p, 4 * MB, blocking);
-    cudaEvent_t null = event_here(NULL);
-    need_cuda(cudaDeviceSynchronize());
-    took(begin, null, 2000.0 + 6000.0);
-}
-
 static void queries(const Rank *r, void *arg)
 {
     unsigned char *p;
@@ -114,29 +80,6 @@ TEST(test_queries)
 }
 
 // ---- Collectives ----
-
-// An all-reduce of 1 MB on four ranks: 10 us of latency, 15 us of work on NVLink.
-RANK_TEST(test_one_collective, 4)
-{
-    unsigned char *p;
-    float *x;
-    need_cuda(cudaMalloc((void **)&p, 4 * MB));
-    need_cuda(cudaMalloc((void **)&x, MB));
-    need_cuda(cudaMemset(x, 0, MB));
-    need_cuda(cudaDeviceSynchronize());
-    cudaEvent_t begin = event_here(r->stream);
-    for (int i = 0; i < r->rank; i++) kernel_fill(p, 4 * MB, r->stream); // 6 us each
-    cudaEvent_t here = event_here(r->stream);
-    need_nccl(ncclAllReduce(x, x, MB / sizeof *x, ncclFloat, ncclSum, r->comm, r->stream));
-    cudaEvent_t end = event_here(r->stream);
-    kernel_fill(p, MB, r->stream);
-    need_cuda(cudaStreamSynchronize(r->stream));
-    // The last rank's host begins its call 3.5 us after `begin`; its kernels end at 1 + 18 us.
-    if (r->rank == 3) took(begin, here, 19000.0);
-    if (r->rank == 3) took(here, end, 25000.0);
-    if (r->rank == 0) took(begin, end, 44000.0);
-    if (r->rank == 0) took(begin, here, 500.0);
-}
 
 // Two ranks: 10 us of latency, 10 us of work. Rank 0 alone asks for times; the other goes on, and
 // waits for it in its next collective.
