@@ -33,56 +33,41 @@ Status plan_read_stages(const PlanValues value, PlanOptions *o)
     return OK;
 }
 
-// One that a pipeline does not go with; NULL: none.
-static Status check_stages(const PlanOptions *o)
+// What does not go together, as train_gpt2 has it (for lab 8, graph_steps_check of examples/common).
+static Status refuse_pairs(const PlanOptions *o)
 {
-    if (o->stages == 1) return OK;
-    if (o->dtype == DTYPE_F16)
-        return plan_refuse("STAGES does not go with DTYPE=fp16: the loss scale would look at one "
-                           "stage's gradients");
-    if (o->reshard_ranks > 0)
-        return plan_refuse("STAGES does not go with RESHARD_RANKS: a unit has one slice, and "
-                           "several micro-batches are in flight");
-    return OK;
-}
-
-static Status check_offload(const PlanOptions *o)
-{
-    if (!o->offload) return OK;
-    if (o->strategy == STRATEGY_DDP)
-        return plan_refuse("OFFLOAD=yes wants shards: STRATEGY=ddp keeps everything on the GPU");
-    if (o->reshard_ranks > 0)
-        return plan_refuse("OFFLOAD=yes does not go with RESHARD_RANKS, whose slices stay on the "
-                           "GPU");
-    return OK;
-}
-
-static Status check_gather(const PlanOptions *o)
-{
-    if (!o->fp8) return OK;
-    if (!o->per_parameter)
-        return plan_refuse("GATHER=fp8 has a scale for each parameter: take LAYOUT=per_parameter");
-    if (o->strategy == STRATEGY_DDP)
-        return plan_refuse("STRATEGY=ddp gathers nothing: leave GATHER out");
-    if (o->offload)
-        return plan_refuse("GATHER=fp8 finds its scales in shards on the GPU: leave OFFLOAD out");
-    return OK;
-}
-
-// A graph's step, and all-gathers by a plan: as graph_steps_check has it (examples/common).
-static Status read_graph(const PlanValues value, PlanOptions *o)
-{
-    TRY(plan_choice(value, GRAPH, "no", "yes", &o->graph));
-    o->regroups = value[REGROUP] && strcmp(value[REGROUP], "no") != 0;
-    if (o->regroups) TRY(plan_number_from(value, REGROUP, 0, 0, &o->regroup));
-    if (!o->graph && !o->regroups) return OK;
-    const char *name = o->graph ? "GRAPH=yes" : "REGROUP";
-    if (o->mixed) return plan_refuse("%s is of a step in one type: DTYPE=tf32 or float", name);
-    if (o->stages > 1 || o->offload || o->fp8)
-        return plan_refuse("%s is of FSDP's step: leave out STAGES, OFFLOAD and GATHER", name);
-    if (o->regroups && (o->prefetches || o->reshard_ranks > 0 || o->per_parameter))
-        return plan_refuse("REGROUP queues the all-gathers of flat units: leave out PREFETCH, "
-                           "RESHARD_RANKS and LAYOUT");
+    bool ddp = o->strategy == STRATEGY_DDP, slices = o->reshard_ranks > 0, staged = o->stages > 1,
+         lab_8 = o->graph || o->regroups;
+    const struct {
+        bool is_asked;
+        const char *why;
+    } refused[] = {
+        {o->recompute == RECOMPUTE_ATTENTION && o->model.attention == ATTENTION_FUSED,
+         "RECOMPUTE=attention frees weights that fused attention never has in memory: "
+         "ATTENTION=plain, or RECOMPUTE=blocks"},
+        {o->per_parameter && slices,
+         "RESHARD_RANKS keeps a slice of a flat unit: leave LAYOUT out"},
+        {o->offload && ddp, "OFFLOAD=yes wants shards: STRATEGY=ddp keeps everything on the GPU"},
+        {o->offload && slices,
+         "OFFLOAD=yes does not go with RESHARD_RANKS, whose slices stay on the GPU"},
+        {o->fp8 && !o->per_parameter,
+         "GATHER=fp8 has a scale for each parameter: take LAYOUT=per_parameter"},
+        {o->fp8 && ddp, "STRATEGY=ddp gathers nothing: leave GATHER out"},
+        {o->fp8 && o->offload,
+         "GATHER=fp8 finds its scales in shards on the GPU: leave OFFLOAD out"},
+        {staged && o->dtype == DTYPE_F16,
+         "STAGES does not go with DTYPE=fp16: the loss scale would look at one stage's gradients"},
+        {staged && slices,
+         "STAGES does not go with RESHARD_RANKS: a unit has one slice, and several "
+         "micro-batches are in flight"},
+        {lab_8 && o->mixed, "GRAPH and REGROUP are of a step in one type: DTYPE=tf32 or float"},
+        {lab_8 && (staged || o->offload || o->fp8),
+         "GRAPH and REGROUP are of FSDP's step: leave out STAGES, OFFLOAD and GATHER"},
+        {o->regroups && (o->prefetches || slices || o->per_parameter),
+         "REGROUP queues the all-gathers of flat units: leave out PREFETCH, RESHARD_RANKS and "
+         "LAYOUT"}};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (refused[i].is_asked) return plan_refuse("%s", refused[i].why);
     return OK;
 }
 
@@ -101,13 +86,8 @@ Status plan_read_labs(const PlanValues value, PlanOptions *o)
     o->recompute_given = value[RECOMPUTE] != NULL;
     o->prefetches = value[PREFETCH] != NULL;
     o->strategic = o->strategic || o->offload || o->prefetches || o->stages > 1;
-    if (o->recompute == RECOMPUTE_ATTENTION && o->model.attention == ATTENTION_FUSED)
-        return plan_refuse("RECOMPUTE=attention frees weights that fused attention never has in "
-                           "memory: ATTENTION=plain, or RECOMPUTE=blocks");
-    if (o->per_parameter && o->reshard_ranks > 0)
-        return plan_refuse("RESHARD_RANKS keeps a slice of a flat unit: leave LAYOUT out");
-    TRY(check_offload(o));
-    TRY(check_gather(o));
-    TRY(read_graph(value, o));
-    return check_stages(o);
+    TRY(plan_choice(value, GRAPH, "no", "yes", &o->graph));
+    o->regroups = value[REGROUP] && strcmp(value[REGROUP], "no") != 0;
+    if (o->regroups) TRY(plan_number_from(value, REGROUP, 0, 0, &o->regroup));
+    return refuse_pairs(o);
 }

@@ -264,7 +264,7 @@ void plan_advise_memory(const Plan *plan)
     for (int i = 0; i < n; i++) {
         name_of(&found[i].options, o, name, sizeof name);
         plan_say("   %s: %.1f GiB at the peak; a step takes %s%s\n", name,
-                 (double)found[i].memory / (double)(1 << 30), plan_step_time(o, found[i].step).is,
+                 plan_gib(found[i].memory), plan_step_time(o, found[i].step).is,
                  found[i].options.offload ? ", and the host's optimizer" : "");
     }
     for (int i = 0; i < 2; i++)

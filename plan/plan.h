@@ -221,13 +221,14 @@ typedef struct PlanTimes {
 const char *plan_kind_name(PlanKind kind);
 Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
 
-// ---- timeline_json.c ---- An operation of each entry of the record: since the step began.
+// ---- timeline_json.c ---- When an operation was queued, began and ended.
 typedef struct PlanSpan {
-    uint64_t start, end;
+    uint64_t queued, start, end;
 } PlanSpan;
-// Of the measured step, to the file options->timeline.
+// Of the measured step, to the file options->timeline: `from` is when it began, span its
+// operations'.
 Status plan_write_timeline(const PlanOptions *options, const PlanRecord *record,
-                           const PlanSpan *span, uint64_t step);
+                           const PlanSpan *span, uint64_t from, uint64_t step);
 
 // ---- formulas.c ---- Without a run.
 typedef struct PlanFormulas { // of a stage
@@ -258,7 +259,9 @@ void plan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 typedef struct PlanText {
     char is[48];
 } PlanText;
-PlanText plan_time(uint64_t ps); // "0.8 ms", "463 ms"
+double plan_gib(uint64_t bytes);
+double plan_percent(uint64_t part, uint64_t of); // 0 of nothing
+PlanText plan_time(uint64_t ps);                 // "0.8 ms", "463 ms"
 // The same of a step, with what 8 of 10 published steps would take: "463 ms (430 to 560)".
 PlanText plan_step_time(const PlanOptions *options, uint64_t ps);
 // What a step takes, at the 10th percentile of published ones (0) or at the 90th (1); 0: not known.

@@ -34,17 +34,15 @@ typedef struct Live {
     int at; // the entry that allocated it
 } Live;
 
-enum { SLOTS = 4 * PLAN_ALIKE, MOST_FLOATS = 2 * PLAN_STAGES };
+enum { SLOTS = 4 * PLAN_ALIKE };
 
 typedef struct Keeping {
     PlanRecord *record;
-    unsigned char *category;         // (n) of what an entry allocates
-    bool *is_logits;                 // (n) it allocates logits in floats, or their gradient
-    Live *live;                      // (room), by address
-    size_t room;                     // a power of two
-    uint32_t *slot;                  // (SLOTS) by hash: of record->alike, from 1 on
-    const void *floats[MOST_FLOATS]; // logits that live, where the loss is fused
-    int n_floats;
+    unsigned char *category; // (n) of what an entry allocates
+    bool *is_logits;         // (n) it allocates logits in floats, or their gradient
+    Live *live;              // (room), by address
+    size_t room;             // a power of two
+    uint32_t *slot;          // (SLOTS) by hash: of record->alike, from 1 on
 } Keeping;
 
 static Live *live_slot(Keeping *k, const void *ptr)
@@ -91,21 +89,19 @@ static void find_categories(Keeping *k, bool fused_loss)
 // A fused loss has no logits in floats: it reads those of the head, and writes their gradient as
 // the head's backward wants it. So these take no memory, the casts from and to them move nothing,
 // and the loss itself moves half as much.
-static void fuse_loss(Keeping *k, GpuLogEntry *e, bool is_logits)
+static void fuse_loss(Keeping *k, int i, GpuLogEntry *e)
 {
-    int n = 0;
-    if (is_logits && k->n_floats < MOST_FLOATS) {
-        k->floats[k->n_floats++] = e->range[0].ptr;
-        e->bytes = e->range[0].bytes = 0;
+    if (e->op == GPU_ALLOC) {
+        live_slot(k, e->range[0].ptr)->at = i;
+        if (k->is_logits[i]) e->bytes = e->range[0].bytes = 0;
+        return;
     }
-    for (int i = 0; i < e->n_ranges && e->op != GPU_ALLOC; i++) {
-        for (n = k->n_floats; n > 0 && k->floats[n - 1] != e->range[i].ptr;) n--;
-        if (n > 0) e->range[i].bytes /= 2;
-        if (n > 0 && is_named(e, "kernel_cast")) e->n_ranges = 0;
-        if (n > 0 && e->op == GPU_FREE) {
-            k->floats[n - 1] = k->floats[--k->n_floats];
-            e->bytes = 0;
-        }
+    for (int j = 0; j < e->n_ranges; j++) {
+        const Live *live = live_slot(k, e->range[j].ptr);
+        if (!live->ptr || !k->is_logits[live->at]) continue;
+        e->range[j].bytes /= 2;
+        if (is_named(e, "kernel_cast")) e->n_ranges = 0;
+        if (e->op == GPU_FREE) e->bytes = 0;
     }
 }
 
@@ -139,14 +135,14 @@ static void keep(Keeping *k, int i, GpuLogEntry *e)
     r->entry[i] = own;
 }
 
-static void keep_all(Keeping *k)
+static void keep_all(Keeping *k, bool fused_loss)
 {
     PlanRecord *r = k->record;
     GpuLogEntry e;
     for (int i = 0; i < r->n && !r->full; i++) {
         if (!gpulog_get((uint64_t)i, &e)) r->full = true;
         r->order = hash_entry(r->order, &e);
-        if (k->n_floats > 0 || k->is_logits[i]) fuse_loss(k, &e, k->is_logits[i]);
+        if (fused_loss) fuse_loss(k, i, &e);
         keep(k, i, &e);
     }
 }
@@ -258,7 +254,7 @@ void plan_record(PlanRecord *r, uint64_t first, const PlanOptions *o)
     k.slot = calloc(SLOTS, sizeof *k.slot);
     if (k.category && k.is_logits && k.live && k.slot) {
         find_categories(&k, o->fused_loss);
-        keep_all(&k);
+        keep_all(&k, o->fused_loss);
         r->done = !r->full;
     }
     if (r->done) {

@@ -24,15 +24,11 @@ typedef struct Interval {
     SimPs begin, end;
 } Interval;
 
-typedef struct Moment { // of an operation
-    SimPs queued, start, end;
-} Moment;
-
 typedef struct Rank {
     const PlanRecord *record;
     SimPs from;     // when the measured step begins: the one before has ended
     PlanTimes sums; // what its operations add up to
-    Moment *of;     // (n - first)
+    PlanSpan *of;   // (n - first)
 } Rank;
 
 static bool takes_time(const GpuLogEntry *e)
@@ -70,7 +66,7 @@ static void note_span(int log, const SimSpan *span, void *arg)
     if (!takes_time(span->entry)) return;
     if (i < 0 && span->end > rank->from) rank->from = span->end;
     if (i < 0) return;
-    rank->of[i] = (Moment){span->queued, span->start - latency, span->end};
+    rank->of[i] = (PlanSpan){span->queued, span->start - latency, span->end};
     if (span->end > span->start - latency) add_share(&rank->sums, span, latency);
 }
 
@@ -111,7 +107,7 @@ static SimPs waits_for_host(const Rank *rank)
     const PlanRecord *r = rank->record;
     SimPs busy = rank->from, sum = 0;
     for (int i = r->first; i < r->n; i++) {
-        const Moment *m = &rank->of[i - r->first];
+        const PlanSpan *m = &rank->of[i - r->first];
         GpuOp op = plan_entry(r, i)->op;
         if (op < GPU_COPY || op > GPU_BLAS) continue;
         if (m->start > busy && m->queued > busy)
@@ -152,19 +148,6 @@ static Status step_of(const Rank *rank, PlanTimes *t)
     if (t->host > t->idle) t->host = t->idle;
     free(compute);
     return OK;
-}
-
-static Status write_timeline(const PlanOptions *o, const Rank *rank, uint64_t step)
-{
-    int n = rank->record->n - rank->record->first;
-    PlanSpan *span = calloc((size_t)n + 1, sizeof *span);
-    if (!span) return fail(ERR_MEMORY, "no host memory for the times of a rank");
-    for (int i = 0; i < n; i++)
-        if (rank->of[i].start >= rank->from)
-            span[i] = (PlanSpan){rank->of[i].start - rank->from, rank->of[i].end - rank->from};
-    Status status = plan_write_timeline(o, rank->record, span, step);
-    free(span);
-    return status;
 }
 
 // The machine with what published steps say of kernels, by the recipe that was asked for.
@@ -230,7 +213,9 @@ Status plan_times(const PlanOptions *o, const PlanRanks *all, PlanTimes *times)
             slowest = i;
         }
     }
-    if (status == OK && o->timeline) status = write_timeline(o, &ranks[slowest], times->step);
+    if (status == OK && o->timeline)
+        status = plan_write_timeline(o, ranks[slowest].record, ranks[slowest].of,
+                                     ranks[slowest].from, times->step);
     for (int i = 0; i < all->n && ranks; i++) free(ranks[i].of);
     free(ranks);
     times->overhead = overhead_of(o, times->step);

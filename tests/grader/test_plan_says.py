@@ -389,9 +389,9 @@ class Says(Plan):
                 (["RANKS=all", "GPUS=16"], "at most 8"),
                 (["FIT=yes", "STRATEGY=ddp"], "FIT=yes looks for STRATEGY"),
                 (["FIT=yes", "GRAPH=yes", "DTYPE=tf32"], "FIT=yes looks at eager steps"),
-                (["GRAPH=yes"], "GRAPH=yes is of a step in one type: DTYPE=tf32 or float"),
+                (["GRAPH=yes"], "are of a step in one type: DTYPE=tf32 or float"),
                 (["REGROUP=-1", "DTYPE=tf32"], "REGROUP=-1: must be a whole number from 0"),
-                (["REGROUP=0", "DTYPE=tf32", "OFFLOAD=yes"], "REGROUP is of FSDP's step: leave"),
+                (["REGROUP=0", "DTYPE=tf32", "OFFLOAD=yes"], "are of FSDP's step: leave out"),
                 (["REGROUP=0", "DTYPE=tf32", "PREFETCH=2"], "all-gathers of flat units"),
                 (["gpus=8"], "is no setting of a plan")]:
             self.refused(settings, words)
