@@ -229,13 +229,10 @@ static Spec divided(void)
 
 void rule_costs_of_replicas(Strategy strategy)
 {
-    for (int world = 1; world <= 8 && strategy == STRATEGY_DDP; world *= 2) {
-        Case c = case_in_mode(divided(), STRATEGY_DDP, world, 1, world == 2 ? ONE : ACCUMULATE);
-        run_ranks(world, costs_body, &c);
-    }
     Cases all = {.n = 0};
     for (int i = 0; i < 4 * MODES; i++)
-        if (i % MODES != ONE && (ALL[i / MODES] == STRATEGY_DDP) == (strategy == STRATEGY_DDP))
+        if ((i % MODES != ONE || strategy == STRATEGY_DDP) &&
+            (ALL[i / MODES] == STRATEGY_DDP) == (strategy == STRATEGY_DDP))
             add_case(&all, case_in_mode(divided(), ALL[i / MODES], 4, 2, i % MODES), 4);
     run_ranks(4, costs_of_each, &all);
 }
