@@ -254,18 +254,20 @@ TEST(bytes_are_the_formula)
 {
     Spec spec = spec_gpt2(3);
     spec.dim = 24; // bytes that 8 ranks divide
+    Case all[3 * N_PAIRS + 1] = {{0}};
     for (int i = 0; i < 3 * N_PAIRS; i++) {
         Case c = typed(spec, PAIRS[i / 3][0], PAIRS[i / 3][1], ALL[i % 4], 4);
         c.rounds = 1 + i % 2;
         c.options.reduce_every_time = i % 3 == 0 && ALL[i % 4] != STRATEGY_ZERO1;
         if (ALL[i % 4] >= STRATEGY_ZERO2 && i % 5 == 0) c.replicas = 2;
-        run_ranks(4, costs_body, &c);
+        all[i] = c;
     }
+    run_each(4, costs_body, all);
     for (int world = 1; world <= 8; world *= 2) {
-        Case c = typed(spec, BF16, F32, STRATEGY_ZERO3, world);
-        run_ranks(world, costs_body, &c);
-        c = typed(spec, BF16, world == 8 ? BF16 : F32, STRATEGY_DDP, world);
-        run_ranks(world, costs_body, &c);
+        Case of[] = {typed(spec, BF16, F32, STRATEGY_ZERO3, world),
+                     typed(spec, BF16, world == 8 ? BF16 : F32, STRATEGY_DDP, world),
+                     {0}};
+        run_each(world, costs_body, of);
     }
     RULE(policies_grow_nothing);
 }
