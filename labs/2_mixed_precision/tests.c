@@ -100,9 +100,30 @@ static void divide_before_body(const Rank *r, void *arg)
           (double)odd);
 }
 
+// A unit's gradient in two pieces, from its end.
+static void left_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[1];
+    Buffer input;
+    need(fsdp_unshard(unit));
+    need(fsdp_wait_for_unshard(unit));
+    need(precision_pre_backward(unit->module, unit));
+    for (int64_t begin = unit->flat.unsharded_grad.numel / 2;; begin = 0) {
+        need(precision_reduce_input(unit, begin, &input));
+        check(precision_of(unit)->left == begin,
+              "precision_reduce_input was asked for the elements from %lld on, and `left` is %lld: "
+              "what it has cast, added or divided it must leave alone the next time",
+              (long long)begin, (long long)precision_of(unit)->left);
+        if (begin == 0) break;
+    }
+    need(fsdp_reshard_all(w->model));
+}
+
 TEST(training_follows_the_oracle)
 {
     run_ranks(1, divide_before_body, NULL);
+    Case pieces = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO2, 2);
+    run_wrapped(2, left_body, &pieces);
     for (int i = 0; i < N_PAIRS; i++) {
         int world = 1 + (i + 3) % 4;
         Case c = typed(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], STRATEGY_ZERO3, world);

@@ -193,6 +193,10 @@ static void scales_body(Wrapped *w, const Case *c, const Rank *r)
     size_t shards = (size_t)w->mesh.shard.size, one = shards > 1 ? 1 : 0;
     int n = w->root->extensions->fp8->n;
     uint64_t begin = gpulog_length(), first = begin;
+    need(fp8_update_scales(w->root));
+    check(!w->root->extensions->fp8->stale,
+          "after fp8_update_scales state->stale is true: the scales are those of the shards now, "
+          "and the next unit's all-gather need not find them again");
     case_train(w, c, r, 0);
     check_all_reduces(first, one, n, "in the first step");
     need_cuda(cudaDeviceSynchronize());
