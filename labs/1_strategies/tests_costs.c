@@ -202,21 +202,13 @@ static void costs_of_all(Spec spec)
                 }
 }
 
-// Cases of one world, in the same processes.
-typedef struct Cases {
-    int n;
-    Case all[4 + 4 * MODES];
-} Cases;
+enum { MOST_CASES = 4 * MODES + 1 };
 
-static void add_case(Cases *cases, Case c, int world)
+static void add_case(Case *cases, Case c, int world)
 {
-    if (case_refusal(&c, world)[0] == '\0') cases->all[cases->n++] = c;
-}
-
-static void costs_of_each(const Rank *r, void *arg)
-{
-    Cases *cases = arg;
-    for (int i = 0; i < cases->n; i++) costs_body(r, &cases->all[i]);
+    if (case_refusal(&c, world)[0] != '\0') return;
+    while (cases->rounds > 0) cases++;
+    *cases = c;
 }
 
 // With bytes that 8 ranks divide.
@@ -229,26 +221,23 @@ static Spec divided(void)
 
 void rule_costs_of_replicas(Strategy strategy)
 {
-    for (int world = 1; world <= 8 && strategy == STRATEGY_DDP; world *= 2) {
-        Case c = case_in_mode(divided(), STRATEGY_DDP, world, 1, world == 2 ? ONE : ACCUMULATE);
-        run_ranks(world, costs_body, &c);
-    }
-    Cases all = {.n = 0};
+    Case all[MOST_CASES] = {{0}};
     for (int i = 0; i < 4 * MODES; i++)
-        if (i % MODES != ONE && (ALL[i / MODES] == STRATEGY_DDP) == (strategy == STRATEGY_DDP))
-            add_case(&all, case_in_mode(divided(), ALL[i / MODES], 4, 2, i % MODES), 4);
-    run_ranks(4, costs_of_each, &all);
+        if ((i % MODES != ONE || strategy == STRATEGY_DDP) &&
+            (ALL[i / MODES] == STRATEGY_DDP) == (strategy == STRATEGY_DDP))
+            add_case(all, case_in_mode(divided(), ALL[i / MODES], 4, 2, i % MODES), 4);
+    run_each(4, costs_body, all);
 }
 
 TEST(costs_are_the_formula)
 {
     if (getenv("STRATEGIES_ALL") != NULL) costs_of_all(divided());
     for (int world = 1; world <= 8; world += world == 5 ? 3 : 1) { // all of them: costs_of_all
-        Cases all = {.n = 0};
+        Case all[MOST_CASES] = {{0}};
         for (int i = 1; i < 4; i++)
-            add_case(&all,
+            add_case(all,
                      case_in_mode(divided(), ALL[i], world, 1, world % 3 == 0 ? ONE : ACCUMULATE),
                      world);
-        run_ranks(world, costs_of_each, &all);
+        run_each(world, costs_body, all);
     }
 }

@@ -100,9 +100,30 @@ static void divide_before_body(const Rank *r, void *arg)
           (double)odd);
 }
 
+// A unit's gradient in two pieces, from its end.
+static void left_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpUnit *unit = w->root->units[1];
+    Buffer input;
+    need(fsdp_unshard(unit));
+    need(fsdp_wait_for_unshard(unit));
+    need(precision_pre_backward(unit->module, unit));
+    for (int64_t begin = unit->flat.unsharded_grad.numel / 2;; begin = 0) {
+        need(precision_reduce_input(unit, begin, &input));
+        check(precision_of(unit)->left == begin,
+              "precision_reduce_input was asked for the elements from %lld on, and `left` is %lld: "
+              "what it has cast, added or divided it must leave alone the next time",
+              (long long)begin, (long long)precision_of(unit)->left);
+        if (begin == 0) break;
+    }
+    need(fsdp_reshard_all(w->model));
+}
+
 TEST(training_follows_the_oracle)
 {
     run_ranks(1, divide_before_body, NULL);
+    Case pieces = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO2, 2);
+    run_wrapped(2, left_body, &pieces);
     for (int i = 0; i < N_PAIRS; i++) {
         int world = 1 + (i + 3) % 4;
         Case c = typed(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], STRATEGY_ZERO3, world);
@@ -254,18 +275,20 @@ TEST(bytes_are_the_formula)
 {
     Spec spec = spec_gpt2(3);
     spec.dim = 24; // bytes that 8 ranks divide
+    Case all[3 * N_PAIRS + 1] = {{0}};
     for (int i = 0; i < 3 * N_PAIRS; i++) {
         Case c = typed(spec, PAIRS[i / 3][0], PAIRS[i / 3][1], ALL[i % 4], 4);
         c.rounds = 1 + i % 2;
         c.options.reduce_every_time = i % 3 == 0 && ALL[i % 4] != STRATEGY_ZERO1;
         if (ALL[i % 4] >= STRATEGY_ZERO2 && i % 5 == 0) c.replicas = 2;
-        run_ranks(4, costs_body, &c);
+        all[i] = c;
     }
+    run_each(4, costs_body, all);
     for (int world = 1; world <= 8; world *= 2) {
-        Case c = typed(spec, BF16, F32, STRATEGY_ZERO3, world);
-        run_ranks(world, costs_body, &c);
-        c = typed(spec, BF16, world == 8 ? BF16 : F32, STRATEGY_DDP, world);
-        run_ranks(world, costs_body, &c);
+        Case of[] = {typed(spec, BF16, F32, STRATEGY_ZERO3, world),
+                     typed(spec, BF16, world == 8 ? BF16 : F32, STRATEGY_DDP, world),
+                     {0}};
+        run_each(world, costs_body, of);
     }
     RULE(policies_grow_nothing);
 }

@@ -173,15 +173,17 @@ static void costs_body(const Rank *r, void *arg)
 TEST(costs_are_those_of_the_tables)
 {
     static const MixedPrecisionPolicy narrow = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
-    Case c = case_of(spec_gpt2(5), STRATEGY_ZERO3, 2, 1, 1);
-    PrefetchOptions o = {0, 0, 0};
-    c.prefetch = &o;
-    for (int i = 0; i < 12; i++) {
-        int world = 2 + i % 4;
-        o = (PrefetchOptions){i % 4, (i + i / 4) % 4, i < 6 ? 0 : (i - 5) * 14000};
-        c.rounds = 1 + i % 2;
-        c.policy = i % 5 == 4 ? &narrow : NULL;
-        c.options.strategy = i == 7 ? STRATEGY_ZERO2 : STRATEGY_ZERO3;
-        run_ranks(world, costs_body, &c);
+    for (int world = 2; world < 6; world++) {
+        PrefetchOptions o[3];
+        Case all[4] = {{0}};
+        for (int k = 0; k < 3; k++) {
+            int i = world - 2 + 4 * k;
+            o[k] = (PrefetchOptions){i % 4, (i + i / 4) % 4, i < 6 ? 0 : (i - 5) * 14000};
+            all[k] =
+                case_of(spec_gpt2(5), i == 7 ? STRATEGY_ZERO2 : STRATEGY_ZERO3, 2, 1, 1 + i % 2);
+            all[k].prefetch = &o[k];
+            all[k].policy = i % 5 == 4 ? &narrow : NULL;
+        }
+        run_each(world, costs_body, all);
     }
 }

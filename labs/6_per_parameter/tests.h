@@ -9,6 +9,7 @@ enum { MOST_WORLD = 8 };
 // Rows of the first chunk of a parameter, dealt out row by row.
 int64_t most_rows(int64_t rows, int world);
 // What all else builds on: a test whose shards are cut in another way would look for it elsewhere.
+void need_chunks(void);
 void need_layout(void);
 // case_of with layout per_parameter.
 Case by_parameter(Spec spec, Strategy strategy, int world, int replicas, int rounds);

@@ -57,13 +57,12 @@ static void places_body(const Rank *r, void *arg)
     const Case *c = arg;
     Module *model = spec_create(&c->spec);
     Param *params[64];
-    FlatLayout layout;
     int n = meta_params(model, params, 64);
     for (int world = 1; world <= 8; world++)
         for (int kind = 0; kind < 4; kind++) {
             int slot[64];
             int64_t at[64], wide = kind % 2 == 0 ? 4 : 2, numbers = 0, codes = 0;
-            need(per_parameter_layout(&layout, "unit", params, n, 0, world, false));
+            const FlatLayout layout = {.params = params, .n = n, .world = world};
             for (int i = 0; i < n; i++) {
                 bool chosen = kind < 2 ? layout.params[i]->ndim > 1 : kind == 2 || i % 3 == 0;
                 slot[i] = chosen ? i : -1;
@@ -89,22 +88,27 @@ static void places_body(const Rank *r, void *arg)
                 "alone",
                 (long long)numbers, (long long)codes, world, (long long)bytes,
                 part_of(&layout, slot, (size_t)wide), (long long)wide);
-            flat_layout_destroy(&layout);
         }
     module_destroy(model);
+}
+
+static void check_places(void)
+{
+    Case c = in_fp8(spec_mlp(4), STRATEGY_ZERO3, 1, 1, 1);
+    run_ranks(1, places_body, &c);
 }
 
 // What all else builds on, as need_layout.
 static void need_places(void)
 {
-    Case c = in_fp8(spec_mlp(4), STRATEGY_ZERO3, 1, 1, 1);
     need_layout();
-    run_ranks(1, places_body, &c);
+    check_places();
 }
 
 TEST(codes_and_floats_share_a_message)
 {
-    need_places();
+    need_chunks();
+    check_places();
     RULE(the_handouts_examples);
     RULE(places_beyond_32_bits);
 }
@@ -189,6 +193,10 @@ static void scales_body(Wrapped *w, const Case *c, const Rank *r)
     size_t shards = (size_t)w->mesh.shard.size, one = shards > 1 ? 1 : 0;
     int n = w->root->extensions->fp8->n;
     uint64_t begin = gpulog_length(), first = begin;
+    need(fp8_update_scales(w->root));
+    check(!w->root->extensions->fp8->stale,
+          "after fp8_update_scales state->stale is true: the scales are those of the shards now, "
+          "and the next unit's all-gather need not find them again");
     case_train(w, c, r, 0);
     check_all_reduces(first, one, n, "in the first step");
     need_cuda(cudaDeviceSynchronize());

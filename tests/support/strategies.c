@@ -221,6 +221,23 @@ void run_wrapped_at(const char *file, int line, int world, WrappedBody body, con
     run_ranks_at(file, line, world, RANKS_LIMIT, wrapped_body, &run);
 }
 
+typedef struct EachRun {
+    RankBody body;
+    Case *cases;
+} EachRun;
+
+static void each_body(const Rank *r, void *arg)
+{
+    const EachRun *run = arg;
+    for (Case *c = run->cases; c->rounds > 0; c++) run->body(r, c);
+}
+
+void run_each_at(const char *file, int line, int world, RankBody body, Case *cases)
+{
+    EachRun run = {body, cases};
+    run_ranks_at(file, line, world, RANKS_LIMIT, each_body, &run);
+}
+
 char case_folder[PATH_BYTES];
 
 void case_resume(Wrapped *w, const Case *c, const Rank *r, int step)
@@ -444,42 +461,62 @@ char *run_refused_message(int world, Case *c, const char *reason)
 
 // ---- Memory ----
 
-// Where the allocation of entry i was freed: its category is known by then.
-static bool was_freed(uint64_t i, const GpuLogEntry *alloc, GpuLogEntry *later)
+// The allocations and frees since `first`, in order; free it. Of one that is freed the category is
+// known by then.
+typedef struct Memory {
+    bool alloc, freed;
+    GpuRange range;
+    GpuCategory category;
+    const void *site;
+} Memory;
+
+static Memory *memory_since(uint64_t first, int *n)
 {
-    for (uint64_t j = i + 1; j < gpulog_length(); j++)
-        if (gpulog_get(j, later) && later->op == GPU_FREE &&
-            later->range[0].ptr == alloc->range[0].ptr)
-            return true;
-    return false;
+    const uint64_t end = gpulog_length();
+    Memory *all = calloc(end - first + 1, sizeof *all);
+    GpuLogEntry e;
+    check(all != NULL, "no memory for a log");
+    *n = 0;
+    for (uint64_t i = first; i < end; i++) {
+        if (!gpulog_get(i, &e) || (e.op != GPU_ALLOC && e.op != GPU_FREE)) continue;
+        all[*n] = (Memory){e.op == GPU_ALLOC, false, e.range[0], e.category, e.site};
+        for (int k = *n - 1; k >= 0 && e.op == GPU_FREE; k--) {
+            if (!all[k].alloc || all[k].freed || all[k].range.ptr != e.range[0].ptr) continue;
+            all[k].freed = true;
+            all[k].category = e.category;
+            break;
+        }
+        ++*n;
+    }
+    return all;
 }
 
 void check_all_freed(uint64_t first)
 {
     char place[256];
-    GpuLogEntry entry, later;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        if (!gpulog_get(i, &entry) || entry.op != GPU_ALLOC || was_freed(i, &entry, &later))
-            continue;
-        gpulog_where(entry.site, place, sizeof place);
+    int n;
+    Memory *all = memory_since(first, &n);
+    for (int i = 0; i < n; i++) {
+        if (!all[i].alloc || all[i].freed) continue;
+        gpulog_where(all[i].site, place, sizeof place);
         check(false, "after a step nobody has freed the %zu bytes allocated at %s",
-              entry.range[0].bytes, place);
+              all[i].range.bytes, place);
     }
+    free(all);
 }
 
 size_t case_peak(uint64_t first, GpuCategory category)
 {
     size_t live = 0, peak = 0;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        GpuLogEntry entry, later;
-        if (!gpulog_get(i, &entry)) continue;
-        if (entry.op == GPU_FREE && entry.category == category && entry.range[0].bytes <= live)
-            live -= entry.range[0].bytes;
-        if (entry.op != GPU_ALLOC) continue;
-        if (was_freed(i, &entry, &later) && later.category == category)
-            live += entry.range[0].bytes;
+    int n;
+    Memory *all = memory_since(first, &n);
+    for (int i = 0; i < n; i++) {
+        size_t bytes = all[i].range.bytes;
+        if (all[i].category != category) continue;
+        if (all[i].alloc ? all[i].freed : bytes <= live) live += all[i].alloc ? bytes : -bytes;
         if (live > peak) peak = live;
     }
+    free(all);
     return peak;
 }
 

@@ -83,6 +83,9 @@ void case_unwrap(Wrapped *w, const Rank *r);
 typedef void (*WrappedBody)(Wrapped *w, const Case *c, const Rank *r);
 #define run_wrapped(world, body, c) run_wrapped_at(__FILE__, __LINE__, world, body, c)
 void run_wrapped_at(const char *file, int line, int world, WrappedBody body, const Case *c);
+// The body on each case, up to one without rounds: in the same processes, whose starts cost more.
+#define run_each(world, body, cases) run_each_at(__FILE__, __LINE__, world, body, cases)
+void run_each_at(const char *file, int line, int world, RankBody body, Case *cases);
 // The sequences of a rank's micro-batch, and the batch itself.
 int case_rows(const Case *c, int step, int rank, int round);
 Batch case_batch(const Case *c, int step, int rank, int round);
