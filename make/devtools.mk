@@ -93,8 +93,8 @@ flakiness: deps
 	@$(PYTHON) -B grader/devtools/flakiness.py --build '$(BUILD)'
 
 ## make check-model   what is modelled against what was published: all-reduces of
-##                    8 GPUs, ZeRO's table, step times of FSDP runs; and plans
-##                    against formulas
+##                    8 GPUs, ZeRO's table, step times and memory of FSDP
+##                    runs; and what a plan takes of this computer
 check-model: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/bench/nccl_sweep $(BUILD)/impl/reference/bin/plan
 	@$(BUILD)/bench/nccl_sweep a100x8 bench/published/nccl_a100x8.csv h200x8 \

@@ -5,11 +5,6 @@
 
 #include "plan.h"
 
-static double percent(uint64_t part, uint64_t of)
-{
-    return of ? 100.0 * (double)part / (double)of : 0.0;
-}
-
 // The figures of another plan, as part of a line. Nothing where it cannot be made.
 static void try_it(const Plan *plan, const PlanOptions *with, const char *name)
 {
@@ -23,8 +18,8 @@ static void try_it(const Plan *plan, const PlanOptions *with, const char *name)
     plan_free(&other.ranks);
     if (made)
         plan_say("    %s: %.1f GiB at the peak, %s; a step takes %s, %.2f times this one.\n", name,
-                 (double)memory / (double)(1 << 30), fits ? "fits" : "does not fit",
-                 plan_step_time(with, step).is, (double)step / (double)plan->times.step);
+                 plan_gib(memory), fits ? "fits" : "does not fit", plan_step_time(with, step).is,
+                 (double)step / (double)plan->times.step);
 }
 
 // The latency of collectives: a replica on each node.
@@ -72,21 +67,22 @@ void plan_advise(const Plan *plan)
         plan_advise_memory(plan);
     else if (o->slow > 0)
         plan_say("a rank %d as fast as the others, which wait for it.\n", o->slow_rank);
-    else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5 &&
-             (o->stages == 1 || percent(t->idle, t->step) < 5))
+    else if (plan_percent(t->exposed, t->step) < 5 && plan_percent(t->host, t->step) < 5 &&
+             (o->stages == 1 || plan_percent(t->idle, t->step) < 5))
         plan_say("faster kernels%s: %.0f %% of the step is compute.\n",
-                 o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
+                 o->dtype == DTYPE_F32 ? " or a faster type" : "",
+                 plan_percent(t->compute, t->step));
     else if (o->stages > 1 && t->idle + t->exposed > t->host)
         plan_say("more micro-batches (ACCUMULATE): %.0f %% of the step nothing computes; of %d "
                  "stages and %d micro-batches %.0f %% is the bubble.\n",
-                 percent(t->idle + t->exposed, t->step), o->stages, o->accumulate,
+                 plan_percent(t->idle + t->exposed, t->step), o->stages, o->accumulate,
                  100.0 * (o->stages - 1) / (o->accumulate + o->stages - 1));
     else if (t->host > t->exposed)
         plan_say("larger kernels, by a larger batch or units of more layers: up to %s.\n",
                  plan_time(t->host).is);
-    else if (several && plain && percent(gather->latency, gather->work) > 40)
+    else if (several && plain && plan_percent(gather->latency, gather->work) > 40)
         advise_replicas(plan);
     else
         advise_batch(plan, several && plain && o->reshard_ranks == 0 && !o->per_parameter &&
-                               !o->offload && o->strategy == STRATEGY_ZERO3);
+                               !o->offload && !o->regroups && o->strategy == STRATEGY_ZERO3);
 }

@@ -54,8 +54,8 @@ static Status look_at(const PlanOptions *o, Found *best, bool *fits)
     *fits = status == OK && plan_fits(o, memory);
     printf("  %-5s %5d %4d %6d %6s %9s %5d %5d %6.1f %9.3f", o->strategy_name, o->accumulate,
            o->micro, o->reshard_ranks, o->reduce_every_time ? "each" : "once",
-           plan_recompute_name(o), o->prefetches ? o->prefetch : 1, o->replicas,
-           (double)memory / (double)(1 << 30), 1e-9 * (double)step);
+           plan_recompute_name(o), o->prefetches ? o->prefetch : 1, o->replicas, plan_gib(memory),
+           1e-9 * (double)step);
     if (*fits)
         printf(" %8.0f\n", tokens / (1e-12 * (double)step));
     else
@@ -176,7 +176,7 @@ Status plan_fit(PlanOptions *options)
     TRY(try_ahead(options->prefetches, &best));
     if (best.step == 0) {
         fprintf(stderr, "plan: none of these fits into %.0f GiB: more GPUs, or shorter sequences\n",
-                (double)options->machine->memory / (double)(1 << 30));
+                plan_gib(options->machine->memory));
         return ERR_ARGUMENT;
     }
     *options = best.options;

@@ -235,7 +235,7 @@ static uint64_t count_activations(const Stage *s)
     uint64_t block = R * (a * (5 * C + 2 * key_columns(o) + wide) + 4 * floats) + weights;
     // What is gone when the backward of the last block begins.
     uint64_t ends = s->last ? R * (a * C + 4 * norm) + (a < 4 ? R * V * a : 0) : 0;
-    uint64_t outs = (L + 1) * out, logits = s->last ? R * V * 4 : 0;
+    uint64_t outs = (L + 1) * out, logits = s->last && !o->fused_loss ? R * V * 4 : 0;
     uint64_t kept = outs + ends + logits;
     if (o->recompute == RECOMPUTE_BLOCKS)
         return s->flying * kept + (block > ends ? block - ends : 0);

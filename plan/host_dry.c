@@ -104,40 +104,20 @@ void *__wrap_memset(void *to, int value, size_t bytes)
     return __real_memset(to, value, bytes);
 }
 
-void __real_host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
-                       float beta1, float beta2, float eps, float weight_decay, int t);
-void __wrap_host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
-                       float beta1, float beta2, float eps, float weight_decay, int t);
-void __wrap_host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
-                       float beta1, float beta2, float eps, float weight_decay, int t)
-{
-    if (!dry) __real_host_adamw(p, g, m, v, n, lr, beta1, beta2, eps, weight_decay, t);
-}
-
-void __real_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
-void __wrap_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
-void __wrap_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay)
-{
-    if (!dry) __real_host_sgd(p, g, n, lr, weight_decay);
-}
-
-void __real_host_scale(float *x, float factor, size_t n);
-void __wrap_host_scale(float *x, float factor, size_t n);
-void __wrap_host_scale(float *x, float factor, size_t n)
-{
-    if (!dry) __real_host_scale(x, factor, n);
-}
-
-double __real_host_sum_squares(const float *x, size_t n);
-double __wrap_host_sum_squares(const float *x, size_t n);
-double __wrap_host_sum_squares(const float *x, size_t n)
-{
-    return dry ? 0.0 : __real_host_sum_squares(x, n);
-}
-
-bool __real_host_all_finite(const float *x, size_t n);
-bool __wrap_host_all_finite(const float *x, size_t n);
-bool __wrap_host_all_finite(const float *x, size_t n)
-{
-    return dry || __real_host_all_finite(x, n);
-}
+// The host's arithmetic, which a dry run leaves out.
+#define WRAP(type, name, parameters, arguments, nothing)                                           \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
+    type __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        return dry ? nothing : __real_##name arguments;                                            \
+    }
+WRAP(void, host_adamw,
+     (float *p, const float *g, float *m, float *v, size_t n, float lr, float beta1, float beta2,
+      float eps, float weight_decay, int t),
+     (p, g, m, v, n, lr, beta1, beta2, eps, weight_decay, t), (void)0)
+WRAP(void, host_sgd, (float *p, const float *g, size_t n, float lr, float weight_decay),
+     (p, g, n, lr, weight_decay), (void)0)
+WRAP(void, host_scale, (float *x, float factor, size_t n), (x, factor, n), (void)0)
+WRAP(double, host_sum_squares, (const float *x, size_t n), (x, n), 0.0)
+WRAP(bool, host_all_finite, (const float *x, size_t n), (x, n), true)

@@ -131,6 +131,9 @@ static void write_plan(FILE *file, const Plan *plan)
     write_text(file, "layout", o->per_parameter ? "per_parameter" : "flat");
     write_text(file, "gather", o->fp8 ? "fp8" : "usual");
     write_text(file, "schedule", o->schedule == PIPELINE_1F1B ? "1f1b" : "gpipe");
+    write_text(file, "loss", o->fused_loss ? "fused" : "float");
+    write_text(file, "graph", o->graph ? "yes" : "no");
+    write_text(file, "regroup", o->regroups ? "yes" : "no");
     write_number(file, "memory_of_gpu", o->machine->memory);
     write_number(file, "reserved", plan_reserved(o, plan_most_memory(plan)));
     write_number(file, "offered", plan_offered(o));

@@ -1,4 +1,4 @@
-/* lab_options.c: what labs 3, 4, 6 and 7 add to a step, and what that does not go with, as
+/* lab_options.c: what labs 3, 4, 6, 7 and 8 add to a step, and what that does not go with, as
  * train_gpt2 has it.
  */
 #include <string.h>
@@ -15,14 +15,13 @@ const char *plan_recompute_name(const PlanOptions *o)
 // Before what is shared out over the ranks of a stage: batch and shards.
 Status plan_read_stages(const PlanValues value, PlanOptions *o)
 {
-    static const char *const words[] = {"gpipe", "1f1b"};
-    int word;
+    bool is_1f1b;
     TRY(plan_number(value, STAGES, 1, &o->stages));
     if (o->stages > 1 && o->llama.tied)
         return plan_refuse("CONFIG: tie_word_embeddings is true: a Llama's stages share no "
                            "embedding: leave STAGES out");
-    TRY(plan_word(value, SCHEDULE, words, 2, &word));
-    o->schedule = (PipelineKind)word;
+    TRY(plan_choice(value, SCHEDULE, "gpipe", "1f1b", &is_1f1b));
+    o->schedule = is_1f1b ? PIPELINE_1F1B : PIPELINE_GPIPE;
     if (value[SCHEDULE] && o->stages == 1)
         return plan_refuse("SCHEDULE=%.40s is that of a pipeline: STAGES", value[SCHEDULE]);
     if (o->gpus % o->stages != 0)
@@ -34,69 +33,61 @@ Status plan_read_stages(const PlanValues value, PlanOptions *o)
     return OK;
 }
 
-// One that a pipeline does not go with; NULL: none.
-static Status check_stages(const PlanOptions *o)
+// What does not go together, as train_gpt2 has it (for lab 8, graph_steps_check of examples/common).
+static Status refuse_pairs(const PlanOptions *o)
 {
-    if (o->stages == 1) return OK;
-    if (o->dtype == DTYPE_F16)
-        return plan_refuse("STAGES does not go with DTYPE=fp16: the loss scale would look at one "
-                           "stage's gradients");
-    if (o->reshard_ranks > 0)
-        return plan_refuse("STAGES does not go with RESHARD_RANKS: a unit has one slice, and "
-                           "several micro-batches are in flight");
-    return OK;
-}
-
-static Status check_offload(const PlanOptions *o)
-{
-    if (!o->offload) return OK;
-    if (o->strategy == STRATEGY_DDP)
-        return plan_refuse("OFFLOAD=yes wants shards: STRATEGY=ddp keeps everything on the GPU");
-    if (o->reshard_ranks > 0)
-        return plan_refuse("OFFLOAD=yes does not go with RESHARD_RANKS, whose slices stay on the "
-                           "GPU");
-    return OK;
-}
-
-static Status check_gather(const PlanOptions *o)
-{
-    if (!o->fp8) return OK;
-    if (!o->per_parameter)
-        return plan_refuse("GATHER=fp8 has a scale for each parameter: take LAYOUT=per_parameter");
-    if (o->strategy == STRATEGY_DDP)
-        return plan_refuse("STRATEGY=ddp gathers nothing: leave GATHER out");
-    if (o->offload)
-        return plan_refuse("GATHER=fp8 finds its scales in shards on the GPU: leave OFFLOAD out");
+    bool ddp = o->strategy == STRATEGY_DDP, slices = o->reshard_ranks > 0, staged = o->stages > 1,
+         lab_8 = o->graph || o->regroups;
+    const struct {
+        bool is_asked;
+        const char *why;
+    } refused[] = {
+        {o->recompute == RECOMPUTE_ATTENTION && o->model.attention == ATTENTION_FUSED,
+         "RECOMPUTE=attention frees weights that fused attention never has in memory: "
+         "ATTENTION=plain, or RECOMPUTE=blocks"},
+        {o->per_parameter && slices,
+         "RESHARD_RANKS keeps a slice of a flat unit: leave LAYOUT out"},
+        {o->offload && ddp, "OFFLOAD=yes wants shards: STRATEGY=ddp keeps everything on the GPU"},
+        {o->offload && slices,
+         "OFFLOAD=yes does not go with RESHARD_RANKS, whose slices stay on the GPU"},
+        {o->fp8 && !o->per_parameter,
+         "GATHER=fp8 has a scale for each parameter: take LAYOUT=per_parameter"},
+        {o->fp8 && ddp, "STRATEGY=ddp gathers nothing: leave GATHER out"},
+        {o->fp8 && o->offload,
+         "GATHER=fp8 finds its scales in shards on the GPU: leave OFFLOAD out"},
+        {staged && o->dtype == DTYPE_F16,
+         "STAGES does not go with DTYPE=fp16: the loss scale would look at one stage's gradients"},
+        {staged && slices,
+         "STAGES does not go with RESHARD_RANKS: a unit has one slice, and several "
+         "micro-batches are in flight"},
+        {lab_8 && o->mixed, "GRAPH and REGROUP are of a step in one type: DTYPE=tf32 or float"},
+        {lab_8 && (staged || o->offload || o->fp8),
+         "GRAPH and REGROUP are of FSDP's step: leave out STAGES, OFFLOAD and GATHER"},
+        {o->regroups && (o->prefetches || slices || o->per_parameter),
+         "REGROUP queues the all-gathers of flat units: leave out PREFETCH, RESHARD_RANKS and "
+         "LAYOUT"}};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (refused[i].is_asked) return plan_refuse("%s", refused[i].why);
     return OK;
 }
 
 Status plan_read_labs(const PlanValues value, PlanOptions *o)
 {
-    static const char *const answers[] = {"no", "yes"},
-                             *const layouts[] = {"flat", "per_parameter"},
-                             *const gathers[] = {"usual", "fp8"};
-    int kind, offload, layout, gather;
+    int kind;
     if (value[RECOMPUTE] && strcmp(value[RECOMPUTE], "none") == 0)
         kind = RECOMPUTE_NONE;
     else
         TRY(plan_word(value, RECOMPUTE, recomputes, 3, &kind));
-    TRY(plan_word(value, OFFLOAD, answers, 2, &offload));
-    TRY(plan_word(value, LAYOUT, layouts, 2, &layout));
-    TRY(plan_word(value, GATHER, gathers, 2, &gather));
+    TRY(plan_choice(value, OFFLOAD, "no", "yes", &o->offload));
+    TRY(plan_choice(value, LAYOUT, "flat", "per_parameter", &o->per_parameter));
+    TRY(plan_choice(value, GATHER, "usual", "fp8", &o->fp8));
     TRY(plan_number_from(value, PREFETCH, 0, 0, &o->prefetch));
     o->recompute = (RecomputeKind)kind;
     o->recompute_given = value[RECOMPUTE] != NULL;
-    o->offload = offload == 1;
-    o->per_parameter = layout == 1;
-    o->fp8 = gather == 1;
     o->prefetches = value[PREFETCH] != NULL;
     o->strategic = o->strategic || o->offload || o->prefetches || o->stages > 1;
-    if (o->recompute == RECOMPUTE_ATTENTION && o->model.attention == ATTENTION_FUSED)
-        return plan_refuse("RECOMPUTE=attention frees weights that fused attention never has in "
-                           "memory: ATTENTION=plain, or RECOMPUTE=blocks");
-    if (o->per_parameter && o->reshard_ranks > 0)
-        return plan_refuse("RESHARD_RANKS keeps a slice of a flat unit: leave LAYOUT out");
-    TRY(check_offload(o));
-    TRY(check_gather(o));
-    return check_stages(o);
+    TRY(plan_choice(value, GRAPH, "no", "yes", &o->graph));
+    o->regroups = value[REGROUP] && strcmp(value[REGROUP], "no") != 0;
+    if (o->regroups) TRY(plan_number_from(value, REGROUP, 0, 0, &o->regroup));
+    return refuse_pairs(o);
 }

@@ -96,6 +96,11 @@ static void add(Candidates *all, const PlanOptions *o)
         all->of[all->n++] = (Candidate){*o, time, memory, plan_fits(o, (uint64_t)most)};
 }
 
+static bool is_lab_8(const PlanOptions *o) // which goes with neither stages nor offload
+{
+    return o->graph || o->regroups;
+}
+
 // Recomputation, reductions of each micro-batch, and offload.
 static void add_kinds(Candidates *all, PlanOptions o)
 {
@@ -109,7 +114,8 @@ static void add_kinds(Candidates *all, PlanOptions o)
         if ((kind & 1) && (from->reduce_every_time || o.accumulate == 1)) continue;
         if ((kind & 1) && o.strategy == STRATEGY_ZERO1) continue;
         if ((kind & 2) && from->recompute == RECOMPUTE_BLOCKS) continue;
-        if ((kind & 4) && (from->offload || !zero3 || o.reshard_ranks > 0 || o.fp8)) continue;
+        if ((kind & 4) && (from->offload || !zero3 || o.reshard_ranks > 0 || o.fp8 || is_lab_8(&o)))
+            continue;
         with.strategic = true;
         add(all, &with);
     }
@@ -145,7 +151,8 @@ static void add_shards(Candidates *all, PlanOptions o)
 
 static void add_stages(Candidates *all, PlanOptions o)
 {
-    int most = o.dtype == DTYPE_F16 || o.reshard_ranks > 0 || o.llama.tied ? o.stages : PLAN_STAGES;
+    bool one = o.dtype == DTYPE_F16 || o.reshard_ranks > 0 || o.llama.tied || is_lab_8(&o);
+    int most = one ? o.stages : PLAN_STAGES;
     for (; o.stages <= most && o.stages <= o.model.layers && o.stages < o.gpus; o.stages *= 2)
         if (o.gpus % o.stages == 0 && o.batch % plan_places(&o) == 0) add_shards(all, o);
 }
@@ -257,7 +264,7 @@ void plan_advise_memory(const Plan *plan)
     for (int i = 0; i < n; i++) {
         name_of(&found[i].options, o, name, sizeof name);
         plan_say("   %s: %.1f GiB at the peak; a step takes %s%s\n", name,
-                 (double)found[i].memory / (double)(1 << 30), plan_step_time(o, found[i].step).is,
+                 plan_gib(found[i].memory), plan_step_time(o, found[i].step).is,
                  found[i].options.offload ? ", and the host's optimizer" : "");
     }
     for (int i = 0; i < 2; i++)

@@ -72,15 +72,13 @@ static Status read_model(const PlanValues value, PlanOptions *o)
 // What lies between a forward and its backward, and between micro-batches.
 static Status read_reshard(const PlanValues value, PlanOptions *o)
 {
-    static const char *const words[] = {"once", "each"};
-    int word, n, shards = plan_places(o) / o->replicas;
-    TRY(plan_word(value, REDUCE, words, 2, &word));
+    int n, shards = plan_places(o) / o->replicas;
+    TRY(plan_choice(value, REDUCE, "once", "each", &o->reduce_every_time));
     TRY(plan_number(value, RESHARD_RANKS, 0, &n));
-    o->reduce_every_time = word == 1;
     o->reduce_given = value[REDUCE] != NULL;
     o->reshard_ranks = n;
-    o->strategic = word == 1 || n > 0;
-    if (word == 1 && o->strategy == STRATEGY_ZERO1)
+    o->strategic = o->reduce_every_time || n > 0;
+    if (o->reduce_every_time && o->strategy == STRATEGY_ZERO1)
         return plan_refuse("REDUCE=each: ZeRO-1 keeps its gradients until the last micro-batch");
     if (n == 0) return OK;
     if (o->strategy != STRATEGY_ZERO3)
@@ -216,29 +214,25 @@ static Status read_attention(const PlanValues value, PlanOptions *o)
 
 static Status read_rest(const PlanValues value, PlanOptions *o)
 {
-    static const char *const answers[] = {"no", "yes"}, *const advices[] = {"yes", "no"},
-                             *const products[] = {"usual", "fp8"}, *const who[] = {"kinds", "all"},
-                             *const runs[] = {"alone", "dry", "executed"},
-                             *const inits[] = {"none", "values"};
-    int clip, all, run, init, fit, advice, compiled, fp8;
-    TRY(plan_word(value, CLIP, answers, 2, &clip));
-    TRY(plan_word(value, RANKS, who, 2, &all));
+    static const char *const runs[] = {"alone", "dry", "executed"};
+    int run;
+    bool no_advice;
     TRY(plan_word(value, RUN, runs, 3, &run));
-    TRY(plan_word(value, INIT, inits, 2, &init));
-    TRY(plan_word(value, FIT, answers, 2, &fit));
-    TRY(plan_word(value, ADVICE, advices, 2, &advice));
-    o->clip = clip == 1;
+    TRY(plan_choice(value, CLIP, "no", "yes", &o->clip));
+    TRY(plan_choice(value, RANKS, "kinds", "all", &o->all));
+    TRY(plan_choice(value, INIT, "none", "values", &o->values));
+    TRY(plan_choice(value, FIT, "no", "yes", &o->fit));
+    TRY(plan_choice(value, ADVICE, "yes", "no", &no_advice));
+    TRY(plan_choice(value, COMPILE, "no", "yes", &o->compiled));
+    TRY(plan_choice(value, PRODUCTS, "usual", "fp8", &o->fp8_products));
+    TRY(plan_choice(value, LOSS, "float", "fused", &o->fused_loss));
     o->run = (PlanRun)run;
-    o->all = all == 1 || o->run != PLAN_ALONE;
-    o->values = init == 1 || o->run == PLAN_EXECUTED;
-    o->fit = fit == 1;
-    o->advice = advice == 0 && o->run == PLAN_ALONE;
-    TRY(plan_word(value, COMPILE, answers, 2, &compiled));
-    TRY(plan_word(value, PRODUCTS, products, 2, &fp8));
-    o->compiled = compiled == 1;
-    o->fp8_products = fp8 == 1;
-    if (o->fp8_products && o->dtype == DTYPE_F32)
-        return plan_refuse("PRODUCTS=fp8 goes with DTYPE=bf16 or fp16");
+    o->all = o->all || o->run != PLAN_ALONE;
+    o->values = o->values || o->run == PLAN_EXECUTED;
+    o->advice = !no_advice && o->run == PLAN_ALONE;
+    if ((o->fp8_products || o->fused_loss) && o->dtype == DTYPE_F32)
+        return plan_refuse("%s goes with DTYPE=bf16 or fp16",
+                           o->fused_loss ? "LOSS=fused" : "PRODUCTS=fp8");
     TRY(plan_number(value, EFFICIENCY, 0, &o->efficiency));
     if (o->efficiency > 100)
         return plan_refuse("EFFICIENCY=%d: percent of the memory's bandwidth", o->efficiency);
@@ -246,6 +240,8 @@ static Status read_rest(const PlanValues value, PlanOptions *o)
     o->verbose = value[V] != NULL;
     o->timeline = value[TIMELINE];
     TRY(read_slow(value, o));
+    if (o->fit && (o->graph || o->regroups))
+        return plan_refuse("FIT=yes looks at eager steps: leave GRAPH and REGROUP out");
     if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE] ||
                    value[RESHARD_RANKS] || value[REDUCE]))
         return plan_refuse(

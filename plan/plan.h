@@ -44,6 +44,7 @@
 #include "strategy.h"
 
 #define PLAN_ENTRIES 1048576 // of a rank's log
+#define PLAN_ALIKE 65536     // that differ
 #define PLAN_KINDS 128       // ranks that run
 #define PLAN_STAGES 64
 #define PLAN_STEPS 2 // the last one is measured
@@ -84,6 +85,9 @@ typedef struct PlanOptions {
     bool compiled;             // kernels are fused, as by torch.compile
     bool flash1;               // attention as the first FlashAttention's
     bool fp8_products;         // products in FP8
+    bool fused_loss;           // the loss has no logits in floats
+    bool graph, regroups;      // the step as a graph, its all-gathers by a plan (lab 8)
+    int regroup;               // MiB unsharded at most; 0: no limit
     bool candidate;            // it may need more than there is: ERR_MEMORY, silently
     bool verbose;              // what dry runs read is said
     bool values;               // parameters get initial values
@@ -136,6 +140,11 @@ typedef struct PlanUnit { // elements
     char name[48];
     int64_t numel, padded, shard, valid; // valid: those of the rank's shard that are no padding
 } PlanUnit;
+typedef struct PlanEntry { // of a log, as one of those that differ; and what is its own
+    uint32_t alike, launch;
+    cudaEvent_t event;
+    uint64_t call, group; // of a collective
+} PlanEntry;
 typedef struct PlanRecord {
     int rank;
     bool done;                              // the run came to its end
@@ -152,11 +161,15 @@ typedef struct PlanRecord {
     uint64_t copies[3], copied[3];       // of it: calls and bytes within the GPU, to it, from it
     int n_units;
     PlanUnit unit[PLAN_UNITS]; // the root first; no more of them than there is room for
-    GpuLogEntry entry[PLAN_ENTRIES];
+    PlanEntry entry[PLAN_ENTRIES];
+    int n_alike;
+    GpuLogEntry alike[PLAN_ALIKE]; // range 0: the bytes that all of them read and write
 } PlanRecord;
 
-// From the calling process's log.
-void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
+// From the calling process's log; the measured step begins with entry `first`.
+void plan_record(PlanRecord *record, uint64_t first, const PlanOptions *options);
+// Without index, event, launch and call.
+const GpuLogEntry *plan_entry(const PlanRecord *record, int i);
 
 // ---- stage_ties.c ---- Of a dry run: which elements of tied parameters this rank and those of
 // another stage send each other.
@@ -208,13 +221,14 @@ uint64_t plan_flops_of(const GpuLogEntry *entry);
 const char *plan_kind_name(PlanKind kind);
 Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
 
-// ---- timeline_json.c ---- An operation of each entry of the record: since the step began.
+// ---- timeline_json.c ---- When an operation was queued, began and ended.
 typedef struct PlanSpan {
-    uint64_t start, end;
+    uint64_t queued, start, end;
 } PlanSpan;
-// Of the measured step, to the file options->timeline.
+// Of the measured step, to the file options->timeline: `from` is when it began, span its
+// operations'.
 Status plan_write_timeline(const PlanOptions *options, const PlanRecord *record,
-                           const PlanSpan *span, uint64_t step);
+                           const PlanSpan *span, uint64_t from, uint64_t step);
 
 // ---- formulas.c ---- Without a run.
 typedef struct PlanFormulas { // of a stage
@@ -245,7 +259,9 @@ void plan_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 typedef struct PlanText {
     char is[48];
 } PlanText;
-PlanText plan_time(uint64_t ps); // "0.8 ms", "463 ms"
+double plan_gib(uint64_t bytes);
+double plan_percent(uint64_t part, uint64_t of); // 0 of nothing
+PlanText plan_time(uint64_t ps);                 // "0.8 ms", "463 ms"
 // The same of a step, with what 8 of 10 published steps would take: "463 ms (430 to 560)".
 PlanText plan_step_time(const PlanOptions *options, uint64_t ps);
 // What a step takes, at the 10th percentile of published ones (0) or at the 90th (1); 0: not known.

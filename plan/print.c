@@ -4,17 +4,7 @@
 
 #include "plan.h"
 
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / (double)((uint64_t)1 << 30);
-}
-
-static double percent(uint64_t part, uint64_t whole)
-{
-    return whole ? 100.0 * (double)part / (double)whole : 0.0;
-}
-
-// What was asked for of labs 3, 4, 6 and 7.
+// What was asked for of labs 3, 4, 6, 7 and 8.
 static void print_labs(const PlanOptions *o)
 {
     if (o->stages > 1)
@@ -26,6 +16,9 @@ static void print_labs(const PlanOptions *o)
     if (o->per_parameter) plan_say("; cut by parameter");
     if (o->fp8) plan_say("; matrices gathered in FP8");
     if (o->offload) plan_say("; shards in host memory");
+    if (o->graph) plan_say("; a graph");
+    if (o->regroups) plan_say("; regrouped");
+    if (o->regroup > 0) plan_say(" within %d MiB", o->regroup);
 }
 
 static void print_head(const Plan *plan)
@@ -46,6 +39,7 @@ static void print_head(const Plan *plan)
     print_labs(o);
     if (o->slow > 0) plan_say("; rank %d takes %d %% longer", o->slow_rank, o->slow);
     if (o->compiled) plan_say("; compiled");
+    if (o->fused_loss) plan_say("; fused loss");
     plan_say("; %s attention\n", o->model.attention == ATTENTION_PLAIN ? "plain"
                                  : o->flash1 ? "the first FlashAttention's"
                                              : "fused");
@@ -74,15 +68,15 @@ static void print_memory(const Plan *plan)
     for (int i = 0; i < GPU_CATEGORIES; i++)
         if (r->at_peak[i] || r->held[i])
             plan_say("  %-34s %14.3f %15.3f\n", gpulog_category_name((GpuCategory)i),
-                     gib(r->at_peak[i]), gib(r->held[i]));
-    plan_say("  %-34s %14.3f   reached at %s\n", "together", gib(r->peak), r->peak_where);
+                     plan_gib(r->at_peak[i]), plan_gib(r->held[i]));
+    plan_say("  %-34s %14.3f   reached at %s\n", "together", plan_gib(r->peak), r->peak_where);
     plan_say("It %s: %.1f GiB live, at least %.1f with what the allocator, CUDA and NCCL need "
              "(1.20 times as much where there is room), of %.1f that a GPU of %.0f GiB offers.\n",
-             plan_fits(o, r->peak) ? "fits" : "does not fit", gib(r->peak),
-             gib(plan_reserved(o, r->peak)), gib(plan_offered(o)), gib(memory));
+             plan_fits(o, r->peak) ? "fits" : "does not fit", plan_gib(r->peak),
+             plan_gib(plan_reserved(o, r->peak)), plan_gib(plan_offered(o)), plan_gib(memory));
     if (r->peak > memory)
         plan_say("%s is the first line past the memory, by %.3f GiB; the peak is %.3f GiB above.\n",
-                 r->over_where, gib(r->over), gib(r->peak - memory));
+                 r->over_where, plan_gib(r->over), plan_gib(r->peak - memory));
 }
 
 static void print_time(const Plan *plan)
@@ -116,8 +110,8 @@ static void print_time(const Plan *plan)
         if (!s->calls) continue;
         uint64_t slowed = s->time > s->work ? s->time - s->work : 0;
         plan_say("  %-16s %7llu %11.1f %7.1f %% %12.1f %12.1f\n", plan_kind_name((PlanKind)i),
-                 (unsigned long long)s->calls, 1e-9 * (double)s->time, percent(slowed, s->time),
-                 1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
+                 (unsigned long long)s->calls, 1e-9 * (double)s->time,
+                 plan_percent(slowed, s->time), 1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
     }
     plan_say("  (MB: read and written; of collectives, sent. slowed: by what overlaps. Time "
              "over several streams adds up to more than the step.)\n");
@@ -184,7 +178,7 @@ static void print_latency(const Plan *plan)
         const PlanShare *s = &plan->times.share[i];
         if (!s->calls || !s->work) continue;
         plan_say("  - %s: %.0f %% of its time is latency (%s%s%s, %d ranks on %d node%s)\n",
-                 plan_kind_name((PlanKind)i), percent(s->latency, s->work),
+                 plan_kind_name((PlanKind)i), plan_percent(s->latency, s->work),
                  s->algorithm ? s->algorithm : "", s->protocol && *s->protocol ? " " : "",
                  s->protocol ? s->protocol : "", s->ranks, s->nodes, s->nodes == 1 ? "" : "s");
     }
@@ -193,10 +187,10 @@ static void print_latency(const Plan *plan)
 static void print_host(const Plan *plan)
 {
     const PlanTimes *t = &plan->times;
-    if (percent(t->host, t->step) >= 1)
+    if (plan_percent(t->host, t->step) >= 1)
         plan_say("  - The GPU waits for the host's calls for %s, %.0f %% of the step: %s.\n",
-                 plan_time(t->host).is, percent(t->host, t->step),
-                 percent(t->host, t->step) >= 20 ? "host-bound" : "not host-bound");
+                 plan_time(t->host).is, plan_percent(t->host, t->step),
+                 plan_percent(t->host, t->step) >= 20 ? "host-bound" : "not host-bound");
     else
         plan_say("  - The host is ahead of the GPU: not host-bound.\n");
 }

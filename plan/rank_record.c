@@ -1,5 +1,6 @@
 /* rank_record.c: what a rank keeps of its own log: how much memory lives, for what and because of
- * which line, the messages of the last step, its operations.
+ * which line, the messages of the last step, its operations. Of these the layers and micro-batches
+ * have the same again and again, so an entry is kept as one of those that differ.
  *
  * An allocation's category is what was said of it last: a free has it in the log, of what lives
  * the process knows it.
@@ -26,34 +27,138 @@ static uint64_t hash_entry(uint64_t so_far, const GpuLogEntry *e)
     return so_far;
 }
 
-// ---- Memory ----
+// ---- What is kept ----
 
 typedef struct Live {
     const void *ptr;
     int at; // the entry that allocated it
 } Live;
 
-// What each allocation is for, category (n) by entry. A table of what lives, by address.
-static bool find_categories(const PlanRecord *r, unsigned char *category)
+enum { SLOTS = 4 * PLAN_ALIKE };
+
+typedef struct Keeping {
+    PlanRecord *record;
+    unsigned char *category; // (n) of what an entry allocates
+    bool *is_logits;         // (n) it allocates logits in floats, or their gradient
+    Live *live;              // (room), by address
+    size_t room;             // a power of two
+    uint32_t *slot;          // (SLOTS) by hash: of record->alike, from 1 on
+} Keeping;
+
+static Live *live_slot(Keeping *k, const void *ptr)
 {
-    size_t room = 1;
-    while (room < 2 * (size_t)r->n + 2) room *= 2;
-    Live *live = calloc(room, sizeof *live);
-    if (!live) return false;
-    for (int i = 0; i < r->n; i++) {
-        const GpuLogEntry *e = &r->entry[i];
-        if (e->op != GPU_ALLOC && e->op != GPU_FREE) continue;
-        size_t slot = ((uintptr_t)e->range[0].ptr >> 8) * 0x9e3779b97f4a7c15u >> 20 & (room - 1);
-        while (live[slot].ptr && live[slot].ptr != e->range[0].ptr) slot = (slot + 1) & (room - 1);
-        if (e->op == GPU_FREE) {
-            if (live[slot].ptr) category[live[slot].at] = (unsigned char)e->category;
+    size_t at = ((uintptr_t)ptr >> 8) * 0x9e3779b97f4a7c15u >> 20 & (k->room - 1);
+    while (k->live[at].ptr && k->live[at].ptr != ptr) at = (at + 1) & (k->room - 1);
+    return &k->live[at];
+}
+
+static bool is_named(const GpuLogEntry *e, const char *name)
+{
+    return e->op == GPU_KERNEL && strcmp(e->name, name) == 0;
+}
+
+// The loss's largest operands are the logits, and their gradient where that is another one.
+static void find_logits(Keeping *k, const GpuLogEntry *e)
+{
+    size_t most = 0;
+    for (int i = 0; i < e->n_ranges; i++)
+        if (e->range[i].bytes > most) most = e->range[i].bytes;
+    for (int i = 0; i < e->n_ranges; i++) {
+        Live *live = live_slot(k, e->range[i].ptr);
+        if (live->ptr && e->range[i].bytes == most) k->is_logits[live->at] = true;
+    }
+}
+
+// What each allocation is for.
+static void find_categories(Keeping *k, bool fused_loss)
+{
+    GpuLogEntry e;
+    for (int i = 0; i < k->record->n && gpulog_get((uint64_t)i, &e); i++) {
+        if (fused_loss && is_named(&e, "kernel_cross_entropy")) find_logits(k, &e);
+        if (e.op != GPU_ALLOC && e.op != GPU_FREE) continue;
+        Live *live = live_slot(k, e.range[0].ptr);
+        if (e.op == GPU_FREE) {
+            if (live->ptr) k->category[live->at] = (unsigned char)e.category;
             continue; // the slot stays: the address may come again
         }
-        live[slot] = (Live){e->range[0].ptr, i};
-        category[i] = (unsigned char)gpulog_category_of(e->range[0].ptr);
+        *live = (Live){e.range[0].ptr, i};
+        k->category[i] = (unsigned char)gpulog_category_of(e.range[0].ptr);
     }
-    free(live);
-    return true;
+}
+
+// A fused loss has no logits in floats: it reads those of the head, and writes their gradient as
+// the head's backward wants it. So these take no memory, the casts from and to them move nothing,
+// and the loss itself moves half as much.
+static void fuse_loss(Keeping *k, int i, GpuLogEntry *e)
+{
+    if (e->op == GPU_ALLOC) {
+        live_slot(k, e->range[0].ptr)->at = i;
+        if (k->is_logits[i]) e->bytes = e->range[0].bytes = 0;
+        return;
+    }
+    for (int j = 0; j < e->n_ranges; j++) {
+        const Live *live = live_slot(k, e->range[j].ptr);
+        if (!live->ptr || !k->is_logits[live->at]) continue;
+        e->range[j].bytes /= 2;
+        if (is_named(e, "kernel_cast")) e->n_ranges = 0;
+        if (e->op == GPU_FREE) e->bytes = 0;
+    }
+}
+
+// The entry as the first one that is like it, and what it has of its own.
+static void keep(Keeping *k, int i, GpuLogEntry *e)
+{
+    PlanRecord *r = k->record;
+    uint64_t touched = 0, word[sizeof *e / sizeof(uint64_t)], sum = 0;
+    PlanEntry own = {0, (uint32_t)e->launch, e->event, e->collective.call, e->collective.group};
+    for (int j = 0; j < e->n_ranges; j++)
+        touched += e->range[j].bytes * (e->range[j].access == GPU_UPDATE ? 2 : 1);
+    memset(e->range, 0, sizeof e->range);
+    e->range[0] = (GpuRange){NULL, touched, GPU_READ};
+    e->n_ranges = 1;
+    e->index = e->launch = e->collective.call = e->collective.group = 0;
+    e->event = NULL;
+    e->site = e->scope = NULL;
+    memcpy(word, e, sizeof word);
+    for (size_t j = 0; j < sizeof word / sizeof word[0]; j++)
+        sum = (sum ^ word[j]) * UINT64_C(0x9e3779b97f4a7c15) ^ sum >> 29;
+    uint32_t *slot = &k->slot[sum % SLOTS];
+    while (*slot && memcmp(&r->alike[*slot - 1], e, sizeof *e) != 0)
+        slot = slot == &k->slot[SLOTS - 1] ? k->slot : slot + 1;
+    if (!*slot && r->n_alike == PLAN_ALIKE) r->full = true;
+    if (r->full) return;
+    if (!*slot) {
+        r->alike[r->n_alike] = *e;
+        *slot = (uint32_t)++r->n_alike;
+    }
+    own.alike = *slot - 1;
+    r->entry[i] = own;
+}
+
+static void keep_all(Keeping *k, bool fused_loss)
+{
+    PlanRecord *r = k->record;
+    GpuLogEntry e;
+    for (int i = 0; i < r->n && !r->full; i++) {
+        if (!gpulog_get((uint64_t)i, &e)) r->full = true;
+        r->order = hash_entry(r->order, &e);
+        if (fused_loss) fuse_loss(k, i, &e);
+        keep(k, i, &e);
+    }
+}
+
+const GpuLogEntry *plan_entry(const PlanRecord *r, int i)
+{
+    return &r->alike[r->entry[i].alike];
+}
+
+// ---- Memory ----
+
+// The call's line.
+static void name_site(int i, char text[PLAN_TEXT])
+{
+    GpuLogEntry e;
+    if (i >= 0 && gpulog_get((uint64_t)i, &e)) gpulog_where(e.site, text, PLAN_TEXT);
 }
 
 // Walks through the log; what an entry brought past the peak, or past the memory, is named later.
@@ -62,7 +167,7 @@ static void count_memory(PlanRecord *r, const unsigned char *category, uint64_t 
     uint64_t live = 0, each[GPU_CATEGORIES] = {0};
     int at_peak = -1, over = -1;
     for (int i = 0; i < r->n; i++) {
-        const GpuLogEntry *e = &r->entry[i];
+        const GpuLogEntry *e = plan_entry(r, i);
         if (i == r->first) memcpy(r->held, each, sizeof each);
         if (e->op == GPU_ALLOC) {
             live += e->bytes;
@@ -83,8 +188,8 @@ static void count_memory(PlanRecord *r, const unsigned char *category, uint64_t 
             over = i;
         }
     }
-    if (at_peak >= 0) gpulog_where(r->entry[at_peak].site, r->peak_where, sizeof r->peak_where);
-    if (over >= 0) gpulog_where(r->entry[over].site, r->over_where, sizeof r->over_where);
+    name_site(at_peak, r->peak_where);
+    name_site(over, r->over_where);
 }
 
 // ---- The step ----
@@ -92,7 +197,7 @@ static void count_memory(PlanRecord *r, const unsigned char *category, uint64_t 
 static void count_step(PlanRecord *r)
 {
     for (int i = r->first; i < r->n; i++) {
-        const GpuLogEntry *e = &r->entry[i];
+        const GpuLogEntry *e = plan_entry(r, i);
         if (gpulog_is_collective(e->op)) {
             r->traffic[e->op].calls++;
             r->traffic[e->op].bytes += e->bytes;
@@ -111,24 +216,32 @@ static void count_step(PlanRecord *r)
     }
 }
 
-void plan_record(PlanRecord *r, uint64_t first, uint64_t memory)
+void plan_record(PlanRecord *r, uint64_t first, const PlanOptions *o)
 {
     uint64_t length = gpulog_length();
     r->first = (int)first;
     r->order = UINT64_C(0xcbf29ce484222325);
     r->full = length > PLAN_ENTRIES;
-    for (uint64_t i = 0; i < length && !r->full; i++) {
-        if (!gpulog_get(i, &r->entry[i])) r->full = true;
-        r->order = hash_entry(r->order, &r->entry[i]);
-        r->n = (int)i + 1;
+    if (r->full) return;
+    r->n = (int)length;
+    size_t n = (size_t)length + 1;
+    Keeping k = {.record = r, .room = 1};
+    while (k.room < 2 * n) k.room *= 2;
+    k.category = calloc(n, sizeof *k.category);
+    k.is_logits = calloc(n, sizeof *k.is_logits);
+    k.live = calloc(k.room, sizeof *k.live);
+    k.slot = calloc(SLOTS, sizeof *k.slot);
+    if (k.category && k.is_logits && k.live && k.slot) {
+        find_categories(&k, o->fused_loss);
+        keep_all(&k, o->fused_loss);
+        r->done = !r->full;
     }
-    unsigned char *category = calloc((size_t)r->n + 1, 1);
-    if (r->full || !category || !find_categories(r, category)) {
-        free(category);
-        return;
+    if (r->done) {
+        count_memory(r, k.category, o->machine->memory);
+        count_step(r);
     }
-    count_memory(r, category, memory);
-    count_step(r);
-    free(category);
-    r->done = true;
+    free(k.category);
+    free(k.is_logits);
+    free(k.live);
+    free(k.slot);
 }

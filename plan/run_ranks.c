@@ -18,12 +18,13 @@
 #include "simgpu_nccl.h"
 
 #define LIMIT_SECONDS 600
+#define AT_A_TIME 4 // processes of ranks that run alone: each has its log in full
 
 typedef struct Job {
     const PlanOptions *options;
     const int *ranks; // that run
     PlanRecord *const *record;
-    int said[PLAN_KINDS]; // memfds in the place of stderr
+    const int *said; // memfds in the place of stderr
 } Job;
 
 // ---- In a rank ----
@@ -58,7 +59,7 @@ static TrainerOptions trainer_options(const PlanOptions *o)
                             .B = o->micro,
                             .T = o->seq,
                             .steps = PLAN_STEPS,
-                            .clip = o->clip ? -1.0f : FLT_MAX,
+                            .clip = o->clip && !o->graph ? -1.0f : FLT_MAX,
                             .strategic = o->strategic,
                             .strategy = o->strategy,
                             .replicas = o->replicas,
@@ -73,6 +74,9 @@ static TrainerOptions trainer_options(const PlanOptions *o)
                             .offload = o->offload,
                             .stages = o->stages,
                             .schedule = o->schedule,
+                            .graph = o->graph,
+                            .regroups = o->regroups,
+                            .regroup = o->regroup,
                             .mixed = o->mixed,
                             .policy = {.param_dtype = o->dtype, .reduce_dtype = o->reduce_dtype}};
 }
@@ -88,7 +92,7 @@ static Status train(Trainer *t, const PlanOptions *o, PlanRecord *record)
         first = gpulog_length();
         status = trainer_step(t, step, batch, batch + tokens, &loss);
     }
-    if (status == OK) plan_record(record, first, o->machine->memory);
+    if (status == OK) plan_record(record, first, o);
     free(batch);
     return status;
 }
@@ -195,12 +199,17 @@ static Status print_first_failure(const Job *job, const RankEnd *ends, int n)
     return ERR_ARGUMENT;
 }
 
-static Status run_all(Job *job, int n, PlanRanks *all)
+static Status run_all(const Job *job, int n, PlanRanks *all)
 {
     RankEnd ends[PLAN_KINDS];
+    int most = job->options->run == PLAN_ALONE ? AT_A_TIME : n;
     set_environment(job->options);
-    Status status = launch_ranks(n, LIMIT_SECONDS, body, job, ends);
-    if (status != OK) return print_first_failure(job, ends, n);
+    for (int i = 0; i < n; i += most) {
+        Job part = {job->options, job->ranks + i, job->record + i, job->said + i};
+        int m = n - i < most ? n - i : most;
+        if (launch_ranks(m, LIMIT_SECONDS, body, &part, ends) != OK)
+            return print_first_failure(&part, ends, m);
+    }
     all->notes = text_of(job->said[0]);
     for (int i = 0; i < n; i++) {
         if (all->record[i]->done) continue;
@@ -215,20 +224,21 @@ static Status run_all(Job *job, int n, PlanRanks *all)
 
 Status plan_run(const PlanOptions *o, const int *ranks, int n, PlanRanks *all)
 {
-    Job job = {.options = o, .ranks = ranks, .record = all->record};
+    int said[PLAN_KINDS];
+    const Job job = {o, ranks, all->record, said};
     Status status = OK;
     *all = (PlanRanks){.n = n};
     for (int i = 0; i < n; i++) {
         void *memory = mmap(NULL, sizeof(PlanRecord), PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        job.said[i] = memfd_create("plan-stderr", MFD_CLOEXEC);
+        said[i] = memfd_create("plan-stderr", MFD_CLOEXEC);
         all->record[i] = memory == MAP_FAILED ? NULL : memory;
-        if (memory == MAP_FAILED || job.said[i] < 0)
+        if (memory == MAP_FAILED || said[i] < 0)
             status = fail(ERR_MEMORY, "no host memory for the log of a rank");
     }
     if (status == OK) status = run_all(&job, n, all);
     for (int i = 0; i < n; i++)
-        if (job.said[i] >= 0) close(job.said[i]);
+        if (said[i] >= 0) close(said[i]);
     return status;
 }
 

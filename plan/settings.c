@@ -8,14 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[SETTINGS] = {
-    "MODEL",    "CONFIG",        "GPUS",         "MACHINE",   "BATCH",      "SEQ",
-    "STRATEGY", "DTYPE",         "REDUCE_DTYPE", "REPLICAS",  "ACCUMULATE", "ATTENTION",
-    "CLIP",     "LAYERS",        "HEADS",        "DIM",       "VOCAB",      "KV_HEADS",
-    "HIDDEN",   "RESHARD_RANKS", "REDUCE",       "RECOMPUTE", "PREFETCH",   "OFFLOAD",
-    "LAYOUT",   "GATHER",        "STAGES",       "SCHEDULE",  "SLOW",       "JSON",
-    "RANKS",    "RUN",           "INIT",         "FIT",       "TIMELINE",   "ADVICE",
-    "V",        "EFFICIENCY",    "COMPILE",      "PRODUCTS"};
+#define NAME(name) #name
+static const char *const names[SETTINGS] = {PLAN_SETTINGS(NAME)};
 
 Status plan_refuse(const char *format, ...)
 {
@@ -80,4 +74,14 @@ Status plan_word(const PlanValues value, PlanSetting which, const char *const *w
                               : ", ",
                  words[i]);
     return plan_refuse("%s=%.40s: must be %s", names[which], value[which], list);
+}
+
+Status plan_choice(const PlanValues value, PlanSetting which, const char *first, const char *second,
+                   bool *is_second)
+{
+    const char *const words[] = {first, second};
+    int word;
+    TRY(plan_word(value, which, words, 2, &word));
+    *is_second = word == 1;
+    return OK;
 }

@@ -4,49 +4,15 @@
 
 #include "plan.h"
 
-typedef enum PlanSetting {
-    MODEL,
-    CONFIG,
-    GPUS,
-    MACHINE,
-    BATCH,
-    SEQ,
-    STRATEGY,
-    DTYPE,
-    REDUCE_DTYPE,
-    REPLICAS,
-    ACCUMULATE,
-    ATTENTION,
-    CLIP,
-    LAYERS,
-    HEADS,
-    DIM,
-    VOCAB,
-    KV_HEADS,
-    HIDDEN,
-    RESHARD_RANKS,
-    REDUCE,
-    RECOMPUTE,
-    PREFETCH,
-    OFFLOAD,
-    LAYOUT,
-    GATHER,
-    STAGES,
-    SCHEDULE,
-    SLOW,
-    JSON,
-    RANKS,
-    RUN,
-    INIT,
-    FIT,
-    TIMELINE,
-    ADVICE,
-    V,
-    EFFICIENCY,
-    COMPILE,
-    PRODUCTS,
-    SETTINGS
-} PlanSetting;
+#define PLAN_SETTINGS(X)                                                                           \
+    X(MODEL), X(CONFIG), X(GPUS), X(MACHINE), X(BATCH), X(SEQ), X(STRATEGY), X(DTYPE),             \
+        X(REDUCE_DTYPE), X(REPLICAS), X(ACCUMULATE), X(ATTENTION), X(CLIP), X(LAYERS), X(HEADS),   \
+        X(DIM), X(VOCAB), X(KV_HEADS), X(HIDDEN), X(RESHARD_RANKS), X(REDUCE), X(RECOMPUTE),       \
+        X(PREFETCH), X(OFFLOAD), X(LAYOUT), X(GATHER), X(STAGES), X(SCHEDULE), X(SLOW), X(JSON),   \
+        X(RANKS), X(RUN), X(INIT), X(FIT), X(TIMELINE), X(ADVICE), X(V), X(EFFICIENCY),            \
+        X(COMPILE), X(PRODUCTS), X(LOSS), X(GRAPH), X(REGROUP)
+#define PLAN_SETTING(name) name
+typedef enum PlanSetting { PLAN_SETTINGS(PLAN_SETTING), SETTINGS } PlanSetting;
 
 // Of each setting what it was given; NULL: nothing.
 typedef const char *PlanValues[SETTINGS];
@@ -61,6 +27,10 @@ Status plan_number_from(const PlanValues value, PlanSetting which, int least, in
 // The place of the value among `n` words; 0 where it is not set.
 Status plan_word(const PlanValues value, PlanSetting which, const char *const *words, int n,
                  int *found);
+
+// Whether it is the second of two words; the first is what counts where it is not set.
+Status plan_choice(const PlanValues value, PlanSetting which, const char *first, const char *second,
+                   bool *is_second);
 
 // ---- config.c ---- Sizes and name from a config.json of Hugging Face's; o->seq: of SEQ, or 0.
 Status plan_read_config(const char *path, PlanOptions *o);

@@ -45,27 +45,50 @@ typedef struct Interval {
     SimPs begin, end;
 } Interval;
 
-typedef struct Moment { // of an entry
-    SimPs queued, ready, start, end, work;
-    SimCollectiveCost cost;
-    bool has_cost;
-} Moment;
+typedef struct Rank {
+    const PlanRecord *record;
+    SimPs from;     // when the measured step begins: the one before has ended
+    PlanTimes sums; // what its operations add up to
+    PlanSpan *of;   // (n - first)
+} Rank;
 
-typedef struct Moments {
-    Moment *of[PLAN_KINDS];
-} Moments;
-
-static void note(int log, const SimSpan *span, void *arg)
+static bool takes_time(const GpuLogEntry *e)
 {
-    const Moments *all = arg;
-    Moment *m = &all->of[log][span->entry->index];
-    *m = (Moment){.queued = span->queued,
-                  .ready = span->ready,
-                  .start = span->start - (span->cost ? span->cost->latency : 0),
-                  .end = span->end,
-                  .work = span->work};
-    if (span->cost) m->cost = *span->cost;
-    m->has_cost = span->cost != NULL;
+    return e->op >= GPU_COPY && e->op <= GPU_RECV;
+}
+
+static void add_share(PlanTimes *t, const SimSpan *span, SimPs latency)
+{
+    const GpuLogEntry *e = span->entry;
+    const SimCollectiveCost *cost = span->cost;
+    PlanKind kind = plan_kind_of(e);
+    PlanShare *s = &t->share[kind];
+    s->calls++;
+    s->time += span->end - span->start + latency;
+    s->work += span->work + latency;
+    s->flops += plan_flops_of(e);
+    s->latency += latency;
+    s->bytes += kind < PLAN_ALL_GATHER ? e->range[0].bytes : e->sent;
+    if (!cost || kind < PLAN_ALL_GATHER) return;
+    s->algorithm = cost->algorithm;
+    s->protocol = cost->protocol;
+    s->link = cost->link;
+    s->ranks = e->collective.ranks;
+    s->nodes = e->collective.nodes;
+    t->link_messages[s->link]++;
+    t->link_bytes[s->link] += e->sent;
+}
+
+static void note_span(int log, const SimSpan *span, void *arg)
+{
+    Rank *rank = (Rank *)arg + log;
+    SimPs latency = span->cost ? span->cost->latency : 0;
+    int i = (int)span->entry->index - rank->record->first;
+    if (!takes_time(span->entry)) return;
+    if (i < 0 && span->end > rank->from) rank->from = span->end;
+    if (i < 0) return;
+    rank->of[i] = (PlanSpan){span->queued, span->start - latency, span->end};
+    if (span->end > span->start - latency) add_share(&rank->sums, span, latency);
 }
 
 // ---- Intervals ----
@@ -97,100 +120,55 @@ static SimPs length_of(const Interval *part, int n)
     return sum;
 }
 
-static bool takes_time(const GpuLogEntry *e)
-{
-    return e->op >= GPU_COPY && e->op <= GPU_RECV;
-}
-
-static SimPs last_end(const PlanRecord *r, const Moment *m, int first, int end)
-{
-    SimPs last = 0;
-    for (int i = first; i < end; i++)
-        if (takes_time(&r->entry[i]) && m[i].end > last) last = m[i].end;
-    return last;
-}
-
 // ---- One rank's step ----
 
-static void add_share(PlanTimes *t, const GpuLogEntry *e, const Moment *m)
-{
-    PlanKind kind = plan_kind_of(e);
-    PlanShare *s = &t->share[kind];
-    SimPs latency = m->has_cost ? m->cost.latency : 0;
-    s->calls++;
-    s->time += m->end - m->start;
-    s->work += m->work + latency;
-    s->flops += plan_flops_of(e);
-    s->latency += latency;
-    for (int i = 0; i < e->n_ranges && kind < PLAN_ALL_GATHER; i++)
-        s->bytes += e->range[i].bytes * (e->range[i].access == GPU_UPDATE ? 2 : 1);
-    if (kind < PLAN_ALL_GATHER) return;
-    s->bytes += e->sent;
-    if (!m->has_cost) return;
-    s->algorithm = m->cost.algorithm;
-    s->protocol = m->cost.protocol;
-    s->link = m->cost.link;
-    s->ranks = e->collective.ranks;
-    s->nodes = e->collective.nodes;
-    t->link_messages[s->link]++;
-    t->link_bytes[s->link] += e->sent;
-}
-
 // Between what computes: the time in which nothing did, and the next kernel had not been queued.
-static SimPs waits_for_host(const PlanRecord *r, const Moment *m, SimPs from)
+static SimPs waits_for_host(const Rank *rank)
 {
-    SimPs busy = from, sum = 0;
+    const PlanRecord *r = rank->record;
+    SimPs busy = rank->from, sum = 0;
     for (int i = r->first; i < r->n; i++) {
-        if (r->entry[i].op < GPU_COPY || r->entry[i].op > GPU_BLAS) continue;
-        if (m[i].start > busy && m[i].queued > busy)
-            sum += (m[i].queued < m[i].start ? m[i].queued : m[i].start) - busy;
-        if (m[i].end > busy) busy = m[i].end;
+        const PlanSpan *m = &rank->of[i - r->first];
+        GpuOp op = plan_entry(r, i)->op;
+        if (op < GPU_COPY || op > GPU_BLAS) continue;
+        if (m->start > busy && m->queued > busy)
+            sum += (m->queued < m->start ? m->queued : m->start) - busy;
+        if (m->end > busy) busy = m->end;
     }
     return sum;
 }
 
-static Status step_of(const PlanRecord *r, const Moment *m, PlanTimes *t)
+static Status step_of(const Rank *rank, PlanTimes *t)
 {
+    const PlanRecord *r = rank->record;
     size_t room = (size_t)(r->n - r->first) + 1;
     Interval *compute = calloc(3 * room, sizeof *compute);
     if (!compute) return fail(ERR_MEMORY, "no host memory for the times of a rank");
     Interval *moved = compute + room, *both = moved + room;
     int n_compute = 0, n_moved = 0, n = 0;
-    SimPs from = last_end(r, m, 0, r->first);
-    *t = (PlanTimes){.rank = r->rank, .step = last_end(r, m, r->first, r->n) - from};
+    SimPs last = rank->from;
+    *t = rank->sums;
+    t->rank = r->rank;
     for (int i = r->first; i < r->n; i++) {
-        if (!takes_time(&r->entry[i]) || m[i].end <= m[i].start) continue;
-        Interval part = {m[i].start, m[i].end};
-        add_share(t, &r->entry[i], &m[i]);
-        if (r->entry[i].op <= GPU_BLAS)
+        Interval part = {rank->of[i - r->first].start, rank->of[i - r->first].end};
+        if (part.end <= part.begin) continue;
+        if (part.end > last) last = part.end;
+        if (plan_entry(r, i)->op <= GPU_BLAS)
             compute[n_compute++] = part;
         else
             moved[n_moved++] = part;
         both[n++] = part;
     }
+    t->step = last - rank->from;
     t->compute = length_of(compute, unite(compute, n_compute));
     t->communication = length_of(moved, unite(moved, n_moved));
     SimPs busy = length_of(both, unite(both, n));
     t->exposed = busy - t->compute;
     t->idle = t->step > busy ? t->step - busy : 0;
-    t->host = waits_for_host(r, m, from);
+    t->host = waits_for_host(rank);
     if (t->host > t->idle) t->host = t->idle;
     free(compute);
     return OK;
-}
-
-static Status write_timeline(const PlanOptions *o, const PlanRecord *r, const Moment *m,
-                             uint64_t step)
-{
-    SimPs from = last_end(r, m, 0, r->first);
-    PlanSpan *span = calloc((size_t)r->n + 1, sizeof *span);
-    if (!span) return fail(ERR_MEMORY, "no host memory for the times of a rank");
-    for (int i = r->first; i < r->n; i++)
-        if (takes_time(&r->entry[i]) && m[i].start >= from)
-            span[i] = (PlanSpan){m[i].start - from, m[i].end - from};
-    Status status = plan_write_timeline(o, r, span, step);
-    free(span);
-    return status;
 }
 
 // The machine with what published steps say of kernels, by the recipe that was asked for.
@@ -217,34 +195,50 @@ static uint64_t overhead_of(const PlanOptions *o, uint64_t step)
     return (uint64_t)(o->machine->figures->fitted.doubling * doublings * (double)step);
 }
 
+static void read_entry(const void *from, size_t i, GpuLogEntry *entry)
+{
+    const PlanRecord *r = from;
+    const PlanEntry *own = &r->entry[i];
+    *entry = *plan_entry(r, (int)i);
+    entry->index = i;
+    entry->event = own->event;
+    entry->launch = own->launch;
+    entry->collective.call = own->call;
+    entry->collective.group = own->group;
+}
+
 Status plan_times(const PlanOptions *o, const PlanRanks *all, PlanTimes *times)
 {
     SimLog logs[PLAN_KINDS];
-    Moments moments = {{NULL}};
+    Rank *ranks = calloc((size_t)all->n, sizeof *ranks);
     const SimSpread spread = {.slow_rank = o->slow_rank, .slow = {(uint64_t)o->slow, 100}};
-    const char *wrong = NULL;
+    const char *wrong = ranks ? NULL : "no host memory";
     SimMachine machine;
     SimFigures figures;
     set_fitted(o, &machine, &figures);
-    for (int i = 0; i < all->n; i++) {
-        logs[i] = (SimLog){all->record[i]->entry, (size_t)all->record[i]->n};
-        moments.of[i] = calloc((size_t)all->record[i]->n + 1, sizeof *moments.of[i]);
-        if (!moments.of[i]) wrong = "no host memory";
+    for (int i = 0; i < all->n && ranks; i++) {
+        const PlanRecord *r = all->record[i];
+        logs[i] = (SimLog){.n = (size_t)r->n, .read = read_entry, .from = r};
+        ranks[i].record = r;
+        ranks[i].of = calloc((size_t)(r->n - r->first) + 1, sizeof *ranks[i].of);
+        if (!ranks[i].of) wrong = "no host memory";
     }
-    if (!wrong) wrong = sim_replay_some(&machine, &spread, logs, all->n, note, &moments);
+    if (!wrong) wrong = sim_replay_some(&machine, &spread, logs, all->n, note_span, ranks);
     Status status = wrong ? fail(ERR_ARGUMENT, "the ranks' logs cannot be timed: %s", wrong) : OK;
     int slowest = 0;
     for (int i = 0; i < all->n && status == OK; i++) {
         PlanTimes one;
-        status = step_of(all->record[i], moments.of[i], &one);
+        status = step_of(&ranks[i], &one);
         if (i == 0 || one.step > times->step) {
             *times = one;
             slowest = i;
         }
     }
     if (status == OK && o->timeline)
-        status = write_timeline(o, all->record[slowest], moments.of[slowest], times->step);
-    for (int i = 0; i < all->n; i++) free(moments.of[i]);
+        status = plan_write_timeline(o, ranks[slowest].record, ranks[slowest].of,
+                                     ranks[slowest].from, times->step);
+    for (int i = 0; i < all->n && ranks; i++) free(ranks[i].of);
+    free(ranks);
     times->overhead = overhead_of(o, times->step);
     times->step += times->overhead;
     return status;

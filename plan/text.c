@@ -60,6 +60,16 @@ void plan_say(const char *format, ...)
     memmove(line, begin, strlen(begin) + 1);
 }
 
+double plan_gib(uint64_t bytes)
+{
+    return (double)bytes / (double)(1 << 30);
+}
+
+double plan_percent(uint64_t part, uint64_t of)
+{
+    return of ? 100.0 * (double)part / (double)of : 0.0;
+}
+
 // Of a time, and of its range in the same unit: tenths of ms, of s; ms in between.
 #define SECONDS UINT64_C(10000000000000)
 static int digits_of(uint64_t ps)

@@ -31,32 +31,32 @@ static int number_of(cudaEvent_t event, cudaEvent_t *seen, int *n)
     return i < *n ? i + 1 : 0;
 }
 
-static void write_operations(FILE *file, const PlanRecord *r, const PlanSpan *span)
+static void write_operations(FILE *file, const PlanRecord *r, const PlanSpan *span, uint64_t from)
 {
     static cudaEvent_t seen[EVENTS];
     int events = 0;
     const char *before = "";
-    for (int i = r->first; i < r->n; i++) {
-        const GpuLogEntry *e = &r->entry[i];
+    for (int i = r->first; i < r->n; i++, span++) {
+        const GpuLogEntry *e = plan_entry(r, i);
         if (!is_shown(e)) continue;
-        bool timed = e->op <= GPU_RECV;
+        bool timed = e->op <= GPU_RECV, within = timed && span->start >= from;
         fprintf(file, "%s\n  [\"%s\", \"%s\", %u, %d, %llu, %llu, %llu]", before,
                 gpulog_op_name(e->op), e->name, e->stream_number,
-                number_of(timed ? NULL : e->event, seen, &events),
-                (unsigned long long)(timed ? span[i].start : 0),
-                (unsigned long long)(timed ? span[i].end : 0), (unsigned long long)e->sent);
+                number_of(timed ? NULL : r->entry[i].event, seen, &events),
+                (unsigned long long)(within ? span->start - from : 0),
+                (unsigned long long)(within ? span->end - from : 0), (unsigned long long)e->sent);
         before = ",";
     }
 }
 
 Status plan_write_timeline(const PlanOptions *o, const PlanRecord *r, const PlanSpan *span,
-                           uint64_t step)
+                           uint64_t from, uint64_t step)
 {
     FILE *file = fopen(o->timeline, "w");
     if (file) {
         fprintf(file, "{\"rank\": %d, \"step\": %llu, \"operations\": [", r->rank,
                 (unsigned long long)step);
-        write_operations(file, r, span);
+        write_operations(file, r, span, from);
         fprintf(file, "]}\n");
     }
     if (file && fclose(file) == 0) return OK;

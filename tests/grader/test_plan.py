@@ -168,6 +168,25 @@ class Reference(Plan):
             with self.subTest(gpus=gpus, options=options):
                 self.check_formulas(self.compare(gpus, "zero3", types=options))
 
+    def test_graphs(self):
+        """A step by a graph's launches and all-gathers by a plan: the same messages; the host makes
+        one call; without a limit more units are unsharded at a time."""
+        for gpus, more in ((5, ["GRAPH=yes"]), (4, ["REGROUP=0"]),
+                           (8, ["GRAPH=yes", "REGROUP=0"])):
+            with self.subTest(gpus=gpus, more=more):
+                plan, eager = (self.compare(gpus, "zero3", types=types) for types in (more, []))
+                found, usual = plan["ranks"][0], eager["ranks"][0]
+                self.assertEqual(found["messages"]["all-gather"], usual["messages"]["all-gather"])
+                if more == ["REGROUP=0"]:
+                    self.assertGreater(*(rank["memory"]["unsharded parameters"][2]
+                                         for rank in (found, usual)))
+                if "GRAPH=yes" in more:
+                    self.assertLess(plan["times"]["host"], eager["times"]["host"] / 2)
+                    self.assertLess(plan["times"]["step"], eager["times"]["step"])
+                self.assertEqual([plan["graph"], plan["regroup"]], [
+                    "yes" if "GRAPH=yes" in more else "no",
+                    "yes" if more[-1].startswith("REGROUP") else "no"])
+
     def test_options_under_strategies(self):
         for strategy, options in itertools.product(("zero2", "zero1", "ddp"), OPTIONS):
             if strategy == "ddp" and {"OFFLOAD=yes", "GATHER=fp8"} & set(options):
@@ -238,19 +257,6 @@ class Reference(Plan):
                 self.check_formulas(plan)
                 shared = [rank["messages"]["send"][0] - 2 for rank in plan["ranks"]]
                 self.assertTrue(all(pieces > 0 for pieces in shared), shared)
-
-    @unittest.skipUnless(ALL, "three plans of 175 billion parameters: PLAN_ALL=1")
-    def test_a_large_model_in_stages(self):
-        """GPT-3 on 256 GPUs: 1F1B holds less than GPipe, and more micro-batches hide the bubble."""
-        settings = ["MODEL=gpt3-175b", "GPUS=256", "STAGES=8", "DTYPE=bf16", "STRATEGY=zero1"]
-        plans = [self.plan(*settings, "BATCH=%d" % (32 * n), "ACCUMULATE=%d" % n,
-                           "SCHEDULE=" + schedule)
-                 for n, schedule in ((8, "gpipe"), (8, "1f1b"), (16, "1f1b"))]
-        for plan in plans:
-            self.check_formulas(plan)
-        peaks = [max(rank["peak"] for rank in plan["ranks"]) for plan in plans]
-        self.assertGreater(peaks[0], peaks[1])
-        self.assertGreater(plans[2]["mfu"], plans[1]["mfu"])
 
 
 class Alternatives(ReferenceCopy):

@@ -89,6 +89,26 @@ class Fit(Plan):
         self.assertEqual(said.group(2), self.time(again["times"]["step"]))
         self.assertLessEqual(again["ranks"][0]["peak"], again["memory_of_gpu"])
 
+    def test_what_makes_a_step_fit(self):
+        """Up to three settings, the fastest first; each is a plan that fits, with the memory and
+        the time that were said. What fits needs a hundredth more than lives, and of the GPU."""
+        settings = ["MODEL=gpt2-medium", "GPUS=16", "SEQ=512", "BATCH=64",
+                    "MACHINE=" + self.write("small.machine", "base h100x8\nmemory 5 GiB\n")]
+        out = " ".join(self.said(*settings, "STRATEGY=ddp").split())
+        found = re.findall(r"((?:[A-Z]+=\w+ ?)+): ([\d.]+) GiB at the peak; a step takes "
+                           r"([\d.]+ \w+)", out)
+        steps = []
+        for named, memory, step in found:
+            plan = self.plan(*settings, *named.split())
+            peak = max(rank["peak"] for rank in plan["ranks"])
+            self.assertEqual(plan["reserved"], peak + peak // 100 + (5 << 30) // 100)
+            self.assertEqual(plan["offered"], (5 << 30) // 1000 * 985)
+            self.assertLessEqual(plan["reserved"], plan["offered"])
+            self.assertEqual((memory, step), ("%.1f" % (peak / (1 << 30)),
+                                              self.time(plan["times"]["step"])))
+            steps.append(plan["times"]["step"])
+        self.assertEqual((len(steps), steps), (3, sorted(steps)))
+
     def test_what_is_too_large_for_a_dry_run_does_not_fit(self):
         """A candidate that needs terabytes ends nothing, and says nothing but that."""
         status, out, err = self.run_plan("FIT=yes", "MODEL=llama3-405b", "GPUS=8", "BATCH=8",

@@ -128,9 +128,13 @@ Pending *sim_record_pend(SimRecorder *r, const GpuLogEntry *entry)
     if (r->n_pending == r->pending_room) {
         r->pending_room = r->pending_room ? 2 * r->pending_room : 256;
         r->pending = sim_table_grow(r->pending, r->pending_room, sizeof *r->pending);
+        if (!r->read)
+            r->pending_entry =
+                sim_table_grow(r->pending_entry, r->pending_room, sizeof *r->pending_entry);
     }
+    if (!r->read) r->pending_entry[r->n_pending] = *entry;
     Pending *p = &r->pending[r->n_pending++];
-    *p = (Pending){.entry = *entry, .record = SIM_NO_ENTRY};
+    *p = (Pending){.record = SIM_NO_ENTRY};
     return p;
 }
 
@@ -283,6 +287,7 @@ void sim_recorder_free(SimRecorder *r)
     sim_table_free(r->thread);
     sim_table_free(r->comm);
     sim_table_free(r->pending);
+    sim_table_free(r->pending_entry);
     sim_table_free(r);
 }
 

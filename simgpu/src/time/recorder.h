@@ -64,6 +64,9 @@ bool sim_record_has_called(const SimRecorder *recorder, int thread);
 // ---- Spans ----
 
 void sim_record_on_span(SimRecorder *recorder, SimSpanHook hook, void *arg);
+// Makes entry i of a log that somebody keeps: so the recorder has no copies for their spans.
+typedef void (*SimReadEntry)(const void *from, size_t i, GpuLogEntry *entry);
+void sim_record_reads(SimRecorder *recorder, SimReadEntry read, const void *from);
 bool sim_record_all_told(const SimRecorder *recorder);
 void sim_record_tell(SimRecorder *recorder); // the spans that are known
 // Frees what nobody can ask for. Not while a question's items are asked about.

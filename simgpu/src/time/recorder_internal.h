@@ -82,7 +82,6 @@ typedef struct CommState {
 
 // An entry whose span has not been told yet.
 typedef struct Pending {
-    GpuLogEntry entry;
     Mark request, done, returned; // done: no item: there is no operation
     bool open;                    // its group has not ended
     SimPs work;
@@ -109,7 +108,10 @@ struct SimRecorder {
     After after[AFTERS];
     SimSpanHook hook;
     void *hook_arg;
-    Pending *pending; // in the log's order
+    Pending *pending;           // in the log's order
+    GpuLogEntry *pending_entry; // of each; NULL where they are read
+    SimReadEntry read;
+    const void *read_from;
     size_t n_pending, pending_room, n_told;
     size_t kept; // items that were left when it was last tidied
 };

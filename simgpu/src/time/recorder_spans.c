@@ -11,16 +11,20 @@ static bool times_of(const SimRecorder *r, Mark mark, SimTimes *times)
     return !mark.item || sim_engine_times(r->engine, mark.item, times);
 }
 
-static bool tell_pending(SimRecorder *r, Pending *p)
+static bool tell_pending(SimRecorder *r, size_t i)
 {
+    const Pending *p = &r->pending[i];
     SimTimes request, done, returned;
     if (p->open || !times_of(r, p->request, &request) || !times_of(r, p->returned, &returned) ||
         !times_of(r, p->done, &done))
         return false;
     bool operation = p->done.item != 0;
     SimPs queued = request.end;
-    SimSpan span = {.entry = &p->entry,
-                    .rank = sim_record_device(r, p->entry.device)->rank,
+    GpuLogEntry room;
+    const GpuLogEntry *entry = r->read ? &room : &r->pending_entry[i];
+    if (r->read) r->read(r->read_from, r->n_told + i, &room);
+    SimSpan span = {.entry = entry,
+                    .rank = sim_record_device(r, entry->device)->rank,
                     .called = request.start,
                     .queued = queued,
                     .returned = returned.end,
@@ -37,11 +41,19 @@ static bool tell_pending(SimRecorder *r, Pending *p)
 static void tell_spans(SimRecorder *r)
 {
     size_t told = 0;
-    while (told < r->n_pending && tell_pending(r, &r->pending[told])) told++;
+    while (told < r->n_pending && tell_pending(r, told)) told++;
     if (!told) return;
     r->n_pending -= told;
     r->n_told += told;
     memmove(r->pending, r->pending + told, r->n_pending * sizeof *r->pending);
+    if (!r->read)
+        memmove(r->pending_entry, r->pending_entry + told, r->n_pending * sizeof *r->pending_entry);
+}
+
+void sim_record_reads(SimRecorder *r, SimReadEntry read, const void *from)
+{
+    r->read = read;
+    r->read_from = from;
 }
 
 void sim_record_on_span(SimRecorder *r, SimSpanHook hook, void *arg)

@@ -11,6 +11,7 @@
 
 #define MOST_DEVICES 1024
 #define MOST_THREADS 4096
+#define PIECE 1024 // entries that are recorded before the engines go on
 
 // A call of NCCL, or its hosts' meeting, as far as its ranks have arrived.
 typedef struct Meeting {
@@ -37,7 +38,8 @@ typedef struct Replay {
         int log;
         SimRecorder *recorder;
         SimPs until;
-        size_t told;
+        size_t recorded, told;
+        int threads;
     } * seat; // (n_logs)
     Member *member;
     int n_members, members_room;
@@ -71,15 +73,24 @@ static bool add_member(Replay *w, const GpuCollective *c, int log)
     return true;
 }
 
+static const GpuLogEntry *entry_of(const SimLog *log, size_t i, GpuLogEntry *room)
+{
+    if (!log->read) return &log->entry[i];
+    log->read(log->from, i, room);
+    return room;
+}
+
 // Looks through the logs once, before anything is made of them.
 static const char *find_members(Replay *w)
 {
+    GpuLogEntry room;
     for (int log = 0; log < w->n_logs; log++)
         for (size_t i = 0; i < w->logs[log].n; i++) {
-            const GpuLogEntry *e = &w->logs[log].entry[i];
+            const GpuLogEntry *e = entry_of(&w->logs[log], i, &room);
             const GpuCollective *c = &e->collective;
             if (e->device < 0 || e->device >= MOST_DEVICES) return "there is no such device";
             if (e->thread < 0 || e->thread >= MOST_THREADS) return "there are too many threads";
+            if (w->seat[log].threads <= e->thread) w->seat[log].threads = e->thread + 1;
             if (c->comm && (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks))
                 return "a communicator's rank is none of its ranks";
             if (c->comm && !add_member(w, c, log))
@@ -223,31 +234,41 @@ static void on_span(const SimSpan *span, void *arg)
     seat->replay->hook(seat->log, span, seat->replay->arg);
 }
 
-static void record(struct Seat *seat)
+// Some more of the log; of several threads all of it, as one may begin late. False: there is none.
+static bool record_more(struct Seat *seat)
 {
     const SimLog *log = &seat->replay->logs[seat->log];
-    int threads = 1;
-    for (size_t i = 0; i < log->n; i++) {
-        sim_record_entry(seat->recorder, &log->entry[i]);
-        if (log->entry[i].thread >= threads) threads = log->entry[i].thread + 1;
-    }
     SimEngine *engine = sim_recorder_engine(seat->recorder);
-    for (int i = 0; i < threads; i++) sim_engine_thread_gone(engine, i);
+    size_t end = seat->recorded + PIECE;
+    GpuLogEntry room;
+    if (seat->recorded > log->n) return false;
+    for (; seat->recorded < log->n && (seat->recorded < end || seat->threads > 1); seat->recorded++)
+        sim_record_entry(seat->recorder, entry_of(log, seat->recorded, &room));
+    if (seat->recorded < log->n) return true;
+    seat->recorded++; // no more than once
+    for (int i = 0; i < seat->threads || i < 1; i++) sim_engine_thread_gone(engine, i);
+    return true;
 }
 
 static const char *run(Replay *w)
 {
+    bool more;
     do {
-        w->changed = false;
-        for (int i = 0; i < w->n_logs; i++)
-            sim_engine_run(sim_recorder_engine(w->seat[i].recorder), 0);
-    } while (w->changed);
-    for (int i = 0; i < w->n_logs; i++) {
-        sim_record_tell(w->seat[i].recorder);
-        sim_record_tidy(w->seat[i].recorder);
+        more = false;
+        for (int i = 0; i < w->n_logs; i++) more |= record_more(&w->seat[i]);
+        do {
+            w->changed = false;
+            for (int i = 0; i < w->n_logs; i++)
+                sim_engine_run(sim_recorder_engine(w->seat[i].recorder), 0);
+        } while (w->changed);
+        for (int i = 0; i < w->n_logs; i++) {
+            sim_record_tell(w->seat[i].recorder);
+            sim_record_tidy(w->seat[i].recorder);
+        }
+    } while (more);
+    for (int i = 0; i < w->n_logs; i++)
         if (w->seat[i].told < w->logs[i].n)
             return "a collective or a message is not in the logs of all its ranks";
-    }
     return NULL;
 }
 
@@ -272,7 +293,7 @@ static const char *replay(const SimMachine *machine, const SimSpread *spread, Re
         SimBoard board = {arrived, start, until, NULL, &w.seat[i]};
         w.seat[i].recorder = sim_recorder_new(machine, spread ? spread : &plain, &board, -1);
         sim_record_on_span(w.seat[i].recorder, on_span, &w.seat[i]);
-        record(&w.seat[i]);
+        sim_record_reads(w.seat[i].recorder, w.logs[i].read, w.logs[i].from);
     }
     if (!wrong) wrong = run(&w);
     release(&w);

@@ -10,10 +10,12 @@
 #include "time/recorder.h"
 
 // What one process has logged, from its first entry on (gpulog_get). Of an entry's pointers only
-// `name` is looked into.
+// `name` is looked into. Where it has the entries in another form, `read` makes them of `from`.
 typedef struct SimLog {
     const GpuLogEntry *entry;
     size_t n;
+    SimReadEntry read; // NULL: entry[i]
+    const void *from;
 } SimLog;
 
 // Told of each entry of each log, log by log in no order, each in its own order; `log` is its

@@ -63,7 +63,7 @@ static const char *replay_by(World *w,
                                                 const SimLog *, int, SimReplayHook, void *))
 {
     SimLog logs[4];
-    for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){w->entry[i], w->n[i]};
+    for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){.entry = w->entry[i], .n = w->n[i]};
     return how(round_machine(), NULL, logs, w->logs, note, w);
 }
 
@@ -171,6 +171,41 @@ TEST(test_the_last_of_those_with_logs)
     want(&w, 1, 1, 13 * US, 23 * US, 31 * US);
 }
 
+// Entries that are made when they are read: of rank 0 kernels, of both a call at the end.
+enum { KERNELS = 5000 };
+
+static void read_entry(const void *from, size_t i, GpuLogEntry *entry)
+{
+    const GpuLogEntry *two = from;
+    *entry = two[i == (two[0].op == GPU_KERNEL ? KERNELS : 0)];
+    entry->index = i;
+}
+
+static void note_last(int log, const SimSpan *span, void *arg)
+{
+    World *w = arg;
+    assert_true(span->entry->index == w->told[log]++);
+    w->ready[log][0] = span->ready;
+    w->start[log][0] = span->start;
+    w->end[log][0] = span->end;
+}
+
+// The host is done long before the GPU, whose kernels take 3 us each from 1 us on.
+TEST(test_a_long_log_that_is_read)
+{
+    World w = {0};
+    kernel(&w, 0, 1, 1000000);
+    all_gather(&w, 0, 1, 1000000, 1, 0, 2);
+    all_gather(&w, 1, 1, 1000000, 1, 1, 2);
+    w.entry[1][1] = w.entry[1][0];
+    const SimLog logs[] = {{.n = KERNELS + 1, .read = read_entry, .from = w.entry[0]},
+                           {.n = 1, .read = read_entry, .from = w.entry[1]}};
+    assert_null(sim_replay_logs(round_machine(), NULL, logs, 2, note_last, &w));
+    want(&w, 0, 0, (3 * KERNELS + 1) * US, (3 * KERNELS + 11) * US, (3 * KERNELS + 16) * US);
+    want(&w, 1, 0, 2 * US, (3 * KERNELS + 11) * US, (3 * KERNELS + 16) * US);
+    assert_int_equal(w.told[0], KERNELS + 1);
+}
+
 // A message to a rank without a log.
 TEST(test_a_message_to_a_phantom)
 {
@@ -203,7 +238,8 @@ TEST(test_kernels_on_tensor_cores)
     }
     const SimMachine *m = sim_machine("a100x8", error, sizeof error);
     if (!m) fail_msg("%s", error);
-    assert_null(sim_replay_logs(m, NULL, &(SimLog){w.entry[0], w.n[0]}, 1, note, &w));
+    const SimLog log = {.entry = w.entry[0], .n = w.n[0]};
+    assert_null(sim_replay_logs(m, NULL, &log, 1, note, &w));
     for (int i = 0; i < 3; i++) {
         SimPs taken = w.end[0][i] - w.start[0][i];
         if (taken != 1002 * US)

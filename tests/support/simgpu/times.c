@@ -63,7 +63,7 @@ const char *times_replay(const char *machine, const TimesLog *logs, int ranks, T
     SimLog *log = calloc((size_t)ranks, sizeof *log);
     const char *wrong = copy && log ? NULL : "no host memory for the logs";
     for (int i = 0; i < ranks && !wrong; i++) {
-        log[i] = (SimLog){copy + (size_t)i * TIMES_MOST, (size_t)logs[i].n};
+        log[i] = (SimLog){.entry = copy + (size_t)i * TIMES_MOST, .n = (size_t)logs[i].n};
         wrong = read_log(&logs[i], copy + (size_t)i * TIMES_MOST);
     }
     if (!wrong) wrong = sim_replay_logs(m, NULL, log, ranks, note, times);
