@@ -9,8 +9,8 @@ make a step, so that ZeRO-1 and ZeRO-2 differ.
 
 Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N] [--dtype T]
 [--reduce-dtype T] [--prefetch N] [--recompute X] [--offload yes] [--layout X] [--gather X]
-[--stages N] [--schedule X] [--graph yes] [--regroup MIB]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question
-that makes no sense; 3 where the kit is at fault.
+[--stages N] [--schedule X] [--graph yes] [--regroup MIB]; `make compare`. Exit status 0; 1 where a
+run failed; 2 for a question that makes no sense; 3 where the kit is at fault.
 """
 
 import argparse
