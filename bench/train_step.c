@@ -3,7 +3,7 @@
  *
  *   [launch -n W] train_step [--layers N] [--heads N] [--dim N] [--context N] [--vocab N]
  *                            [--batch N] [--sequence N] [--warm-up N] [--steps N] [--unsharded]
- *                            [--attention plain|fused]
+ *                            [--graph] [--attention plain|fused]
  *
  * --batch is of each rank. With --steps 0 nothing is trained. Rank 0 prints one line of JSON:
  *
@@ -89,6 +89,7 @@ static Status parse(Bench *b, int argc, char **argv)
         {"warm-up", OPTION_INT, &b->warm_up, 0, NULL, NULL},
         {"steps", OPTION_INT, &b->steps, 0, NULL, NULL},
         {"unsharded", OPTION_FLAG, &t->unsharded, 0, NULL, NULL},
+        {"graph", OPTION_FLAG, &t->graph, 0, NULL, NULL},
         {"attention", OPTION_CHOICE, &t->model.attention, 0, ATTENTIONS, NULL},
     };
     *t = (TrainerOptions){

@@ -9,8 +9,8 @@ make a step, so that ZeRO-1 and ZeRO-2 differ.
 
 Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N] [--dtype T]
 [--reduce-dtype T] [--prefetch N] [--recompute X] [--offload yes] [--layout X] [--gather X]
-[--stages N] [--schedule X]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question
-that makes no sense; 3 where the kit is at fault.
+[--stages N] [--schedule X] [--graph yes] [--regroup MIB]; `make compare`. Exit status 0; 1 where a
+run failed; 2 for a question that makes no sense; 3 where the kit is at fault.
 """
 
 import argparse
@@ -37,10 +37,11 @@ ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
         ("ZeRO-3", ["--strategy", "zero3"]),
         ("HSDP, 2 replicas", ["--strategy", "zero3", "--replicas", "2"])]
 DTYPES = ("float", "bf16", "fp16")
-# Options of labs 3, 4, 6 and 7, with their values; None: a whole number.
+# Options of labs 3, 4, 6, 7 and 8, with their values; None: a whole number.
 OPTIONS = (("prefetch", None), ("recompute", ("none", "blocks", "attention")),
            ("offload", ("no", "yes")), ("layout", ("flat", "per_parameter")),
-           ("gather", ("usual", "fp8")), ("stages", None), ("schedule", ("gpipe", "1f1b")))
+           ("gather", ("usual", "fp8")), ("stages", None), ("schedule", ("gpipe", "1f1b")),
+           ("graph", ("no", "yes")), ("regroup", None))
 LIMIT = 300.0 # seconds of a run
 WIDTH = 80 # columns of a terminal
 
@@ -121,6 +122,18 @@ def trouble(options):
         return "GATHER=fp8 has a scale for each parameter: LAYOUT=per_parameter"
     if asked.get("gather") == "fp8" and asked.get("offload") == "yes":
         return "GATHER=fp8 finds its scales in shards on the device: leave OFFLOAD out"
+    if asked.get("graph") == "yes" or "regroup" in asked:
+        apart = ["DTYPE"] * (options.dtype != "float")
+        apart += ["REDUCE_DTYPE"] * (options.reduce_dtype != "float")
+        apart += [name.upper() for name, usual in (("offload", "no"), ("gather", "usual"),
+                                                   ("stages", "1"))
+                  if asked.get(name, usual) != usual]
+        if "regroup" in asked:
+            apart += [name.upper() for name, usual in (("prefetch", "1"), ("layout", "flat"))
+                      if asked.get(name, usual) != usual]
+        if apart:
+            return "%s: leave %s out" % ("REGROUP=" + asked["regroup"] if "regroup" in asked
+                                         else "GRAPH=yes", " and ".join(apart))
     stages = int(asked.get("stages", 1))
     if not 1 <= stages <= LAYERS or int(options.ranks) % stages:
         return "STAGES=%d: they divide the %s GPUs, and the model has %d blocks" % (
@@ -137,8 +150,8 @@ def flags_of(asked):
     """train_gpt2's options."""
     flags = []
     for name, value in asked.items():
-        if name == "offload":
-            flags += ["--offload"] * (value == "yes")
+        if name in ("offload", "graph"):
+            flags += ["--" + name] * (value == "yes")
         elif (name, value) not in (("stages", "1"), ("recompute", "none"), ("layout", "flat"),
                                    ("gather", "usual")):
             flags += ["--pipeline" if name == "schedule" else "--" + name, value]
@@ -179,7 +192,10 @@ def main():
         layout.tell("compare: " + problem)
         return 2
     asked = given(options)
-    types = ["--dtype", options.dtype, "--reduce-dtype", options.reduce_dtype] + flags_of(asked)
+    types = flags_of(asked)
+    for name in ("dtype", "reduce_dtype"):
+        if getattr(options, name) != "float":
+            types += ["--" + name.replace("_", "-"), getattr(options, name)]
     try:
         builder, own = build(options)
         heading = "A step of a small GPT-2 on %s GPUs, two micro-batches, in %s (gradients are " \

@@ -142,9 +142,9 @@ void step_trace_free(StepTrace *trace);
 enum { STEP_MOST_PHASES = 512 }; // of a pass
 
 // What a call of B bytes takes: latency_us + B / bytes_per_us. A phase of n elements computes for
-// n / elements_per_us, a backward twice that.
+// phase_us + n / elements_per_us, a backward twice that.
 typedef struct StepCosts {
-    double latency_us, bytes_per_us, elements_per_us;
+    double latency_us, bytes_per_us, elements_per_us, phase_us;
 } StepCosts;
 
 typedef struct StepPhase {

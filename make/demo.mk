@@ -68,11 +68,11 @@ tokenizers: deps
 ##                    memory, traffic and time side by side (lab 1; RANKS=8);
 ##                    DTYPE=bf16 REDUCE_DTYPE=float for the types of lab 2;
 ##                    PREFETCH=2 RECOMPUTE=blocks OFFLOAD=yes STAGES=2
-##                    SCHEDULE=1f1b LAYOUT=per_parameter GATHER=fp8, as
-##                    train_gpt2's
+##                    SCHEDULE=1f1b LAYOUT=per_parameter GATHER=fp8 GRAPH=yes
+##                    REGROUP=0, as train_gpt2's
 .PHONY: compare
 COMPARE_SETTINGS := PREFETCH:prefetch RECOMPUTE:recompute OFFLOAD:offload LAYOUT:layout \
-    GATHER:gather STAGES:stages SCHEDULE:schedule
+    GATHER:gather STAGES:stages SCHEDULE:schedule GRAPH:graph REGROUP:regroup
 # Whether a variable was given, by the command or the environment.
 is_given = $(filter command environment,$(firstword $(origin $(1))))
 # $(1): VARIABLE=option

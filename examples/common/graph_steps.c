@@ -126,7 +126,7 @@ Status graph_steps_run(Trainer *t, const int32_t *in, const int32_t *targets, fl
 // ---- A plan ----
 
 // Of an H100 and its node, in round numbers: what a plan is made for.
-enum { LATENCY_US = 20, BYTES_PER_US = 200000, FLOPS_PER_US = 200000000 };
+enum { LATENCY_US = 20, BYTES_PER_US = 200000, FLOPS_PER_US = 200000000, PHASE_US = 60 };
 
 Status regroup_record(Trainer *t)
 {
@@ -140,7 +140,7 @@ Status regroup_by_record(Trainer *t)
     if (!o->regroups || t->regrouped) return OK;
     // A forward is two FLOP for each parameter and token.
     StepCosts costs = {LATENCY_US, BYTES_PER_US,
-                       (double)FLOPS_PER_US / (2.0 * (double)o->B * (double)o->T)};
+                       (double)FLOPS_PER_US / (2.0 * (double)o->B * (double)o->T), PHASE_US};
     StepPass *passes = calloc(2, sizeof *passes);
     Status status = step_trace_end(&t->trace, NULL);
     if (status == OK && passes == NULL) status = fail(ERR_MEMORY, "no host memory for a plan");

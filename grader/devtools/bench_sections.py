@@ -148,6 +148,9 @@ def step_variants(bench, model, steps):
     for ranks in bench.level.ranks:
         variants.append(Variant("W=%d" % ranks, "W = %d" % ranks + ", 1 thread" * (ranks == 1),
                                 bench.train(ranks, model, steps), one if ranks == 1 else {}))
+    dry = dict(one, SIMGPU_DRY="1") # the host alone
+    variants += [Variant(key, "W = 1, dry, %s" % key, bench.train(1, model, steps, flags), dry)
+                 for key, flags in (("eager", []), ("graph", ["--graph"]))]
     return variants
 
 
@@ -163,8 +166,12 @@ def steps(bench, model, count):
     bench.claim("%s: plain, share of the floor" % model.name, ratios(cpu["floor"], cpu["plain1"]),
                 model.share, at_least=True)
     bench.claim("%s: W = 1 over plain, CPU" % model.name, ratios(cpu["W=1"], cpu["plain1"]), 1.02)
+    bench.claim("%s: dry, a graph's launch over the calls, CPU" % model.name,
+                ratios(cpu["graph"], cpu["eager"]), 1.0)
     rows = []
     for variant in variants[2:]:
+        if variant.key in ("eager", "graph"):
+            continue # they compute nothing: the record and the claims have them
         rounds = found[variant.key]
         row = {name: Spread.of(of_rounds(rounds, name)) for name in
                ("cpu", "wall", "start_user", "start_sys", "start_wall", "peak", "first")}

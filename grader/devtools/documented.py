@@ -134,12 +134,18 @@ CHECKS = (
               "BATCH=64 RANKS=all DTYPE=float EFFICIENCY=100 $slow; done",
           want=r"step takes 386 ms[\s\S]*exposed 1\.5\s[\s\S]*step takes 424 ms[\s\S]*"
                r"exposed 11\.2\s[\s\S]*idle\s+31\.0"),
-    Check(r"make compare( DTYPE=bf16| STAGES=2 SCHEDULE=1f1b| LAYOUT=per_parameter GATHER=fp8)?",
+    Check(r"make plan MODEL=gpt2 GPUS=128 BATCH=128 SEQ=256 DTYPE=tf32 REGROUP=0", QUICK,
+          run="for with in '' REGROUP=0; do make plan IMPL=reference MODEL=gpt2 GPUS=128 BATCH=128 "
+              "SEQ=256 DTYPE=tf32 $with; done",
+          want=r"step takes 18\.3 ms[\s\S]*exposed 13\.3\s[\s\S]*step takes 9\.7 ms[\s\S]*"
+               r"exposed 5\.0\s"),
+    Check(r"make compare( DTYPE=bf16| STAGES=2 SCHEDULE=1f1b| LAYOUT=per_parameter GATHER=fp8|"
+          r" GRAPH=yes REGROUP=0)?",
           LONG,
           run="for with in '' DTYPE=bf16 'STAGES=2 SCHEDULE=1f1b' "
-              "'LAYOUT=per_parameter GATHER=fp8'; "
+              "'LAYOUT=per_parameter GATHER=fp8' 'GRAPH=yes REGROUP=0'; "
               "do make compare IMPL=reference $with || exit 1; done",
-          want=r"(HSDP, 2 replicas[\s\S]*){4}"),
+          want=r"(HSDP, 2 replicas[\s\S]*){5}"),
     Check(r"make grade IMPL=DIR", PROOF, test("grader/test_real_suites.py",
                                               "RealSuites.test_a_copy_elsewhere_has_all_points")),
     Check(r"make grade IMPL=reference( TASK=N)?", PROOF, REAL),

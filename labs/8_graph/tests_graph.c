@@ -185,7 +185,7 @@ static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true
 static void refused_body(Wrapped *w, const Case *c, const Rank *r)
 {
     static StepPass pass[2];
-    static const StepCosts costs = {1, 1, 1};
+    static const StepCosts costs = {1, 1, 1, 0};
     static const PrefetchOptions ahead = {1, 1, 0};
     StepGraph graph;
     StepGraphOptions options = {.pass = steps_pass, .max_norm = -1.0f};
@@ -393,7 +393,7 @@ static void regrouped_body(Wrapped *w, const Case *c, const Rank *r)
 static Regrouped regrouped(Spec spec, Strategy strategy, int world, int replicas, int rounds)
 {
     // The network is slow to start: all is merged that may be.
-    return (Regrouped){case_of(spec, strategy, world, replicas, rounds), .costs = {50, 100, 20}};
+    return (Regrouped){case_of(spec, strategy, world, replicas, rounds), .costs = {50, 100, 20, 0}};
 }
 
 // A forward that runs other units than the record's, and one that fails: they gather as ever.

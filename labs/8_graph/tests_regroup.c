@@ -47,7 +47,7 @@ static void draw_pass(Drawn *d, int most)
             phase->last = p + 1; // the next phase is of a unit in this one
         }
     }
-    d->costs = (StepCosts){draw(0, 30), draw(500, 2500), 1};
+    d->costs = (StepCosts){draw(0, 30), draw(500, 2500), 1, 0};
 }
 
 int reduced_at(const StepPass *pass, const RegroupPlan *plan, int q)
@@ -242,7 +242,7 @@ static void check_handout(void)
 {
     static const int LAYERS[] = {1, 1, 1, 1, 1, 4};
     StepPass pass = {.n = 6};
-    StepCosts costs = {2, 1000, 1};
+    StepCosts costs = {2, 1000, 1, 0};
     for (int p = 0; p < 6; p++)
         pass.phase[p] = (StepPhase){
             .unit = p, .gather_bytes = 1000 * LAYERS[p], .compute_us = 2 * LAYERS[p], .last = p};

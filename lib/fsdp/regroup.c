@@ -74,7 +74,8 @@ Status step_passes(const StepTrace *trace, const StepCosts *costs, StepPass pass
         StepPhase *p = &pass[backward].phase[pass[backward].n++];
         *p = (StepPhase){
             .unit = m->unit,
-            .compute_us = (1 + backward) * (double)layout->numel / costs->elements_per_us,
+            .compute_us =
+                (1 + backward) * (costs->phase_us + (double)layout->numel / costs->elements_per_us),
             .last = m->last - (backward ? forwards : 0),
         };
         for (const StepPhase *q = pass[backward].phase; q < p; q++)

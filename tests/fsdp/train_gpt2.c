@@ -210,6 +210,16 @@ TEST(refuses_options_in_one_line)
         {":", "--dropout 0.1 --model llama $DIR/text", "it is for --model gpt2"},
         {":", "--dropout 0.1 --stages 2 $DIR/text", "for neither --stages nor"},
         {":", "--reduce-replicas-once $DIR/text", "is for --replicas N"},
+        {":", "--graph --stages 2 $DIR/text", "leave out --stages"},
+        {":", "--graph --dtype bf16 $DIR/text", "--graph: leave out --dtype"},
+        {":", "--regroup 0 --offload $DIR/text", "--regroup: leave out --dtype"},
+        {":", "--graph --uneven $DIR/text", "leave out --uneven"},
+        {":", "--graph --clip 0 $DIR/text", "--clip 0"},
+        {":", "--graph --spike 2 $DIR/text", "leave out --spike"},
+        {":", "--graph --on-nan skip $DIR/text", "--on-nan skip"},
+        {":", "--graph --regroup 0 --prefetch 2 $DIR/text", "leave out --prefetch"},
+        {":", "--regroup 0 --layout per_parameter $DIR/text", "and --layout"},
+        {":", "--regroup -1 $DIR/text", "--regroup"},
     };
     needs_ranks(2);
     write_corpus();
@@ -533,6 +543,39 @@ TEST(stages_resume_as_others)
                      "--resume $DIR/cut --export $DIR/none"),
         1, "cut-stage-1-of-2/rank-0-of-2.safetensors");
     if (printed_lines() > 2) fail_msg("want one line:\n%s", programs_printed);
+}
+
+// By launches and under a plan each of 30 losses is the eager step's, bitwise.
+TEST(graphs_train_the_same)
+{
+    static const struct {
+        int ranks;
+        const char *strategy;
+    } table[] = {{1, ""},
+                 {2, "--strategy ddp"},
+                 {2, "--accumulate 2 --strategy zero1 --val-every 9"},
+                 {3, "--accumulate 2 --strategy zero2"},
+                 {4, "--tied --model llama"},
+                 {4, "--replicas 2 --accumulate 2 --reduce-replicas-once"},
+                 {8, "--recompute blocks"}};
+    static const char *const WAYS[] = {"", "--graph", "--regroup 0", "--graph --regroup 1"};
+    needs_ranks(8);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        double loss[2][LOGGED];
+        for (int way = 0; way < 4; way += way == 0 && table[i].ranks != 4 ? 3 : 1) {
+            char command[1024];
+            snprintf(command, sizeof command,
+                     "rm -f $DIR/log; $LAUNCH -n %d $BIN/train_gpt2 " SMALL
+                     "--steps 30 --schedule cosine --log $DIR/log %s %s $DIR/text",
+                     table[i].ranks, table[i].strategy, WAYS[way]);
+            expect_printed(run_programs(command), 0, "step   30 of 30");
+            assert_int_equal(logged("log", "loss", loss[way > 0]), 30);
+            for (int k = 0; k < 30 && way > 0; k++)
+                if (loss[1][k] != loss[0][k])
+                    fail_msg("%d ranks, %s %s: step %d has loss %.9g, want %.9g", table[i].ranks,
+                             table[i].strategy, WAYS[way], k + 1, loss[1][k], loss[0][k]);
+        }
+    }
 }
 
 // The files of a save in the background are those of one that is waited for; and whenever the ranks

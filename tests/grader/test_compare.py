@@ -97,6 +97,13 @@ class Compare(unittest.TestCase):
             self.assertEqual(narrow[name][SCATTER], rows[name][SCATTER])
             self.assertEqual(narrow[name][CALLS], rows[name][CALLS] + 1)
 
+    def test_a_graph_and_a_plan(self):
+        rows = self.rows("--ranks", "4")
+        graph = self.rows("--ranks", "4", "--graph=yes", "--regroup=0")
+        for name in ROWS:
+            self.assertEqual(graph[name][GATHER:SENDS], rows[name][GATHER:SENDS])
+            self.assertLess(graph[name][TIME], rows[name][TIME])
+
     def test_what_is_not_asked_for_changes_nothing(self):
         said = [self.run_tool("--ranks", "4", *more)[1].partition("\n\n")[2] for more in (
             (), ("--offload=no", "--layout=flat", "--recompute=none", "--stages=1",
@@ -119,6 +126,10 @@ class Compare(unittest.TestCase):
                                  (("--ranks", "8", "--stages=8"), "STAGES=8: they divide the 8"),
                                  (("--stages=0",), "STAGES=0: they divide"),
                                  (("--schedule=1f1b",), "SCHEDULE=1f1b is that of a pipeline"),
+                                 (("--graph=yes", "--dtype=bf16", "--stages=2"),
+                                  "GRAPH=yes: leave DTYPE and STAGES out"),
+                                 (("--regroup=0", "--prefetch=2", "--offload=yes"),
+                                  "REGROUP=0: leave OFFLOAD and PREFETCH out"),
                                  (("--stages=2", "--dtype", "fp16"), "DTYPE=fp16: a loss scale")):
             status, out = self.run_tool(*arguments)
             self.assertEqual(status, 2, out)
