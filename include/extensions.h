@@ -71,7 +71,7 @@ void fsdp_extensions_destroy(FsdpRoot *root);
 
 // Keeps what root and units do now. ERR_MEMORY.
 Status extension_push(FsdpRoot *root, ExtensionKind kind);
-// OK where the extension is the last that was put on. Else ERR_ARGUMENT, with a line that says that
+// OK if the extension is the last that was put on. Else ERR_ARGUMENT, with a line that says that
 // it is not on, or what has to be taken off first.
 Status extension_check_last(const FsdpRoot *root, ExtensionKind kind);
 // Puts back what extension_push has kept; the extension is the last that was put on.
@@ -81,7 +81,7 @@ void extension_pop(FsdpRoot *root);
 const FsdpRootOps *extension_ops_before(const FsdpRoot *root, ExtensionKind kind);
 const UnitFunctions *extension_before(const FsdpUnit *unit, ExtensionKind kind);
 
-// ERR_ARGUMENT where a unit of the root is not sharded; a step then refuses, as task 5's do.
+// ERR_ARGUMENT if a unit of the root is not sharded; a step then refuses, as task 5's do.
 Status extension_check_sharded(const FsdpRoot *root);
 
 #undef Status

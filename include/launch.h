@@ -77,7 +77,7 @@ typedef struct RankEnd {
 // Runs fn(world, arg) in `size` forked processes and waits for all; fills ends[size]. After `limit`
 // seconds, or 2 seconds after some rank ended badly, the ranks still there get SIGTERM (so that
 // they can say where they are) and after one more second SIGKILL. No process is left. OK
-// when every rank returned 0; ERR_IO where a fork failed.
+// when every rank returned 0; ERR_IO if a fork failed.
 typedef int (*RankFn)(const World *world, void *arg);
 Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends);
 

@@ -137,7 +137,7 @@ struct Module {
 Status nn_run_create(NnRun *run, cudaStream_t stream);
 Status nn_run_destroy(NnRun *run);
 
-// Runs the module on `in` (rows, in_dim), or (rows) int32 tokens where in_dim is 0. *out is the
+// Runs the module on `in` (rows, in_dim), or (rows) int32 tokens if in_dim is 0. *out is the
 // module's output (rows, out_dim) on the device; the module frees it, in its backward or in
 // module_discard. Hooks: pre_forward before anything, post_forward after everything. For modules
 // whose output is float; ERR_ARGUMENT for others.
@@ -162,7 +162,7 @@ void module_set_type(Module *m, DType type);
 Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg);
 // The same in front of those that the point has already.
 Hook *module_add_first_hook(Module *m, HookPoint point, HookFn fn, void *arg);
-// Removes the hook wherever it is installed in m; nothing where it is not (or NULL). A hook may
+// Removes the hook wherever it is installed in m; nothing if it is not (or NULL). A hook may
 // remove itself while it runs.
 void module_remove_hook(Module *m, Hook *hook);
 
@@ -235,10 +235,10 @@ Module *token_embedding_create(const char *name, int vocab, int max_T, int dim, 
 Module *sequence_create(const char *name, int n, Module **children);
 // Cuts a sequence, in place, down to its children [first, last): a stage of a model. Parameters
 // keep their names, numbers and so their initial values; one that is tied to a child that goes
-// stays with the other. ERR_ARGUMENT for a module that is no sequence, or where no child would
+// stays with the other. ERR_ARGUMENT for a module that is no sequence, or if no child would
 // stay.
 Status sequence_keep(Module *m, int first, int last);
-// Has a sequence take in_type (unless it takes tokens) and give out_type: where its layers have
+// Has a sequence take in_type (unless it takes tokens) and give out_type: if its layers have
 // another type, a cast layer is put before the first or after the last. Once; remove takes them
 // away. ERR_ARGUMENT for a module that is no sequence, or whose children do not fit each other.
 Status sequence_add_casts(Module *m, DType in_type, DType out_type);
@@ -302,7 +302,7 @@ Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, in
 // 1/rows). *loss is the mean over the rows all the same.
 Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
                             int vocab, float scale, float *loss, float **dlogits);
-// The same with the gradient in place of the logits, where nobody needs them any more: a module's
+// The same with the gradient in place of the logits, if nobody needs them any more: a module's
 // output may be handed to its module_backward.
 Status cross_entropy_in_place(NnRun *run, float *logits, const int32_t *targets, int rows,
                               int vocab, float scale, float *loss);

@@ -29,7 +29,7 @@
  * parameters that train come first, in the order of the walk, then the frozen ones.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line if it fails.
  */
 #ifndef SHARDLAB_PER_PARAMETER_H
 #define SHARDLAB_PER_PARAMETER_H
@@ -62,7 +62,7 @@ extern const FlatLayoutOps PER_PARAMETER_OPS;
 // says, which the log calls an unsharded parameter or gradient. The buffer's data is overwritten:
 // who wants to free the old memory keeps its address (of a gradient the log gives it that name,
 // too). And frees extensions->copied_out on the all-gather stream, once the copy has passed;
-// nothing where there is none.
+// nothing if there is none.
 Status layout_alloc_param(FsdpUnit *unit, Buffer *param);
 Status layout_alloc_grad(FsdpUnit *unit, Buffer *grad);
 Status layout_free_copied_out(FsdpRoot *root);

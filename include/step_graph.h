@@ -12,7 +12,7 @@
  * all-gathers are one grouped call. A *plan* says which buckets a pass has and which phase's hook
  * queues each. FSDP2 is one plan among many: each phase alone, queued by the phase before.
  *
- * Every function that returns a Status prints one line where it fails.
+ * Every function that returns a Status prints one line if it fails.
  */
 #ifndef SHARDLAB_STEP_GRAPH_H
 #define SHARDLAB_STEP_GRAPH_H
@@ -62,27 +62,27 @@ void step_numbers(const AdamWConfig *config, int t, StepNumbers *out);
 Status step_clip(StepGraph *graph);
 // Queues one step of AdamW on every shard with the numbers on the device; the padding is zero
 // afterwards. opt->t stays: whoever runs the step counts it. Bitwise as fsdp_adamw_step.
-// ERR_ARGUMENT where a unit is not sharded.
+// ERR_ARGUMENT if a unit is not sharded.
 Status step_update(StepGraph *graph);
 // Queues a whole step on the compute stream: first the copy of the numbers; the pass; the clip,
-// where there is one, and the copy of the norm to graph->norm; the update. At its end the compute
+// if there is one, and the copy of the norm to graph->norm; the update. At its end the compute
 // stream has waited for all other streams of the context, and at its beginning they wait for it.
 // With `accumulates` the pass alone is between these waits. It may be captured, or run as it is.
 Status step_queue(StepGraph *graph);
 // Captures step_queue: the graph and its executable. Nothing has run, and opt->t is as it was. One
 // step must have run before on these units, so that nothing is allocated for the first time.
-// ERR_ARGUMENT where something is captured already. On failure no stream is capturing, and there is
+// ERR_ARGUMENT if something is captured already. On failure no stream is capturing, and there is
 // no graph.
 Status step_graph_capture(StepGraph *graph);
 // Launches the step on the compute stream: with opt->config as it is now and the next opt->t, or
 // with `accumulates` without both. The numbers of the launch before have been copied before they
-// are written again; else the host waits for nothing. ERR_ARGUMENT where nothing is captured; then,
-// and where the launch fails, opt->t stays.
+// are written again; else the host waits for nothing. ERR_ARGUMENT if nothing is captured; then,
+// and if the launch fails, opt->t stays.
 Status step_graph_launch(StepGraph *graph);
 
 // Given code (lib/fsdp/step_graph.c).
 
-// Memory and events for steps of this optimizer. ERR_ARGUMENT where max_norm is negative, where the
+// Memory and events for steps of this optimizer. ERR_ARGUMENT if max_norm is negative, if the
 // optimizer is not fsdp.h's own AdamW (an offload's), or where a pipeline, FP8 or a precision is
 // on, whose step asks the host.
 Status step_graph_create(StepGraph *graph, FsdpAdamW *opt, const StepGraphOptions *options);
@@ -101,7 +101,7 @@ typedef struct StepMark {
     int unit;      // in the root's registry
     int64_t bytes; // of a collective: the unsharded buffer
     int phase; // of a phase: its own number; of a collective: that of the phase it was queued in
-    int last;  // of a phase: the last one that began before it ended; itself where none did
+    int last;  // of a phase: the last one that began before it ended; itself if none did
     int node;  // in a captured graph: the phase's last node, or the collective's; -1: none
 } StepMark;
 
@@ -163,7 +163,7 @@ typedef struct StepPass {
 } StepPass;
 
 // Phases first to last, those that need it, are gathered by one call. It is queued by the hook
-// before phase `at`, which is before `first`, once that phase has its own parameters; where at is
+// before phase `at`, which is before `first`, once that phase has its own parameters; if at is
 // first, which has last = first, by the phase's own hook.
 typedef struct RegroupBucket {
     int first, last, at;
@@ -188,12 +188,12 @@ double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupP
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan);
 // Sets each bucket's `at`, the first bucket's first, as early as order, data and limit allow: never
 // before that of the bucket in front of it, nor before a phase of it is `ready`, nor so that
-// regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False where there is no
+// regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False if there is no
 // such `at` (RegroupBucket says which there are); *plan then says nothing.
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan);
 // From FSDP2's plan: neighbouring buckets are merged, whichever pair saves the most time first, as
 // long as one saves some. Each plan that is tried is placed first (regroup_place); then a bucket is
-// queued later where that saves time, which in a backward it may: what is reduced is on the wire
+// queued later if that saves time, which in a backward it may: what is reduced is on the wire
 // before it. *plan is within the limit and takes no longer than FSDP2's, or it is that
 // one, and is_default. It depends on the arguments alone, so that all ranks have the same.
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
@@ -222,8 +222,8 @@ Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit);
 void regroup_default(const StepPass *pass, RegroupPlan *plan);
 // The passes of a traced step of one micro-batch, which has a forward and a backward.
 Status step_passes(const StepTrace *trace, const StepCosts *costs, StepPass pass[2]);
-// Plans both passes and puts the plans on the root. ERR_ARGUMENT where it has a prefetch or is
-// regrouped already, or where its units gather in another way than fsdp_all_gather (FP8, offload,
+// Plans both passes and puts the plans on the root. ERR_ARGUMENT if it has a prefetch or is
+// regrouped already, or if its units gather in another way than fsdp_all_gather (FP8, offload,
 // lab 1's slices), which cannot be in a group.
 Status regroup_apply(Module *root, const StepPass pass[2], const StepCosts *costs,
                      int64_t limit_bytes);
