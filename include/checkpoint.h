@@ -9,10 +9,10 @@
  *                     "h.0.mlp.fc.weight", "…adamw.m", "…adamw.v": each the elements [begin, end)
  *                     that the index names, as one dimension
  *
- * What is saved is who owns which elements (FlatLayout), never how they are stored: padding is not
- * in it. So another number of ranks, or another split into units, loads it: each rank reads the
- * elements that it owns now from the files of those that owned them then. No rank holds more on the
- * host than a buffer of CHECKPOINT_BUFFER bytes, or one slice if that is less.
+ * A checkpoint says who owns which elements (FlatLayout), never how they are stored, and has no
+ * padding. So it can be loaded with another number of ranks, or another split into units: each rank
+ * reads the elements that it owns now from the files of their earlier owners. On the host a rank
+ * holds at most a buffer of CHECKPOINT_BUFFER bytes, or one slice if that is less.
  *
  * A save is atomic. It is written to DIR.tmp; when every file is on the disk DIR is replaced by a
  * rename, and DIR.old, the previous one, is removed after that. Whatever is killed when, DIR is
@@ -121,8 +121,8 @@ const CheckpointEntry *index_find(const CheckpointIndex *index, const char *name
 // is in it is there, float, and as long as it must be.
 Status index_check_file(const CheckpointIndex *index, int i);
 
-// What a file says about itself in its __metadata__: "part": "I of N" and "step": so that a file of
-// another rank, or of another save, is not taken for it.
+// A file's label in its __metadata__, "part": "I of N" and "step", so that nobody mistakes a file
+// of another rank or of another save for it.
 typedef struct CheckpointLabel {
     char part[24], step[24];
     SafetensorsText texts[2];
@@ -134,7 +134,7 @@ char *checkpoint_file(const char *dir, int i, int n);
 // DIR with ".tmp" or ".old" at its end. Free it; NULL without memory.
 char *checkpoint_name(const char *dir, const char *ending);
 
-// What a tensor of a file is called: the parameter's name, with ".adamw.m" or ".adamw.v".
+// The name of a tensor in a file: the parameter's, with "", ".adamw.m" or ".adamw.v".
 typedef enum CheckpointPart { CHECKPOINT_PARAM, CHECKPOINT_M, CHECKPOINT_V } CheckpointPart;
 const char *checkpoint_part_name(CheckpointPart part); // "", ".adamw.m", ".adamw.v"
 // A parameter's name and the part's, in a buffer of CHECKPOINT_NAME bytes.
@@ -164,22 +164,23 @@ Status folder_remove(const char *dir);
 
 // ---------------------------------------------------------------- Hugging Face's models
 
-// What a config.json of theirs says of a model: a GPT-2, or what has a Llama's shape.
+// Their config.json of a model: a GPT-2, or a model of Llama's shape.
 typedef struct HuggingFaceConfig {
     const char *type; // its model_type
     bool is_llama;
     LlamaConfig sizes; // of a GPT-2 too, as far as it has them
     int window;        // Llama: tokens that attention sees, at most max_T
 } HuggingFaceConfig;
-// exact: our model must compute what theirs does, and any key that says otherwise is refused: other
-// activations, biases, positions. Else, as for a plan, the sizes must be right (Qwen's biases and
-// norms are small). ERR_IO with a line that names the key.
+// exact: our model must compute the same as theirs, so any other value of a key is refused: other
+// activations, biases, positions. Else, as for a plan, only the sizes must be right (Qwen's biases
+// and norms are small). ERR_IO with a line that names the key.
 Status hugging_face_config_read(const char *path, bool exact, HuggingFaceConfig *config);
 // A config.json of the model in float; `like`: the file that it was read from, whose other keys
 // stay, or NULL.
 Status hugging_face_config_write(const char *path, const HuggingFaceConfig *config,
                                  const char *like);
-// What no tensor's shape says must be the model's: kind, heads, and a Llama's eps and positions.
+// Checks what no tensor's shape says: kind, heads, and a Llama's eps and positions must be the
+// model's.
 Status hugging_face_config_check(const char *path, const Module *model, bool is_llama);
 
 // The unsharded model in one safetensors file with the names and the layout of Hugging Face's

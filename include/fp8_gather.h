@@ -62,12 +62,12 @@ typedef struct Fp8State {
     Fp8Unit *units;           // (root->n_units)
 } Fp8State;
 
-// Has all units of the root gather in FP8. ERR_ARGUMENT, and nothing has changed, if they do
-// already, if one has another layout than per_parameter, if the strategy is DDP, which
-// gathers nothing, if the shards are in host memory, if a unit is not sharded, or if no
-// parameter is chosen. options may be NULL.
+// Makes all units of the root gather in FP8. ERR_ARGUMENT, and nothing has changed, if they do
+// already, if one has another layout than per_parameter, if the strategy is DDP, which gathers
+// nothing, if the shards are in host memory, if a unit is not sharded, or if no parameter is
+// chosen. options may be NULL.
 Status fp8_apply(Module *root, const Fp8Options *options);
-// Takes it off. Between steps. ERR_ARGUMENT under what was put on later.
+// Removes it, between steps. ERR_ARGUMENT if an extension that was added later is still on.
 Status fp8_remove(Module *root);
 
 // at[i] = where the chunk of parameter i begins in a rank's part, in bytes, as above; slot is a

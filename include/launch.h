@@ -57,8 +57,8 @@ ncclComm_t world_unwatch(ncclComm_t comm);
 #define ncclCommDestroy(comm) ncclCommDestroy(world_unwatch(comm))
 #define ncclCommAbort(comm) ncclCommAbort(world_unwatch(comm))
 
-// What runs with the watch's line, or with that of the time limit of SHARE_GPU, before the process
-// ends; NULL: nothing. It runs on a thread of its own.
+// Sets a function that gets the line of the watch, or of SHARE_GPU's time limit, before the process
+// ends; NULL: none. It runs on its own thread.
 void world_on_lost(void (*hook)(const char *text));
 
 // How a rank ended.

@@ -48,7 +48,7 @@ typedef struct Param {
     void *owner;    // who manages the storage (a flat parameter); NULL: nobody yet
 } Param;
 
-// What a model that writes keeps of the tokens that it has read or written (kv_cache_create).
+// The keys and values of the tokens that a generating model has read or written (kv_cache_create).
 typedef struct KvCache {
     int max_T;   // room for so many tokens
     int length;  // tokens in it; whoever runs a forward adds its run->T after it
@@ -56,7 +56,7 @@ typedef struct KvCache {
     void **rows; // (n) device (max_T, columns of qkv)
 } KvCache;
 
-// What a pass needs apart from the parameters. One per rank.
+// Everything a pass needs apart from the parameters. One per rank.
 typedef struct NnRun {
     cudaStream_t stream;        // the compute stream: every kernel of a pass runs here
     struct cublasContext *blas; // the cublasHandle_t that is bound to `stream`
@@ -84,8 +84,8 @@ typedef struct RotaryConfig {
     int trained_T;
 } RotaryConfig;
 
-// What no parameter's shape says of a layer: of attention its heads and, where positions are
-// rotary, how; of a root mean square normalisation its eps. 0: the layer has none.
+// Numbers of a layer that no parameter's shape gives: the heads of attention and its rotary
+// positions, the eps of a root mean square normalisation. 0: the layer has none.
 typedef struct LayerNumbers {
     int heads, kv_heads;
     RotaryConfig rotary;
@@ -152,8 +152,8 @@ Status module_backward(Module *m, NnRun *run, const float *dout, float **din);
 Status module_forward_typed(Module *m, NnRun *run, const void *in, Buffer *out);
 Status module_backward_typed(Module *m, NnRun *run, const void *dout, Buffer *din);
 
-// Has the module and all below it compute in this type from the next forward on. (A cast layer
-// stays what it is.) Whoever gives parameters memory gives them memory of that type.
+// Makes the module and all modules below it compute in this type from the next forward on. (A cast
+// layer keeps its types.) Code that allocates parameters must give them memory of that type.
 void module_set_type(Module *m, DType type);
 
 // Appends a hook to those that the point has already; they run in the order in which they were
@@ -179,10 +179,10 @@ Status kv_cache_destroy(KvCache *cache, NnRun *run); // NULL is fine
 // Before its backward its forward must run again.
 Status module_free_inside(Module *m, NnRun *run);
 
-// What a module and all below it hold between a forward and its backward, put aside: so a forward
-// may run while an earlier one still waits for its backward. A new pass holds nothing, and the
-// module must not either: ERR_ARGUMENT. To swap is to exchange what the module holds with what the
-// pass does; of the same module, whose children are still the same: else ERR_ARGUMENT.
+// Stores what a module and all modules below it hold between a forward and its backward, so that a
+// forward can run while an earlier one still waits for its backward. A new pass holds nothing, and
+// nor may the module: else ERR_ARGUMENT. A swap exchanges the contents of the module and of the
+// pass. ERR_ARGUMENT for another module, or if its children have changed.
 typedef struct ModulePass ModulePass;
 Status module_pass_create(ModulePass **pass, Module *m);
 Status module_pass_swap(ModulePass *pass, Module *m);
@@ -234,13 +234,14 @@ Module *token_embedding_create(const char *name, int vocab, int max_T, int dim, 
 // Runs its children in order; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);
 // Cuts a sequence, in place, down to its children [first, last): a stage of a model. Parameters
-// keep their names, numbers and so their initial values; one that is tied to a child that goes
-// stays with the other. ERR_ARGUMENT for a module that is no sequence, or if no child would
-// stay.
+// keep their names and numbers, and so their initial values; a parameter that a removed child
+// shares stays with the other child. ERR_ARGUMENT for a module that is not a sequence, or if no
+// child would stay.
 Status sequence_keep(Module *m, int first, int last);
-// Has a sequence take in_type (unless it takes tokens) and give out_type: if its layers have
-// another type, a cast layer is put before the first or after the last. Once; remove takes them
-// away. ERR_ARGUMENT for a module that is no sequence, or whose children do not fit each other.
+// Makes a sequence take in_type (unless it takes tokens) and give out_type: if its layers have
+// another type, adds a cast layer before the first or after the last. Call it once; remove takes
+// them away. ERR_ARGUMENT for a module that is not a sequence, or whose children do not fit each
+// other.
 Status sequence_add_casts(Module *m, DType in_type, DType out_type);
 void sequence_remove_casts(Module *m);
 

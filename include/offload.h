@@ -64,7 +64,7 @@ Status offload_alloc(const FsdpUnit *unit, bool grad, void **device, cudaStream_
 cudaStream_t offload_grad_stream(const FsdpUnit *unit);
 void offload_drop(FsdpUnit *unit);
 
-// What is done with gradients that are on the host. Given code (lib/fsdp/offload_optimizer.c).
+// For gradients on the host. Given code (lib/fsdp/offload_optimizer.c).
 void offload_take_over(FsdpRootOps *ops); // the optimizer's functions
 Status offload_scale_grad(FsdpRoot *root, float factor);
 // *finite = whether all gradients of this rank are; each is multiplied by the factor.

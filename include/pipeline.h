@@ -94,7 +94,7 @@ typedef struct PipelinePiece {
     int rank;           // of the world, that has these elements of the parameter too
     int64_t begin, end; // elements of this rank's shard of the unit
 } PipelinePiece;
-// What this rank shares with those of another stage.
+// A parameter that this rank shares with ranks of another stage.
 typedef struct PipelineShared {
     Param *param;
     int other;
@@ -160,16 +160,16 @@ Status pipeline_backward(Pipeline *pipeline, int k);
 
 // ------------------------------------------------------- Between two stages: transfers.c
 
-// What the action needs from another stage (before it), or has made for one (after it): the slot's
-// buffer, with its type and size, and that stage. NULL: nothing. What is received has no memory
-// yet.
+// Returns the slot's buffer, with its type and size, that the action needs from another stage
+// (before it), or has made for one (after it), and sets *stage. NULL: none. A buffer to receive has
+// no memory yet.
 Buffer *pipeline_transfer(Pipeline *pipeline, PipelineAction action, bool before, int *stage);
 
 // Between two actions (NULL: before the first, after the last): sends what `done` has made and
-// receives what `next` needs, both at once, on pipeline->stream. Sends follow what is queued on the
-// compute stream; what is received is allocated here, and the slot's event tells when it is there.
-// After a backward the slot's buffers are freed, each after its last use, and before others are
-// allocated, as far as they have been used by then. The host waits for nothing.
+// receives what `next` needs, both at once, on pipeline->stream. Sends follow the work queued on
+// the compute stream. Allocates the buffers to receive; the slot's event is recorded when they have
+// arrived. After a backward frees the slot's buffers, each after its last use, and before it
+// allocates others, as far as they have been used by then. The host waits for nothing.
 Status pipeline_exchange(Pipeline *pipeline, const PipelineAction *done,
                          const PipelineAction *next);
 

@@ -60,17 +60,17 @@ typedef struct PrefetchState {
     Hook **hooks;                     // (root->n_units · HOOK_POINTS) the handles
 } PrefetchState;
 
-// Puts a prefetch on the root, which has a strategy. ERR_ARGUMENT, and nothing has changed, if
-// it has none, has a prefetch already, or is not sharded; or if a depth or the limit is
+// Puts a prefetch on the root, which must have a strategy. ERR_ARGUMENT, and nothing has changed,
+// if it has none, has a prefetch already, or is not sharded; or if a depth or the limit is
 // negative.
 Status prefetch_apply(Module *root, const PrefetchOptions *options);
-// Takes it off, with its lists. Between steps. ERR_ARGUMENT under what was put on later.
+// Removes it and its lists, between steps. ERR_ARGUMENT if a later extension is still on.
 Status prefetch_remove(Module *root);
 
-// The n modules, in this order, are the module's list: its hook prefetches these, whatever the
-// depth. n = 0: it has none. They hold until the next call, whose list replaces this one.
-// ERR_ARGUMENT, and the list stays, if the module or one of the list is no unit, if one is
-// the module itself or a unit of another root, or if that root has no prefetch.
+// Makes the n modules, in this order, the module's list: its hook prefetches these, whatever the
+// depth. n = 0: no list. The next call replaces the list. ERR_ARGUMENT, and the list stays, if the
+// module or one of the list is not a unit, if one is the module itself or a unit of another root,
+// or if that root has no prefetch.
 Status fsdp_set_modules_to_forward_prefetch(Module *module, Module *const *modules, int n);
 Status fsdp_set_modules_to_backward_prefetch(Module *module, Module *const *modules, int n);
 

@@ -52,14 +52,14 @@ typedef struct RecomputeState {
 // takes a module before its children (out may be NULL for max = 0).
 int recompute_modules(const Module *model, RecomputeKind kind, Module **out, int max);
 
-// Has those modules of the root compute again, from the next forward on. Given code
-// (lib/fsdp/recompute_switch.c). ERR_ARGUMENT, and nothing has changed, if it is on already,
-// if the kind is RECOMPUTE_NONE, in the middle of a pass, or if the model has no such module.
+// Makes these modules of the root recompute, from the next forward on. Given code
+// (lib/fsdp/recompute_switch.c). ERR_ARGUMENT, and nothing has changed, if it is on already, if the
+// kind is RECOMPUTE_NONE, in the middle of a pass, or if the model has no such module.
 Status recompute_apply(Module *root, RecomputeKind kind);
-// Takes it off, between passes. Before fsdp_unwrap. ERR_ARGUMENT under what was put on later. Given
-// code.
+// Removes it, between passes and before fsdp_unwrap. ERR_ARGUMENT if a later extension is still on.
+// Given code.
 Status recompute_remove(Module *root);
-// What recompute_apply knows of a module. Given code.
+// The record that recompute_apply has of a module. Given code.
 RecomputeModule *recompute_of(const Module *module);
 
 // In the place of a block's forward and backward. The forward is the block's own, after which what

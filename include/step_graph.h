@@ -124,15 +124,15 @@ typedef struct StepCall {
     int before; // of the phases whose end waits for it the one that ends first; -1: none
 } StepCall;
 
-// One for each collective of the trace, in their order: which phases' ends have a path to it, and
-// to which ones it has a path. Writes at most `max` to out (which may be NULL for max = 0); *n is
-// how many there are. ERR_MEMORY.
+// Lists the collectives of the trace, in their order, each with the phases whose ends have a path
+// to it, and the phases to which it has a path. Writes at most `max` to out (which may be NULL for
+// max = 0); *n is their number. ERR_MEMORY.
 Status step_calls(const StepTrace *trace, StepCall *out, int max, int *n);
 
-// Given code (lib/fsdp/step_trace.c). From here on what the root's units do is kept; between steps.
+// Given code (lib/fsdp/step_trace.c). Begins to record the root's units, between steps.
 Status step_trace_begin(StepTrace *trace, FsdpRoot *root);
-// No longer. With the graph of a capture between the two (or NULL) marks have their nodes, and the
-// trace the edges.
+// Ends the record. With the graph of a capture between the two calls (or NULL) the marks get their
+// nodes, and the trace its edges.
 Status step_trace_end(StepTrace *trace, cudaGraph_t graph);
 void step_trace_free(StepTrace *trace);
 
