@@ -54,7 +54,7 @@ Status per_parameter_layout(FlatLayout *layout, const char *name, Param **params
 // Copy-out allocates the unsharded parameters. In a forward the gather buffer stays until the next
 // copy-out, so that the next all-gather does not wait for this copy, or until the outermost forward
 // ends (extensions->copied_out): at most two gather buffers exist. Elsewhere it is freed at once.
-// Before copy-in allocates, it frees the unsharded gradient and the buffer of the reduction before.
+// Copy-in frees the unsharded gradient; before it allocates, it frees the last reduction's buffer.
 // If a copy fails, one buffer of each is left, which fsdp_reshard_all or the next reduction frees.
 extern const FlatLayoutOps PER_PARAMETER_OPS;
 
