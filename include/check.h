@@ -1,7 +1,7 @@
 /* check.h: how an error travels in ShardLab.
  *
  * A function that can fail returns a Status: OK, or what kind of thing went wrong. The macros below
- * call something, and where it fails print one line (file, line, call, rank, the library's own
+ * call something, and if it fails print one line (file, line, call, rank, the library's own
  * words) and return the Status to the caller, who does the same. So an error prints its own stack,
  * innermost line first, and nothing is ever ignored by accident.
  *
@@ -32,7 +32,7 @@ typedef enum Status {
     ERR_IO,       // a file or a pipe
 } Status;
 
-// What a function returns whose Status must be looked at: where nobody does, the compiler warns. A
+// What a function returns whose Status must be looked at: if nobody does, the compiler warns. A
 // header says so of all its functions, and of pointers to functions, by `#define Status
 // CHECKED_STATUS` in front of them and `#undef Status` behind.
 #define CHECKED_STATUS __attribute__((warn_unused_result)) Status
@@ -46,8 +46,8 @@ typedef enum Status {
         Status try_status_ = (call);                                                               \
         if (try_status_ != OK) return check_trace(try_status_, #call, __FILE__, __LINE__);         \
     } while (0)
-// A Status that is dropped on purpose: where there is no way out for an error, and what failed has
-// printed its line.
+// A Status that is dropped on purpose: if an error cannot be returned, and what failed has printed
+// its line.
 #define IGNORE_STATUS(call)                                                                        \
     do {                                                                                           \
         Status ignored_ = (call);                                                                  \

@@ -9,10 +9,10 @@
  *                     "h.0.mlp.fc.weight", "…adamw.m", "…adamw.v": each the elements [begin, end)
  *                     that the index names, as one dimension
  *
- * What is saved is who owns which elements (FlatLayout), never how they are stored: padding is not
- * in it. So another number of ranks, or another split into units, loads it: each rank reads the
- * elements that it owns now from the files of those that owned them then. No rank holds more on the
- * host than a buffer of CHECKPOINT_BUFFER bytes, or one slice where that is less.
+ * A checkpoint says who owns which elements (FlatLayout), never how they are stored, and has no
+ * padding. So it can be loaded with another number of ranks, or another split into units: each rank
+ * reads the elements that it owns now from the files of their earlier owners. On the host a rank
+ * holds at most a buffer of CHECKPOINT_BUFFER bytes, or one slice if that is less.
  *
  * A save is atomic. It is written to DIR.tmp; when every file is on the disk DIR is replaced by a
  * rename, and DIR.old, the previous one, is removed after that. Whatever is killed when, DIR is
@@ -38,9 +38,9 @@ enum { CHECKPOINT_BUFFER = 1 << 20 };
 typedef struct CheckpointPosition {
     int64_t step;       // steps done
     uint64_t data_seed; // of the batches (text.h)
-    float loss_scale;   // where the loss is scaled (LossScaler, precision.h); 0: it is not
+    float loss_scale;   // of the loss scaler (precision.h); 0: none
     int growth_tracker; // the scaler's
-    uint64_t sequences; // drawn by all ranks together, where they are counted (tokens.h)
+    uint64_t sequences; // drawn by all ranks together, if they are counted (tokens.h)
     double best_loss;   // of all validations so far; 0: there was none
 } CheckpointPosition;
 
@@ -75,7 +75,7 @@ typedef struct CheckpointIndex {
 // Saves the parameters of the root's units, the moments and t of `opt` (NULL: no optimizer) and the
 // position. Collective: all ranks call it, between steps. When it returns OK, on any rank, the
 // checkpoint is complete and on the disk. Else DIR is as it was, and what was written of the new
-// one is gone; also where the last call fails, which brings the new name to the disk: then DIR is
+// one is gone; also if the last call fails, which brings the new name to the disk: then DIR is
 // renamed back. ERR_ARGUMENT for another model's optimizer. (A disk that fails again while that is
 // done may leave DIR.tmp, and DIR.old in the place of DIR, or beside a new DIR: a load takes a
 // complete one.)
@@ -83,7 +83,7 @@ Status checkpoint_save(const char *dir, Module *root, const FsdpAdamW *opt,
                        const CheckpointPosition *position);
 
 // Loads what checkpoint_save has saved, on as many ranks or in such units as there are now; `opt`
-// NULL: the parameters alone. Collective. ERR_ARGUMENT where a unit is not sharded, or for another
+// NULL: the parameters alone. Collective. ERR_ARGUMENT if a unit is not sharded, or for another
 // model's optimizer; ERR_IO for a checkpoint of another model, without the optimizer that is asked
 // for, or with a file that is missing or damaged; nothing has been changed then. Padding stays
 // zero.
@@ -93,7 +93,7 @@ Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt, Checkpoint
 // Adds to the index who has which elements of which parameter, on all ranks. ERR_MEMORY.
 Status checkpoint_describe(CheckpointIndex *index, const FsdpRoot *root);
 // Before a save, on one rank: what an earlier one left is gone, the last good one is DIR, and there
-// is an empty DIR.tmp. ERR_IO, also where DIR is something else than a checkpoint; then nothing has
+// is an empty DIR.tmp. ERR_IO, also if DIR is something else than a checkpoint; then nothing has
 // changed.
 Status checkpoint_begin(const char *dir, const char *tmp, const char *old);
 // DIR.tmp, whose files are all on the disk, becomes DIR, on one rank. ERR_IO: DIR is as it was.
@@ -121,8 +121,8 @@ const CheckpointEntry *index_find(const CheckpointIndex *index, const char *name
 // is in it is there, float, and as long as it must be.
 Status index_check_file(const CheckpointIndex *index, int i);
 
-// What a file says about itself in its __metadata__: "part": "I of N" and "step": so that a file of
-// another rank, or of another save, is not taken for it.
+// A file's label in its __metadata__, "part": "I of N" and "step", so that nobody mistakes a file
+// of another rank or of another save for it.
 typedef struct CheckpointLabel {
     char part[24], step[24];
     SafetensorsText texts[2];
@@ -134,7 +134,7 @@ char *checkpoint_file(const char *dir, int i, int n);
 // DIR with ".tmp" or ".old" at its end. Free it; NULL without memory.
 char *checkpoint_name(const char *dir, const char *ending);
 
-// What a tensor of a file is called: the parameter's name, with ".adamw.m" or ".adamw.v".
+// The name of a tensor in a file: the parameter's, with "", ".adamw.m" or ".adamw.v".
 typedef enum CheckpointPart { CHECKPOINT_PARAM, CHECKPOINT_M, CHECKPOINT_V } CheckpointPart;
 const char *checkpoint_part_name(CheckpointPart part); // "", ".adamw.m", ".adamw.v"
 // A parameter's name and the part's, in a buffer of CHECKPOINT_NAME bytes.
@@ -148,9 +148,9 @@ Status checkpoint_copy_out(Safetensors *file, int tensor, int64_t first, int64_t
 Status checkpoint_copy_in(const Safetensors *file, const SafetensorsEntry *entry, int64_t first,
                           int64_t n, float *device, cudaStream_t stream);
 
-// Folders. Every one of these prints its line where it fails.
+// Folders. Every one of these prints its line if it fails.
 bool folder_is_there(const char *dir);
-// OK where nothing is there, or a folder with a checkpoint's files and no others.
+// OK if nothing is there, or a folder with a checkpoint's files and no others.
 Status folder_check(const char *dir);
 Status folder_make(const char *dir);
 // The names in the folder are on the disk (fsync of the folder).
@@ -158,28 +158,29 @@ Status folder_sync(const char *dir);
 // The same of the folder that `dir` is in.
 Status folder_sync_parent(const char *dir);
 Status folder_rename(const char *from, const char *to);
-// Removes a checkpoint, complete or not; nothing where there is none. A folder that holds anything
+// Removes a checkpoint, complete or not; nothing if there is none. A folder that holds anything
 // else stays, and is ERR_IO: it may be somebody's.
 Status folder_remove(const char *dir);
 
 // ---------------------------------------------------------------- Hugging Face's models
 
-// What a config.json of theirs says of a model: a GPT-2, or what has a Llama's shape.
+// Their config.json of a model: a GPT-2, or a model of Llama's shape.
 typedef struct HuggingFaceConfig {
     const char *type; // its model_type
     bool is_llama;
     LlamaConfig sizes; // of a GPT-2 too, as far as it has them
     int window;        // Llama: tokens that attention sees, at most max_T
 } HuggingFaceConfig;
-// exact: our model must compute what theirs does, and any key that says otherwise is refused: other
-// activations, biases, positions. Else, as for a plan, the sizes must be right (Qwen's biases and
-// norms are small). ERR_IO with a line that names the key.
+// exact: our model must compute the same as theirs, so any other value of a key is refused: other
+// activations, biases, positions. Else, as for a plan, only the sizes must be right (Qwen's biases
+// and norms are small). ERR_IO with a line that names the key.
 Status hugging_face_config_read(const char *path, bool exact, HuggingFaceConfig *config);
 // A config.json of the model in float; `like`: the file that it was read from, whose other keys
 // stay, or NULL.
 Status hugging_face_config_write(const char *path, const HuggingFaceConfig *config,
                                  const char *like);
-// What no tensor's shape says must be the model's: kind, heads, and a Llama's eps and positions.
+// Checks what no tensor's shape says: kind, heads, and a Llama's eps and positions must be the
+// model's.
 Status hugging_face_config_check(const char *path, const Module *model, bool is_llama);
 
 // The unsharded model in one safetensors file with the names and the layout of Hugging Face's
@@ -196,7 +197,7 @@ Status gpt2_import(const char *path, Module *root);
 // The same of Llama, as Hugging Face's LlamaForCausalLM: names with or without "model." in front.
 // Queries, keys and values are three tensors there, gate and up two; pairs of columns that
 // positions turn are the same, so that no row changes places. A head that is tied is not written,
-// and is left aside where it is there.
+// and is left aside if it is there.
 Status llama_export(const char *path, Module *root);
 Status llama_import(const char *path, Module *root);
 
@@ -205,7 +206,7 @@ Status llama_import(const char *path, Module *root);
 // ---------------------------------------------------------------- Together
 
 // Every rank says how it went, and all learn whether it went well everywhere: OK, or `mine`, or
-// ERR_IO where another rank failed (which has said so). No rank is through before all have come: a
+// ERR_IO if another rank failed (which has said so). No rank is through before all have come: a
 // barrier, too.
 CHECKED_STATUS checkpoint_agree(const FsdpContext *ctx, Status mine);
 

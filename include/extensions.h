@@ -30,7 +30,7 @@ typedef enum ExtensionKind {
     EXTENSION_KINDS
 } ExtensionKind;
 
-// What part two keeps of a root. Of each extension its state; NULL: it is not on.
+// The labs' state of a root, one for each extension; NULL: it is not on.
 typedef struct FsdpExtensions {
     struct StrategyState *strategy;
     struct OffloadState *offload;
@@ -46,7 +46,7 @@ typedef struct FsdpExtensions {
     struct ExtensionFrame *top; // the stack, the last that was put on first
 } FsdpExtensions;
 
-// What a unit does in another way under an extension.
+// The functions of a unit that an extension can replace.
 typedef struct UnitFunctions {
     Status (*all_gather)(FsdpUnit *unit);
     Status (*gather_shards)(FsdpUnit *unit);
@@ -57,7 +57,7 @@ typedef struct UnitFunctions {
     FsdpReshard reshard_after_forward;
 } UnitFunctions;
 
-// What labs and given code do with streams alike. Given code (lib/fsdp/root.c).
+// Labs and given code both use these for streams. Given code (lib/fsdp/root.c).
 
 // `waiter` runs what is queued on it from now on after all that is queued on `worker` so far; the
 // host does not wait. `event` is recorded for that, and may be recorded again at once.
@@ -69,19 +69,19 @@ Status stream_free_after(void **buffer, cudaEvent_t event, cudaStream_t stream);
 Status fsdp_extensions_create(FsdpRoot *root);
 void fsdp_extensions_destroy(FsdpRoot *root);
 
-// Keeps what root and units do now. ERR_MEMORY.
+// Saves the current functions of root and units. ERR_MEMORY.
 Status extension_push(FsdpRoot *root, ExtensionKind kind);
-// OK where the extension is the last that was put on. Else ERR_ARGUMENT, with a line that says that
-// it is not on, or what has to be taken off first.
+// OK if the extension was added last. Else ERR_ARGUMENT, with a line that says that it is not on,
+// or which to remove first.
 Status extension_check_last(const FsdpRoot *root, ExtensionKind kind);
-// Puts back what extension_push has kept; the extension is the last that was put on.
+// Restores the functions that extension_push has saved; the extension must have been added last.
 void extension_pop(FsdpRoot *root);
 
-// What root and unit did before this extension, which is on, was put on.
+// The functions of root and unit from before this extension, which is on.
 const FsdpRootOps *extension_ops_before(const FsdpRoot *root, ExtensionKind kind);
 const UnitFunctions *extension_before(const FsdpUnit *unit, ExtensionKind kind);
 
-// ERR_ARGUMENT where a unit of the root is not sharded; a step then refuses, as task 5's do.
+// ERR_ARGUMENT if a unit of the root is not sharded: then a step refuses, as in task 5.
 Status extension_check_sharded(const FsdpRoot *root);
 
 #undef Status

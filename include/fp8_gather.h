@@ -11,7 +11,7 @@
  * largest with which its largest element, its *amax*, stays within 448. So scaling rounds
  * nothing, and
  *
- *   |x - what is unsharded| <= 2^-4 |x|, or 2^-10 / scale where that is more
+ *   |x - what is unsharded| <= 2^-4 |x|, or 2^-10 / scale if that is more
  *
  * The amax of all parameters of all units of the root takes one all-reduce (max) of as many
  * numbers, after each step of the optimizer. Masters, gradients and moments are what they are
@@ -19,7 +19,7 @@
  *
  * A unit may hold parameters of both kinds: what is not quantised travels in the same message, in
  * the type in which the modules compute. In a rank's part of the gather buffer these come first,
- * one after the other, in the order of the layout; then those in 8 bits; then, where there are some
+ * one after the other, in the order of the layout; then those in 8 bits; then, if there are some
  * of the first kind, bytes up to a multiple of their element's size, so that each part begins at
  * one.
  *
@@ -29,7 +29,7 @@
  * or a NaN all elements are NaN.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line if it fails.
  */
 #ifndef SHARDLAB_FP8_GATHER_H
 #define SHARDLAB_FP8_GATHER_H
@@ -62,12 +62,12 @@ typedef struct Fp8State {
     Fp8Unit *units;           // (root->n_units)
 } Fp8State;
 
-// Has all units of the root gather in FP8. ERR_ARGUMENT, and nothing has changed, where they do
-// already, where one has another layout than per_parameter, where the strategy is DDP, which
-// gathers nothing, where the shards are in host memory, where a unit is not sharded, or where no
-// parameter is chosen. options may be NULL.
+// Makes all units of the root gather in FP8. ERR_ARGUMENT, and nothing has changed, if they do
+// already, if one has another layout than per_parameter, if the strategy is DDP, which gathers
+// nothing, if the shards are in host memory, if a unit is not sharded, or if no parameter is
+// chosen. options may be NULL.
 Status fp8_apply(Module *root, const Fp8Options *options);
-// Takes it off. Between steps. ERR_ARGUMENT under what was put on later.
+// Removes it, between steps. ERR_ARGUMENT if an extension that was added later is still on.
 Status fp8_remove(Module *root);
 
 // at[i] = where the chunk of parameter i begins in a rank's part, in bytes, as above; slot is a
@@ -79,7 +79,7 @@ int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes,
 // all-reduce, whatever the number of units. Where a call fails, the scales are as old as before.
 Status fp8_update_scales(FsdpRoot *root);
 
-// unit->all_gather: queues, on the all-gather stream, the scales where they are due; then this
+// unit->all_gather: queues, on the all-gather stream, the scales if they are due; then this
 // rank's part, and the all-gather of all parts, as bytes, in place. Nothing is allocated.
 Status fp8_all_gather(FsdpUnit *unit);
 
@@ -90,7 +90,7 @@ Status fp8_copy_out(FsdpUnit *unit);
 // shard_bytes of DTYPE_BYTE; its data stays.
 void fp8_reset(FsdpUnit *unit);
 
-// What fsdp_full_state does under FP8: gathers the masters. ERR_ARGUMENT where a unit is not
+// What fsdp_full_state does under FP8: gathers the masters. ERR_ARGUMENT if a unit is not
 // sharded.
 Status fp8_full_state(Module *root, StateVisitor visit, void *arg);
 

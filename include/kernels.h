@@ -47,14 +47,14 @@ cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n,
 cudaError_t kernel_adamw_numbers(float *p, const float *g, float *m, float *v, size_t n,
                                  const float *numbers, float beta1, float beta2, float eps,
                                  float weight_decay, cudaStream_t stream);
-// clip[0] = √*squares, the norm, as a float; clip[1] = max_norm / clip[0] where the norm is larger,
+// clip[0] = √*squares, the norm, as a float; clip[1] = max_norm / clip[0] if the norm is larger,
 // else 1
 cudaError_t kernel_clip_factor(float *clip, const double *squares, float max_norm,
                                cudaStream_t stream);
 // x[i] *= *factor, which is on the device
 cudaError_t kernel_scale_by(float *x, const float *factor, size_t n, cudaStream_t stream);
 // SGD with decay and momentum: g' = g + wd·p;  buf = momentum·buf + g';  p -= lr·buf.
-// buf may be NULL where momentum is 0.
+// buf may be NULL if momentum is 0.
 cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n, float lr, float momentum,
                        float weight_decay, cudaStream_t stream);
 
@@ -203,7 +203,7 @@ cudaError_t kernel_dequantize_e4m3(DType dst_type, void *dst, const uint8_t *src
 // after another, so it rounds what they would store. With DTYPE_F32 it is kernel_X itself.
 
 // dst[i] = src[i] as a number of the other type (rounding.h). From float to float it copies; dst
-// may be src where the types are equally wide.
+// may be src if the types are equally wide.
 cudaError_t kernel_cast(DType dst_type, void *dst, DType src_type, const void *src, size_t n,
                         cudaStream_t stream);
 // *found = 1 if any x[i] is infinite or NaN; else *found stays as it is. `found` is on the device.

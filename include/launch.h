@@ -57,8 +57,8 @@ ncclComm_t world_unwatch(ncclComm_t comm);
 #define ncclCommDestroy(comm) ncclCommDestroy(world_unwatch(comm))
 #define ncclCommAbort(comm) ncclCommAbort(world_unwatch(comm))
 
-// What runs with the watch's line, or with that of the time limit of SHARE_GPU, before the process
-// ends; NULL: nothing. It runs on a thread of its own.
+// Sets a function that gets the line of the watch, or of SHARE_GPU's time limit, before the process
+// ends; NULL: none. It runs on its own thread.
 void world_on_lost(void (*hook)(const char *text));
 
 // How a rank ended.
@@ -77,7 +77,7 @@ typedef struct RankEnd {
 // Runs fn(world, arg) in `size` forked processes and waits for all; fills ends[size]. After `limit`
 // seconds, or 2 seconds after some rank ended badly, the ranks still there get SIGTERM (so that
 // they can say where they are) and after one more second SIGKILL. No process is left. OK
-// when every rank returned 0; ERR_IO where a fork failed.
+// when every rank returned 0; ERR_IO if a fork failed.
 typedef int (*RankFn)(const World *world, void *arg);
 Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends);
 

@@ -15,7 +15,7 @@
 
 // Ranks that take part in one collective.
 typedef struct ProcessGroup {
-    ncclComm_t comm; // NULL where size is 1 and nobody made one
+    ncclComm_t comm; // NULL if size is 1 and nobody made one
     int rank;        // this process's, 0 … size-1
     int size;
 } ProcessGroup;
@@ -37,7 +37,7 @@ Status mesh_1d(Mesh *mesh, ncclComm_t comm);
 // shards × replicas = the communicator's ranks. Ranks r·shards … (r+1)·shards - 1 shard together,
 // and are replica r: neighbours, because a replica gathers more than the replicas send each other.
 // A group of one rank has no communicator, and a group of all ranks has `world` itself; the others
-// are made here (ncclCommSplit), so all ranks call it. ERR_ARGUMENT where `replicas` does not
+// are made here (ncclCommSplit), so all ranks call it. ERR_ARGUMENT if `replicas` does not
 // divide the ranks, ERR_NCCL.
 Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas);
 // Destroys the communicators that mesh_2d made, and not `world`.

@@ -48,7 +48,7 @@ typedef struct Param {
     void *owner;    // who manages the storage (a flat parameter); NULL: nobody yet
 } Param;
 
-// What a model that writes keeps of the tokens that it has read or written (kv_cache_create).
+// The keys and values of the tokens that a generating model has read or written (kv_cache_create).
 typedef struct KvCache {
     int max_T;   // room for so many tokens
     int length;  // tokens in it; whoever runs a forward adds its run->T after it
@@ -65,7 +65,7 @@ typedef struct Dropout {
     uint64_t first; // number of the batch's first sequence, in all of the training
 } Dropout;
 
-// What a pass needs apart from the parameters. One per rank.
+// Everything a pass needs apart from the parameters. One per rank.
 typedef struct NnRun {
     cudaStream_t stream;        // the compute stream: every kernel of a pass runs here
     struct cublasContext *blas; // the cublasHandle_t that is bound to `stream`
@@ -94,8 +94,8 @@ typedef struct RotaryConfig {
     int trained_T;
 } RotaryConfig;
 
-// What no parameter's shape says of a layer: of attention its heads and, where positions are
-// rotary, how; of a root mean square normalisation its eps. 0: the layer has none.
+// Numbers of a layer that no parameter's shape gives: the heads of attention and its rotary
+// positions, the eps of a root mean square normalisation. 0: the layer has none.
 typedef struct LayerNumbers {
     int heads, kv_heads;
     RotaryConfig rotary;
@@ -147,7 +147,7 @@ struct Module {
 Status nn_run_create(NnRun *run, cudaStream_t stream);
 Status nn_run_destroy(NnRun *run);
 
-// Runs the module on `in` (rows, in_dim), or (rows) int32 tokens where in_dim is 0. *out is the
+// Runs the module on `in` (rows, in_dim), or (rows) int32 tokens if in_dim is 0. *out is the
 // module's output (rows, out_dim) on the device; the module frees it, in its backward or in
 // module_discard. Hooks: pre_forward before anything, post_forward after everything. For modules
 // whose output is float; ERR_ARGUMENT for others.
@@ -162,8 +162,8 @@ Status module_backward(Module *m, NnRun *run, const float *dout, float **din);
 Status module_forward_typed(Module *m, NnRun *run, const void *in, Buffer *out);
 Status module_backward_typed(Module *m, NnRun *run, const void *dout, Buffer *din);
 
-// Has the module and all below it compute in this type from the next forward on. (A cast layer
-// stays what it is.) Whoever gives parameters memory gives them memory of that type.
+// Makes the module and all modules below it compute in this type from the next forward on. (A cast
+// layer keeps its types.) Code that allocates parameters must give them memory of that type.
 void module_set_type(Module *m, DType type);
 
 // Appends a hook to those that the point has already; they run in the order in which they were
@@ -172,7 +172,7 @@ void module_set_type(Module *m, DType type);
 Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg);
 // The same in front of those that the point has already.
 Hook *module_add_first_hook(Module *m, HookPoint point, HookFn fn, void *arg);
-// Removes the hook wherever it is installed in m; nothing where it is not (or NULL). A hook may
+// Removes the hook wherever it is installed in m; nothing if it is not (or NULL). A hook may
 // remove itself while it runs.
 void module_remove_hook(Module *m, Hook *hook);
 
@@ -189,10 +189,10 @@ Status kv_cache_destroy(KvCache *cache, NnRun *run); // NULL is fine
 // Before its backward its forward must run again.
 Status module_free_inside(Module *m, NnRun *run);
 
-// What a module and all below it hold between a forward and its backward, put aside: so a forward
-// may run while an earlier one still waits for its backward. A new pass holds nothing, and the
-// module must not either: ERR_ARGUMENT. To swap is to exchange what the module holds with what the
-// pass does; of the same module, whose children are still the same: else ERR_ARGUMENT.
+// Stores what a module and all modules below it hold between a forward and its backward, so that a
+// forward can run while an earlier one still waits for its backward. A new pass holds nothing, and
+// nor may the module: else ERR_ARGUMENT. A swap exchanges the contents of the module and of the
+// pass. ERR_ARGUMENT for another module, or if its children have changed.
 typedef struct ModulePass ModulePass;
 Status module_pass_create(ModulePass **pass, Module *m);
 Status module_pass_swap(ModulePass *pass, Module *m);
@@ -244,13 +244,14 @@ Module *token_embedding_create(const char *name, int vocab, int max_T, int dim, 
 // Runs its children in order; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);
 // Cuts a sequence, in place, down to its children [first, last): a stage of a model. Parameters
-// keep their names, numbers and so their initial values; one that is tied to a child that goes
-// stays with the other. ERR_ARGUMENT for a module that is no sequence, or where no child would
-// stay.
+// keep their names and numbers, and so their initial values; a parameter that a removed child
+// shares stays with the other child. ERR_ARGUMENT for a module that is not a sequence, or if no
+// child would stay.
 Status sequence_keep(Module *m, int first, int last);
-// Has a sequence take in_type (unless it takes tokens) and give out_type: where its layers have
-// another type, a cast layer is put before the first or after the last. Once; remove takes them
-// away. ERR_ARGUMENT for a module that is no sequence, or whose children do not fit each other.
+// Makes a sequence take in_type (unless it takes tokens) and give out_type: if its layers have
+// another type, adds a cast layer before the first or after the last. Call it once; remove takes
+// them away. ERR_ARGUMENT for a module that is not a sequence, or whose children do not fit each
+// other.
 Status sequence_add_casts(Module *m, DType in_type, DType out_type);
 void sequence_remove_casts(Module *m);
 
@@ -312,7 +313,7 @@ Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, in
 // 1/rows). *loss is the mean over the rows all the same.
 Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
                             int vocab, float scale, float *loss, float **dlogits);
-// The same with the gradient in place of the logits, where nobody needs them any more: a module's
+// The same with the gradient in place of the logits, if nobody needs them any more: a module's
 // output may be handed to its module_backward.
 Status cross_entropy_in_place(NnRun *run, float *logits, const int32_t *targets, int rows,
                               int vocab, float scale, float *loss);

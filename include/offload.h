@@ -20,7 +20,7 @@
  * the host.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line if it fails.
  */
 #ifndef SHARDLAB_OFFLOAD_H
 #define SHARDLAB_OFFLOAD_H
@@ -48,13 +48,13 @@ typedef struct OffloadState {
     OffloadUnit *units;      // (root->n_units)
 } OffloadState;
 
-// Moves the shards of all units to the host. ERR_ARGUMENT, and nothing has changed, where the root
+// Moves the shards of all units to the host. ERR_ARGUMENT, and nothing has changed, if the root
 // has no strategy, is offloaded already, has a precision, is in a pipeline already, is not sharded,
 // or has DDP (which keeps everything on the device) or reshard_ranks (whose slices stay there).
 // Given code (lib/fsdp/offload_storage.c).
 Status offload_apply(Module *root);
 // Moves them back. ERR_ARGUMENT under what was put on later, and while an optimizer has its moments
-// on the host; ERR_MEMORY, and nothing has changed, where the device has no room. Given code.
+// on the host; ERR_MEMORY, and nothing has changed, if the device has no room. Given code.
 Status offload_remove(Module *root);
 // Given code: the unit's part of the state; memory for a device copy of the unit's shard, on
 // `stream`, and its category in the log; which stream adds to the unit's gradient shard; the shards
@@ -64,7 +64,7 @@ Status offload_alloc(const FsdpUnit *unit, bool grad, void **device, cudaStream_
 cudaStream_t offload_grad_stream(const FsdpUnit *unit);
 void offload_drop(FsdpUnit *unit);
 
-// What is done with gradients that are on the host. Given code (lib/fsdp/offload_optimizer.c).
+// For gradients on the host. Given code (lib/fsdp/offload_optimizer.c).
 void offload_take_over(FsdpRootOps *ops); // the optimizer's functions
 Status offload_scale_grad(FsdpRoot *root, float factor);
 // *finite = whether all gradients of this rank are; each is multiplied by the factor.
@@ -80,13 +80,13 @@ Status offload_return_grad(FsdpUnit *unit);
 // of its own; then, after it, the unit's own all-gather, which finds the copy in sharded_param. One
 // rank copies the shard into unsharded_param. Two copies at most are on the device: the one before
 // the last is freed, on the stream to the device, after its all-gather. (The last one goes with the
-// outermost forward: given code.) As soon as there is a copy it is in sharded_param: where a call
+// outermost forward: given code.) As soon as there is a copy it is in sharded_param: if a call
 // fails, given code frees what is there, and puts the host's memory back.
 Status offload_all_gather(FsdpUnit *unit);
 
 // Puts a gradient shard on the device in the place of sharded_grad, on offload_grad_stream: zero,
-// or what the host has, where that has some already. As soon as it is there it is in sharded_grad:
-// where a call fails, fsdp_zero_grad frees it, and puts the host's memory back.
+// or what the host has, if that has some already. As soon as it is there it is in sharded_grad:
+// if a call fails, fsdp_zero_grad frees it, and puts the host's memory back.
 Status offload_begin_grad(FsdpUnit *unit);
 // Queues, on the stream to the host, after everything that adds to it, the copy of the gradient
 // shard to the host, whose memory is sharded_grad again. Two gradient shards at most are on the
@@ -98,7 +98,7 @@ Status offload_wait(OffloadState *state);
 
 // The hooks. arg is the FsdpUnit. Before the unit's own pre-backward hook: one rank's backwards add
 // to sharded_grad, which must be on the device. Before its post-backward hook: that reduces into
-// sharded_grad, where gradients are to be synchronised. And after it.
+// sharded_grad, if gradients are to be synchronised. And after it.
 Status offload_pre_backward(Module *module, void *unit);
 Status offload_pre_reduce(Module *module, void *unit);
 Status offload_post_backward(Module *module, void *unit);

@@ -29,7 +29,7 @@
  * parameters that train come first, in the order of the walk, then the frozen ones.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line if it fails.
  */
 #ifndef SHARDLAB_PER_PARAMETER_H
 #define SHARDLAB_PER_PARAMETER_H
@@ -47,22 +47,22 @@ int64_t per_parameter_chunk(const Param *param, int world);
 Status per_parameter_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank,
                             int world, bool align);
 
-// What the layout does in its own way (fsdp.h). Padding may be anywhere in a shard. After the wait
-// for an all-gather it copies out, before a reduction it copies in: on the compute stream, one copy
-// per parameter; with one rank that shards nothing is copied.
+// The layout's own functions (fsdp.h). Padding may be anywhere in a shard. The layout copies out
+// after the wait for an all-gather, and copies in before a reduction: on the compute stream, one
+// copy per parameter. If one rank shards alone, nothing is copied.
 //
-// Copy-out allocates the unsharded parameters. Of a forward the gather buffer stays until the next
-// copy-out, whose all-gather then did not have to wait for this copy, or until the outermost
-// forward ends (extensions->copied_out): two gather buffers at most. Elsewhere it is freed at once.
-// Copy-in frees the unsharded gradient, and what is being reduced before it takes memory. Where a
-// copy fails, one buffer of each is left, which fsdp_reshard_all or the next reduction frees.
+// Copy-out allocates the unsharded parameters. In a forward the gather buffer stays until the next
+// copy-out, so that the next all-gather does not wait for this copy, or until the outermost forward
+// ends (extensions->copied_out): at most two gather buffers exist. Elsewhere it is freed at once.
+// Copy-in frees the unsharded gradient; before it allocates, it frees the last reduction's buffer.
+// If a copy fails, one buffer of each is left, which fsdp_reshard_all or the next reduction frees.
 extern const FlatLayoutOps PER_PARAMETER_OPS;
 
 // Given code (lib/fsdp/layout_memory.c): new memory on the compute stream, as long as the buffer
 // says, which the log calls an unsharded parameter or gradient. The buffer's data is overwritten:
 // who wants to free the old memory keeps its address (of a gradient the log gives it that name,
 // too). And frees extensions->copied_out on the all-gather stream, once the copy has passed;
-// nothing where there is none.
+// nothing if there is none.
 Status layout_alloc_param(FsdpUnit *unit, Buffer *param);
 Status layout_alloc_grad(FsdpUnit *unit, Buffer *grad);
 Status layout_free_copied_out(FsdpRoot *root);

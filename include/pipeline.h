@@ -36,7 +36,7 @@
  * gradients of the two are added: one addition of two floats, the same sum on both.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line if it fails.
  */
 #ifndef SHARDLAB_PIPELINE_H
 #define SHARDLAB_PIPELINE_H
@@ -94,7 +94,7 @@ typedef struct PipelinePiece {
     int rank;           // of the world, that has these elements of the parameter too
     int64_t begin, end; // elements of this rank's shard of the unit
 } PipelinePiece;
-// What this rank shares with those of another stage.
+// A parameter that this rank shares with ranks of another stage.
 typedef struct PipelineShared {
     Param *param;
     int other;
@@ -126,14 +126,14 @@ typedef struct Pipeline {
 // ------------------------------------------------------- Stages and schedules: pipeline.c
 
 // Fills in the mesh, all fields. Collective. The group's communicator is made here (ncclCommSplit),
-// or is `world`, where there is one stage. ERR_ARGUMENT unless `stages` divides the ranks;
+// or is `world`, if there is one stage. ERR_ARGUMENT unless `stages` divides the ranks;
 // ERR_NCCL.
 Status pipeline_mesh(PipelineMesh *mesh, ncclComm_t world, int stages);
 // Destroys the communicator that pipeline_mesh made, and not `world`.
 Status pipeline_mesh_destroy(PipelineMesh *mesh);
 
 // Stage `stage` has blocks [*first, *last) of `blocks`: each block is in one stage, in order, and
-// no stage has more than one block more than another. ERR_ARGUMENT where a stage would have none.
+// no stage has more than one block more than another. ERR_ARGUMENT if a stage would have none.
 Status pipeline_blocks(int blocks, int stages, int stage, int *first, int *last);
 
 // The most micro-batches that are in flight at a time: n, of 1F1B the smaller of n and
@@ -160,16 +160,16 @@ Status pipeline_backward(Pipeline *pipeline, int k);
 
 // ------------------------------------------------------- Between two stages: transfers.c
 
-// What the action needs from another stage (before it), or has made for one (after it): the slot's
-// buffer, with its type and size, and that stage. NULL: nothing. What is received has no memory
-// yet.
+// Returns the slot's buffer, with its type and size, that the action needs from another stage
+// (before it), or has made for one (after it), and sets *stage. NULL: none. A buffer to receive has
+// no memory yet.
 Buffer *pipeline_transfer(Pipeline *pipeline, PipelineAction action, bool before, int *stage);
 
 // Between two actions (NULL: before the first, after the last): sends what `done` has made and
-// receives what `next` needs, both at once, on pipeline->stream. Sends follow what is queued on the
-// compute stream; what is received is allocated here, and the slot's event tells when it is there.
-// After a backward the slot's buffers are freed, each after its last use, and before others are
-// allocated, as far as they have been used by then. The host waits for nothing.
+// receives what `next` needs, both at once, on pipeline->stream. Sends follow the work queued on
+// the compute stream. Allocates the buffers to receive; the slot's event is recorded when they have
+// arrived. After a backward frees the slot's buffers, each after its last use, and before it
+// allocates others, as far as they have been used by then. The host waits for nothing.
 Status pipeline_exchange(Pipeline *pipeline, const PipelineAction *done,
                          const PipelineAction *next);
 
@@ -182,7 +182,7 @@ Status pipeline_sum_ties(Pipeline *pipeline);
 // *norm = the 2-norm of the gradient of all stages: the same number on every rank. A tied parameter
 // and a replica count once. Waits for the stream. Collective, over all ranks.
 Status pipeline_grad_norm(Pipeline *pipeline, float *norm);
-// Scales the gradients of all stages by max_norm / *norm where *norm is larger than max_norm.
+// Scales the gradients of all stages by max_norm / *norm if *norm is larger than max_norm.
 Status pipeline_clip_grad_norm(Pipeline *pipeline, float max_norm, float *norm);
 
 // ------------------------------------------------------- Given code (lib/fsdp/pipeline_*.c)
@@ -197,9 +197,9 @@ Status pipeline_cut(Module *model, const PipelineMesh *mesh, PipelineTies *ties)
 // have no parameter left to take, the last block is not a unit of its own.
 Status pipeline_fully_shard(Module *stage, FsdpContext *ctx, const FsdpOptions *options);
 
-// The stage, which is a root with a strategy, gets a schedule. Collective. ERR_ARGUMENT where it
-// has none; where n is no positive number; for a strategy with reshard_ranks: a unit has one slice,
-// and there would be several forwards; and where requires_all_reduce is off: the flags are the
+// The stage, which is a root with a strategy, gets a schedule. Collective. ERR_ARGUMENT if it
+// has none; if n is no positive number; for a strategy with reshard_ranks: a unit has one slice,
+// and there would be several forwards; and if requires_all_reduce is off: the flags are the
 // pipeline's. Under offload the gradients of tied parameters are on the device while they are
 // summed.
 Status pipeline_create(Pipeline **pipeline, Module *stage, const PipelineMesh *mesh,

@@ -27,7 +27,7 @@
  * precision_divide_before of the factor, and the sum by the rest of it.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line if it fails.
  */
 #ifndef SHARDLAB_PRECISION_H
 #define SHARDLAB_PRECISION_H
@@ -62,14 +62,14 @@ typedef struct PrecisionState {
 // ------------------------------------------------------- Three types: mixed_precision.c
 
 // Puts the policy on all units of the root, which has a strategy. ERR_ARGUMENT, and nothing has
-// changed, where it has none, has a policy already, or is not sharded; or where the model is not
+// changed, if it has none, has a policy already, or is not sharded; or if the model is not
 // one that can be cast (sequence_add_casts).
 Status precision_apply(Module *root, const MixedPrecisionPolicy *policy);
 // Takes it off: the units are as they were. Between steps. ERR_ARGUMENT under what was put on
 // later.
 Status precision_remove(Module *root);
 
-// unit->all_gather where param_dtype is not float: queues, on the all-gather stream, the cast of
+// unit->all_gather if param_dtype is not float: queues, on the all-gather stream, the cast of
 // this rank's shard into its place in unsharded_param, and the all-gather from there, in place. A
 // group of one rank casts alone.
 Status precision_all_gather(FsdpUnit *unit);
@@ -84,14 +84,14 @@ float precision_divide_before(DType reduce_dtype, float factor);
 // by divided_before. *input is the buffer that holds them.
 Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input);
 
-// In front of the unit's own hooks. Before: where the types differ, unsharded_grad begins anew in
+// In front of the unit's own hooks. Before: if the types differ, unsharded_grad begins anew in
 // param_dtype, zero, and what has accumulated in reduce_dtype is put aside. After: what is left of
 // the gradient is made ready, unsharded_grad is the buffer that holds it, in reduce_dtype, and that
 // of param_dtype is freed. At most one gradient is then being reduced. arg is the FsdpUnit.
 Status precision_pre_backward(Module *module, void *unit);
 Status precision_post_backward(Module *module, void *unit);
 
-// What fsdp_full_state does under a policy: gathers the masters, as floats. ERR_ARGUMENT where a
+// What fsdp_full_state does under a policy: gathers the masters, as floats. ERR_ARGUMENT if a
 // unit is not sharded.
 Status precision_full_state(Module *root, StateVisitor visit, void *arg);
 
@@ -147,11 +147,11 @@ Status loss_scaler_scale(LossScaler *scaler, float *grad, size_t n, cudaStream_t
 // one of them was not finite. One all-reduce of one number over the ranks that shard; replicas have
 // the same gradient, and one rank has all of it. Waits for the stream. ERR_ARGUMENT a second time.
 Status loss_scaler_unscale(LossScaler *scaler);
-// One step of the optimizer; where found_inf, nothing: t, moments and parameters stay. Unscales
-// where that was not done. ERR_ARGUMENT a second time before loss_scaler_update.
+// One step of the optimizer; if found_inf, nothing: t, moments and parameters stay. Unscales
+// if that was not done. ERR_ARGUMENT a second time before loss_scaler_update.
 Status loss_scaler_step(LossScaler *scaler, FsdpAdamW *opt);
 // Where found_inf: scale *= backoff_factor. Else, after growth_interval such steps, scale *=
-// growth_factor, unless that is infinite. The next step may begin. ERR_ARGUMENT where nothing was
+// growth_factor, unless that is infinite. The next step may begin. ERR_ARGUMENT if nothing was
 // unscaled.
 Status loss_scaler_update(LossScaler *scaler);
 

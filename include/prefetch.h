@@ -25,7 +25,7 @@
  *
  * A prefetch lives as long as its pass: when the outermost forward or backward has ended, nothing
  * is in flight, and what was, is resharded. Every function that returns a Status prints one line
- * where it fails.
+ * if it fails.
  */
 #ifndef SHARDLAB_PREFETCH_H
 #define SHARDLAB_PREFETCH_H
@@ -60,30 +60,30 @@ typedef struct PrefetchState {
     Hook **hooks;                     // (root->n_units · HOOK_POINTS) the handles
 } PrefetchState;
 
-// Puts a prefetch on the root, which has a strategy. ERR_ARGUMENT, and nothing has changed, where
-// it has none, has a prefetch already, or is not sharded; or where a depth or the limit is
+// Puts a prefetch on the root, which must have a strategy. ERR_ARGUMENT, and nothing has changed,
+// if it has none, has a prefetch already, or is not sharded; or if a depth or the limit is
 // negative.
 Status prefetch_apply(Module *root, const PrefetchOptions *options);
-// Takes it off, with its lists. Between steps. ERR_ARGUMENT under what was put on later.
+// Removes it and its lists, between steps. ERR_ARGUMENT if a later extension is still on.
 Status prefetch_remove(Module *root);
 
-// The n modules, in this order, are the module's list: its hook prefetches these, whatever the
-// depth. n = 0: it has none. They hold until the next call, whose list replaces this one.
-// ERR_ARGUMENT, and the list stays, where the module or one of the list is no unit, where one is
-// the module itself or a unit of another root, or where that root has no prefetch.
+// Makes the n modules, in this order, the module's list: its hook prefetches these, whatever the
+// depth. n = 0: no list. The next call replaces the list. ERR_ARGUMENT, and the list stays, if the
+// module or one of the list is not a unit, if one is the module itself or a unit of another root,
+// or if that root has no prefetch.
 Status fsdp_set_modules_to_forward_prefetch(Module *module, Module *const *modules, int n);
 Status fsdp_set_modules_to_backward_prefetch(Module *module, Module *const *modules, int n);
 
 // Bytes in flight: of the unsharded parameters whose all-gather is queued and that nobody has
 // waited for. A rank that shards alone, in one type, gathers nothing.
 int64_t prefetch_in_flight(const FsdpRoot *root);
-// Queues the unit's all-gather, where it is sharded and fits: what is in flight and its own bytes
-// are at most limit_bytes. Nobody waits. *fits is false where it does not, and nothing is queued.
+// Queues the unit's all-gather, if it is sharded and fits: what is in flight and its own bytes
+// are at most limit_bytes. Nobody waits. *fits is false if it does not, and nothing is queued.
 Status prefetch_unit(FsdpUnit *unit, bool *fits);
 // Waits for all units that are in flight, reshards them, and frees their buffers.
 Status prefetch_clear(FsdpRoot *root);
 
-// Behind the unit's own hooks. After the forward and the backward: where it was the outermost,
+// Behind the unit's own hooks. After the forward and the backward: if it was the outermost,
 // nothing stays in flight; after a forward its order is the last one's. arg is the FsdpUnit.
 Status prefetch_pre_forward(Module *module, void *unit);
 Status prefetch_post_forward(Module *module, void *unit);

@@ -12,10 +12,10 @@
  *
  * Hooks of the module itself run once per pass, as ever: its forward runs again between its own
  * pre-backward and post-backward hooks. Those of modules below it run again. Where one of these is
- * a unit, it is unsharded and resharded once more: an all-gather more where its strategy reshards
+ * a unit, it is unsharded and resharded once more: an all-gather more if its strategy reshards
  * after the forward, and none for a module without units below it.
  *
- * Every function that returns a Status prints one line where it fails.
+ * Every function that returns a Status prints one line if it fails.
  */
 #ifndef SHARDLAB_RECOMPUTE_H
 #define SHARDLAB_RECOMPUTE_H
@@ -52,14 +52,14 @@ typedef struct RecomputeState {
 // takes a module before its children (out may be NULL for max = 0).
 int recompute_modules(const Module *model, RecomputeKind kind, Module **out, int max);
 
-// Has those modules of the root compute again, from the next forward on. Given code
-// (lib/fsdp/recompute_switch.c). ERR_ARGUMENT, and nothing has changed, where it is on already,
-// where the kind is RECOMPUTE_NONE, in the middle of a pass, or where the model has no such module.
+// Makes these modules of the root recompute, from the next forward on. Given code
+// (lib/fsdp/recompute_switch.c). ERR_ARGUMENT, and nothing has changed, if it is on already, if the
+// kind is RECOMPUTE_NONE, in the middle of a pass, or if the model has no such module.
 Status recompute_apply(Module *root, RecomputeKind kind);
-// Takes it off, between passes. Before fsdp_unwrap. ERR_ARGUMENT under what was put on later. Given
-// code.
+// Removes it, between passes and before fsdp_unwrap. ERR_ARGUMENT if a later extension is still on.
+// Given code.
 Status recompute_remove(Module *root);
-// What recompute_apply knows of a module. Given code.
+// The record that recompute_apply has of a module. Given code.
 RecomputeModule *recompute_of(const Module *module);
 
 // In the place of a block's forward and backward. The forward is the block's own, after which what

@@ -78,7 +78,7 @@ typedef struct Safetensors {
 } Safetensors;
 
 // Opens a file and reads its header; all of the header is checked, and that the file has all of
-// its data. ERR_IO, and nothing stays open, where something is not as it must be.
+// its data. ERR_IO, and nothing stays open, if something is not as it must be.
 Status safetensors_open(Safetensors *file, const char *path);
 // The tensor of that name, or NULL.
 const SafetensorsEntry *safetensors_find(const Safetensors *file, const char *name);
@@ -95,7 +95,7 @@ Status safetensors_create(Safetensors *file, const char *path, const Safetensors
 // Elements [first, first + numel) of tensor number i of the list; each element once, in any order.
 Status safetensors_write(Safetensors *file, int i, int64_t first, int64_t numel,
                          const void *values);
-// The end of writing: ERR_ARGUMENT where data are missing; else the bytes are on the disk (fsync)
+// The end of writing: ERR_ARGUMENT if data are missing; else the bytes are on the disk (fsync)
 // when it returns, and the file is closed.
 Status safetensors_finish(Safetensors *file);
 
@@ -110,7 +110,7 @@ typedef struct SafetensorsSet {
 } SafetensorsSet;
 
 // Opens a file, or the files of a folder as Hugging Face's save_pretrained writes it: its
-// model.safetensors, or, where there is none, those that model.safetensors.index.json names, as
+// model.safetensors, or, if there is none, those that model.safetensors.index.json names, as
 // model-00001-of-00003.safetensors:
 //
 //   {"metadata": {"total_size": 1234}, "weight_map": {"wte.weight": "model-00001-of-…", …}}

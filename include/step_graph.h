@@ -13,7 +13,7 @@
  * queues each, and after which phases of a backward the gradients are reduced. FSDP2 is one plan
  * among many: each phase alone, queued by the phase before, and reduced when it ends.
  *
- * Every function that returns a Status prints one line where it fails.
+ * Every function that returns a Status prints one line if it fails.
  */
 #ifndef SHARDLAB_STEP_GRAPH_H
 #define SHARDLAB_STEP_GRAPH_H
@@ -63,27 +63,27 @@ void step_numbers(const AdamWConfig *config, int t, StepNumbers *out);
 Status step_clip(StepGraph *graph);
 // Queues one step of AdamW on every shard with the numbers on the device; the padding is zero
 // afterwards. opt->t stays: whoever runs the step counts it. Bitwise as fsdp_adamw_step.
-// ERR_ARGUMENT where a unit is not sharded.
+// ERR_ARGUMENT if a unit is not sharded.
 Status step_update(StepGraph *graph);
 // Queues a whole step on the compute stream: first the copy of the numbers; the pass; the clip,
-// where there is one, and the copy of the norm to graph->norm; the update. At its end the compute
+// if there is one, and the copy of the norm to graph->norm; the update. At its end the compute
 // stream has waited for all other streams of the context, and at its beginning they wait for it.
 // With `accumulates` the pass alone is between these waits. It may be captured, or run as it is.
 Status step_queue(StepGraph *graph);
 // Captures step_queue: the graph and its executable. Nothing has run, and opt->t is as it was. One
 // step must have run before on these units, so that nothing is allocated for the first time.
-// ERR_ARGUMENT where something is captured already. On failure no stream is capturing, and there is
+// ERR_ARGUMENT if something is captured already. On failure no stream is capturing, and there is
 // no graph.
 Status step_graph_capture(StepGraph *graph);
 // Launches the step on the compute stream: with opt->config as it is now and the next opt->t, or
 // with `accumulates` without both. The numbers of the launch before have been copied before they
-// are written again; else the host waits for nothing. ERR_ARGUMENT where nothing is captured; then,
-// and where the launch fails, opt->t stays.
+// are written again; else the host waits for nothing. ERR_ARGUMENT if nothing is captured; then,
+// and if the launch fails, opt->t stays.
 Status step_graph_launch(StepGraph *graph);
 
 // Given code (lib/fsdp/step_graph.c).
 
-// Memory and events for steps of this optimizer. ERR_ARGUMENT where max_norm is negative, where the
+// Memory and events for steps of this optimizer. ERR_ARGUMENT if max_norm is negative, if the
 // optimizer is not fsdp.h's own AdamW (an offload's), or where a pipeline, FP8 or a precision is
 // on, whose step asks the host.
 Status step_graph_create(StepGraph *graph, FsdpAdamW *opt, const StepGraphOptions *options);
@@ -102,7 +102,7 @@ typedef struct StepMark {
     int unit;      // in the root's registry
     int64_t bytes; // of a collective: the unsharded buffer
     int phase; // of a phase: its own number; of a collective: that of the phase it was queued in
-    int last;  // of a phase: the last one that began before it ended; itself where none did
+    int last;  // of a phase: the last one that began before it ended; itself if none did
     int node;  // in a captured graph: the phase's last node, or the collective's; -1: none
 } StepMark;
 
@@ -125,15 +125,15 @@ typedef struct StepCall {
     int before; // of the phases whose end waits for it the one that ends first; -1: none
 } StepCall;
 
-// One for each collective of the trace, in their order: which phases' ends have a path to it, and
-// to which ones it has a path. Writes at most `max` to out (which may be NULL for max = 0); *n is
-// how many there are. ERR_MEMORY.
+// Lists the collectives of the trace, in their order, each with the phases whose ends have a path
+// to it, and the phases to which it has a path. Writes at most `max` to out (which may be NULL for
+// max = 0); *n is their number. ERR_MEMORY.
 Status step_calls(const StepTrace *trace, StepCall *out, int max, int *n);
 
-// Given code (lib/fsdp/step_trace.c). From here on what the root's units do is kept; between steps.
+// Given code (lib/fsdp/step_trace.c). Begins to record the root's units, between steps.
 Status step_trace_begin(StepTrace *trace, FsdpRoot *root);
-// No longer. With the graph of a capture between the two (or NULL) marks have their nodes, and the
-// trace the edges.
+// Ends the record. With the graph of a capture between the two calls (or NULL) the marks get their
+// nodes, and the trace its edges.
 Status step_trace_end(StepTrace *trace, cudaGraph_t graph);
 void step_trace_free(StepTrace *trace);
 
@@ -165,7 +165,7 @@ typedef struct StepPass {
 } StepPass;
 
 // Phases first to last, those that need it, are gathered by one call. It is queued by the hook
-// before phase `at`, which is before `first`, once that phase has its own parameters; where at is
+// before phase `at`, which is before `first`, once that phase has its own parameters; if at is
 // first, which has last = first, by the phase's own hook.
 typedef struct RegroupBucket {
     int first, last, at;
@@ -195,11 +195,11 @@ double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupP
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan);
 // Sets each bucket's `at`, the first bucket's first, as early as order, data and limit allow: never
 // before that of the bucket in front of it, nor before a phase of it is `ready`, nor so that
-// regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False where there is no
+// regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False if there is no
 // such `at` (RegroupBucket says which there are); *plan then says nothing.
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan);
-// A search in rounds, from FSDP2's plan. In each one every plan that the round before has kept is
-// merged in every way: two neighbouring buckets, or two neighbouring reductions
+// A search in rounds, from FSDP2's plan. Each round merges every plan that the round before kept in every
+// way: two neighbouring buckets, or two neighbouring reductions
 // (regroup_next_reduction). Of these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end
 // when the quickest is no quicker than the round's before. Each plan that is tried is placed first
 // (regroup_place). *plan is within the limit and takes no longer than FSDP2's, or it is that one,
@@ -250,8 +250,8 @@ void regroup_reductions(const StepPass *pass, const RegroupPlan *plan, int64_t *
 int regroup_next_reduction(const StepPass *pass, const RegroupPlan *plan, int p);
 // The passes of a traced step of one micro-batch, which has a forward and a backward.
 Status step_passes(const StepTrace *trace, const StepCosts *costs, StepPass pass[2]);
-// Plans both passes and puts the plans on the root. ERR_ARGUMENT where it has a prefetch or is
-// regrouped already, or where its units gather in another way than fsdp_all_gather (FP8, offload,
+// Plans both passes and puts the plans on the root. ERR_ARGUMENT if it has a prefetch or is
+// regrouped already, or if its units gather in another way than fsdp_all_gather (FP8, offload,
 // lab 1's slices), which cannot be in a group.
 Status regroup_apply(Module *root, const StepPass pass[2], const StepCosts *costs,
                      int64_t limit_bytes);

@@ -6,18 +6,17 @@
  *   ddp.c          buckets                 ddp_buckets, ddp_reduce
  *   slices.c       slices in between       group_split (mesh.h), strategy_all_gather
  *
- * A model is made units as ever (fully_shard, the model last; for DDP the model alone), on a
- * context whose mesh suits the strategy. strategy_apply then says what the units keep. A training
- * step is one or several *micro-batches*, a forward and a backward each, and one step of the
- * optimizer.
+ * Call fully_shard as usual (the model last; for DDP only the model), on a context whose mesh suits
+ * the strategy. strategy_apply then decides what the units keep. A training step is one or several
+ * *micro-batches*, a forward and a backward each, and one step of the optimizer.
  *
- * Order of sums. A reduction adds over the ranks that shard, in the collective's order; then, where
+ * Order of sums. A reduction adds over the ranks that shard, in the collective's order; then, if
  * there are replicas, over them; then it divides by the factor, once, and adds the quotient to
- * sharded_grad. Gradients that accumulate unsharded are added by the backwards themselves, one
- * micro-batch after the other, in front of all that. So DDP, ZeRO-1, -2 and -3 are bitwise equal.
+ * sharded_grad. If gradients accumulate unsharded, the backwards add them before that, one
+ * micro-batch after the other. So DDP, ZeRO-1, -2 and -3 are bitwise equal.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line if it fails.
  */
 #ifndef SHARDLAB_STRATEGY_H
 #define SHARDLAB_STRATEGY_H
@@ -38,11 +37,11 @@ typedef struct StrategyOptions {
     // What several micro-batches do with their gradients. false: they accumulate unsharded, and the
     // last one reduces. true: each one reduces, and the averages are added. ZeRO-1 cannot.
     bool reduce_every_time;
-    // What a reduction divides by, positive and finite; 0: the ranks of the mesh. One rank: 1.
+    // The divisor of a reduction, positive and finite; 0: the ranks of the mesh. One rank: 1.
     float divide_factor;
-    // ZeRO-3, FSDP2's integer: between its forward and its backward a unit keeps a slice, one of so
-    // many, and the backward gathers over as many neighbours. It divides the ranks that shard, and
-    // is neither 1 nor all of them. 0: no slice.
+    // ZeRO-3, FSDP2's integer: between its forward and its backward a unit keeps one of so many
+    // slices, and the backward gathers over as many neighbours. The ranks that shard are a multiple
+    // of it; it is neither 1 nor all of them. 0: no slice.
     int reshard_ranks;
     int64_t first_bucket_bytes, bucket_bytes; // DDP; 0: 1 MiB and 25 MiB
 } StrategyOptions;
@@ -91,20 +90,20 @@ typedef struct StrategyState {
 
 // ------------------------------------------------------- Shards and replicas: strategies.c
 
-// Puts the strategy on all units of the root; fully_shard was called on all of them. ERR_ARGUMENT,
-// and nothing has changed, where the options do not suit each other or the mesh.
+// Puts the strategy on all units of the root, which fully_shard has made. ERR_ARGUMENT, and nothing
+// has changed, if the options do not suit each other or the mesh.
 Status strategy_apply(Module *root, const StrategyOptions *options);
-// Takes it off: the units are as fully_shard made them, sharded and without an unsharded gradient,
-// whatever ran last, and the compute stream sees what was reduced. Before fsdp_unwrap. ERR_ARGUMENT
-// under what was put on later, which is taken off first (extensions.h).
+// Removes the strategy, before fsdp_unwrap: the units are as fully_shard made them, sharded and
+// without an unsharded gradient, whatever ran last, and the compute stream sees all reductions.
+// ERR_ARGUMENT if an extension that was added later is still on; remove that first (extensions.h).
 Status strategy_remove(Module *root);
 
 // Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
 Status strategy_micro_batch(Module *root, int i, int n);
 
-// Frees all sums and slices: a pass has failed, and what they are of is never finished. Waits for
-// the device. fsdp_end_iteration and strategy_remove call it. Given code
-// (lib/fsdp/strategy_flags.c); state may be NULL.
+// Frees all sums and slices after a failed pass, whose reductions never finish. Waits for the
+// device. fsdp_end_iteration and strategy_remove call it. Given code (lib/fsdp/strategy_flags.c);
+// state may be NULL.
 Status strategy_free_sums(StrategyState *state);
 
 // The state's reduce_input by default: unsharded_grad itself. What a sum is still to be divided by.
@@ -121,24 +120,24 @@ Status fsdp_set_is_last_backward(Module *root, bool on);
 Status fsdp_set_reshard_after_backward(Module *root, bool on);
 Status fsdp_set_gradient_divide_factor(Module *root, float factor); // ERR_ARGUMENT unless
                                                                     // positive and finite
-// false: an evaluation begins. Every unit is sharded after its forward, whatever the strategy, and
-// after the root's no forward is recorded. true: it has ended.
+// false: an evaluation begins. Every unit reshards after its forward, whatever the strategy, and
+// after the root's forward none is recorded. true: the evaluation has ended.
 Status fsdp_set_training(Module *root, bool on);
 
 // Averages by tokens, given code (lib/fsdp/tokens.c). A reduction divides by the factor, the number
-// of ranks: that is the mean over all tokens only where each rank has as many, in one micro-batch.
-// So a training loop says how many it has, and takes the gradient of scale · Σ of its tokens'
-// losses (cross_entropy_scaled) in each micro-batch.
+// of ranks: that is the mean over all tokens only if each rank has equally many, in one
+// micro-batch. So a training loop says how many it has, and takes the gradient of scale · Σ of its
+// tokens' losses (cross_entropy_scaled) in each micro-batch.
 //
 // *total: tokens of all ranks, where this one has `tokens` in all micro-batches of the step.
-// *scale = factor / *total. ERR_ARGUMENT, on all ranks alike, where nobody has any. Collective;
+// *scale = factor / *total. ERR_ARGUMENT, on all ranks alike, if nobody has any. Collective;
 // waits for the compute stream. Of the root of any model: without a strategy the factor is all
 // ranks.
 Status fsdp_token_scale(Module *root, int64_t tokens, int64_t *total, float *scale);
 
-// unit->reduce_scatter of the ZeRO strategies: queues what turns unsharded_grad into this rank's
-// part of sharded_grad. Without replicas both on the reduce-scatter stream. With replicas the sum
-// over the shards goes to memory of its own, on the reduce-scatter stream; the sum over the
+// unit->reduce_scatter of the ZeRO strategies: queues the reduction of unsharded_grad into this
+// rank's sharded_grad. Without replicas all of it is on the reduce-scatter stream. With replicas
+// the sum over the shards goes to memory of its own, on the reduce-scatter stream; the sum over the
 // replicas is on the all-reduce stream, in place, and overlaps the next unit's reduce-scatter.
 Status strategy_reduce(FsdpUnit *unit);
 
@@ -164,10 +163,10 @@ void ddp_begin_backward(StrategyState *state);
 // are to be synchronised, the buckets that are complete are sent, each after those before it: the
 // order is the same on every rank, whatever a rank leaves out. arg is the StrategyState.
 Status ddp_post_backward(Module *module, void *state);
-// unit->reduce_scatter of DDP: sends what was not sent, and makes the reduce-scatter stream wait
-// for all of it. ERR_ARGUMENT, with a line that names it, for a parameter that has no gradient in
-// this backward; all collectives have been queued all the same, so that no other rank waits for
-// this one.
+// unit->reduce_scatter of DDP: sends the remaining buckets, and makes the reduce-scatter stream
+// wait for all of them. ERR_ARGUMENT, with a line that names it, for a parameter that has no
+// gradient in this backward; all collectives have been queued all the same, so that no other rank
+// waits for this one.
 Status ddp_reduce(FsdpUnit *unit);
 
 // ---------------------------------------------------------------- Slices: slices.c
@@ -175,7 +174,7 @@ Status ddp_reduce(FsdpUnit *unit);
 // With reshard_ranks: unit->all_gather, and the hook in the place of fsdp_post_forward, of all
 // units but the root, which stays unsharded. After a forward the unit keeps elements [i·n, (i+1)·n)
 // of its flat parameter, n = padded / reshard_ranks, where this rank is the i-th of slice_group; in
-// an evaluation nothing. An all-gather takes them from slice_group where a recorded forward has
+// an evaluation nothing. An all-gather takes them from slice_group if a recorded forward has
 // left a slice, else the shards from all ranks that shard; it frees the slice. The slice lives on
 // the all-gather stream alone. The parameters are bitwise those of ZeRO-3, and so is all else.
 Status strategy_all_gather(FsdpUnit *unit);

@@ -41,14 +41,14 @@ typedef struct Tokens {
 // Opens the files that a pattern of the shell's names ("data/train_*.bin"), in order of their
 // names. ERR_IO, with one line that names the file: none is there, one is truncated, of a version
 // that nobody knows, or has a token that is not below vocab. (Of more than TOKENS_LOOKED_AT tokens
-// that is found out sequence by sequence.) ERR_ARGUMENT where they have no sequence.
+// that is found out sequence by sequence.) ERR_ARGUMENT if they have no sequence.
 enum { TOKENS_LOOKED_AT = 1 << 26 };
 Status tokens_open(Tokens *tokens, const char *pattern, int vocab, int T);
 void tokens_close(Tokens *tokens);
 
 // Sequence number i, from 0, in the order of the files: in and targets (T).
 void tokens_sequence(const Tokens *tokens, int64_t i, int32_t *in, int32_t *targets);
-// ERR_IO, with one line, where it has a token that is not below vocab.
+// ERR_IO, with one line, if it has a token that is not below vocab.
 Status tokens_check_sequence(const Tokens *tokens, int64_t i);
 // Which sequence is drawn after `drawn` others.
 int64_t tokens_drawn(const Tokens *tokens, uint64_t seed, uint64_t drawn);

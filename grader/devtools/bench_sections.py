@@ -171,7 +171,7 @@ def steps(bench, model, count):
     rows = []
     for variant in variants[2:]:
         if variant.key in ("eager", "graph"):
-            continue # they compute nothing: the record and the claims have them
+            continue # they compute nothing: a claim has them
         rounds = found[variant.key]
         row = {name: Spread.of(of_rounds(rounds, name)) for name in
                ("cpu", "wall", "start_user", "start_sys", "start_wall", "peak", "first")}
