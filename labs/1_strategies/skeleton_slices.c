@@ -36,8 +36,8 @@ Status group_split(ProcessGroup *part, const ProcessGroup *group, int ranks)
     if (ranks < 2 || ranks >= group->size || group->size % ranks != 0)
         return fail(ERR_ARGUMENT, "%d ranks cannot be cut into parts of %d neighbours", group->size,
                     ranks);
-    // TODO L1.14: The part is complete: this rank's place in it, its size and its communicator.
-    // Hint: Who is in one part with rank 5 of 8, where a part has 2 ranks? And where it has 4?
+    // TODO L1.14: The part has this rank's place, its size and its communicator.
+    // Hint: Which ranks are in one part with rank 5 of 8, if a part has 2 ranks? And if it has 4?
     NOT_YET("L1.14");
 }
 
@@ -62,9 +62,9 @@ static Status keep_slice(FsdpUnit *unit)
     const FlatParam *flat = &unit->flat;
     Buffer *slice = slice_of(unit);
     cudaStream_t stream = unit->ctx->all_gather_stream;
-    // TODO L1.15: state->slices has this rank's slice, a copy in memory of its own, and no other
-    // stream has to wait for that.
-    // Hint: Which stream has written what is copied, and which one will read the copy?
+    // TODO L1.15: state->slices has this rank's slice, a copy in its own memory, and no other
+    // stream has to wait for it.
+    // Hint: Which stream has written the source of the copy, and which one will read the copy?
     NOT_YET("L1.15");
 }
 
@@ -80,9 +80,9 @@ Status strategy_all_gather(FsdpUnit *unit)
     StrategyState *state = unit->root->extensions->strategy;
     Buffer *slice = slice_of(unit);
     cudaStream_t stream = unit->ctx->all_gather_stream;
-    // TODO L1.16: The all-gather of the slices where the unit has one that a recorded forward has
-    // left; else that of the shards (unit->gather_shards). The unit has no slice any more.
+    // TODO L1.16: If the unit has a slice that a recorded forward has left, the slices are
+    // gathered, else the shards (unit->gather_shards). Afterwards the unit has no slice.
     // Hint: A forward was discarded, and the optimizer has stepped. What is in the slice, what in
-    // the shard? How does the unit tell (fsdp_clear_post_forward)?
+    // the shard? How do you find this out (fsdp_clear_post_forward)?
     NOT_YET("L1.16");
 }

@@ -90,7 +90,7 @@ static Status check_and_unscale(LossScaler *scaler)
     const FsdpRoot *root = scaler->root;
     cudaStream_t stream = root->ctx->compute_stream;
     if (root->extensions->offload != NULL) return check_and_unscale_on_host(scaler);
-    // TODO L2.8: As said above, of every unit.
+    // TODO L2.8: As the comment above says, for every unit.
     // Hint: Infinity divided by 65536 is what? And 0 times infinity?
     NOT_YET("L2.8");
 }
@@ -101,10 +101,10 @@ Status loss_scaler_unscale(LossScaler *scaler)
     if (scaler->unscaled)
         return fail(ERR_ARGUMENT, "the gradients of this step are unscaled already");
     TRY(check_and_unscale(scaler));
-    // TODO L2.9: found_inf is true where a rank found something, on all ranks alike; the host has
-    // waited for it, and the step's gradients count as unscaled.
-    // Hint: What do two replicas of one shard know of each other's gradient? And with one shard,
-    // whom is there to ask?
+    // TODO L2.9: On every rank found_inf is true if any rank found something; the host has waited
+    // for it, and the step's gradients are unscaled.
+    // Hint: What do two replicas of one shard know of each other's gradient? And with one shard, is
+    // there another rank to ask?
     NOT_YET("L2.9");
 }
 
@@ -112,9 +112,9 @@ Status loss_scaler_step(LossScaler *scaler, FsdpAdamW *opt)
 {
     if (scaler->stepped)
         return fail(ERR_ARGUMENT, "this step was taken already: call loss_scaler_update after it");
-    // TODO L2.10: The optimizer has made a step with gradients that are unscaled; or, where one of
-    // them is not finite, nothing of it has changed.
-    // Hint: t counts steps and is in the formula. May a step that was left out count?
+    // TODO L2.10: If all unscaled gradients are finite, the optimizer has made a step; else it has
+    // changed nothing.
+    // Hint: t counts steps and is in the formula. May a skipped step count?
     NOT_YET("L2.10");
 }
 
@@ -124,6 +124,6 @@ Status loss_scaler_update(LossScaler *scaler)
         return fail(ERR_ARGUMENT, "nothing was unscaled since the last loss_scaler_update");
     // TODO L2.11: scale and growth_tracker are those of the next step (precision.h), which may
     // begin.
-    // Hint: From when on are the growth_interval steps counted?
+    // Hint: From which step on are the growth_interval steps counted?
     NOT_YET("L2.11");
 }

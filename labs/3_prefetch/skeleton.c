@@ -101,9 +101,9 @@ static Status check_list(const Module *module, Module *const *modules, int n)
 // Makes the modules the list.
 static Status set_list(PrefetchList *list, Module *const *modules, int n)
 {
-    // TODO L3.1: The list is these units, in this order, in memory of its own: the caller may
-    // change `modules` afterwards. What it was before is freed. Where there is no memory, it stays.
-    // Hint: What does realloc do where n is 0? And who still has the old list if it fails?
+    // TODO L3.1: The list has these units, in this order, in its own memory: the caller may change
+    // `modules` afterwards. The old list is freed; if there is no memory, it stays.
+    // Hint: What does realloc do if n is 0? And who still has the old list if it fails?
     NOT_YET("L3.1");
 }
 
@@ -141,14 +141,15 @@ Status prefetch_unit(FsdpUnit *unit, bool *fits)
 {
     const FsdpRoot *root = unit->root;
     int64_t limit = root->extensions->prefetch->options.limit_bytes;
-    // TODO L3.3: What prefetch.h says. A unit that is not sharded fits: it costs nothing more.
-    // Hint: The limit is 0. And: the unit alone is larger than the limit. Who gathers it then?
+    // TODO L3.3: As prefetch.h says. A unit that is not sharded fits: it costs nothing more.
+    // Hint: What if the limit is 0? And if the unit alone is larger than the limit, who gathers it?
     NOT_YET("L3.3");
 }
 
 Status prefetch_clear(FsdpRoot *root)
 {
-    // TODO L3.4: Nothing is in flight: what was is resharded, and no buffer is left to free.
+    // TODO L3.4: Nothing is in flight: units that were are resharded, and no buffer is left to
+    // free.
     // Hint: What does fsdp_reshard say to a unit that nobody has waited for?
     NOT_YET("L3.4");
 }
@@ -168,10 +169,10 @@ static Status record_begin(PrefetchState *state, FsdpUnit *unit)
 {
     PrefetchList *begun = &state->begun;
     const PrefetchList *order = &state->order;
-    // TODO L3.5: `begun` has the units of this forward, this one last: it began anew with the
-    // outermost forward (root->iter_forward_root). `follows` says whether these are the first units
-    // of `order`.
-    // Hint: The last forward was left in the middle, by an error. What is in `begun`?
+    // TODO L3.5: `begun` has the units of this forward, this one last; the outermost forward
+    // (root->iter_forward_root) has emptied it first. `follows` says whether these are the first
+    // units of `order`.
+    // Hint: An error ended the last forward half-way. What is in `begun`?
     NOT_YET("L3.5");
 }
 
@@ -183,9 +184,9 @@ Status prefetch_pre_forward(Module *module, void *arg)
     if (unit->root->extensions->recomputes)
         return OK; // within a backward (lab 4): it is no pass of its own
     TRY(record_begin(state, unit));
-    // TODO L3.6: The unit's list is prefetched; without one the units that begin next,
-    // forward_depth of them at most, as far as `order` says which they are.
-    // Hint: Where in `order` is the unit after this one? And how many does it have from there on?
+    // TODO L3.6: The unit's list is prefetched. Without a list, the units that begin next are, at
+    // most forward_depth of them, as far as `order` knows them.
+    // Hint: Where in `order` is the unit after this one? And how many units are left from there on?
     NOT_YET("L3.6");
 }
 
@@ -196,7 +197,8 @@ Status prefetch_post_forward(Module *module, void *arg)
     PrefetchState *state = root->extensions->prefetch;
     if (root->extensions->recomputes || root->iter_forward_root != NULL)
         return OK; // it was not the outermost
-    // TODO L3.7: Nothing is in flight, and `order` is as this forward began its units.
+    // TODO L3.7: Nothing is in flight, and `order` has this forward's units in the order in which
+    // they began.
     // Hint: Two lists and room for one more: `max_begun` is the room in `begun`. What is it
     // afterwards?
     NOT_YET("L3.7");
@@ -210,9 +212,10 @@ Status prefetch_pre_backward(Module *module, void *arg)
     FsdpRoot *root = unit->root;
     const PrefetchState *state = root->extensions->prefetch;
     const PrefetchList *list = &state->backward[fsdp_unit_index(unit)];
-    // TODO L3.8: The unit's list is prefetched; without one the units whose forwards ended just
-    // before its own (unit->backward_index), the latest first, backward_depth of them at most.
-    // Hint: How many ended before the one at index 2? And what if the unit is nowhere in the order?
+    // TODO L3.8: The unit's list is prefetched. Without a list, the units whose forwards ended just
+    // before its own (unit->backward_index) are, the latest first, at most backward_depth of them.
+    // Hint: How many forwards ended before the one at index 2? And what if the unit is not in the
+    // order?
     NOT_YET("L3.8");
 }
 
@@ -220,8 +223,7 @@ Status prefetch_post_backward(Module *module, void *arg)
 {
     const FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    // TODO L3.9: After the outermost backward nothing is in flight, whichever micro-batch it was
-    // of.
-    // Hint: Who has cleared it after the last micro-batch, and who after the others?
+    // TODO L3.9: After the outermost backward of any micro-batch nothing is in flight.
+    // Hint: What clears after the last micro-batch, and what after the others?
     NOT_YET("L3.9");
 }

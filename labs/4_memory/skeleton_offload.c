@@ -69,13 +69,13 @@ Status offload_all_gather(FsdpUnit *unit)
     OffloadState *state = unit->root->extensions->offload;
     Buffer *shard = &unit->flat.sharded_param;
     void *host = shard->data, *device = NULL;
-    // TODO L4.7: The shard's copy is on the device (offload_alloc), made on the stream to the
-    // device, and the unit's all-gather (gather) is queued after it, with the copy in
-    // sharded_param. Afterwards that is host memory again, and state->param holds the copy, its
-    // event recorded after the all-gather; a copy that it held before is freed.
-    // The copy is in sharded_param as soon as there is one: where a call fails, who called this
-    // function frees it, and puts the host's back.
-    // Hint: Which of the two streams waits for what, and when is the copy before this one freed?
+    // TODO L4.7: A copy of the shard on the device (offload_alloc) is queued on the stream to the
+    // device, and after it the unit's all-gather (gather), with the copy in sharded_param.
+    // Afterwards sharded_param is host memory again, and state->param holds the copy, its event
+    // recorded after the all-gather; the copy that it held before is freed. Put the copy into
+    // sharded_param as soon as it is allocated: if a call fails, your caller frees it and puts the
+    // host's memory back.
+    // Hint: Which of the two streams waits for what, and when is the previous copy freed?
     NOT_YET("L4.7");
 }
 
@@ -89,10 +89,10 @@ Status offload_begin_grad(FsdpUnit *unit)
     cudaStream_t stream = offload_grad_stream(unit);
     void *device = NULL;
     if (grad->numel == 0) return OK; // all of it is frozen
-    // TODO L4.8: sharded_grad is device memory that `stream` owns: zeros, or, where the host has
-    // something since the gradients were zeroed, that. What is on its way to the host arrives
-    // first.
-    // It is in sharded_grad as soon as there is some: where a call fails, fsdp_zero_grad frees it.
+    // TODO L4.8: sharded_grad is device memory that `stream` owns. It is zero; or, if the host has
+    // a gradient since they were zeroed, a copy of that, made after any copy on its way to the host
+    // has arrived. Put the memory into sharded_grad as soon as it is allocated: if a call fails,
+    // fsdp_zero_grad frees it.
     // Hint: Two micro-batches reduce, each by itself. To what is the second one's average added?
     NOT_YET("L4.8");
 }
@@ -117,18 +117,18 @@ Status offload_send_grad(FsdpUnit *unit)
     if (grad->numel == 0) return OK; // all of it is frozen
     // TODO L4.9: The copy to own->grad is queued on the stream to the host, after the reduction:
     // with replicas that ends on the strategy's all_reduce_stream. state->arrived is recorded after
-    // it. sharded_grad is host memory again. state->grad holds the device's, its event recorded
-    // after the copy; one that it held before is freed.
-    // Hint: A copy of a gradient that the other replicas have not been added to is right on no
-    // rank. Who must be waited for?
+    // it. sharded_grad is host memory again. state->grad holds the device's memory, its event
+    // recorded after the copy; the gradient that it held before is freed.
+    // Hint: If the other replicas' gradients are not added yet, the copy is wrong on every rank.
+    // For which streams must you wait?
     NOT_YET("L4.9");
 }
 
 Status offload_wait(OffloadState *state)
 {
     if (state->param.buffer == NULL && state->grad.buffer == NULL) return OK;
-    // TODO L4.10: The host has waited for one event, after which no copy is in flight, to the
-    // device neither; and no copy is left on the device.
+    // TODO L4.10: The host has waited for one event, after which no copy is running, in either
+    // direction, and no copy is left on the device.
     // Hint: An all-gather that nobody used: is its copy over when the last gradient has arrived?
     NOT_YET("L4.10");
 }
@@ -155,9 +155,9 @@ Status offload_post_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    // TODO L4.11: Where gradients are to be synchronised, the unit's is on its way to the host.
-    // After the outermost backward (root->iter_backward_root), if it is the step's last, the host
-    // has waited.
+    // TODO L4.11: If gradients synchronise, the unit's is on its way to the host. After the
+    // outermost backward (root->iter_backward_root) of the step's last micro-batch the host has
+    // waited.
     // Hint: The unit's own hook has run. What does it leave in iter_backward_root after the
     // outermost backward?
     NOT_YET("L4.11");
@@ -168,8 +168,8 @@ Status offload_post_backward(Module *module, void *arg)
 Status offload_adamw_step(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
-    // TODO L4.12: Every shard in host memory has made one step of AdamW, by the host, and opt->t
-    // has counted it. The padding of every shard is zero.
+    // TODO L4.12: Every shard in host memory has made one step of AdamW on the host, which opt->t
+    // counts. The padding of every shard is zero.
     // Hint: How many elements of a shard are not padding?
     NOT_YET("L4.12");
 }
@@ -180,7 +180,7 @@ Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares)
     double own = 0.0;
     TRY(offload_wait(root->extensions->offload));
     // TODO L4.13: *squares is the sum over all units and all ranks that shard, on every rank; each
-    // knows only its own shards. *sum is device memory, *ctx->host_scalar pinned.
-    // Hint: With one rank there is nobody to ask. With more, where must a number be that NCCL sums?
+    // rank knows only its own shards. *sum is device memory, *ctx->host_scalar pinned host memory.
+    // Hint: One rank needs no other. With more, where must a number be for NCCL to sum it?
     NOT_YET("L4.13");
 }

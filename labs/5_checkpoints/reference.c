@@ -48,10 +48,10 @@ static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
 {
     CheckpointPart last = opt != NULL ? CHECKPOINT_V : CHECKPOINT_PARAM;
     int n = 0;
-    //[L5.1] Every parameter of every unit of which this rank owns an element has a piece for each
-    //  part up to `last` (of a frozen one the parameter alone), and `data` is where its first
+    //[L5.1] If this rank owns an element of a unit's parameter, the parameter has a piece for each
+    //  part up to `last` (a frozen one only for the parameter), and `data` is where its first
     //  element is on this rank.
-    //? Three arrays are laid out alike on this rank. Which one does part_of_shard give you?
+    //? Three arrays have the same layout on this rank. Which one does part_of_shard give you?
     for (int u = 0; u < root->n_units; u++) {
         const FlatLayout *layout = &root->units[u]->flat.layout;
         for (int i = 0; i < layout->n; i++) {
@@ -115,7 +115,7 @@ static Status write_pieces(const char *path, const Piece *pieces, int n,
         entries[i] = (SafetensorsEntry){
             .name = names[i], .ndim = 1, .shape = {pieces[i].end - pieces[i].begin}};
     }
-    //[L5.3] Where `status` is OK, the file has the elements of every piece and is finished; else
+    //[L5.3] If `status` is OK, the file has the elements of every piece and is finished; else
     //  `status` is the first failure and there is no file.
     //? What does safetensors_close do with a file that is not finished?
     if (status == OK) status = safetensors_create(&file, path, entries, n, label->texts, 2);
@@ -160,8 +160,7 @@ static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW 
 
 Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 {
-    //[L5.4] As checkpoint.h says. Where DIR is something else than a checkpoint, ERR_IO, and
-    //  nothing has changed.
+    //[L5.4] As checkpoint.h says. If DIR is not a checkpoint, ERR_IO, and nothing has changed.
     //? When is DIR.old the last good one, and when is it rubbish?
     TRY(folder_check(dir));
     if (!folder_is_there(dir) && folder_is_there(old)) TRY(folder_rename(old, dir));
@@ -174,11 +173,11 @@ Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 Status checkpoint_commit(const char *dir, const char *tmp, const char *old)
 {
     Status status = OK;
-    //[L5.5] DIR is the new checkpoint, also after a power failure, and the previous one is gone; or
-    //  `status` is what failed and DIR is as it was, whichever call it was. Killed anywhere in
-    //  between, DIR or DIR.old is complete.
-    //? A file is on the disk. Is its name? When may the previous one go, at the earliest? And where
-    //? the last fsync fails, what has to be undone?
+    //[L5.5] DIR is the new checkpoint, even after a power failure, and the previous one is gone; or
+    //  `status` is the failure and DIR is as it was, whichever call failed. After a kill at any
+    //  point, DIR or DIR.old is complete.
+    //? A file is on the disk. Is its name? When may you remove the previous checkpoint, at the
+    //? earliest? And if the last fsync fails, what must you undo?
     TRY(folder_sync(tmp));
     if (folder_is_there(dir)) TRY(folder_rename(dir, old));
     status = folder_rename(tmp, dir);
@@ -200,9 +199,9 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
     const FsdpContext *ctx = root->ctx;
     bool first = ctx->mesh.shard.rank == 0 && ctx->mesh.replicate.rank == 0;
     Status status = OK;
-    //[L5.6] checkpoint_begin, write_part and checkpoint_commit, each where it belongs, and ranks
-    //  agree between them; OK on every rank or on none. After a failure DIR.tmp is gone.
-    //? A rank is through with its file, another is not. What may rank 0 do by now?
+    //[L5.6] checkpoint_begin, write_part and checkpoint_commit have run, and ranks have agreed
+    //  between them; OK on every rank or on none. After a failure DIR.tmp is gone.
+    //? One rank has finished its file, another has not. What may rank 0 do by now?
     status = checkpoint_agree(ctx, first ? checkpoint_begin(dir, tmp, old) : OK);
     if (status != OK) return status;
     status = checkpoint_agree(ctx, write_part(tmp, root, opt, position));
@@ -262,9 +261,9 @@ static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, co
     if (opt != NULL && !index->has_moments)
         return fail(ERR_IO, "%s: adamw is null: it was saved without an optimizer", index->dir);
     if (opt != NULL) TRY(check_moments(index, root));
-    //[L5.7] OK where the index has every parameter of every unit, each with its shape, and no
-    //  other; else ERR_IO, with a line that names the checkpoint and the parameter.
-    //? Two models of the same number of elements: what differs?
+    //[L5.7] OK if the index has every parameter of every unit, each with its shape, and no other;
+    //  else ERR_IO, with a line that names the checkpoint and the parameter.
+    //? Two models have the same number of elements: what differs?
     for (int u = 0; u < root->n_units; u++) {
         const FlatLayout *layout = &root->units[u]->flat.layout;
         n += layout->n;
@@ -297,9 +296,9 @@ static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file,
     const CheckpointEntry *entry = index_find(index, piece->param->name);
     char name[CHECKPOINT_NAME];
     checkpoint_tensor_name(name, piece->param->name, piece->part);
-    //[L5.8] Every element that is both in the piece and in a slice of file i is where the piece has
-    //  it; nothing else was read, and where there is none the file is not opened (path is NULL in
-    //  one that is not open).
+    //[L5.8] Every element that is both in the piece and in a slice of file i is in its place in the
+    //  piece; nothing else was read, and without such an element the file is not opened (path is
+    //  NULL while a file is not open).
     //? Element e of the parameter: which element of the tensor is it, and which of the piece?
     for (int s = 0; s < entry->n_slices; s++) {
         const CheckpointSlice *slice = &entry->slices[s];
@@ -349,9 +348,9 @@ static Status load_together(Status status, const CheckpointIndex *index, FsdpRoo
 {
     const FsdpContext *ctx = root->ctx;
     //[L5.9] All ranks know that index, model and files (check_model, check_files) are good before
-    //  one reads its pieces; OK on every rank or on none. What all find alike is said once
-    //  (checkpoint_alike_begin was called).
-    //? File 3 is truncated, and rank 0 needs file 0 alone. What must it not do yet?
+    //  one reads its pieces; OK on every rank or on none. A failure that all ranks find alike
+    //  prints one line (checkpoint_alike_begin was called).
+    //? File 3 is truncated, and rank 0 needs only file 0. What must it not do yet?
     if (status == OK) status = check_model(index, root, opt);
     status = checkpoint_alike_agree(ctx, status);
     if (status != OK) return status;

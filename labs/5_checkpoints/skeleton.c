@@ -51,10 +51,10 @@ static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
 {
     CheckpointPart last = opt != NULL ? CHECKPOINT_V : CHECKPOINT_PARAM;
     int n = 0;
-    // TODO L5.1: Every parameter of every unit of which this rank owns an element has a piece for
-    // each part up to `last` (of a frozen one the parameter alone), and `data` is where its first
+    // TODO L5.1: If this rank owns an element of a unit's parameter, the parameter has a piece for
+    // each part up to `last` (a frozen one only for the parameter), and `data` is where its first
     // element is on this rank.
-    // Hint: Three arrays are laid out alike on this rank. Which one does part_of_shard give you?
+    // Hint: Three arrays have the same layout on this rank. Which one does part_of_shard give you?
     NOT_YET("L5.1");
     return n;
 }
@@ -93,8 +93,8 @@ static Status write_pieces(const char *path, const Piece *pieces, int n,
         entries[i] = (SafetensorsEntry){
             .name = names[i], .ndim = 1, .shape = {pieces[i].end - pieces[i].begin}};
     }
-    // TODO L5.3: Where `status` is OK, the file has the elements of every piece and is finished;
-    // else `status` is the first failure and there is no file.
+    // TODO L5.3: If `status` is OK, the file has the elements of every piece and is finished; else
+    // `status` is the first failure and there is no file.
     // Hint: What does safetensors_close do with a file that is not finished?
     NOT_YET("L5.3");
     free(names);
@@ -132,8 +132,7 @@ static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW 
 
 Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 {
-    // TODO L5.4: As checkpoint.h says. Where DIR is something else than a checkpoint, ERR_IO, and
-    // nothing has changed.
+    // TODO L5.4: As checkpoint.h says. If DIR is not a checkpoint, ERR_IO, and nothing has changed.
     // Hint: When is DIR.old the last good one, and when is it rubbish?
     NOT_YET("L5.4");
 }
@@ -141,11 +140,11 @@ Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 Status checkpoint_commit(const char *dir, const char *tmp, const char *old)
 {
     Status status = OK;
-    // TODO L5.5: DIR is the new checkpoint, also after a power failure, and the previous one is
-    // gone; or `status` is what failed and DIR is as it was, whichever call it was. Killed anywhere
-    // in between, DIR or DIR.old is complete.
-    // Hint: A file is on the disk. Is its name? When may the previous one go, at the earliest? And
-    // where the last fsync fails, what has to be undone?
+    // TODO L5.5: DIR is the new checkpoint, even after a power failure, and the previous one is
+    // gone; or `status` is the failure and DIR is as it was, whichever call failed. After a kill at
+    // any point, DIR or DIR.old is complete.
+    // Hint: A file is on the disk. Is its name? When may you remove the previous checkpoint, at the
+    // earliest? And if the last fsync fails, what must you undo?
     NOT_YET("L5.5");
     return status;
 }
@@ -157,9 +156,9 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
     const FsdpContext *ctx = root->ctx;
     bool first = ctx->mesh.shard.rank == 0 && ctx->mesh.replicate.rank == 0;
     Status status = OK;
-    // TODO L5.6: checkpoint_begin, write_part and checkpoint_commit, each where it belongs, and
-    // ranks agree between them; OK on every rank or on none. After a failure DIR.tmp is gone.
-    // Hint: A rank is through with its file, another is not. What may rank 0 do by now?
+    // TODO L5.6: checkpoint_begin, write_part and checkpoint_commit have run, and ranks have agreed
+    // between them; OK on every rank or on none. After a failure DIR.tmp is gone.
+    // Hint: One rank has finished its file, another has not. What may rank 0 do by now?
     NOT_YET("L5.6");
 }
 
@@ -213,9 +212,9 @@ static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, co
     if (opt != NULL && !index->has_moments)
         return fail(ERR_IO, "%s: adamw is null: it was saved without an optimizer", index->dir);
     if (opt != NULL) TRY(check_moments(index, root));
-    // TODO L5.7: OK where the index has every parameter of every unit, each with its shape, and no
+    // TODO L5.7: OK if the index has every parameter of every unit, each with its shape, and no
     // other; else ERR_IO, with a line that names the checkpoint and the parameter.
-    // Hint: Two models of the same number of elements: what differs?
+    // Hint: Two models have the same number of elements: what differs?
     NOT_YET("L5.7");
 }
 
@@ -226,9 +225,9 @@ static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file,
     const CheckpointEntry *entry = index_find(index, piece->param->name);
     char name[CHECKPOINT_NAME];
     checkpoint_tensor_name(name, piece->param->name, piece->part);
-    // TODO L5.8: Every element that is both in the piece and in a slice of file i is where the
-    // piece has it; nothing else was read, and where there is none the file is not opened (path is
-    // NULL in one that is not open).
+    // TODO L5.8: Every element that is both in the piece and in a slice of file i is in its place
+    // in the piece; nothing else was read, and without such an element the file is not opened (path
+    // is NULL while a file is not open).
     // Hint: Element e of the parameter: which element of the tensor is it, and which of the piece?
     NOT_YET("L5.8");
 }
@@ -263,9 +262,9 @@ static Status load_together(Status status, const CheckpointIndex *index, FsdpRoo
 {
     const FsdpContext *ctx = root->ctx;
     // TODO L5.9: All ranks know that index, model and files (check_model, check_files) are good
-    // before one reads its pieces; OK on every rank or on none. What all find alike is said once
-    // (checkpoint_alike_begin was called).
-    // Hint: File 3 is truncated, and rank 0 needs file 0 alone. What must it not do yet?
+    // before one reads its pieces; OK on every rank or on none. A failure that all ranks find alike
+    // prints one line (checkpoint_alike_begin was called).
+    // Hint: File 3 is truncated, and rank 0 needs only file 0. What must it not do yet?
     NOT_YET("L5.9");
 }
 

@@ -44,7 +44,7 @@
 int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes, int64_t *at)
 {
     int64_t bytes = 0;
-    // TODO L6.8: What fp8_gather.h says.
+    // TODO L6.8: As fp8_gather.h says.
     // Hint: A bias of 3 floats and a matrix of 5 codes: where would rank 1's floats begin without
     // the bytes at the end?
     NOT_YET("L6.8");
@@ -57,9 +57,9 @@ Status fp8_update_scales(FsdpRoot *root)
     const ProcessGroup *shard = &root->ctx->mesh.shard;
     cudaStream_t stream = root->ctx->all_gather_stream;
     if (!state->stale) return OK;
-    // TODO L6.9: Once the all-gather stream has run what is queued, amax[slot] is that of the
-    // parameter with this number, over all ranks that shard. It is not stale any more.
-    // Hint: What does kernel_amax do with what is in amax already?
+    // TODO L6.9: When the all-gather stream has run what is queued, amax[slot] is the largest |x|
+    // of the parameter with this number, over all ranks that shard. `stale` is false.
+    // Hint: What does kernel_amax do with the value that is in amax already?
     NOT_YET("L6.9");
 }
 
@@ -71,10 +71,10 @@ static Status fill_part(FsdpUnit *unit, char *part)
     const Fp8Unit *own = fp8_of(unit);
     const uint32_t *amax = unit->root->extensions->fp8->amax;
     cudaStream_t stream = unit->ctx->all_gather_stream;
-    // TODO L6.10: Once the all-gather stream has run what is queued, all shard_bytes of the part
-    // are written: each parameter's chunk, padding and all, is at own->at[i], quantised or in the
-    // type of own->wide; what is past the last one is zero.
-    // Hint: Where in the shard is a chunk, where its range in it ends?
+    // TODO L6.10: When the all-gather stream has run what is queued, all shard_bytes of the part
+    // are written: each parameter's chunk, padding included, at own->at[i], quantised or in the
+    // type of own->wide; zeros after the last one.
+    // Hint: Where in the shard does a chunk begin, and where does its range end?
     NOT_YET("L6.10");
 }
 
@@ -82,8 +82,8 @@ Status fp8_all_gather(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     size_t bytes = (size_t)fp8_of(unit)->shard_bytes;
-    // TODO L6.11: What fp8_gather.h says.
-    // Hint: One rank has nobody to gather from. Is there anything left to do for it?
+    // TODO L6.11: As fp8_gather.h says.
+    // Hint: One rank has no other to gather from. Is there still something for it to do?
     NOT_YET("L6.11");
 }
 
@@ -98,7 +98,7 @@ static Status copy_param(FsdpUnit *unit, int i, const char *gathered)
     Buffer to = buffer_range(&unit->flat.unsharded_param, layout->offset[i], (int64_t)(world * n));
     const char *from = gathered + own->at[i];
     // TODO L6.12: The chunks of all ranks are contiguous in `to`, as numbers of its type.
-    // Hint: How far apart are two ranks' chunks in the gather buffer, and in which unit is that?
+    // Hint: In the gather buffer, how far apart are two ranks' chunks, and in bytes or elements?
     NOT_YET("L6.12");
 }
 
@@ -124,7 +124,7 @@ Status fp8_copy_out(FsdpUnit *unit)
 void fp8_reset(FsdpUnit *unit)
 {
     Buffer *buffer = &unit->flat.unsharded_param;
-    // TODO L6.13: What fp8_gather.h says.
+    // TODO L6.13: As fp8_gather.h says.
     // Hint: fsdp_unshard allocates as many bytes as unsharded_param has. What would it allocate
     // otherwise?
     NOT_YET("L6.13");
@@ -167,10 +167,10 @@ static Status check_root(const FsdpRoot *root)
 static void gather_in_fp8(FsdpRoot *root, bool on)
 {
     Fp8State *state = root->extensions->fp8;
-    // TODO L6.14: Each unit has the all-gather and the layout's functions (layout.ops) of the one
-    // or of the other way; where it is this one it gathers alone, too (flat.gathers_alone); and
-    // unsharded_param, without memory, is what its all-gather fills.
-    // Hint: What a unit has had is in extension_before; what of it is not?
+    // TODO L6.14: Each unit has the all-gather and the layout's functions (layout.ops) of the
+    // chosen way. In FP8 it also gathers alone (flat.gathers_alone). unsharded_param, without
+    // memory, says what its all-gather fills.
+    // Hint: extension_before has what the unit had. Which of the fields are not in it?
     NOT_YET("L6.14");
 }
 
@@ -219,9 +219,9 @@ Status fp8_full_state(Module *module, StateVisitor visit, void *arg)
     FsdpRoot *root = fsdp_unit(module)->root;
     const FsdpRootOps *before = extension_ops_before(root, EXTENSION_FP8);
     TRY(check_sharded(root));
-    // TODO L6.15: The visitor has had the masters, from before->full_state; afterwards the units
-    // gather in FP8 as before. What an all-gather that failed has left is freed first:
-    // fsdp_reshard_all does that while units still gather in that way.
-    // Hint: Whom does fsdp_full_state call under FP8?
+    // TODO L6.15: The visitor has received the masters, from before->full_state; afterwards the
+    // units gather in FP8 as before. First free what a failed all-gather has left: fsdp_reshard_all
+    // does that while units still gather in FP8.
+    // Hint: Which function does fsdp_full_state call under FP8?
     NOT_YET("L6.15");
 }

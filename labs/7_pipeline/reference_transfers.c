@@ -26,9 +26,10 @@ Buffer *pipeline_transfer(Pipeline *p, PipelineAction action, bool before, int *
     const PipelineMesh *mesh = p->mesh;
     PipelineSlot *slot = pipeline_slot(p, action.micro_batch);
     int64_t rows = (int64_t)p->batches[action.micro_batch].B * p->run->T;
-    //[L7.8] The buffer and the stage, as pipeline.h says; of a buffer that is to be received the
-    //  type and the elements, which the stage's module knows.
-    //? A forward needs something from the stage before, and gives to the one after. And a backward?
+    //[L7.8] The buffer and the stage, as pipeline.h says; if the buffer receives, set its type and
+    //  elements, which the stage's module knows.
+    //? A forward needs something from the stage before, and gives something to the stage after. And
+    //? a backward?
     bool from_front = action.backward != before; // the stage in front of this one has the other end
     *stage = mesh->stage + (from_front ? -1 : 1);
     if (*stage < 0 || *stage == mesh->stages) return NULL;
@@ -100,7 +101,7 @@ Status pipeline_exchange(Pipeline *p, const PipelineAction *done, const Pipeline
     //[L7.10] As pipeline.h says. What is received for `next` may have the slot that `done` had:
     //  first free, then allocate.
     //? Which buffers has the compute stream read for the last time when a backward is queued? Which
-    //  one does the transfer still read?
+    //? one does the transfer still read?
     if (sent != NULL || ended != NULL) TRY(wait_for_compute(p));
     if (ended != NULL) {
         TRY(free_buffer(p, &ended->in));

@@ -37,8 +37,8 @@ Status pipeline_mesh(PipelineMesh *mesh, ncclComm_t world, int stages)
                     stages);
     int ranks = size / stages;
     *mesh = (PipelineMesh){.world = world, .stages = stages, .group = {.size = ranks}};
-    // TODO L7.1: This rank's stage and its place there, and the group of the stage's ranks with a
-    // communicator: one of its own, or that of the world where there is one stage.
+    // TODO L7.1: This rank's stage, its place there, and the group of the stage's ranks with a
+    // communicator: its own, or the world's if there is one stage.
     // Hint: Which ranks are stage 1 of 2, of 6 ranks?
     NOT_YET("L7.1");
 }
@@ -59,7 +59,7 @@ Status pipeline_blocks(int blocks, int stages, int stage, int *first, int *last)
         return fail(ERR_ARGUMENT, "%d blocks cannot be %d stages: each has one at least", blocks,
                     stages);
     // TODO L7.2: The stage's blocks, as pipeline.h says.
-    // Hint: Seven blocks on three stages: who has three? Try blocks·stage/stages.
+    // Hint: Seven blocks on three stages: which stage has three? Try blocks·stage/stages.
     NOT_YET("L7.2");
 }
 
@@ -72,8 +72,8 @@ int pipeline_in_flight(PipelineKind kind, int stage, int stages, int n)
 
 void pipeline_schedule(PipelineKind kind, int stage, int stages, int n, PipelineAction *out)
 {
-    // TODO L7.4: out has the stage's 2n actions in their order: forwards and backwards each in the
-    // order of micro-batches, and never more in flight than pipeline_in_flight says.
+    // TODO L7.4: out has the stage's 2n actions in order: forwards and backwards each in the order
+    // of micro-batches, and never more in flight than pipeline_in_flight says.
     // Hint: If the next forward would be one too many, what must run first?
     NOT_YET("L7.4");
 }
@@ -97,8 +97,8 @@ Status pipeline_forward(Pipeline *p, int k)
     PipelineSlot *slot = pipeline_slot(p, k);
     bool first = p->mesh->stage == 0;
     TRY(begin_pass(p, k, !first));
-    // TODO L7.5: The stage's forward of micro-batch k is queued, slot->out is its output, and what
-    // it has left for the backward is in the slot: the module is ready for another forward.
+    // TODO L7.5: The stage's forward of micro-batch k is queued, slot->out is its output, and the
+    // slot has the state that it left for the backward: the module is ready for another forward.
     // Hint: What does module_forward say to a module that still waits for a backward?
     NOT_YET("L7.5");
 }
@@ -118,9 +118,9 @@ Status pipeline_backward(Pipeline *p, int k)
     float *loss_grad = NULL;
     TRY(begin_pass(p, k, !is_last(p)));
     if (is_last(p)) TRY(loss_of(p, k, &loss_grad));
-    // TODO L7.6: The stage's backward of micro-batch k is queued, with what its forward had left
-    // and with the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is what it gives,
-    // unless the stage is the first. The loss's gradient is freed, failed or not.
+    // TODO L7.6: The stage's backward of micro-batch k is queued, with the state that its forward
+    // left and with the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is its result,
+    // unless the stage is the first. The loss's gradient is freed, even after a failure.
     // Hint: Which backward reduces the gradients, and how do the units know that it is this one?
     NOT_YET("L7.6");
 }
@@ -141,8 +141,8 @@ Status pipeline_step(Pipeline *p, NnRun *run, const MicroBatch *batches, float s
     p->run = run;
     p->batches = batches;
     p->scale = scale;
-    // TODO L7.7: All actions of the stage are queued in their order, with an exchange before the
-    // first, between two, and after the last; then the gradients of tied parameters are summed.
+    // TODO L7.7: All actions of the stage are queued in order, with an exchange before the first,
+    // between two, and after the last; then the gradients of tied parameters are summed.
     // Hint: What must have happened to a gradient before two stages add theirs?
     NOT_YET("L7.7");
     return fetch_losses(p, losses);

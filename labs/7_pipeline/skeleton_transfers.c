@@ -29,10 +29,10 @@ Buffer *pipeline_transfer(Pipeline *p, PipelineAction action, bool before, int *
     const PipelineMesh *mesh = p->mesh;
     PipelineSlot *slot = pipeline_slot(p, action.micro_batch);
     int64_t rows = (int64_t)p->batches[action.micro_batch].B * p->run->T;
-    // TODO L7.8: The buffer and the stage, as pipeline.h says; of a buffer that is to be received
-    // the type and the elements, which the stage's module knows.
-    // Hint: A forward needs something from the stage before, and gives to the one after. And a
-    // backward?
+    // TODO L7.8: The buffer and the stage, as pipeline.h says; if the buffer receives, set its type
+    // and elements, which the stage's module knows.
+    // Hint: A forward needs something from the stage before, and gives something to the stage
+    // after. And a backward?
     NOT_YET("L7.8");
 }
 
