@@ -1,27 +1,27 @@
-/* Lab 1, first file: shards and replicas. Who keeps what, and who sums it with whom.
+/* Lab 1, first file: shards and replicas. Which ranks keep what, and which sum gradients.
  *
- * ZeRO-3 is what the six tasks have built. The other strategies keep more and send less, and none
- * of them needs another all-gather or another optimizer: they differ in when a unit is resharded,
- * when its gradient is reduced, and over whom.
+ * The six tasks have built ZeRO-3. The other strategies keep more and send less. None of them needs
+ * another all-gather or another optimizer: they differ in when a unit is resharded, when its
+ * gradient is reduced, and over which ranks.
  *
  *              parameters from       gradients unsharded       reduced
  *     ZeRO-1   first to last micro-batch   first to last       by the last
  *     ZeRO-2   forward to backward         a unit's backward   by each, or by the last
  *     ZeRO-3   a unit's pass               a unit's backward   by each, or by the last
  *
- * [Note: two streams] With replicas a gradient makes two collectives: a reduce-scatter within a
+ * [Note: two streams] With replicas a gradient needs two collectives: a reduce-scatter within a
  * replica, an all-reduce between replicas. On one stream the next unit's reduce-scatter would wait
- * for this unit's all-reduce. So the all-reduce has a stream of its own, and works on memory of its
- * own: the unsharded gradient may then be freed as ever.
+ * for this unit's all-reduce. So the all-reduce has its own stream and works in its own memory, and
+ * the unsharded gradient is freed as always.
  *
  * [Note: one order] Two communicators are two queues. Ranks that enter them in different orders can
- * wait for each other forever. Every rank runs the same hooks in the same order, so all collectives
- * of both are issued in one order; nothing here may depend on what a rank alone knows.
+ * wait for each other forever. Every rank runs the same hooks in the same order, and so issues the
+ * collectives of both in one order; nothing here may depend on what only one rank knows.
  *
  * Interface:
  *   mesh_2d, mesh_destroy                     shards × replicas, a communicator for each group
  *   strategy_apply, strategy_remove           the switch
- *   strategy_micro_batch, fsdp_set_training   what the next micro-batch does
+ *   strategy_micro_batch, fsdp_set_training   flags of the next micro-batch
  *   strategy_reduce                           sum over the shards, then over the replicas
  *   strategy_pre_backward, strategy_post_backward     the hooks
  */
@@ -85,7 +85,7 @@ static Status free_all_reduce(StrategyState *state)
 
 // ---- The switch ----
 
-// Whether options, mesh and units suit each other.
+// Whether options, mesh and units go together.
 static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
 {
     int shards = root->ctx->mesh.shard.size, all = mesh_size(&root->ctx->mesh);
@@ -147,7 +147,7 @@ static Status check_layouts(const FsdpRoot *root, const StrategyOptions *o)
     return OK;
 }
 
-// Gives every unit what the strategy wants between its forward and its backward.
+// Sets reshard_after_forward of every unit.
 static void set_reshard_after_forward(StrategyState *state)
 {
     //[L1.2] reshard_after_forward of every unit is what the strategy wants. In an evaluation every
@@ -161,7 +161,7 @@ static void set_reshard_after_forward(StrategyState *state)
     //[end L1.2]
 }
 
-// After the root's forward and its own hook: an evaluation has no backward that would forget it.
+// After the root's forward and its own hook: an evaluation has no backward that would clear it.
 static Status after_forward(Module *module, void *arg)
 {
     StrategyState *state = arg;
@@ -191,7 +191,7 @@ static Status create_state(StrategyState *state)
     return state->options.strategy == STRATEGY_DDP ? ddp_create(state) : OK;
 }
 
-// Has the unit's collectives and hooks be the strategy's.
+// Replaces the unit's collectives and hooks by the strategy's.
 static void take_over(FsdpUnit *unit, const StrategyOptions *o)
 {
     unit->reduce_scatter = o->strategy == STRATEGY_DDP ? ddp_reduce : strategy_reduce;
@@ -243,7 +243,7 @@ Status strategy_remove(Module *module)
     TRY(extension_check_last(root, EXTENSION_STRATEGY));
     StrategyState *state = root->extensions->strategy;
     ddp_destroy(state);
-    if (state->after_forward != NULL) { // all else is there, too
+    if (state->after_forward != NULL) { // then the rest exists, too
         module_remove_hook(module, state->after_forward);
         TRY(stream_run_after(root->ctx->compute_stream, state->all_reduce_stream, state->reduced));
     }
@@ -251,7 +251,7 @@ Status strategy_remove(Module *module)
     TRY(strategy_free_sums(state));
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        // What has accumulated, and was never reduced. Of one rank it is the shard.
+        // An accumulated gradient that was never reduced. With one rank it is the shard.
         if (mesh_size(&root->ctx->mesh) > 1) cudaFree(flat->unsharded_grad.data);
         flat->unsharded_grad.data = NULL;
         flat_set_grad_views(flat);
@@ -269,7 +269,7 @@ Status strategy_remove(Module *module)
     return OK;
 }
 
-// ---- What the next micro-batch does ----
+// ---- Flags of the next micro-batch ----
 
 Status strategy_micro_batch(Module *root, int i, int n)
 {
@@ -299,7 +299,7 @@ Status fsdp_set_training(Module *root, bool on)
 
 // ---- Reducing ----
 
-// The sum over the shards, in memory of its own (grad_numel), added to what *partial has.
+// Sums over the shards, in new memory (grad_numel), and adds the sum to *partial.
 static Status reduce_within(FsdpUnit *unit, Buffer *partial)
 {
     FlatParam *flat = &unit->flat;
@@ -326,8 +326,8 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
     //[end L1.4]
 }
 
-// Sums *partial over the replicas, and adds the quotient to the gradient shard. The padding is left
-// alone: the reduce-scatter stream may be zeroing it.
+// Sums *partial over the replicas, and adds the quotient to the gradient shard, but not to its
+// padding: the reduce-scatter stream may be zeroing that.
 static Status reduce_between(FsdpUnit *unit, Buffer *partial)
 {
     StrategyState *state = unit->root->extensions->strategy;
@@ -407,7 +407,7 @@ Status strategy_pre_backward(Module *module, void *arg)
     //[end L1.7]
 }
 
-// The outermost backward has ended.
+// Ends the outermost backward.
 static Status end_backward(FsdpRoot *root)
 {
     StrategyState *state = root->extensions->strategy;

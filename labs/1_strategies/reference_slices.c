@@ -1,28 +1,26 @@
-/* Lab 1, third file: slices. Between forward and backward, a larger part on fewer ranks.
+/* Lab 1, third file: slices. Between forward and backward a rank keeps a larger part.
  *
- * ZeRO-3 gathers each unit twice from all ranks that shard; on many hosts that is the slowest wire
- * twice. With reshard_ranks a unit keeps one of so many *slices* after its forward, as many as a
- * host has ranks, say, and the second all-gather stays within the host:
+ * ZeRO-3 gathers each unit twice from all ranks that shard; on many hosts it uses the slowest wire
+ * twice. With reshard_ranks a unit keeps one of so many *slices* after its forward. If a host has
+ * as many ranks, the second all-gather stays within the host:
  *
  *                    shards (8 ranks)             slices (reshard_ranks 4)
  *     forward        all-gather from 8 ranks
  *     in between     0 1 2 3 4 5 6 7              01 23 45 67   01 23 45 67
  *     backward                                    all-gather from 4 neighbours
  *
- * The optimizer and the gradients know the shards alone. A slice is a copy, and dies with the
- * backward's all-gather. (ZeRO++ calls it the secondary partition, hpZ; FSDP2: an integer
- * reshard_after_forward.)
+ * Optimizer and gradients only use the shards. A slice is a copy, which the backward's all-gather
+ * frees. (ZeRO++ calls it the secondary partition, hpZ; FSDP2: an integer reshard_after_forward.)
  *
- * [Note: one stream] A slice is copied from what the all-gather stream has written, and sent by
- * that stream. So it lives on that stream alone, and nobody waits.
+ * [Note: one stream] The all-gather stream has written the source of a slice, and will send the
+ * slice. So only this stream uses it, and no stream waits.
  *
- * [Note: made once] The neighbours' communicator is made when the strategy is applied. To make one
- * in each call would be a collective over all ranks of its own, and memory that nobody frees
- * (PyTorch's #147179).
+ * [Note: made once] strategy_apply makes the neighbours' communicator. To make one in each call
+ * would take another collective over all ranks, and leak memory (PyTorch's #147179).
  *
  * Interface:
  *   group_split, group_destroy                neighbours within a group
- *   strategy_all_gather                       what unit->all_gather is: slices, or shards
+ *   strategy_all_gather                       unit->all_gather: slices, or shards
  *   strategy_post_forward                     the hook
  */
 #include "strategy.h"
@@ -50,7 +48,7 @@ Status group_destroy(ProcessGroup *part)
     return OK;
 }
 
-// Where the state has the unit's slice.
+// The unit's slice in the state.
 static Buffer *slice_of(const FsdpUnit *unit)
 {
     return &unit->root->extensions->strategy->slices[fsdp_unit_index(unit)];

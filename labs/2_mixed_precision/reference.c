@@ -1,20 +1,22 @@
 /* Lab 2, first half: three types. Parameters travel and compute in one, gradients are reduced in
- * another, and what the optimizer sees is float.
+ * another, and the optimizer uses float.
  *
- * A parameter of bf16 cannot be trained: a step of 1/1000 of it is less than half its last bit, and
- * is rounded away. But what a forward reads may be rounded. So the shards stay floats, and a cast
- * stands in front of the all-gather: half the bytes travel, and half the memory is unsharded.
+ * A parameter in bf16 cannot be trained: a step of 1/1000 of it is less than half its last bit, and
+ * is rounded away. But a forward may read rounded parameters. So the shards stay floats, and a cast
+ * comes before the all-gather: half the bytes travel, and unsharded parameters take half the
+ * memory.
  *
  *                 shard (float) → cast → all-gather      → forward, backward (param_dtype)
  *     shard's gradient (float) += ÷ W ← reduce-scatter ← cast ← gradient (param_dtype)
  *
- * [Note: where the bits go] Each arrow to a narrower type rounds. A cast of a parameter is undone
- * by nobody: the shard keeps what it had. A cast of a gradient loses bits that the sum could have
+ * [Note: where the bits go] Each arrow to a narrower type rounds. Casting a parameter loses
+ * nothing, because the shard keeps its bits. Casting a gradient loses bits that the sum could have
  * used; so reduce_dtype is often float while param_dtype is bf16.
  *
- * [Note: two gradients] Where the two types differ there are two buffers. The backward adds to
- * unsharded_grad, in param_dtype. What has accumulated in reduce_dtype waits aside, and takes its
- * place after the backward: strategies reduce, keep and free it without knowing of types.
+ * [Note: two gradients] If the two types differ, there are two buffers. The backward adds to
+ * unsharded_grad, in param_dtype. The gradient accumulated in reduce_dtype is put aside, and
+ * becomes unsharded_grad after the backward: strategies reduce, keep and free it without knowing
+ * its type.
  *
  * Interface:
  *   precision_apply, precision_remove             the switch
@@ -79,7 +81,7 @@ static Status check_root(const FsdpRoot *root, const MixedPrecisionPolicy *polic
     //[end L2.2a]
 }
 
-// Has the unit hold and gather its unsharded parameter in the policy's types.
+// Makes the unit hold and gather its unsharded parameter in the policy's types.
 static void set_types(FsdpUnit *unit)
 {
     const PrecisionState *state = unit->root->extensions->precision;
@@ -139,8 +141,8 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     return OK;
 }
 
-// Frees what a backward that failed has put aside, after which fsdp_reshard_all has waited for the
-// device; with one rank it is the shard.
+// Frees what a failed backward has put aside; fsdp_reshard_all has waited for the device. With one
+// rank that is the shard, which stays.
 static Status free_put_aside(const FsdpUnit *unit)
 {
     void *data = precision_of(unit)->reduce.data;
@@ -290,7 +292,7 @@ Status precision_post_backward(Module *module, void *arg)
 
 // ---- The masters ----
 
-// Has every unit gather floats, as without a policy; or as the policy says.
+// Makes every unit gather floats, as without a policy, or what the policy says.
 static void gather_as(FsdpRoot *root, bool floats)
 {
     for (int i = 0; i < root->n_units; i++) {

@@ -1,15 +1,15 @@
 /* Lab 2, second half: loss scaling. fp16 has too few exponents for gradients: most are below 1e-4,
- * and what is below 6e-8 is 0.
+ * and those below 6e-8 become 0.
  *
- * Every gradient is linear in the loss's. So the loss's gradient is multiplied by a scale, all that
- * the backward computes comes out as many times larger, and the optimizer gets it divided again, in
- * float. The largest scale that works is not known, and changes. So it is found by trial: where a
- * gradient became infinite or NaN, the step is left out and the scale halved; after many steps
- * without one it is doubled.
+ * Every gradient is linear in the loss's. So the loss's gradient is multiplied by a scale, every
+ * result of the backward is larger by that factor, and the optimizer gets it divided again, in
+ * float. The largest scale that works is unknown, and changes. So it is found by trial: if a
+ * gradient becomes infinite or NaN, the step is skipped and the scale halved; after many steps
+ * without one the scale is doubled.
  *
- * [Note: all or none] A rank sees its own shard of the gradient. If it alone left out a step, its
- * shard of the parameters would be one step behind, t and all, and nobody would notice. So the
- * ranks take the maximum of what they found before one of them decides.
+ * [Note: all or none] A rank sees only its own shard of the gradient. If one rank skipped a step
+ * alone, its shard of the parameters (and its t) would be one step behind, and nobody would notice.
+ * So the ranks take the maximum of what they found before one of them decides.
  *
  * Interface:
  *   loss_scaler_create, loss_scaler_destroy
@@ -71,7 +71,7 @@ Status loss_scaler_scale(LossScaler *scaler, float *grad, size_t n, cudaStream_t
     return OK;
 }
 
-// What check_and_unscale does, where the gradients are in host memory (offload.h).
+// check_and_unscale for gradients in host memory (offload.h).
 static Status check_and_unscale_on_host(LossScaler *scaler)
 {
     FsdpRoot *root = scaler->root;
@@ -83,8 +83,8 @@ static Status check_and_unscale_on_host(LossScaler *scaler)
     return OK;
 }
 
-// Queues, on the compute stream: *found is 1 where this rank's gradients have a number that is not
-// finite, else 0; and all of them are divided by the scale.
+// Queues, on the compute stream: sets *found to 1 if one of this rank's gradients is not finite,
+// else to 0, and divides all of them by the scale.
 static Status check_and_unscale(LossScaler *scaler)
 {
     const FsdpRoot *root = scaler->root;

@@ -1,7 +1,7 @@
 /* Lab 3: prefetch. The next units' parameters arrive while this one computes.
  *
  * The six tasks gather one unit ahead. That hides an all-gather behind the compute of one unit, and
- * is enough where all units are alike. Where a large unit follows a small one, its all-gather takes
+ * is enough if all units are alike. If a large unit follows a small one, its all-gather takes
  * longer than the small one computes, and the GPU waits. Two ahead, it begins a unit earlier:
  *
  *     one ahead    compute      | 1 | . . . |   2       | 3 | . . .
@@ -10,16 +10,16 @@
  *     two ahead    compute      | 1 |   2       | 3 |   4
  *                  all-gather   … 2 | 3 |     4     | 5 |
  *
- * Each unit ahead costs its unsharded parameters. So there is a limit too, in bytes; and for models
- * whose order is another one, or is known better by its author, lists.
+ * Each unit ahead costs its unsharded parameters. So there is also a limit, in bytes; and if a
+ * model's author knows a better order, lists.
  *
- * [Note: after the unit's own hooks] These hooks are appended to those of the tasks and of lab 1.
- * When they run, the unit has its parameters, and those that were resharded last are freed: what is
- * queued now comes after that free on the all-gather stream, and less is unsharded at a time.
+ * [Note: after the unit's own hooks] These hooks run after those of the tasks and of lab 1. By then
+ * the unit has its parameters, and the buffer that was resharded last is freed: an all-gather that
+ * is queued now comes after that free on the all-gather stream, and fewer bytes are unsharded.
  *
  * [Note: one order] Each all-gather is a collective: all ranks must queue the same ones in the same
- * order. So nothing here may depend on time, on what a stream has done so far, or on what a rank
- * alone knows. Sizes, states and orders are the same on all ranks.
+ * order. So nothing here may depend on time, on the progress of a stream, or on what only one rank
+ * knows. Sizes, states and orders are the same on all ranks.
  *
  * Interface:
  *   prefetch_apply, prefetch_remove           the switch
@@ -34,7 +34,7 @@
 
 // ---- The switch, and lists ----
 
-// Whether a prefetch with these options can be put on the root.
+// Whether the root can have a prefetch with these options.
 static Status check_options(const FsdpRoot *root, const PrefetchOptions *o)
 {
     const char *name = root->units[0]->flat.name;
@@ -128,9 +128,9 @@ Status fsdp_set_modules_to_backward_prefetch(Module *module, Module *const *modu
     return set_list(&unit->root->extensions->prefetch->backward[fsdp_unit_index(unit)], modules, n);
 }
 
-// ---- One unit, and all of them ----
+// ---- One unit, and all units ----
 
-// What an all-gather of the unit makes; nothing where the unsharded parameter is the shard.
+// Bytes that an all-gather of the unit fills; none if the unsharded parameter is the shard.
 static int64_t gathered_bytes(const FsdpUnit *unit)
 {
     const FlatParam *flat = &unit->flat;
@@ -185,7 +185,7 @@ static Status prefetch_units(FsdpUnit *const *units, int n, int step)
 
 // ---- Forward ----
 
-// The unit's forward begins: it is the next of state->begun.
+// Begins the unit's forward: appends the unit to state->begun.
 static Status record_begin(PrefetchState *state, FsdpUnit *unit)
 {
     PrefetchList *begun = &state->begun;
@@ -210,7 +210,7 @@ Status prefetch_pre_forward(Module *module, void *arg)
     PrefetchState *state = unit->root->extensions->prefetch;
     const PrefetchList *list = &state->forward[fsdp_unit_index(unit)], *order = &state->order;
     if (unit->root->extensions->recomputes)
-        return OK; // within a backward (lab 4): it is no pass of its own
+        return OK; // within a backward (lab 4), so not a pass of its own
     TRY(record_begin(state, unit));
     //[L3.6] The unit's list is prefetched. Without a list, the units that begin next are, at most
     //  forward_depth of them, as far as `order` knows them.
