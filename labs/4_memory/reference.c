@@ -1,22 +1,22 @@
 /* Lab 4, first half: recomputation. Activations are computed twice, so that few are kept.
  *
- * A backward reads what its forward has saved. In a model of L blocks that is L times what one
- * block saves, and unlike parameters FSDP shards none of it. But what a block saves follows from
- * its input. So a block keeps its input and frees the rest; when its backward comes, it runs its
- * forward again and has everything for as long as its own backward takes:
+ * A backward reads the activations that its forward has saved. L blocks save L times as many as one
+ * block, and FSDP does not shard them. But they follow from the block's input. So a block keeps its
+ * input and frees the rest; in its backward it runs its forward again, and has all activations
+ * until its own backward ends:
  *
  *     kept        in 0   in 1   in 2   in 3 …            of each block
  *     saved                            all of block 2    of one block at a time
  *
  * [Note: whose hooks] The forward that runs again is the block's own function, called from within
- * its backward: after its pre-backward hooks, before its post-backward hooks. So a unit that is the
- * block is unsharded already, and none of its hooks runs twice. Units below the block have forward
- * hooks, which run: their parameters were resharded long ago. Those forwards do not count: they
- * have no backward of their own in the order of the iteration, and they are not the outermost.
+ * its backward: after its pre-backward hooks, before its post-backward hooks. So if the block is a
+ * unit, it is unsharded already, and none of its hooks runs twice. Units below the block were
+ * resharded long ago, so their forward hooks must run. Those forwards do not count: they have no
+ * backward of their own in the order of the iteration, and they are not the outermost.
  *
- * [Note: a part] An attention's weights are T numbers for each of the T·heads rows, the largest
- * part of what a block saves where T is long, and cheap to compute again from the queries and keys.
- * Freeing them alone costs no second product with a parameter.
+ * [Note: a part] An attention's weights are T numbers for each of the T·heads rows. If T is long,
+ * they are most of what a block saves, and they are cheap to compute again from queries and keys.
+ * Freeing only them costs no second product with a parameter.
  *
  * Interface:
  *   recompute_modules                                   which modules compute again
@@ -25,14 +25,14 @@
  */
 #include "recompute.h"
 
-// Adds a module to the *n that were found.
+// Adds a module to the *n modules found so far.
 static void add_module(Module *module, Module **out, int max, int *n)
 {
     if (*n < max) out[*n] = module;
     ++*n;
 }
 
-// The modules below this one that have a part to free.
+// Finds the modules below this one that have a part to free.
 static void find_parts(const Module *module, Module **out, int max, int *n)
 {
     for (int i = 0; i < module->n_children; i++) {
@@ -70,7 +70,7 @@ Status recompute_block_forward(Module *self, NnRun *run, const void *in, void *o
     //[end L4.2]
 }
 
-// The block's forward once more.
+// Runs the block's forward again.
 static Status run_again(const RecomputeModule *own, NnRun *run)
 {
     FsdpRoot *root = own->root;

@@ -1,18 +1,17 @@
-/* Lab 4, second half: offload. The shards are in host memory, and the device has them for as long
- * as a message takes.
+/* Lab 4, second half: offload. The shards are in host memory, and on the device only as long as a
+ * collective needs them.
  *
  * Sharding leaves 16/W bytes per parameter on each device; on few GPUs that is still most of the
- * memory. The host has ten times as much, behind a bus. What has to cross it is little: the shard
- * of the parameters before an all-gather, the shard of the gradient after a reduce-scatter, 4/W
- * bytes per parameter each. The optimizer reads and writes 28/W: that work goes to where the data
- * is.
+ * memory. The host has ten times as much, behind a bus. Few bytes have to cross it: the parameters'
+ * shard before an all-gather and the gradient's after a reduce-scatter, 4/W bytes per parameter
+ * each. The optimizer reads and writes 28/W bytes, so it runs on the host.
  *
  *     to the device    copy 0 | copy 1       | copy 2 …
  *     all-gather              | AG 0         | AG 1
  *     compute                                | forward 0 …
  *
- * [Note: pinned] A device copies from and to pinned memory by itself. From pageable memory it
- * cannot: the host would have to take part, and the call would wait.
+ * [Note: pinned] A device copies from and to pinned memory by itself. With pageable memory the host
+ * would have to take part, and the call would wait.
  *
  * [Note: two copies] Copy i may be freed after all-gather i. If the stream to the device waited for
  * that before copy i+1, no copy could overlap an all-gather. So it is freed after copy i+1 is
@@ -20,7 +19,7 @@
  *
  * [Note: one wait] Copies to the host are asynchronous: the host reads a gradient only after it has
  * waited for its event. All copies are on one stream, so the last one's event is enough, and until
- * then the host queues the backward ahead as ever.
+ * then the host runs ahead as always.
  *
  * Interface:
  *   offload_all_gather                                        parameters: copied, then gathered
@@ -40,7 +39,7 @@
 
 // ---- Parameters ----
 
-// Frees the copy that was gathered last, on the stream to the device.
+// Frees the last gathered copy, on the stream to the device.
 static Status free_param(OffloadState *state)
 {
     if (state->param.buffer == NULL) return OK;
@@ -97,7 +96,7 @@ Status offload_begin_grad(FsdpUnit *unit)
     NOT_YET("L4.8");
 }
 
-// Frees the gradient shard that was sent last, on the stream that owns it.
+// Frees the last sent gradient shard, on the stream that owns it.
 static Status free_grad(OffloadState *state)
 {
     cudaStream_t stream = offload_grad_stream(state->root->units[0]);

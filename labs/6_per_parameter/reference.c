@@ -1,26 +1,25 @@
 /* Lab 6, first half: per-parameter shards. Each parameter is cut by itself.
  *
- * A flat parameter is gathered in place: the quickest way, and the least memory. But its shards
- * mean nothing to a parameter. A rank's shard is an arbitrary piece, all of it has one type and one
- * optimizer, and all of it trains. FSDP2 gives that up: dimension 0 of each parameter is cut, and a
- * rank owns rows.
+ * A flat parameter is gathered in place: that is quickest, and takes the least memory. But a rank's
+ * shard is an arbitrary piece, which has one type and one optimizer, and trains as a whole. FSDP2
+ * gives that up: it cuts dimension 0 of each parameter, and a rank owns rows.
  *
  *                        rank 0        rank 1
  *     shards          [ a0 | b0 ]   [ a1 | b1 ]
  *     all-gather   →  [ a0 | b0 | a1 | b1 ]          the gather buffer, rank by rank
  *     copy-out     →  [ a0 | a1 ] [ b0 | b1 ]        the unsharded parameters
  *
- * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So
- * where the chunks of a parameter lie side by side, in rank order, its elements are contiguous and
- * the padding is at its end: nothing has to be closed up.
+ * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So when
+ * a parameter's chunks are contiguous, in rank order, its elements are, too, with the padding at
+ * the end: there is no gap to close.
  *
- * [Note: two gather buffers] Copy-out is on the compute stream: the parameters are needed there,
- * and the next all-gather can run meanwhile. If the buffer of this one were freed at once, the
+ * [Note: two gather buffers] Copy-out is on the compute stream, which needs the parameters, so that
+ * the next all-gather can run meanwhile. If this unit's gather buffer were freed at once, the
  * all-gather stream would wait for the copy before it gathers again. So in a forward it stays for
  * one unit longer. A backward gathers ahead: there the next all-gather has been queued already.
  *
- * [Note: frozen] Parameters that train come first in a shard, so that their gradients are the
- * beginning of an array like it. All that works on gradients works on that beginning.
+ * [Note: frozen] Parameters that train come first in a shard, so that their gradients are the first
+ * grad_numel elements of an array with the same layout. Code for gradients uses only those.
  *
  * Interface:
  *   per_parameter_chunk, per_parameter_layout     the arithmetic
@@ -44,7 +43,7 @@ int64_t per_parameter_chunk(const Param *param, int world)
     //[end L6.1]
 }
 
-// What flat_layout refuses, but for frozen parameters.
+// Refuses what flat_layout refuses, except frozen parameters.
 static Status check_layout(const char *name, Param **params, int n, int rank, int world, bool align)
 {
     if (world < 1) return fail(ERR_ARGUMENT, "%s: a world of %d ranks", name, world);
@@ -140,7 +139,7 @@ static int64_t valid_numel(const FlatLayout *layout, int rank)
 static Status zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
     const FlatLayout *layout = &flat->layout;
-    // Of a gradient it is a sum of zeros; and the replicas' sums may be arriving on another stream.
+    // A gradient's padding is a sum of zeros; and another stream may be adding the replicas' sums.
     if (sharded->data == flat->sharded_grad.data) return OK;
     //[L6.4] When `stream` has run what is queued, the padding of every chunk of this rank is zero;
     //  no other byte was touched.
@@ -165,7 +164,7 @@ static Status copy_out(FsdpUnit *unit)
     FsdpRoot *root = unit->root;
     cudaStream_t stream = unit->ctx->compute_stream;
     Buffer gathered = flat->unsharded_param;
-    if (layout->world == 1) return OK; // both orders are one
+    if (layout->world == 1) return OK; // the two orders are the same
     //[L6.5] unsharded_param is a new buffer of the same size and type (layout_alloc_param), which
     //  the compute stream fills: parameter i from offset[i] on. The views are set.
     //  root->extensions->copied_out holds the gather buffer, even if a copy fails, and its event is
@@ -233,7 +232,7 @@ static Status reduce_grad(FsdpUnit *unit)
     return fsdp_reduce_grad_default(unit);
 }
 
-// What was copied out last goes with the outermost forward.
+// Frees the last gather buffer at the end of the outermost forward.
 static Status post_forward(Module *module, void *arg)
 {
     FsdpRoot *root = ((FsdpUnit *)arg)->root;
@@ -253,7 +252,7 @@ const FlatLayoutOps PER_PARAMETER_OPS = {
 
 // ---- Learning rates by parameter ----
 
-// One step of AdamW by groups: what opt->step is. Another lab's step minds the groups by itself.
+// opt->step: one step of AdamW by groups. Another lab's step handles the groups itself.
 static Status step_by_groups(FsdpAdamW *opt)
 {
     const ParamGroups *groups = opt->step_arg;

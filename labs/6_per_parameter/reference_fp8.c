@@ -1,29 +1,29 @@
 /* Lab 6, second half: FP8 all-gathers. A quarter of the bytes, with a scale per parameter.
  *
- * Eight bits have numbers from 2^-9 to 448, and a matrix of weights lies around 0.02: without a
- * scale most of it would round to a few numbers, or to zero. So each parameter is multiplied by a
- * number of its own first. That is what a flat parameter cannot have, where nobody knows whose an
+ * Eight bits have numbers from 2^-9 to 448, and a matrix of weights has elements around 0.02:
+ * without a scale most of them would round to a few numbers, or to zero. So each parameter is first
+ * multiplied by its own scale. A flat parameter cannot have that, because it does not know whose an
  * element is.
  *
  *     masters (float)   · scale → e4m3      all-gather      e4m3 / scale → float or bf16
  *     [ w | b ]        →  [ b | w8 ]    →  [ b | w8 | b | w8 ]   →   [ w w | b b ]
  *
- * [Note: one all-reduce] All ranks must quantise with the same scale, so a parameter's largest
- * element is one over all ranks. Asked for unit by unit that would be a message of a few bytes in
- * front of each all-gather, and each would wait for it. But parameters change once in a step: all
- * units' are asked for together, at the first all-gather after it.
+ * [Note: one all-reduce] All ranks must quantise with the same scale, so they need a parameter's
+ * largest element over all ranks. Unit by unit, each all-gather would wait for a message of a few
+ * bytes. But parameters change once in a step, so the first all-gather after it finds the largest
+ * elements of all units together.
  *
- * [Note: bits as numbers] A maximum of floats may lose a NaN, for each comparison with one is
- * false. Floats without a sign order as their bits do, with infinity and NaN at the end. So what is
- * compared and reduced is a whole number.
+ * [Note: bits as numbers] A maximum of floats may lose a NaN, since each comparison with one is
+ * false. Floats without a sign have the order of their bits, with infinity and NaN at the end. So
+ * whole numbers are compared and reduced.
  *
- * [Note: two types, one buffer] Biases and norms travel as they are, in the same message. A float
- * lies at a multiple of four bytes, and a code anywhere: so the floats come first.
+ * [Note: two types, one buffer] Biases and norms travel unquantised, in the same message. A float
+ * must be at a multiple of four bytes, a code may be anywhere: so the floats come first.
  *
  * Interface:
  *   fp8_apply, fp8_remove                 the switch
- *   fp8_place                             where what lies in a rank's part of the gather buffer
- *   fp8_update_scales                     the amax of everything
+ *   fp8_place                             the places in a rank's part of the gather buffer
+ *   fp8_update_scales                     the amax of all parameters
  *   fp8_all_gather, fp8_copy_out, fp8_reset   there and back
  *   fp8_full_state                        the masters
  *
@@ -89,7 +89,7 @@ Status fp8_update_scales(FsdpRoot *root)
     //[end L6.9]
 }
 
-// Queues what fills this rank's part of the gather buffer.
+// Queues the kernels that fill this rank's part of the gather buffer.
 static Status fill_part(FsdpUnit *unit, char *part)
 {
     const FlatParam *flat = &unit->flat;
@@ -137,7 +137,7 @@ Status fp8_all_gather(FsdpUnit *unit)
     //[end L6.11]
 }
 
-// Queues the copy of parameter i from the gather buffer to where it is unsharded.
+// Queues the copy of parameter i from the gather buffer to the unsharded parameter.
 static Status copy_param(FsdpUnit *unit, int i, const char *gathered)
 {
     const FlatLayout *layout = &unit->flat.layout;
@@ -225,7 +225,7 @@ static Status check_root(const FsdpRoot *root)
     return check_sharded(root);
 }
 
-// Has all units gather in FP8, or as without it.
+// Makes all units gather in FP8, or as without it.
 static void gather_in_fp8(FsdpRoot *root, bool on)
 {
     Fp8State *state = root->extensions->fp8;

@@ -1,16 +1,16 @@
-/* Lab 7, third file: across all stages. What two stages share, and what all of them must agree on.
+/* Lab 7, third file: across all stages. Tied parameters, and a norm on which all stages agree.
  *
- * GPT-2's head is its embedding: one parameter on the first and on the last stage, each with a
- * copy. Both begin with the same values. They stay bitwise equal if every step gives both the same
- * gradient: the sum of what the first stage has from the embedding and the last one from the head.
+ * GPT-2's head is its embedding: the first and the last stage each have a copy of one parameter.
+ * Both copies begin with the same values. They stay bitwise equal if every step gives both the same
+ * gradient: the sum of the first stage's from the embedding and the last one's from the head.
  *
- * [Note: shards against shards] Within a stage the parameter is cut into shards, and the two stages
- * cut it in different places: other parameters are in front of it. So a rank has pieces in common
- * with several ranks of the other stage (pipeline->shared), sends each of them its sum of that
- * piece, and gets theirs. That is an all-reduce of two in which nobody gathers anything.
+ * [Note: shards against shards] Within a stage the parameter is cut into shards. The two stages cut
+ * it in different places, because they have other parameters before it. So a rank shares pieces
+ * with several ranks of the other stage (pipeline->shared): it sends each of them its sum of a
+ * piece, and receives theirs. That is an all-reduce between two stages, without a gather.
  *
- * [Note: which first] a + b and b + a are the same float. (a + b) + c and a + (b + c) are not: so
- * the pieces are of gradients that their own stage has reduced.
+ * [Note: which first] a + b and b + a are the same float, but (a + b) + c and a + (b + c) are not.
+ * So each stage reduces its gradients before pieces are exchanged.
  *
  * Interface:
  *   pipeline_sum_ties                               the gradients of tied parameters
@@ -22,8 +22,8 @@
 #include "offload.h"
 #include "pipeline.h"
 
-// Sends this rank's gradient of each piece to the rank that shares it, and receives that one's,
-// into `others`, whose first element is that of the first piece.
+// Sends this rank's gradient of each piece to the rank that shares it, and receives that rank's
+// into `others`, whose first element is the first piece's.
 static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float *others)
 {
     const FsdpContext *ctx = p->root->ctx;
@@ -95,7 +95,7 @@ static Status sum_all(const Pipeline *p, double *sum, double *squares)
     cudaStream_t stream = ctx->compute_stream;
     if (p->root->extensions->offload != NULL) return pipeline_host_squares(p, counts, sum, squares);
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
-    bool first = ctx->mesh.replicate.rank == 0; // of the replicas, which have the same gradient
+    bool first = ctx->mesh.replicate.rank == 0; // replica; all have the same gradient
     //[L7.14] *squares is the sum over all units, ranks and stages, on every rank, and the host may
     //  read it; it arrives in *ctx->host_scalar. Ranks of all replicas but the first add nothing,
     //  but take part.

@@ -1,10 +1,10 @@
 /* Lab 7, first file: stages and schedules. Which rank has which blocks, and in which order a stage
  * runs its forwards and backwards.
  *
- * A stage cannot begin before the one in front of it has ended: of p stages p - 1 are idle at the
+ * A stage cannot begin before the stage before it has ended: of p stages p - 1 are idle at the
  * beginning of a step, and again at its end. With n micro-batches a stage works for n of n + p - 1
- * turns; the rest is the *bubble*. GPipe and 1F1B have the same one. What 1F1B saves is memory: a
- * backward frees its micro-batch's activations, and it runs as soon as its gradient has come.
+ * turns; the rest is the *bubble*. GPipe and 1F1B have the same bubble, but 1F1B saves memory: a
+ * backward frees its micro-batch's activations, and it runs as soon as its gradient has arrived.
  *
  *     stage 0   F0 F1 F2 F3          B0    B1    B2    B3
  *     stage 1      F0 F1 F2       B0 F3 B1    B2    B3
@@ -12,8 +12,8 @@
  *     stage 3            F0 B0 F1 B1 F2 B2 F3 B3
  *
  * [Note: several in flight] A module has room for one forward that waits for its backward. So after
- * each forward all that it has left is put aside in the micro-batch's slot, and before the backward
- * it is put back (pipeline_swap). Nothing is copied on the device.
+ * each forward pipeline_swap puts the module's state into the micro-batch's slot, and puts it back
+ * before the backward. Nothing is copied on the device.
  *
  * Interface:
  *   pipeline_mesh, pipeline_mesh_destroy      stages × ranks
@@ -83,8 +83,8 @@ static bool is_last(const Pipeline *p)
     return p->mesh->stage == p->mesh->stages - 1;
 }
 
-// The run has the micro-batch's sequences, and the compute stream waits for what was received for
-// it.
+// Sets the run to the micro-batch's sequences, and makes the compute stream wait for its received
+// buffer.
 static Status begin_pass(Pipeline *p, int k, bool received)
 {
     p->run->B = p->batches[k].B;
@@ -103,7 +103,7 @@ Status pipeline_forward(Pipeline *p, int k)
     NOT_YET("L7.5");
 }
 
-// The gradient of the last stage's output. The loss goes to p->losses[k].
+// Computes the gradient of the last stage's output, and the loss into p->losses[k].
 static Status loss_of(Pipeline *p, int k, float **out_grad)
 {
     const PipelineSlot *slot = pipeline_slot(p, k);
@@ -125,7 +125,7 @@ Status pipeline_backward(Pipeline *p, int k)
     NOT_YET("L7.6");
 }
 
-// The losses come to the host, where they are wanted and there are some.
+// Copies the losses to the host, if they are wanted and this is the last stage.
 static Status fetch_losses(const Pipeline *p, float *losses)
 {
     if (losses == NULL || !is_last(p)) return OK;
