@@ -9,17 +9,17 @@
  *                     "h.0.mlp.fc.weight", "…adamw.m", "…adamw.v": each the elements [begin, end)
  *                     that the index names, as one dimension
  *
- * A checkpoint says who owns which elements (FlatLayout), never how they are stored, and has no
- * padding. So it can be loaded with another number of ranks, or another split into units: each rank
- * reads the elements that it owns now from the files of their earlier owners. On the host a rank
- * holds at most a buffer of CHECKPOINT_BUFFER bytes, or one slice if that is less.
+ * A checkpoint records who owns which elements (FlatLayout), never how they are stored, so it has
+ * no padding. Another number of ranks, or another split into units, can load it: each rank reads
+ * the elements that it owns now from the files of those that owned them then. A rank holds on the
+ * host at most a buffer of CHECKPOINT_BUFFER bytes, or one slice if that is less.
  *
- * A save is atomic. It is written to DIR.tmp; when every file is on the disk DIR is replaced by a
- * rename, and DIR.old, the previous one, is removed after that. Whatever is killed when, DIR is
- * complete, or DIR is not there and DIR.old is complete.
+ * A save is atomic. It writes to DIR.tmp; when every file is on the disk, it replaces DIR by a
+ * rename, and then removes DIR.old, the previous one. After a kill at any time DIR is complete, or
+ * DIR is not there and DIR.old is complete.
  *
- * Bad input is ERR_IO with one line, on all ranks together one, and no element of the model has
- * changed then.
+ * Bad input is ERR_IO with one line from all ranks together, and no element of the model has
+ * changed.
  */
 #ifndef SHARDLAB_CHECKPOINT_H
 #define SHARDLAB_CHECKPOINT_H
@@ -34,11 +34,11 @@
 
 enum { CHECKPOINT_BUFFER = 1 << 20 };
 
-// Where the training is, so that it goes on with the data that come next.
+// Where the training is, so that it resumes with the next data.
 typedef struct CheckpointPosition {
     int64_t step;       // steps done
     uint64_t data_seed; // of the batches (text.h)
-    float loss_scale;   // of the loss scaler (precision.h); 0: none
+    float loss_scale;   // of the LossScaler (precision.h); 0: there is none
     int growth_tracker; // the scaler's
     uint64_t sequences; // drawn by all ranks together, if they are counted (tokens.h)
     double best_loss;   // of all validations so far; 0: there was none
@@ -74,35 +74,33 @@ typedef struct CheckpointIndex {
 
 // Saves the parameters of the root's units, the moments and t of `opt` (NULL: no optimizer) and the
 // position. Collective: all ranks call it, between steps. When it returns OK, on any rank, the
-// checkpoint is complete and on the disk. Else DIR is as it was, and what was written of the new
-// one is gone; also if the last call fails, which brings the new name to the disk: then DIR is
-// renamed back. ERR_ARGUMENT for another model's optimizer. (A disk that fails again while that is
-// done may leave DIR.tmp, and DIR.old in the place of DIR, or beside a new DIR: a load takes a
-// complete one.)
+// checkpoint is complete and on the disk. Else DIR is as it was, and the new files are removed. If
+// the last fsync fails, which brings the new name to the disk, DIR is renamed back. ERR_ARGUMENT
+// for another model's optimizer. (If the disk fails again in that cleanup, DIR.tmp may be left, or
+// DIR.old instead of DIR or next to a new DIR: a load takes a complete one.)
 Status checkpoint_save(const char *dir, Module *root, const FsdpAdamW *opt,
                        const CheckpointPosition *position);
 
-// Loads what checkpoint_save has saved, on as many ranks or in such units as there are now; `opt`
-// NULL: the parameters alone. Collective. ERR_ARGUMENT if a unit is not sharded, or for another
-// model's optimizer; ERR_IO for a checkpoint of another model, without the optimizer that is asked
-// for, or with a file that is missing or damaged; nothing has been changed then. Padding stays
-// zero.
+// Loads what checkpoint_save has saved, on any number of ranks and with any units; `opt` NULL: only
+// the parameters. Collective. ERR_ARGUMENT if a unit is not sharded, or for another model's
+// optimizer; ERR_IO for a checkpoint of another model, without moments if `opt` is given, or with a
+// missing or damaged file; then nothing has changed. Padding stays zero.
 Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt, CheckpointPosition *position);
 
 // The steps of a save that a save in the background takes, too (examples/common/background_save.c).
 // Adds to the index who has which elements of which parameter, on all ranks. ERR_MEMORY.
 Status checkpoint_describe(CheckpointIndex *index, const FsdpRoot *root);
-// Before a save, on one rank: what an earlier one left is gone, the last good one is DIR, and there
-// is an empty DIR.tmp. ERR_IO, also if DIR is something else than a checkpoint; then nothing has
+// Prepares a save, on one rank: removes what an earlier save left, makes the last good checkpoint
+// DIR, and makes an empty DIR.tmp. ERR_IO, also if DIR is not a checkpoint; then nothing has
 // changed.
 Status checkpoint_begin(const char *dir, const char *tmp, const char *old);
-// DIR.tmp, whose files are all on the disk, becomes DIR, on one rank. ERR_IO: DIR is as it was.
+// Makes DIR.tmp, whose files are all on the disk, DIR, on one rank. ERR_IO: DIR is as it was.
 Status checkpoint_commit(const char *dir, const char *tmp, const char *old);
 
 // ---------------------------------------------------------------- Given code (lib/checkpoint)
 
-// Models whose parameters are not to be initialised, because a checkpoint will be loaded: call it
-// before fully_shard (PyTorch: to_empty). Reading one before it was loaded is a report of simgpu's.
+// Leaves the model's parameters uninitialised, because a checkpoint will be loaded: call it before
+// fully_shard (PyTorch: to_empty). simgpu reports a read of one that was not loaded.
 void checkpoint_storage_only(Module *model);
 
 // An index without parameters; then one after another. ERR_MEMORY.
@@ -117,8 +115,8 @@ Status index_write(const CheckpointIndex *index, const char *dir);
 Status index_read(CheckpointIndex *index, const char *dir);
 // The parameter of that name, or NULL.
 const CheckpointEntry *index_find(const CheckpointIndex *index, const char *name);
-// Opens file number i of the index and checks its label, and that every slice that the index says
-// is in it is there, float, and as long as it must be.
+// Opens file number i of the index and checks its label, and that it has every slice that the index
+// names, as float and of the right length.
 Status index_check_file(const CheckpointIndex *index, int i);
 
 // A file's label in its __metadata__, "part": "I of N" and "step", so that nobody mistakes a file
@@ -148,9 +146,9 @@ Status checkpoint_copy_out(Safetensors *file, int tensor, int64_t first, int64_t
 Status checkpoint_copy_in(const Safetensors *file, const SafetensorsEntry *entry, int64_t first,
                           int64_t n, float *device, cudaStream_t stream);
 
-// Folders. Every one of these prints its line if it fails.
+// Folders. Each of these prints a line if it fails.
 bool folder_is_there(const char *dir);
-// OK if nothing is there, or a folder with a checkpoint's files and no others.
+// OK if nothing is there, or a folder with only a checkpoint's files.
 Status folder_check(const char *dir);
 Status folder_make(const char *dir);
 // The names in the folder are on the disk (fsync of the folder).
@@ -158,8 +156,8 @@ Status folder_sync(const char *dir);
 // The same of the folder that `dir` is in.
 Status folder_sync_parent(const char *dir);
 Status folder_rename(const char *from, const char *to);
-// Removes a checkpoint, complete or not; nothing if there is none. A folder that holds anything
-// else stays, and is ERR_IO: it may be somebody's.
+// Removes a checkpoint, complete or not, if there is one. A folder with any other file stays, and
+// is ERR_IO: it may be somebody's.
 Status folder_remove(const char *dir);
 
 // ---------------------------------------------------------------- Hugging Face's models
@@ -205,13 +203,12 @@ Status llama_import(const char *path, Module *root);
 
 // ---------------------------------------------------------------- Together
 
-// Every rank says how it went, and all learn whether it went well everywhere: OK, or `mine`, or
-// ERR_IO if another rank failed (which has said so). No rank is through before all have come: a
-// barrier, too.
+// Every rank passes its status, and all learn whether one has failed: returns OK, or `mine`, or
+// ERR_IO if another rank failed (which has printed its line). It is also a barrier.
 CHECKED_STATUS checkpoint_agree(const FsdpContext *ctx, Status mine);
 
-// For what all ranks find alike, such as a file that is missing. Between begin and agree rank 0
-// alone prints; what another rank found and rank 0 did not, that rank prints then. Else as
+// For a failure that all ranks find alike, such as a missing file. Between begin and agree only
+// rank 0 prints; a rank that found what rank 0 did not prints it in agree. Else as
 // checkpoint_agree.
 void checkpoint_alike_begin(const FsdpContext *ctx);
 CHECKED_STATUS checkpoint_alike_agree(const FsdpContext *ctx, Status mine);

@@ -4,7 +4,7 @@
  * The words are PyTorch's (DeviceMesh). Ranks that *shard* together hold one W-th of the parameters
  * each; ranks that *replicate* hold the same shard and average its gradient. FSDP alone is a mesh
  * of one replica; data parallelism (DDP) is a mesh of one shard. A group of size 1 needs no
- * communicator: nothing is ever sent in it.
+ * communicator, because it sends nothing.
  */
 #ifndef SHARDLAB_MESH_H
 #define SHARDLAB_MESH_H
@@ -15,38 +15,38 @@
 
 // Ranks that take part in one collective.
 typedef struct ProcessGroup {
-    ncclComm_t comm; // NULL if size is 1 and nobody made one
+    ncclComm_t comm; // may be NULL if size is 1
     int rank;        // this process's, 0 … size-1
     int size;
 } ProcessGroup;
 
 typedef struct Mesh {
-    ProcessGroup shard;     // who shares the parameters of one replica
-    ProcessGroup replicate; // who holds the same shard
+    ProcessGroup shard;     // the ranks that share one replica's parameters
+    ProcessGroup replicate; // the ranks that hold the same shard
 } Mesh;
 
-// Ranks in all.
+// The number of all ranks.
 static inline int mesh_size(const Mesh *mesh)
 {
     return mesh->shard.size * mesh->replicate.size;
 }
 
-// All ranks of the communicator shard together; one replica. ERR_NCCL.
+// One replica: all ranks of the communicator shard together. ERR_NCCL.
 Status mesh_1d(Mesh *mesh, ncclComm_t comm);
 
 // shards × replicas = the communicator's ranks. Ranks r·shards … (r+1)·shards - 1 shard together,
 // and are replica r: neighbours, because a replica gathers more than the replicas send each other.
-// A group of one rank has no communicator, and a group of all ranks has `world` itself; the others
-// are made here (ncclCommSplit), so all ranks call it. ERR_ARGUMENT if `replicas` does not
-// divide the ranks, ERR_NCCL.
+// A group of all ranks has `world` itself; any other group of one rank has no communicator. (With
+// one rank in all, NULL is right, too.) The call makes the other communicators (ncclCommSplit), so
+// all ranks call it. ERR_ARGUMENT if `replicas` does not divide the ranks, ERR_NCCL.
 Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas);
-// Destroys the communicators that mesh_2d made, and not `world`.
+// Destroys the communicators that mesh_2d made, but not `world`.
 Status mesh_destroy(Mesh *mesh, ncclComm_t world);
 
 // Cuts a group into parts of `ranks` neighbours: rank r of the group is rank r % ranks of its part.
-// The communicator is made here (ncclCommSplit), so all ranks of the group call it: once, not each
-// time that one is used. ERR_ARGUMENT unless `ranks` divides the group, is at least 2, and less
-// than all; ERR_NCCL.
+// It makes the communicator (ncclCommSplit), so all ranks of the group call it: once, not before
+// each use. ERR_ARGUMENT unless `ranks` divides the group, is at least 2, and less than all;
+// ERR_NCCL.
 Status group_split(ProcessGroup *part, const ProcessGroup *group, int ranks);
 // Destroys the communicator that group_split made. A zeroed group is fine.
 Status group_destroy(ProcessGroup *part);

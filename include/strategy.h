@@ -1,18 +1,18 @@
-/* strategy.h: who keeps what, and who sums it with whom: DDP, ZeRO-1, -2, -3 and HSDP by one
- * switch. The contract that lab 1 implements.
+/* strategy.h: which ranks keep what, and which sum gradients: DDP, ZeRO-1, -2, -3 and HSDP by one
+ * switch. The contract of lab 1.
  *
  *   file           part                    main functions
  *   strategies.c   shards and replicas     mesh_2d (mesh.h), strategy_apply, strategy_reduce
  *   ddp.c          buckets                 ddp_buckets, ddp_reduce
  *   slices.c       slices in between       group_split (mesh.h), strategy_all_gather
  *
- * Call fully_shard as usual (the model last; for DDP only the model), on a context whose mesh suits
- * the strategy. strategy_apply then decides what the units keep. A training step is one or several
- * *micro-batches*, a forward and a backward each, and one step of the optimizer.
+ * Call fully_shard as always (the model last; for DDP only the model), on a context whose mesh
+ * suits the strategy; then strategy_apply. A training step is one or several *micro-batches*, each
+ * a forward and a backward, and one step of the optimizer.
  *
- * Order of sums. A reduction adds over the ranks that shard, in the collective's order; then, if
- * there are replicas, over them; then it divides by the factor, once, and adds the quotient to
- * sharded_grad. If gradients accumulate unsharded, the backwards add them before that, one
+ * Order of sums. A reduction adds over the ranks that shard, in the collective's order; then over
+ * the replicas, if there are any; then it divides by the factor, once, and adds the quotient to
+ * sharded_grad. If gradients accumulate unsharded, the backwards have added them before that, one
  * micro-batch after the other. So DDP, ZeRO-1, -2 and -3 are bitwise equal.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
@@ -34,14 +34,14 @@ typedef enum Strategy {
 
 typedef struct StrategyOptions {
     Strategy strategy;
-    // What several micro-batches do with their gradients. false: they accumulate unsharded, and the
-    // last one reduces. true: each one reduces, and the averages are added. ZeRO-1 cannot.
+    // false: gradients of several micro-batches accumulate unsharded, and the last one reduces.
+    // true: each micro-batch reduces, and the averages are added. Not with ZeRO-1.
     bool reduce_every_time;
-    // The divisor of a reduction, positive and finite; 0: the ranks of the mesh. One rank: 1.
+    // A reduction divides by it: positive and finite; 0: the ranks of the mesh. One rank: 1.
     float divide_factor;
-    // ZeRO-3, FSDP2's integer: between its forward and its backward a unit keeps one of so many
-    // slices, and the backward gathers over as many neighbours. The ranks that shard are a multiple
-    // of it; it is neither 1 nor all of them. 0: no slice.
+    // Only ZeRO-3 (FSDP2's integer): between its forward and its backward a unit keeps one of so
+    // many slices, and the backward gathers over as many neighbours. It divides the ranks that
+    // shard, and is neither 1 nor all of them. 0: no slice.
     int reshard_ranks;
     int64_t first_bucket_bytes, bucket_bytes; // DDP; 0: 1 MiB and 25 MiB
 } StrategyOptions;
@@ -67,21 +67,21 @@ typedef struct Ddp {
 typedef struct StrategyState {
     StrategyOptions options; // with the defaults filled in
     FsdpRoot *root;
-    // What a reduction takes: *input (padded) is a buffer whose elements from `begin` on may be
-    // sent once the compute stream has run what is queued. In one backward `begin` goes from the
-    // end to the beginning. strategy_reduce_input, or another way (lab 2).
+    // The input of DDP's reductions: *input (padded) is a buffer whose elements from `begin` on may
+    // be sent when the compute stream has run what is queued. In one backward `begin` goes from the
+    // end to the beginning. By default strategy_reduce_input; lab 2 replaces it.
     Status (*reduce_input)(FsdpUnit *unit, int64_t begin, Buffer *input);
-    float divided_before;        // what that has divided by already; 1
+    float divided_before;        // reduce_input has divided by this already; usually 1
     bool requires_gradient_sync; // a backward reduces; false: its gradients accumulate unsharded
-    bool requires_all_reduce;    // HSDP: false: what is summed over the shards accumulates
+    bool requires_all_reduce;    // HSDP; false: the sums over the shards accumulate
     bool is_last_backward;       // of a step: it ends with fsdp_finish_backward
     bool reshard_after_backward; // false: the parameters stay for the next micro-batch
     bool training;               // false: evaluation, and every unit reshards after its forward
     cudaStream_t all_reduce_stream;
     cudaEvent_t reduced;                 // for stream_run_after (extensions.h)
     ReduceScatterState all_reduce_state; // HSDP: the sum that was all-reduced last
-    Buffer sum;               // HSDP: of the reduction that is being queued; no memory else
-    Buffer *partial;          // (units) HSDP: what has accumulated while there is no all-reduce
+    Buffer sum;               // HSDP: the sum of the reduction that is being queued; else no memory
+    Buffer *partial;          // (units) HSDP: the sums that wait for an all-reduce
     ProcessGroup slice_group; // reshard_ranks: the neighbours that have one slice each
     Buffer *slices;           // (units) kept between forward and backward; else no memory
     Hook *after_forward;      // the root's hook that ends an evaluation
@@ -90,29 +90,29 @@ typedef struct StrategyState {
 
 // ------------------------------------------------------- Shards and replicas: strategies.c
 
-// Puts the strategy on all units of the root, which fully_shard has made. ERR_ARGUMENT, and nothing
-// has changed, if the options do not suit each other or the mesh.
+// Puts the strategy on all units of the root, after fully_shard. ERR_ARGUMENT, and nothing has
+// changed, if the options do not suit each other or the mesh.
 Status strategy_apply(Module *root, const StrategyOptions *options);
-// Removes the strategy, before fsdp_unwrap: the units are as fully_shard made them, sharded and
-// without an unsharded gradient, whatever ran last, and the compute stream sees all reductions.
-// ERR_ARGUMENT if an extension that was added later is still on; remove that first (extensions.h).
+// Takes it off, whatever ran last: the units are as fully_shard made them, sharded and without an
+// unsharded gradient, and the compute stream has waited for all reductions. Call it before
+// fsdp_unwrap. ERR_ARGUMENT if an extension that was put on later is still there (extensions.h).
 Status strategy_remove(Module *root);
 
-// Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
+// Prepares micro-batch i of n (0 … n-1): sets the flags below as the strategy needs them.
 Status strategy_micro_batch(Module *root, int i, int n);
 
-// Frees all sums and slices after a failed pass, whose reductions never finish. Waits for the
+// Frees all sums and slices after a failed pass, which would never finish them. Waits for the
 // device. fsdp_end_iteration and strategy_remove call it. Given code (lib/fsdp/strategy_flags.c);
 // state may be NULL.
 Status strategy_free_sums(StrategyState *state);
 
-// The state's reduce_input by default: unsharded_grad itself. What a sum is still to be divided by.
-// Given code (lib/fsdp/strategy_flags.c).
+// The default reduce_input, which gives unsharded_grad itself; and the number by which a sum must
+// still be divided. Given code (lib/fsdp/strategy_flags.c).
 Status strategy_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input);
 float strategy_divisor(const StrategyState *state);
 
-// The flags themselves, as FSDP2 has them; they hold from the next forward on. Given code
-// (lib/fsdp/strategy_flags.c), as is strategy_find: the state of the root that the module is.
+// Set the flags, as in FSDP2, from the next forward on. Given code (lib/fsdp/strategy_flags.c), as
+// is strategy_find, which finds the state of the root that the module is.
 Status strategy_find(const Module *root, StrategyState **state);
 Status fsdp_set_requires_gradient_sync(Module *root, bool on);
 Status fsdp_set_requires_all_reduce(Module *root, bool on); // ERR_ARGUMENT without replicas, DDP
@@ -120,28 +120,27 @@ Status fsdp_set_is_last_backward(Module *root, bool on);
 Status fsdp_set_reshard_after_backward(Module *root, bool on);
 Status fsdp_set_gradient_divide_factor(Module *root, float factor); // ERR_ARGUMENT unless
                                                                     // positive and finite
-// false: an evaluation begins. Every unit reshards after its forward, whatever the strategy, and
-// after the root's forward none is recorded. true: the evaluation has ended.
+// false: an evaluation begins. With any strategy every unit is resharded after its forward, and
+// after the root's no forward is recorded. true: the evaluation has ended.
 Status fsdp_set_training(Module *root, bool on);
 
 // Averages by tokens, given code (lib/fsdp/tokens.c). A reduction divides by the factor, the number
-// of ranks: that is the mean over all tokens only if each rank has equally many, in one
-// micro-batch. So a training loop says how many it has, and takes the gradient of scale · Σ of its
-// tokens' losses (cross_entropy_scaled) in each micro-batch.
+// of ranks. That gives the mean over all tokens only if each rank has as many, in one micro-batch.
+// So a training loop passes its number of tokens, and in each micro-batch takes the gradient of
+// scale · Σ of its tokens' losses (cross_entropy_scaled).
 //
-// *total: tokens of all ranks, where this one has `tokens` in all micro-batches of the step.
-// *scale = factor / *total. ERR_ARGUMENT, on all ranks alike, if nobody has any. Collective;
-// waits for the compute stream. Of the root of any model: without a strategy the factor is all
-// ranks.
+// This rank has `tokens` tokens in all micro-batches of the step, all ranks together *total. *scale
+// = factor / *total. ERR_ARGUMENT on all ranks if none has any. Collective; waits for the compute
+// stream. Works for the root of any model: without a strategy the factor is the number of ranks.
 Status fsdp_token_scale(Module *root, int64_t tokens, int64_t *total, float *scale);
 
-// unit->reduce_scatter of the ZeRO strategies: queues the reduction of unsharded_grad into this
-// rank's sharded_grad. Without replicas all of it is on the reduce-scatter stream. With replicas
-// the sum over the shards goes to memory of its own, on the reduce-scatter stream; the sum over the
+// unit->reduce_scatter of the ZeRO strategies: sums unsharded_grad and adds this rank's part to
+// sharded_grad. Without replicas all of it is queued on the reduce-scatter stream. With replicas
+// the sum over the shards goes to its own memory, on the reduce-scatter stream; the sum over the
 // replicas is on the all-reduce stream, in place, and overlaps the next unit's reduce-scatter.
 Status strategy_reduce(FsdpUnit *unit);
 
-// In the places of fsdp_pre_backward and fsdp_post_backward (unit->hooks). arg is the FsdpUnit.
+// They replace fsdp_pre_backward and fsdp_post_backward (unit->hooks). arg is the FsdpUnit.
 Status strategy_pre_backward(Module *module, void *unit);
 Status strategy_post_backward(Module *module, void *unit);
 
@@ -150,33 +149,32 @@ Status strategy_post_backward(Module *module, void *unit);
 // Cuts the flat gradient into buckets, from its end to its beginning: the backward completes the
 // last parameters first. A bucket takes the next parameter as long as it has fewer bytes than its
 // size: first_bytes for the first, so that the first all-reduce starts early, `bytes` for the
-// others. Returns how many there are; writes at most `max` to out (which may be NULL for max = 0).
+// others. Returns their number; writes at most `max` to out (which may be NULL for max = 0).
 int ddp_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t bytes, Bucket *out, int max);
 
-// Hooks into the modules of the state's only unit. ERR_MEMORY.
+// Adds hooks to the modules of the state's only unit. ERR_MEMORY.
 Status ddp_create(StrategyState *state);
 void ddp_destroy(StrategyState *state);
-// A backward begins: no gradient is complete.
+// Begins a backward: no gradient is complete.
 void ddp_begin_backward(StrategyState *state);
 // The hook after a module's backward. A parameter's gradient is complete after the backward of
-// every module that holds it, and a bucket when those of all its parameters are. Where gradients
-// are to be synchronised, the buckets that are complete are sent, each after those before it: the
-// order is the same on every rank, whatever a rank leaves out. arg is the StrategyState.
+// every module that holds it; a bucket is complete when all its parameters' gradients are. If
+// gradients synchronise, it sends complete buckets, each after those before it: in the same order
+// on every rank, even if a rank leaves a module out. arg is the StrategyState.
 Status ddp_post_backward(Module *module, void *state);
 // unit->reduce_scatter of DDP: sends the remaining buckets, and makes the reduce-scatter stream
-// wait for all of them. ERR_ARGUMENT, with a line that names it, for a parameter that has no
-// gradient in this backward; all collectives have been queued all the same, so that no other rank
-// waits for this one.
+// wait for all of them. If a parameter has no gradient in this backward, ERR_ARGUMENT with a line
+// that names it, after all collectives are queued, so that no other rank waits for this one.
 Status ddp_reduce(FsdpUnit *unit);
 
 // ---------------------------------------------------------------- Slices: slices.c
 
-// With reshard_ranks: unit->all_gather, and the hook in the place of fsdp_post_forward, of all
-// units but the root, which stays unsharded. After a forward the unit keeps elements [i·n, (i+1)·n)
-// of its flat parameter, n = padded / reshard_ranks, where this rank is the i-th of slice_group; in
-// an evaluation nothing. An all-gather takes them from slice_group if a recorded forward has
-// left a slice, else the shards from all ranks that shard; it frees the slice. The slice lives on
-// the all-gather stream alone. The parameters are bitwise those of ZeRO-3, and so is all else.
+// With reshard_ranks: unit->all_gather, and the hook that replaces fsdp_post_forward, of all units
+// but the root, which stays unsharded. After a forward the unit keeps elements [i·n, (i+1)·n) of
+// its flat parameter, n = padded / reshard_ranks, if this rank is the i-th of slice_group; in an
+// evaluation it keeps nothing. If a recorded forward has left a slice, an all-gather takes the
+// slices of slice_group, else the shards of all ranks that shard; it frees the slice. Only the
+// all-gather stream uses the slice. All results are bitwise those of ZeRO-3.
 Status strategy_all_gather(FsdpUnit *unit);
 Status strategy_post_forward(Module *module, void *unit);
 

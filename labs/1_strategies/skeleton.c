@@ -1,27 +1,27 @@
-/* Lab 1, first file: shards and replicas. Who keeps what, and who sums it with whom.
+/* Lab 1, first file: shards and replicas. Which ranks keep what, and which sum gradients.
  *
- * ZeRO-3 is what the six tasks have built. The other strategies keep more and send less, and none
- * of them needs another all-gather or another optimizer: they differ in when a unit is resharded,
- * when its gradient is reduced, and over whom.
+ * The six tasks have built ZeRO-3. The other strategies keep more and send less. None of them needs
+ * another all-gather or another optimizer: they differ in when a unit is resharded, when its
+ * gradient is reduced, and over which ranks.
  *
  *              parameters from       gradients unsharded       reduced
  *     ZeRO-1   first to last micro-batch   first to last       by the last
  *     ZeRO-2   forward to backward         a unit's backward   by each, or by the last
  *     ZeRO-3   a unit's pass               a unit's backward   by each, or by the last
  *
- * [Note: two streams] With replicas a gradient makes two collectives: a reduce-scatter within a
+ * [Note: two streams] With replicas a gradient needs two collectives: a reduce-scatter within a
  * replica, an all-reduce between replicas. On one stream the next unit's reduce-scatter would wait
- * for this unit's all-reduce. So the all-reduce has a stream of its own, and works on memory of its
- * own: the unsharded gradient may then be freed as ever.
+ * for this unit's all-reduce. So the all-reduce has its own stream and works in its own memory, and
+ * the unsharded gradient is freed as always.
  *
  * [Note: one order] Two communicators are two queues. Ranks that enter them in different orders can
- * wait for each other forever. Every rank runs the same hooks in the same order, so all collectives
- * of both are issued in one order; nothing here may depend on what a rank alone knows.
+ * wait for each other forever. Every rank runs the same hooks in the same order, and so issues the
+ * collectives of both in one order; nothing here may depend on what only one rank knows.
  *
  * Interface:
  *   mesh_2d, mesh_destroy                     shards × replicas, a communicator for each group
  *   strategy_apply, strategy_remove           the switch
- *   strategy_micro_batch, fsdp_set_training   what the next micro-batch does
+ *   strategy_micro_batch, fsdp_set_training   flags of the next micro-batch
  *   strategy_reduce                           sum over the shards, then over the replicas
  *   strategy_pre_backward, strategy_post_backward     the hooks
  */
@@ -75,7 +75,7 @@ static Status free_all_reduce(StrategyState *state)
 
 // ---- The switch ----
 
-// Whether options, mesh and units suit each other.
+// Whether options, mesh and units go together.
 static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
 {
     int shards = root->ctx->mesh.shard.size, all = mesh_size(&root->ctx->mesh);
@@ -135,17 +135,17 @@ static Status check_layouts(const FsdpRoot *root, const StrategyOptions *o)
     return OK;
 }
 
-// Gives every unit what the strategy wants between its forward and its backward.
+// Sets reshard_after_forward of every unit.
 static void set_reshard_after_forward(StrategyState *state)
 {
-    // TODO L1.2: reshard_after_forward of every unit is the strategy's, or in an evaluation that of
-    // ZeRO-3 without exception.
+    // TODO L1.2: reshard_after_forward of every unit is what the strategy wants. In an evaluation
+    // every unit is resharded, even the root.
     // Hint: ZeRO-1 and ZeRO-2 keep the parameters for the backward. What does ZeRO-3 do with the
     // root?
     NOT_YET("L1.2");
 }
 
-// After the root's forward and its own hook: an evaluation has no backward that would forget it.
+// After the root's forward and its own hook: an evaluation has no backward that would clear it.
 static Status after_forward(Module *module, void *arg)
 {
     StrategyState *state = arg;
@@ -175,7 +175,7 @@ static Status create_state(StrategyState *state)
     return state->options.strategy == STRATEGY_DDP ? ddp_create(state) : OK;
 }
 
-// Has the unit's collectives and hooks be the strategy's.
+// Replaces the unit's collectives and hooks by the strategy's.
 static void take_over(FsdpUnit *unit, const StrategyOptions *o)
 {
     unit->reduce_scatter = o->strategy == STRATEGY_DDP ? ddp_reduce : strategy_reduce;
@@ -227,7 +227,7 @@ Status strategy_remove(Module *module)
     TRY(extension_check_last(root, EXTENSION_STRATEGY));
     StrategyState *state = root->extensions->strategy;
     ddp_destroy(state);
-    if (state->after_forward != NULL) { // all else is there, too
+    if (state->after_forward != NULL) { // then the rest exists, too
         module_remove_hook(module, state->after_forward);
         TRY(stream_run_after(root->ctx->compute_stream, state->all_reduce_stream, state->reduced));
     }
@@ -235,7 +235,7 @@ Status strategy_remove(Module *module)
     TRY(strategy_free_sums(state));
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        // What has accumulated, and was never reduced. Of one rank it is the shard.
+        // An accumulated gradient that was never reduced. With one rank it is the shard.
         if (mesh_size(&root->ctx->mesh) > 1) cudaFree(flat->unsharded_grad.data);
         flat->unsharded_grad.data = NULL;
         flat_set_grad_views(flat);
@@ -253,15 +253,15 @@ Status strategy_remove(Module *module)
     return OK;
 }
 
-// ---- What the next micro-batch does ----
+// ---- Flags of the next micro-batch ----
 
 Status strategy_micro_batch(Module *root, int i, int n)
 {
     StrategyState *state;
     TRY(strategy_find(root, &state));
     if (n < 1 || i < 0 || i >= n) return fail(ERR_ARGUMENT, "micro-batch %d of %d", i, n);
-    // TODO L1.3: The flags are those of micro-batch i: whether its backward reduces, over the
-    // replicas too, whether it is the last, and whether the parameters are resharded after it.
+    // TODO L1.3: The four flags are those of micro-batch i: does its backward reduce, also over the
+    // replicas, is it the last, and are the parameters resharded after it?
     // Hint: Which strategy keeps parameters from one micro-batch to the next?
     NOT_YET("L1.3");
 }
@@ -277,22 +277,22 @@ Status fsdp_set_training(Module *root, bool on)
 
 // ---- Reducing ----
 
-// The sum over the shards, in memory of its own (grad_numel), added to what *partial has.
+// Sums over the shards, in new memory (grad_numel), and adds the sum to *partial.
 static Status reduce_within(FsdpUnit *unit, Buffer *partial)
 {
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
     Buffer *sum = &unit->root->extensions->strategy->sum; // without memory between two calls
     *sum = (Buffer){NULL, flat->unsharded_grad.dtype, flat->sharded_grad.numel};
-    // TODO L1.4: *partial, which the reduce-scatter stream owns, has grown by this rank's shard of
-    // the sum over the ranks that shard. Where it had no memory, it is that sum. Memory of this
-    // call's own is in *sum, where given code frees it if a call fails.
+    // TODO L1.4: This rank's shard of the sum over the ranks that shard has been added to *partial,
+    // which the reduce-scatter stream owns; if *partial had no memory, it now is that sum.
+    // Allocate new memory in *sum, where given code frees it if a call fails.
     // Hint: Could the sum stay in unsharded_grad? Who frees that, and when?
     NOT_YET("L1.4");
 }
 
-// Sums *partial over the replicas, and adds the quotient to the gradient shard. The padding is left
-// alone: the reduce-scatter stream may be zeroing it.
+// Sums *partial over the replicas, and adds the quotient to the gradient shard, but not to its
+// padding: the reduce-scatter stream may be zeroing that.
 static Status reduce_between(FsdpUnit *unit, Buffer *partial)
 {
     StrategyState *state = unit->root->extensions->strategy;
@@ -300,11 +300,11 @@ static Status reduce_between(FsdpUnit *unit, Buffer *partial)
     cudaStream_t stream = state->all_reduce_stream;
     size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
     if (valid > (size_t)partial->numel) valid = (size_t)partial->numel; // the rest is frozen
-    // TODO L1.5: Once the all-reduce stream has run what is queued, the valid elements of
-    // sharded_grad have grown by the sum over the replicas divided by the factor.
-    // state->all_reduce_state holds the buffer, its event recorded after the last use; one that it
-    // held before is freed; *partial has no memory.
-    // Hint: Two streams and one buffer: who waits for whom, before the all-reduce and before the
+    // TODO L1.5: When the all-reduce stream has run what is queued, the sum over the replicas
+    // divided by the factor has been added to the valid elements of sharded_grad.
+    // state->all_reduce_state holds the buffer, its event recorded after the last use; the buffer
+    // that it held before is freed; *partial has no memory.
+    // Hint: Two streams and one buffer: which waits for which, before the all-reduce and before the
     // free?
     NOT_YET("L1.5");
 }
@@ -316,8 +316,8 @@ Status strategy_reduce(FsdpUnit *unit)
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
     size_t n = (size_t)flat->sharded_grad.numel;
 
-    // TODO L1.6: What strategy.h says. Without an all-reduce the sum over the shards stays in
-    // state->partial until a backward that has one.
+    // TODO L1.6: As strategy.h says. Without an all-reduce the sum over the shards stays in
+    // state->partial until a backward all-reduces.
     // Hint: Without replicas, what is different from task 4?
     NOT_YET("L1.6");
 }
@@ -333,20 +333,21 @@ Status strategy_pre_backward(Module *module, void *arg)
         root->iter_backward_root = unit;
         ddp_begin_backward(root->extensions->strategy);
     }
-    // TODO L1.7: As after part 4.6; but a gradient that an earlier micro-batch has left unsharded
-    // stays, and the backward adds to it. The gradient that the previous micro-batch was reducing
-    // is freed when the outermost backward begins: a whole forward later, without a wait.
+    // TODO L1.7: As after part 4.6, with two changes. If an earlier micro-batch has left an
+    // unsharded gradient, it stays, and the backward adds to it. The gradient that the previous
+    // micro-batch was reducing is freed when the outermost backward begins: a whole forward later,
+    // so without a wait.
     // Hint: What would fsdp_begin_grad say to a unit that has a gradient?
     NOT_YET("L1.7");
 }
 
-// The outermost backward has ended.
+// Ends the outermost backward.
 static Status end_backward(FsdpRoot *root)
 {
     StrategyState *state = root->extensions->strategy;
     // TODO L1.8: After the last backward of a step everything is as fsdp_finish_backward leaves it,
-    // and the compute stream sees every gradient reduced, over the replicas too. After another one
-    // no pass is running and no forward is recorded, and that is all.
+    // and the compute stream has waited for every reduction, also over the replicas. After an
+    // earlier backward, no pass is running and no forward is recorded; nothing else has changed.
     // Hint: What would a wait cost after each of eight micro-batches?
     NOT_YET("L1.8");
 }
@@ -356,9 +357,9 @@ Status strategy_post_backward(Module *module, void *arg)
     FsdpUnit *unit = arg;
     const StrategyState *state = unit->root->extensions->strategy;
     unit->phase = FSDP_POST_BACKWARD;
-    // TODO L1.9: The unit is resharded where it is to be, and its gradient is being reduced where
-    // gradients are to be synchronised; else it stays where it is. The outermost backward has
-    // ended (end_backward).
+    // TODO L1.9: The unit is resharded if its strategy reshards now, and its gradient is being
+    // reduced if gradients synchronise now. If this was the outermost backward, it has ended
+    // (end_backward).
     // Hint: Without a reduction, what is in the shard, and what in the unsharded gradient?
     NOT_YET("L1.9");
     unit->phase = FSDP_IDLE;

@@ -1,26 +1,26 @@
-/* Lab 1, second file: DDP. Every rank has everything, and gradients meet in buckets.
+/* Lab 1, second file: DDP. Every rank has everything, and sums gradients in buckets.
  *
- * Nothing is gathered: what is left of a unit is one reduction, an all-reduce of the whole
- * gradient. Queued at the end of the backward it would overlap with nothing. So the flat gradient
- * is cut into buckets, and each is sent as soon as the backward has completed it:
+ * DDP gathers nothing: its unit needs one reduction, an all-reduce of the whole gradient. At the
+ * end of the backward that would overlap with nothing. So the flat gradient is cut into buckets,
+ * and each is sent as soon as the backward has completed it:
  *
  *     compute       backward h.2 | backward h.1 | backward h.0 | embed
  *     all-reduce                 | bucket 0     | bucket 1     | bucket 2 …
  *
  * The backward completes the last parameters first, so the buckets are filled from the end. The
- * first is small: until it is full nothing is sent.
+ * first is small: nothing can be sent until it is full.
  *
- * [Note: bucket after bucket] A rank may leave a module out. If each rank sent its buckets as they
- * are complete, ranks could send them in different orders, and an all-reduce would add bucket 1 to
- * bucket 2. So a bucket is sent after those before it. What a rank never completes it sends at the
- * end of the backward, zeros and all, so that nobody waits forever; and then it names the
- * parameter.
+ * [Note: bucket after bucket] A rank may leave a module out. If each rank sent its buckets as soon
+ * as they were complete, ranks could send them in different orders, and an all-reduce would add
+ * bucket 1 to bucket 2. So a bucket is sent after those before it. At the end of the backward a
+ * rank also sends the buckets that it has not completed, with zeros, so that no rank waits forever;
+ * then it names the parameter.
  *
  * Interface:
  *   ddp_buckets                               the arithmetic
- *   ddp_create, ddp_destroy                   hooks behind every module that holds a parameter
+ *   ddp_create, ddp_destroy                   hooks after every module that holds a parameter
  *   ddp_begin_backward, ddp_post_backward     which gradients are complete
- *   ddp_reduce                                what unit->reduce_scatter is
+ *   ddp_reduce                                unit->reduce_scatter
  */
 // Lab 1. Each TODO says what must hold afterwards and asks a question. Write
 // the code that makes it hold.
@@ -34,8 +34,8 @@
 int ddp_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t bytes, Bucket *out, int max)
 {
     int n = 0;
-    // TODO L1.10: out[0 … max) are the first buckets, in the order in which they are sent, each
-    // with all its parameters missing; the result counts all of them.
+    // TODO L1.10: out[0 … max) are the first buckets, in the order of sending; each still misses
+    // all its parameters. The result counts all buckets.
     // Hint: In which bucket is the first parameter of the model, and when is it complete?
     NOT_YET("L1.10");
     return n;
@@ -43,7 +43,7 @@ int ddp_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t bytes, Bu
 
 // ---- Which modules hold which parameters ----
 
-// The parameter's place in the layout.
+// The parameter's index in the layout.
 static int place_of(const FlatLayout *layout, const Param *param)
 {
     int i = 0;
@@ -51,8 +51,8 @@ static int place_of(const FlatLayout *layout, const Param *param)
     return i;
 }
 
-// Counts the modules that hold each parameter, and those that hold any; installs a hook in each of
-// these where `install`.
+// Counts the modules that hold each parameter, and the modules that hold any; if `install`, adds a
+// hook to each of these.
 static Status walk(StrategyState *state, Module *module, bool install)
 {
     Ddp *ddp = &state->ddp;
@@ -60,7 +60,7 @@ static Status walk(StrategyState *state, Module *module, bool install)
     for (int i = 0; i < module->n_params && !install; i++)
         ddp->uses[place_of(layout, module->params[i])]++;
     if (module->n_params > 0 && install) {
-        // First: the root's own hook, which sends what is left, comes after.
+        // First, because the root's own hook, which sends the remaining buckets, must come after.
         Hook *hook = module_add_first_hook(module, HOOK_POST_BACKWARD, ddp_post_backward, state);
         if (hook == NULL) return ERR_MEMORY;
         ddp->hooked[ddp->n_hooks] = module;
@@ -129,10 +129,11 @@ static Status send_bucket(StrategyState *state)
     size_t n = (size_t)(bucket->end - bucket->begin);
     Buffer input;
     TRY(state->reduce_input(unit, bucket->begin, &input));
-    // TODO L1.11: Queued after the kernels that write it, on the all-reduce stream: the bucket's
-    // range of `input` is summed over the replicas, in place, and the quotient (strategy_divisor)
-    // added to the same range of sharded_grad. state->ddp.next is the bucket after it.
-    // Hint: What does the all-reduce stream have to wait for, and does the host?
+    // TODO L1.11: Queued on the all-reduce stream, after the kernels that write it: the sum of the
+    // bucket's range of `input` over the replicas, in place, and the addition of the quotient
+    // (strategy_divisor) to the same range of sharded_grad. state->ddp.next is the bucket after
+    // it.
+    // Hint: For what must the all-reduce stream wait, and must the host?
     NOT_YET("L1.11");
 }
 
@@ -142,9 +143,9 @@ Status ddp_post_backward(Module *module, void *arg)
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &state->root->units[0]->flat.layout;
     if (mesh_size(&state->root->ctx->mesh) == 1) return OK;
-    // TODO L1.12: The module's backward is counted for each of its parameters, the buckets know
-    // what they miss, and where gradients are to be synchronised every bucket is sent that may be
-    // (see [Note: bucket after bucket]).
+    // TODO L1.12: This backward of the module is counted for each of its parameters, and the
+    // buckets know what they still miss. If gradients synchronise, every bucket that may be sent
+    // has been sent (see [Note: bucket after bucket]).
     // Hint: The embedding's weight is tied to the head's. After which backward is its gradient
     // complete?
     NOT_YET("L1.12");
@@ -155,9 +156,9 @@ Status ddp_reduce(FsdpUnit *unit)
     StrategyState *state = unit->root->extensions->strategy;
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &unit->flat.layout;
-    // TODO L1.13: Every bucket has been sent, and the reduce-scatter stream runs what follows after
-    // all of them. ERR_ARGUMENT where a parameter has no gradient, with a line that names the
-    // first.
+    // TODO L1.13: Every bucket has been sent, and later work on the reduce-scatter stream runs
+    // after all of them. ERR_ARGUMENT if a parameter has no gradient, with a line that names the
+    // first one.
     // Hint: What do the other ranks do if this one returns before it has sent its last bucket?
     NOT_YET("L1.13");
 }

@@ -1,28 +1,26 @@
-/* Lab 1, third file: slices. Between forward and backward, a larger part on fewer ranks.
+/* Lab 1, third file: slices. Between forward and backward a rank keeps a larger part.
  *
- * ZeRO-3 gathers each unit twice from all ranks that shard; on many hosts that is the slowest wire
- * twice. With reshard_ranks a unit keeps one of so many *slices* after its forward, as many as a
- * host has ranks, say, and the second all-gather stays within the host:
+ * ZeRO-3 gathers each unit twice from all ranks that shard; on many hosts it uses the slowest wire
+ * twice. With reshard_ranks a unit keeps one of so many *slices* after its forward. If a host has
+ * as many ranks, the second all-gather stays within the host:
  *
  *                    shards (8 ranks)             slices (reshard_ranks 4)
  *     forward        all-gather from 8 ranks
  *     in between     0 1 2 3 4 5 6 7              01 23 45 67   01 23 45 67
  *     backward                                    all-gather from 4 neighbours
  *
- * The optimizer and the gradients know the shards alone. A slice is a copy, and dies with the
- * backward's all-gather. (ZeRO++ calls it the secondary partition, hpZ; FSDP2: an integer
- * reshard_after_forward.)
+ * Optimizer and gradients only use the shards. A slice is a copy, which the backward's all-gather
+ * frees. (ZeRO++ calls it the secondary partition, hpZ; FSDP2: an integer reshard_after_forward.)
  *
- * [Note: one stream] A slice is copied from what the all-gather stream has written, and sent by
- * that stream. So it lives on that stream alone, and nobody waits.
+ * [Note: one stream] The all-gather stream has written the source of a slice, and will send the
+ * slice. So only this stream uses it, and no stream waits.
  *
- * [Note: made once] The neighbours' communicator is made when the strategy is applied. To make one
- * in each call would be a collective over all ranks of its own, and memory that nobody frees
- * (PyTorch's #147179).
+ * [Note: made once] strategy_apply makes the neighbours' communicator. To make one in each call
+ * would take another collective over all ranks, and leak memory (PyTorch's #147179).
  *
  * Interface:
  *   group_split, group_destroy                neighbours within a group
- *   strategy_all_gather                       what unit->all_gather is: slices, or shards
+ *   strategy_all_gather                       unit->all_gather: slices, or shards
  *   strategy_post_forward                     the hook
  */
 // Lab 1. Each TODO says what must hold afterwards and asks a question. Write
@@ -36,8 +34,8 @@ Status group_split(ProcessGroup *part, const ProcessGroup *group, int ranks)
     if (ranks < 2 || ranks >= group->size || group->size % ranks != 0)
         return fail(ERR_ARGUMENT, "%d ranks cannot be cut into parts of %d neighbours", group->size,
                     ranks);
-    // TODO L1.14: The part is complete: this rank's place in it, its size and its communicator.
-    // Hint: Who is in one part with rank 5 of 8, where a part has 2 ranks? And where it has 4?
+    // TODO L1.14: The part has this rank's place, its size and its communicator.
+    // Hint: Which ranks are in one part with rank 5 of 8, if a part has 2 ranks? And if it has 4?
     NOT_YET("L1.14");
 }
 
@@ -49,7 +47,7 @@ Status group_destroy(ProcessGroup *part)
     return OK;
 }
 
-// Where the state has the unit's slice.
+// The unit's slice in the state.
 static Buffer *slice_of(const FsdpUnit *unit)
 {
     return &unit->root->extensions->strategy->slices[fsdp_unit_index(unit)];
@@ -62,9 +60,9 @@ static Status keep_slice(FsdpUnit *unit)
     const FlatParam *flat = &unit->flat;
     Buffer *slice = slice_of(unit);
     cudaStream_t stream = unit->ctx->all_gather_stream;
-    // TODO L1.15: state->slices has this rank's slice, a copy in memory of its own, and no other
-    // stream has to wait for that.
-    // Hint: Which stream has written what is copied, and which one will read the copy?
+    // TODO L1.15: state->slices has this rank's slice, a copy in its own memory, and no other
+    // stream has to wait for it.
+    // Hint: Which stream has written the source of the copy, and which one will read the copy?
     NOT_YET("L1.15");
 }
 
@@ -80,9 +78,9 @@ Status strategy_all_gather(FsdpUnit *unit)
     StrategyState *state = unit->root->extensions->strategy;
     Buffer *slice = slice_of(unit);
     cudaStream_t stream = unit->ctx->all_gather_stream;
-    // TODO L1.16: The all-gather of the slices where the unit has one that a recorded forward has
-    // left; else that of the shards (unit->gather_shards). The unit has no slice any more.
+    // TODO L1.16: If the unit has a slice that a recorded forward has left, the slices are
+    // gathered, else the shards (unit->gather_shards). Afterwards the unit has no slice.
     // Hint: A forward was discarded, and the optimizer has stepped. What is in the slice, what in
-    // the shard? How does the unit tell (fsdp_clear_post_forward)?
+    // the shard? How do you find this out (fsdp_clear_post_forward)?
     NOT_YET("L1.16");
 }

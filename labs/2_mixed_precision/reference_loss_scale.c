@@ -1,15 +1,15 @@
 /* Lab 2, second half: loss scaling. fp16 has too few exponents for gradients: most are below 1e-4,
- * and what is below 6e-8 is 0.
+ * and those below 6e-8 become 0.
  *
- * Every gradient is linear in the loss's. So the loss's gradient is multiplied by a scale, all that
- * the backward computes comes out as many times larger, and the optimizer gets it divided again, in
- * float. The largest scale that works is not known, and changes. So it is found by trial: where a
- * gradient became infinite or NaN, the step is left out and the scale halved; after many steps
- * without one it is doubled.
+ * Every gradient is linear in the loss's. So the loss's gradient is multiplied by a scale, every
+ * result of the backward is larger by that factor, and the optimizer gets it divided again, in
+ * float. The largest scale that works is unknown, and changes. So it is found by trial: if a
+ * gradient becomes infinite or NaN, the step is skipped and the scale halved; after many steps
+ * without one the scale is doubled.
  *
- * [Note: all or none] A rank sees its own shard of the gradient. If it alone left out a step, its
- * shard of the parameters would be one step behind, t and all, and nobody would notice. So the
- * ranks take the maximum of what they found before one of them decides.
+ * [Note: all or none] A rank sees only its own shard of the gradient. If one rank skipped a step
+ * alone, its shard of the parameters (and its t) would be one step behind, and nobody would notice.
+ * So the ranks take the maximum of what they found before one of them decides.
  *
  * Interface:
  *   loss_scaler_create, loss_scaler_destroy
@@ -70,7 +70,7 @@ Status loss_scaler_scale(LossScaler *scaler, float *grad, size_t n, cudaStream_t
     //[end L2.8a]
 }
 
-// What check_and_unscale does, where the gradients are in host memory (offload.h).
+// check_and_unscale for gradients in host memory (offload.h).
 static Status check_and_unscale_on_host(LossScaler *scaler)
 {
     FsdpRoot *root = scaler->root;
@@ -82,14 +82,14 @@ static Status check_and_unscale_on_host(LossScaler *scaler)
     return OK;
 }
 
-// Queues, on the compute stream: *found is 1 where this rank's gradients have a number that is not
-// finite, else 0; and all of them are divided by the scale.
+// Queues, on the compute stream: sets *found to 1 if one of this rank's gradients is not finite,
+// else to 0, and divides all of them by the scale.
 static Status check_and_unscale(LossScaler *scaler)
 {
     const FsdpRoot *root = scaler->root;
     cudaStream_t stream = root->ctx->compute_stream;
     if (root->extensions->offload != NULL) return check_and_unscale_on_host(scaler);
-    //[L2.8] As said above, of every unit.
+    //[L2.8] As the comment above says, for every unit.
     //? Infinity divided by 65536 is what? And 0 times infinity?
     CUDA_TRY(cudaMemsetAsync(scaler->found, 0, sizeof *scaler->found, stream));
     for (int i = 0; i < root->n_units; i++) {
@@ -108,10 +108,10 @@ Status loss_scaler_unscale(LossScaler *scaler)
     if (scaler->unscaled)
         return fail(ERR_ARGUMENT, "the gradients of this step are unscaled already");
     TRY(check_and_unscale(scaler));
-    //[L2.9] found_inf is true where a rank found something, on all ranks alike; the host has waited
-    //  for it, and the step's gradients count as unscaled.
-    //? What do two replicas of one shard know of each other's gradient? And with one shard, whom is
-    //? there to ask?
+    //[L2.9] On every rank found_inf is true if any rank found something; the host has waited for
+    //  it, and the step's gradients are unscaled.
+    //? What do two replicas of one shard know of each other's gradient? And with one shard, is
+    //? there another rank to ask?
     if (ctx->mesh.shard.size > 1)
         NCCL_TRY(ncclAllReduce(scaler->found, scaler->found, 1, ncclInt32, ncclMax,
                                ctx->mesh.shard.comm, ctx->compute_stream));
@@ -128,9 +128,9 @@ Status loss_scaler_step(LossScaler *scaler, FsdpAdamW *opt)
 {
     if (scaler->stepped)
         return fail(ERR_ARGUMENT, "this step was taken already: call loss_scaler_update after it");
-    //[L2.10] The optimizer has made a step with gradients that are unscaled; or, where one of them
-    //  is not finite, nothing of it has changed.
-    //? t counts steps and is in the formula. May a step that was left out count?
+    //[L2.10] If all unscaled gradients are finite, the optimizer has made a step; else it has
+    //  changed nothing.
+    //? t counts steps and is in the formula. May a skipped step count?
     if (!scaler->unscaled) TRY(loss_scaler_unscale(scaler));
     if (!scaler->found_inf) TRY(fsdp_adamw_step(opt));
     scaler->stepped = true;
@@ -143,7 +143,7 @@ Status loss_scaler_update(LossScaler *scaler)
     if (!scaler->unscaled)
         return fail(ERR_ARGUMENT, "nothing was unscaled since the last loss_scaler_update");
     //[L2.11] scale and growth_tracker are those of the next step (precision.h), which may begin.
-    //? From when on are the growth_interval steps counted?
+    //? From which step on are the growth_interval steps counted?
     if (scaler->found_inf) {
         scaler->scale *= scaler->backoff_factor;
         scaler->growth_tracker = 0;

@@ -1,20 +1,22 @@
 /* Lab 2, first half: three types. Parameters travel and compute in one, gradients are reduced in
- * another, and what the optimizer sees is float.
+ * another, and the optimizer uses float.
  *
- * A parameter of bf16 cannot be trained: a step of 1/1000 of it is less than half its last bit, and
- * is rounded away. But what a forward reads may be rounded. So the shards stay floats, and a cast
- * stands in front of the all-gather: half the bytes travel, and half the memory is unsharded.
+ * A parameter in bf16 cannot be trained: a step of 1/1000 of it is less than half its last bit, and
+ * is rounded away. But a forward may read rounded parameters. So the shards stay floats, and a cast
+ * comes before the all-gather: half the bytes travel, and unsharded parameters take half the
+ * memory.
  *
  *                 shard (float) → cast → all-gather      → forward, backward (param_dtype)
  *     shard's gradient (float) += ÷ W ← reduce-scatter ← cast ← gradient (param_dtype)
  *
- * [Note: where the bits go] Each arrow to a narrower type rounds. A cast of a parameter is undone
- * by nobody: the shard keeps what it had. A cast of a gradient loses bits that the sum could have
+ * [Note: where the bits go] Each arrow to a narrower type rounds. Casting a parameter loses
+ * nothing, because the shard keeps its bits. Casting a gradient loses bits that the sum could have
  * used; so reduce_dtype is often float while param_dtype is bf16.
  *
- * [Note: two gradients] Where the two types differ there are two buffers. The backward adds to
- * unsharded_grad, in param_dtype. What has accumulated in reduce_dtype waits aside, and takes its
- * place after the backward: strategies reduce, keep and free it without knowing of types.
+ * [Note: two gradients] If the two types differ, there are two buffers. The backward adds to
+ * unsharded_grad, in param_dtype. The gradient accumulated in reduce_dtype is put aside, and
+ * becomes unsharded_grad after the backward: strategies reduce, keep and free it without knowing
+ * its type.
  *
  * Interface:
  *   precision_apply, precision_remove             the switch
@@ -39,9 +41,9 @@ Status precision_all_gather(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->all_gather_stream;
     size_t n = (size_t)flat->layout.shard_numel;
-    // TODO L2.1: Once the all-gather stream has run what is queued, unsharded_param holds the
+    // TODO L2.1: When the all-gather stream has run what is queued, unsharded_param holds the
     // shards of all ranks, in rank order, each rounded to its type by the rank that owns it.
-    // Nothing was allocated. One rank that shards alone has made no collective.
+    // Nothing was allocated. A rank that shards alone has made no collective.
     // Hint: Where in unsharded_param does this rank's shard belong, and where does an all-gather in
     // place expect it?
     NOT_YET("L2.1");
@@ -73,17 +75,17 @@ static Status check_root(const FsdpRoot *root, const MixedPrecisionPolicy *polic
     return OK;
 }
 
-// Has the unit hold and gather its unsharded parameter in the policy's types.
+// Makes the unit hold and gather its unsharded parameter in the policy's types.
 static void set_types(FsdpUnit *unit)
 {
     const PrecisionState *state = unit->root->extensions->precision;
     FlatParam *flat = &unit->flat;
-    // TODO L2.2: The unsharded parameter has the type in which the modules compute. Where that is
-    // another than the shard's, precision_all_gather is in the place of fsdp_all_gather, which may
-    // be the unit's or the one that another all-gather calls (unit->gather_shards). The unsharded
-    // gradient has the type of the reduction (state->reduce_dtype). The shards are as they were.
-    // Hint: Which of the unit's four buffers has memory now, and may a type change where there is
-    // some?
+    // TODO L2.2: The unsharded parameter has the type in which the modules compute. If the shard
+    // has another, gather_shards is precision_all_gather, and so is all_gather if that was
+    // fsdp_all_gather. The unsharded gradient has the type of the reduction (state->reduce_dtype).
+    // The shards have not changed.
+    // Hint: Which of the unit's four buffers have memory now, and may a buffer with memory change
+    // its type?
     NOT_YET("L2.2");
 }
 
@@ -128,8 +130,8 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     return OK;
 }
 
-// Frees what a backward that failed has put aside, after which fsdp_reshard_all has waited for the
-// device; with one rank it is the shard.
+// Frees what a failed backward has put aside; fsdp_reshard_all has waited for the device. With one
+// rank that is the shard, which stays.
 static Status free_put_aside(const FsdpUnit *unit)
 {
     void *data = precision_of(unit)->reduce.data;
@@ -171,7 +173,7 @@ Status precision_remove(Module *module)
 float precision_divide_before(DType reduce_dtype, float factor)
 {
     float before = 1.0f;
-    // TODO L2.3: What precision.h says.
+    // TODO L2.3: As precision.h says.
     // Hint: Eight gradients of 20000 in fp16: what is their sum, and what if each is divided by 8
     // first?
     NOT_YET("L2.3");
@@ -186,12 +188,11 @@ Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
     cudaStream_t stream = unit->ctx->compute_stream;
     int64_t n = own->left - begin;
     bool casts = state->policy.param_dtype != state->reduce_dtype;
-    // TODO L2.4: Where there are elements from `begin` on that are as the backward wrote them (n >
-    // 0), own->reduce has them in its type: added to what it has accumulated (own->adds), else
-    // cast. Without `casts` unsharded_grad itself is what is reduced. Where the backward reduces
-    // (requires_gradient_sync), they are divided by strategy->divided_before. `left` says what is
-    // left.
-    // Hint: May what accumulates be divided by each micro-batch? And how do you divide without a
+    // TODO L2.4: If the backward has written elements from `begin` on that are not ready yet (n >
+    // 0), they now are. With `casts` own->reduce has them in its type: added if own->adds, else
+    // cast. Without, they stay in unsharded_grad. If the backward reduces (requires_gradient_sync),
+    // they are divided by strategy->divided_before. `left` is the first element that is ready.
+    // Hint: May each micro-batch divide what has accumulated? And how do you divide without a
     // kernel that divides?
     NOT_YET("L2.4");
     *input = own->reduce.data != NULL ? own->reduce : unit->flat.unsharded_grad;
@@ -216,11 +217,11 @@ Status precision_pre_backward(Module *module, void *arg)
     if (state->policy.param_dtype == state->reduce_dtype)
         return precision_hook_before(unit, HOOK_PRE_BACKWARD);
 
-    // TODO L2.5: own->reduce is what has accumulated in an earlier backward (own->adds), with one
-    // rank in all sharded_grad, or no memory. unsharded_grad is a new buffer of param_dtype
-    // (precision_alloc_grad), zero, padding and all, and the parameters' gradients are views of
-    // it.
-    // Hint: Task 4 begins a gradient too. Why would it be of the wrong type, and the wrong size?
+    // TODO L2.5: own->reduce is the gradient that an earlier backward has left (then own->adds),
+    // with one rank in all sharded_grad, else without memory. unsharded_grad is a new buffer of
+    // param_dtype (precision_alloc_grad), zeroed with its padding, and the parameters' gradients
+    // are views of it.
+    // Hint: Task 4 begins a gradient, too. Why would it have the wrong type, and the wrong size?
     NOT_YET("L2.5");
     return precision_hook_before(unit, HOOK_PRE_BACKWARD);
 }
@@ -234,18 +235,18 @@ Status precision_post_backward(Module *module, void *arg)
     void *written = flat->unsharded_grad.data;
     if (flat->unsharded_grad.numel == 0)
         return precision_hook_before(unit, HOOK_POST_BACKWARD); // all frozen
-    // TODO L2.6: All of the gradient is ready to be reduced (precision_reduce_input), and
-    // unsharded_grad is the buffer that has it; own->reduce has no memory. Where the types differ,
-    // the gradient that was being reduced is freed before another buffer is taken, and that which
-    // the backward wrote is freed after its last use; no parameter has a view of it.
-    // Hint: Count the gradients that are there while the cast runs. Which one need not be?
+    // TODO L2.6: The whole gradient is ready to be reduced (precision_reduce_input), unsharded_grad
+    // is the buffer that has it, and own->reduce has no memory. If the types differ, the gradient
+    // that was being reduced is freed before another buffer is allocated, and the buffer that the
+    // backward wrote is freed after its last use; no parameter has a view of it.
+    // Hint: How many gradients exist while the cast runs? Which one is not needed?
     NOT_YET("L2.6");
     return precision_hook_before(unit, HOOK_POST_BACKWARD);
 }
 
 // ---- The masters ----
 
-// Has every unit gather floats, as without a policy; or as the policy says.
+// Makes every unit gather floats, as without a policy, or what the policy says.
 static void gather_as(FsdpRoot *root, bool floats)
 {
     for (int i = 0; i < root->n_units; i++) {
@@ -271,8 +272,8 @@ Status precision_full_state(Module *module, StateVisitor visit, void *arg)
                         "fsdp_reshard_all(root) first",
                         unit->flat.name);
     }
-    // TODO L2.7: The visitor has had the masters, from before->full_state; afterwards every unit
-    // gathers as before (gather_as).
-    // Hint: fsdp_full_state calls this function. What if this one just calls it back?
+    // TODO L2.7: The visitor has received the masters, from before->full_state; afterwards every
+    // unit gathers as before (gather_as).
+    // Hint: fsdp_full_state calls this function. What happens if this one calls it back?
     NOT_YET("L2.7");
 }

@@ -1,7 +1,7 @@
 /* Lab 3: prefetch. The next units' parameters arrive while this one computes.
  *
  * The six tasks gather one unit ahead. That hides an all-gather behind the compute of one unit, and
- * is enough where all units are alike. Where a large unit follows a small one, its all-gather takes
+ * is enough if all units are alike. If a large unit follows a small one, its all-gather takes
  * longer than the small one computes, and the GPU waits. Two ahead, it begins a unit earlier:
  *
  *     one ahead    compute      | 1 | . . . |   2       | 3 | . . .
@@ -10,16 +10,16 @@
  *     two ahead    compute      | 1 |   2       | 3 |   4
  *                  all-gather   … 2 | 3 |     4     | 5 |
  *
- * Each unit ahead costs its unsharded parameters. So there is a limit too, in bytes; and for models
- * whose order is another one, or is known better by its author, lists.
+ * Each unit ahead costs its unsharded parameters. So there is also a limit, in bytes; and if a
+ * model's author knows a better order, lists.
  *
- * [Note: after the unit's own hooks] These hooks are appended to those of the tasks and of lab 1.
- * When they run, the unit has its parameters, and those that were resharded last are freed: what is
- * queued now comes after that free on the all-gather stream, and less is unsharded at a time.
+ * [Note: after the unit's own hooks] These hooks run after those of the tasks and of lab 1. By then
+ * the unit has its parameters, and the buffer that was resharded last is freed: an all-gather that
+ * is queued now comes after that free on the all-gather stream, and fewer bytes are unsharded.
  *
  * [Note: one order] Each all-gather is a collective: all ranks must queue the same ones in the same
- * order. So nothing here may depend on time, on what a stream has done so far, or on what a rank
- * alone knows. Sizes, states and orders are the same on all ranks.
+ * order. So nothing here may depend on time, on the progress of a stream, or on what only one rank
+ * knows. Sizes, states and orders are the same on all ranks.
  *
  * Interface:
  *   prefetch_apply, prefetch_remove           the switch
@@ -34,7 +34,7 @@
 
 // ---- The switch, and lists ----
 
-// Whether a prefetch with these options can be put on the root.
+// Whether the root can have a prefetch with these options.
 static Status check_options(const FsdpRoot *root, const PrefetchOptions *o)
 {
     const char *name = root->units[0]->flat.name;
@@ -102,9 +102,9 @@ static Status check_list(const Module *module, Module *const *modules, int n)
 // Makes the modules the list.
 static Status set_list(PrefetchList *list, Module *const *modules, int n)
 {
-    //[L3.1] The list is these units, in this order, in memory of its own: the caller may change
-    //  `modules` afterwards. What it was before is freed. Where there is no memory, it stays.
-    //? What does realloc do where n is 0? And who still has the old list if it fails?
+    //[L3.1] The list has these units, in this order, in its own memory: the caller may change
+    //  `modules` afterwards. The old list is freed; if there is no memory, it stays.
+    //? What does realloc do if n is 0? And who still has the old list if it fails?
     FsdpUnit **units = malloc((size_t)(n + 1) * sizeof *units);
     if (units == NULL) return fail(ERR_MEMORY, "no host memory for a list of %d modules", n);
     for (int i = 0; i < n; i++) units[i] = fsdp_unit(modules[i]);
@@ -128,9 +128,9 @@ Status fsdp_set_modules_to_backward_prefetch(Module *module, Module *const *modu
     return set_list(&unit->root->extensions->prefetch->backward[fsdp_unit_index(unit)], modules, n);
 }
 
-// ---- One unit, and all of them ----
+// ---- One unit, and all units ----
 
-// What an all-gather of the unit makes; nothing where the unsharded parameter is the shard.
+// Bytes that an all-gather of the unit fills; none if the unsharded parameter is the shard.
 static int64_t gathered_bytes(const FsdpUnit *unit)
 {
     const FlatParam *flat = &unit->flat;
@@ -152,8 +152,8 @@ Status prefetch_unit(FsdpUnit *unit, bool *fits)
 {
     const FsdpRoot *root = unit->root;
     int64_t limit = root->extensions->prefetch->options.limit_bytes;
-    //[L3.3] What prefetch.h says. A unit that is not sharded fits: it costs nothing more.
-    //? The limit is 0. And: the unit alone is larger than the limit. Who gathers it then?
+    //[L3.3] As prefetch.h says. A unit that is not sharded fits: it costs nothing more.
+    //? What if the limit is 0? And if the unit alone is larger than the limit, who gathers it?
     *fits = limit == 0 || unit->flat.state != FLAT_SHARDED ||
             prefetch_in_flight(root) + gathered_bytes(unit) <= limit;
     return *fits ? fsdp_unshard(unit) : OK;
@@ -162,7 +162,7 @@ Status prefetch_unit(FsdpUnit *unit, bool *fits)
 
 Status prefetch_clear(FsdpRoot *root)
 {
-    //[L3.4] Nothing is in flight: what was is resharded, and no buffer is left to free.
+    //[L3.4] Nothing is in flight: units that were are resharded, and no buffer is left to free.
     //? What does fsdp_reshard say to a unit that nobody has waited for?
     for (int i = 0; i < root->n_units; i++) {
         if (root->units[i]->flat.state != FLAT_UNSHARDING) continue;
@@ -185,15 +185,15 @@ static Status prefetch_units(FsdpUnit *const *units, int n, int step)
 
 // ---- Forward ----
 
-// The unit's forward begins: it is the next of state->begun.
+// Begins the unit's forward: appends the unit to state->begun.
 static Status record_begin(PrefetchState *state, FsdpUnit *unit)
 {
     PrefetchList *begun = &state->begun;
     const PrefetchList *order = &state->order;
-    //[L3.5] `begun` has the units of this forward, this one last: it began anew with the outermost
-    //  forward (root->iter_forward_root). `follows` says whether these are the first units of
-    //  `order`.
-    //? The last forward was left in the middle, by an error. What is in `begun`?
+    //[L3.5] `begun` has the units of this forward, this one last; the outermost forward
+    //  (root->iter_forward_root) has emptied it first. `follows` says whether these are the first
+    //  units of `order`.
+    //? An error ended the last forward half-way. What is in `begun`?
     if (state->root->iter_forward_root == unit) {
         begun->n = 0;
         state->follows = true;
@@ -210,11 +210,11 @@ Status prefetch_pre_forward(Module *module, void *arg)
     PrefetchState *state = unit->root->extensions->prefetch;
     const PrefetchList *list = &state->forward[fsdp_unit_index(unit)], *order = &state->order;
     if (unit->root->extensions->recomputes)
-        return OK; // within a backward (lab 4): it is no pass of its own
+        return OK; // within a backward (lab 4), so not a pass of its own
     TRY(record_begin(state, unit));
-    //[L3.6] The unit's list is prefetched; without one the units that begin next, forward_depth of
-    //  them at most, as far as `order` says which they are.
-    //? Where in `order` is the unit after this one? And how many does it have from there on?
+    //[L3.6] The unit's list is prefetched. Without a list, the units that begin next are, at most
+    //  forward_depth of them, as far as `order` knows them.
+    //? Where in `order` is the unit after this one? And how many units are left from there on?
     if (list->n > 0) return prefetch_units(list->units, list->n, 1);
     int next = state->begun.n, left = order->n - next, depth = state->options.forward_depth;
     if (!state->follows || left <= 0) return OK;
@@ -229,7 +229,8 @@ Status prefetch_post_forward(Module *module, void *arg)
     PrefetchState *state = root->extensions->prefetch;
     if (root->extensions->recomputes || root->iter_forward_root != NULL)
         return OK; // it was not the outermost
-    //[L3.7] Nothing is in flight, and `order` is as this forward began its units.
+    //[L3.7] Nothing is in flight, and `order` has this forward's units in the order in which they
+    //  began.
     //? Two lists and room for one more: `max_begun` is the room in `begun`. What is it afterwards?
     PrefetchList last = state->order;
     state->order = state->begun;
@@ -247,9 +248,9 @@ Status prefetch_pre_backward(Module *module, void *arg)
     FsdpRoot *root = unit->root;
     const PrefetchState *state = root->extensions->prefetch;
     const PrefetchList *list = &state->backward[fsdp_unit_index(unit)];
-    //[L3.8] The unit's list is prefetched; without one the units whose forwards ended just before
-    //  its own (unit->backward_index), the latest first, backward_depth of them at most.
-    //? How many ended before the one at index 2? And what if the unit is nowhere in the order?
+    //[L3.8] The unit's list is prefetched. Without a list, the units whose forwards ended just
+    //  before its own (unit->backward_index) are, the latest first, at most backward_depth of them.
+    //? How many forwards ended before the one at index 2? And what if the unit is not in the order?
     if (list->n > 0) return prefetch_units(list->units, list->n, 1);
     int before = unit->backward_index, depth = state->options.backward_depth;
     if (before <= 0) return OK;
@@ -262,8 +263,8 @@ Status prefetch_post_backward(Module *module, void *arg)
 {
     const FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    //[L3.9] After the outermost backward nothing is in flight, whichever micro-batch it was of.
-    //? Who has cleared it after the last micro-batch, and who after the others?
+    //[L3.9] After the outermost backward of any micro-batch nothing is in flight.
+    //? What clears after the last micro-batch, and what after the others?
     return root->iter_backward_root == NULL ? prefetch_clear(root) : OK;
     //[end L3.9]
 }

@@ -1,7 +1,7 @@
 /* Lab 3: prefetch. The next units' parameters arrive while this one computes.
  *
  * The six tasks gather one unit ahead. That hides an all-gather behind the compute of one unit, and
- * is enough where all units are alike. Where a large unit follows a small one, its all-gather takes
+ * is enough if all units are alike. If a large unit follows a small one, its all-gather takes
  * longer than the small one computes, and the GPU waits. Two ahead, it begins a unit earlier:
  *
  *     one ahead    compute      | 1 | . . . |   2       | 3 | . . .
@@ -10,16 +10,16 @@
  *     two ahead    compute      | 1 |   2       | 3 |   4
  *                  all-gather   … 2 | 3 |     4     | 5 |
  *
- * Each unit ahead costs its unsharded parameters. So there is a limit too, in bytes; and for models
- * whose order is another one, or is known better by its author, lists.
+ * Each unit ahead costs its unsharded parameters. So there is also a limit, in bytes; and if a
+ * model's author knows a better order, lists.
  *
- * [Note: after the unit's own hooks] These hooks are appended to those of the tasks and of lab 1.
- * When they run, the unit has its parameters, and those that were resharded last are freed: what is
- * queued now comes after that free on the all-gather stream, and less is unsharded at a time.
+ * [Note: after the unit's own hooks] These hooks run after those of the tasks and of lab 1. By then
+ * the unit has its parameters, and the buffer that was resharded last is freed: an all-gather that
+ * is queued now comes after that free on the all-gather stream, and fewer bytes are unsharded.
  *
  * [Note: one order] Each all-gather is a collective: all ranks must queue the same ones in the same
- * order. So nothing here may depend on time, on what a stream has done so far, or on what a rank
- * alone knows. Sizes, states and orders are the same on all ranks.
+ * order. So nothing here may depend on time, on the progress of a stream, or on what only one rank
+ * knows. Sizes, states and orders are the same on all ranks.
  *
  * Interface:
  *   prefetch_apply, prefetch_remove           the switch
@@ -37,7 +37,7 @@
 
 // ---- The switch, and lists ----
 
-// Whether a prefetch with these options can be put on the root.
+// Whether the root can have a prefetch with these options.
 static Status check_options(const FsdpRoot *root, const PrefetchOptions *o)
 {
     const char *name = root->units[0]->flat.name;
@@ -101,9 +101,9 @@ static Status check_list(const Module *module, Module *const *modules, int n)
 // Makes the modules the list.
 static Status set_list(PrefetchList *list, Module *const *modules, int n)
 {
-    // TODO L3.1: The list is these units, in this order, in memory of its own: the caller may
-    // change `modules` afterwards. What it was before is freed. Where there is no memory, it stays.
-    // Hint: What does realloc do where n is 0? And who still has the old list if it fails?
+    // TODO L3.1: The list has these units, in this order, in its own memory: the caller may change
+    // `modules` afterwards. The old list is freed; if there is no memory, it stays.
+    // Hint: What does realloc do if n is 0? And who still has the old list if it fails?
     NOT_YET("L3.1");
 }
 
@@ -121,9 +121,9 @@ Status fsdp_set_modules_to_backward_prefetch(Module *module, Module *const *modu
     return set_list(&unit->root->extensions->prefetch->backward[fsdp_unit_index(unit)], modules, n);
 }
 
-// ---- One unit, and all of them ----
+// ---- One unit, and all units ----
 
-// What an all-gather of the unit makes; nothing where the unsharded parameter is the shard.
+// Bytes that an all-gather of the unit fills; none if the unsharded parameter is the shard.
 static int64_t gathered_bytes(const FsdpUnit *unit)
 {
     const FlatParam *flat = &unit->flat;
@@ -141,14 +141,15 @@ Status prefetch_unit(FsdpUnit *unit, bool *fits)
 {
     const FsdpRoot *root = unit->root;
     int64_t limit = root->extensions->prefetch->options.limit_bytes;
-    // TODO L3.3: What prefetch.h says. A unit that is not sharded fits: it costs nothing more.
-    // Hint: The limit is 0. And: the unit alone is larger than the limit. Who gathers it then?
+    // TODO L3.3: As prefetch.h says. A unit that is not sharded fits: it costs nothing more.
+    // Hint: What if the limit is 0? And if the unit alone is larger than the limit, who gathers it?
     NOT_YET("L3.3");
 }
 
 Status prefetch_clear(FsdpRoot *root)
 {
-    // TODO L3.4: Nothing is in flight: what was is resharded, and no buffer is left to free.
+    // TODO L3.4: Nothing is in flight: units that were are resharded, and no buffer is left to
+    // free.
     // Hint: What does fsdp_reshard say to a unit that nobody has waited for?
     NOT_YET("L3.4");
 }
@@ -163,15 +164,15 @@ static Status prefetch_units(FsdpUnit *const *units, int n, int step)
 
 // ---- Forward ----
 
-// The unit's forward begins: it is the next of state->begun.
+// Begins the unit's forward: appends the unit to state->begun.
 static Status record_begin(PrefetchState *state, FsdpUnit *unit)
 {
     PrefetchList *begun = &state->begun;
     const PrefetchList *order = &state->order;
-    // TODO L3.5: `begun` has the units of this forward, this one last: it began anew with the
-    // outermost forward (root->iter_forward_root). `follows` says whether these are the first units
-    // of `order`.
-    // Hint: The last forward was left in the middle, by an error. What is in `begun`?
+    // TODO L3.5: `begun` has the units of this forward, this one last; the outermost forward
+    // (root->iter_forward_root) has emptied it first. `follows` says whether these are the first
+    // units of `order`.
+    // Hint: An error ended the last forward half-way. What is in `begun`?
     NOT_YET("L3.5");
 }
 
@@ -181,11 +182,11 @@ Status prefetch_pre_forward(Module *module, void *arg)
     PrefetchState *state = unit->root->extensions->prefetch;
     const PrefetchList *list = &state->forward[fsdp_unit_index(unit)], *order = &state->order;
     if (unit->root->extensions->recomputes)
-        return OK; // within a backward (lab 4): it is no pass of its own
+        return OK; // within a backward (lab 4), so not a pass of its own
     TRY(record_begin(state, unit));
-    // TODO L3.6: The unit's list is prefetched; without one the units that begin next,
-    // forward_depth of them at most, as far as `order` says which they are.
-    // Hint: Where in `order` is the unit after this one? And how many does it have from there on?
+    // TODO L3.6: The unit's list is prefetched. Without a list, the units that begin next are, at
+    // most forward_depth of them, as far as `order` knows them.
+    // Hint: Where in `order` is the unit after this one? And how many units are left from there on?
     NOT_YET("L3.6");
 }
 
@@ -196,7 +197,8 @@ Status prefetch_post_forward(Module *module, void *arg)
     PrefetchState *state = root->extensions->prefetch;
     if (root->extensions->recomputes || root->iter_forward_root != NULL)
         return OK; // it was not the outermost
-    // TODO L3.7: Nothing is in flight, and `order` is as this forward began its units.
+    // TODO L3.7: Nothing is in flight, and `order` has this forward's units in the order in which
+    // they began.
     // Hint: Two lists and room for one more: `max_begun` is the room in `begun`. What is it
     // afterwards?
     NOT_YET("L3.7");
@@ -210,9 +212,10 @@ Status prefetch_pre_backward(Module *module, void *arg)
     FsdpRoot *root = unit->root;
     const PrefetchState *state = root->extensions->prefetch;
     const PrefetchList *list = &state->backward[fsdp_unit_index(unit)];
-    // TODO L3.8: The unit's list is prefetched; without one the units whose forwards ended just
-    // before its own (unit->backward_index), the latest first, backward_depth of them at most.
-    // Hint: How many ended before the one at index 2? And what if the unit is nowhere in the order?
+    // TODO L3.8: The unit's list is prefetched. Without a list, the units whose forwards ended just
+    // before its own (unit->backward_index) are, the latest first, at most backward_depth of them.
+    // Hint: How many forwards ended before the one at index 2? And what if the unit is not in the
+    // order?
     NOT_YET("L3.8");
 }
 
@@ -220,8 +223,7 @@ Status prefetch_post_backward(Module *module, void *arg)
 {
     const FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    // TODO L3.9: After the outermost backward nothing is in flight, whichever micro-batch it was
-    // of.
-    // Hint: Who has cleared it after the last micro-batch, and who after the others?
+    // TODO L3.9: After the outermost backward of any micro-batch nothing is in flight.
+    // Hint: What clears after the last micro-batch, and what after the others?
     NOT_YET("L3.9");
 }

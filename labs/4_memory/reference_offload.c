@@ -1,18 +1,17 @@
-/* Lab 4, second half: offload. The shards are in host memory, and the device has them for as long
- * as a message takes.
+/* Lab 4, second half: offload. The shards are in host memory, and on the device only as long as a
+ * collective needs them.
  *
  * Sharding leaves 16/W bytes per parameter on each device; on few GPUs that is still most of the
- * memory. The host has ten times as much, behind a bus. What has to cross it is little: the shard
- * of the parameters before an all-gather, the shard of the gradient after a reduce-scatter, 4/W
- * bytes per parameter each. The optimizer reads and writes 28/W: that work goes to where the data
- * is.
+ * memory. The host has ten times as much, behind a bus. Few bytes have to cross it: the parameters'
+ * shard before an all-gather and the gradient's after a reduce-scatter, 4/W bytes per parameter
+ * each. The optimizer reads and writes 28/W bytes, so it runs on the host.
  *
  *     to the device    copy 0 | copy 1       | copy 2 …
  *     all-gather              | AG 0         | AG 1
  *     compute                                | forward 0 …
  *
- * [Note: pinned] A device copies from and to pinned memory by itself. From pageable memory it
- * cannot: the host would have to take part, and the call would wait.
+ * [Note: pinned] A device copies from and to pinned memory by itself. With pageable memory the host
+ * would have to take part, and the call would wait.
  *
  * [Note: two copies] Copy i may be freed after all-gather i. If the stream to the device waited for
  * that before copy i+1, no copy could overlap an all-gather. So it is freed after copy i+1 is
@@ -20,7 +19,7 @@
  *
  * [Note: one wait] Copies to the host are asynchronous: the host reads a gradient only after it has
  * waited for its event. All copies are on one stream, so the last one's event is enough, and until
- * then the host queues the backward ahead as ever.
+ * then the host runs ahead as always.
  *
  * Interface:
  *   offload_all_gather                                        parameters: copied, then gathered
@@ -37,11 +36,11 @@
 
 // ---- Parameters ----
 
-// Frees the copy that was gathered last, on the stream to the device.
+// Frees the last gathered copy, on the stream to the device.
 static Status free_param(OffloadState *state)
 {
     if (state->param.buffer == NULL) return OK;
-    //[[L4.7a] The copy is freed after its all-gather, and the state holds none.
+    //[[L4.7a] The copy is freed after its all-gather, and the state has none.
     CUDA_TRY(cudaStreamWaitEvent(state->to_device, state->param.event, 0));
     CUDA_TRY(cudaFreeAsync(state->param.buffer, state->to_device));
     state->param.buffer = NULL;
@@ -68,13 +67,13 @@ Status offload_all_gather(FsdpUnit *unit)
     OffloadState *state = unit->root->extensions->offload;
     Buffer *shard = &unit->flat.sharded_param;
     void *host = shard->data, *device = NULL;
-    //[L4.7] The shard's copy is on the device (offload_alloc), made on the stream to the device,
-    //  and the unit's all-gather (gather) is queued after it, with the copy in sharded_param.
-    //  Afterwards that is host memory again, and state->param holds the copy, its event recorded
-    //  after the all-gather; a copy that it held before is freed.
-    //  The copy is in sharded_param as soon as there is one: where a call fails, who called this
-    //  function frees it, and puts the host's back.
-    //? Which of the two streams waits for what, and when is the copy before this one freed?
+    //[L4.7] A copy of the shard on the device (offload_alloc) is queued on the stream to the
+    //  device, and after it the unit's all-gather (gather), with the copy in sharded_param.
+    //  Afterwards sharded_param is host memory again, and state->param holds the copy, its event
+    //  recorded after the all-gather; the copy that it held before is freed. Put the copy into
+    //  sharded_param as soon as it is allocated: if a call fails, your caller frees it and puts the
+    //  host's memory back.
+    //? Which of the two streams waits for what, and when is the previous copy freed?
     TRY(offload_alloc(unit, false, &device, state->to_device));
     shard->data = device;
     CUDA_TRY(cudaMemcpyAsync(device, host, buffer_bytes(shard), cudaMemcpyHostToDevice,
@@ -99,10 +98,10 @@ Status offload_begin_grad(FsdpUnit *unit)
     cudaStream_t stream = offload_grad_stream(unit);
     void *device = NULL;
     if (grad->numel == 0) return OK; // all of it is frozen
-    //[L4.8] sharded_grad is device memory that `stream` owns: zeros, or, where the host has
-    //  something since the gradients were zeroed, that. What is on its way to the host arrives
-    //  first.
-    //  It is in sharded_grad as soon as there is some: where a call fails, fsdp_zero_grad frees it.
+    //[L4.8] sharded_grad is device memory that `stream` owns. It is zero; or, if the host has a
+    //  gradient since they were zeroed, a copy of that, made after any copy on its way to the host
+    //  has arrived. Put the memory into sharded_grad as soon as it is allocated: if a call fails,
+    //  fsdp_zero_grad frees it.
     //? Two micro-batches reduce, each by itself. To what is the second one's average added?
     TRY(offload_alloc(unit, true, &device, stream));
     grad->data = device;
@@ -117,12 +116,12 @@ Status offload_begin_grad(FsdpUnit *unit)
     //[end L4.8]
 }
 
-// Frees the gradient shard that was sent last, on the stream that owns it.
+// Frees the last sent gradient shard, on the stream that owns it.
 static Status free_grad(OffloadState *state)
 {
     cudaStream_t stream = offload_grad_stream(state->root->units[0]);
     if (state->grad.buffer == NULL) return OK;
-    //[[L4.9a] The gradient shard is freed after its copy, and the state holds none.
+    //[[L4.9a] The gradient shard is freed after its copy, and the state has none.
     CUDA_TRY(cudaStreamWaitEvent(stream, state->grad.event, 0));
     CUDA_TRY(cudaFreeAsync(state->grad.buffer, stream));
     state->grad.buffer = NULL;
@@ -139,10 +138,10 @@ Status offload_send_grad(FsdpUnit *unit)
     if (grad->numel == 0) return OK; // all of it is frozen
     //[L4.9] The copy to own->grad is queued on the stream to the host, after the reduction: with
     //  replicas that ends on the strategy's all_reduce_stream. state->arrived is recorded after it.
-    //  sharded_grad is host memory again. state->grad holds the device's, its event recorded after
-    //  the copy; one that it held before is freed.
-    //? A copy of a gradient that the other replicas have not been added to is right on no rank. Who
-    //? must be waited for?
+    //  sharded_grad is host memory again. state->grad holds the device's memory, its event recorded
+    //  after the copy; the gradient that it held before is freed.
+    //? If the other replicas' gradients are not added yet, the copy is wrong on every rank. For
+    //? which streams must you wait?
     TRY(stream_run_after(state->to_host, offload_grad_stream(unit), state->copied));
     if (replicas)
         TRY(stream_run_after(state->to_host, unit->root->extensions->strategy->all_reduce_stream,
@@ -162,8 +161,8 @@ Status offload_send_grad(FsdpUnit *unit)
 Status offload_wait(OffloadState *state)
 {
     if (state->param.buffer == NULL && state->grad.buffer == NULL) return OK;
-    //[L4.10] The host has waited for one event, after which no copy is in flight, to the device
-    //  neither; and no copy is left on the device.
+    //[L4.10] The host has waited for one event, after which no copy is running, in either
+    //  direction, and no copy is left on the device.
     //? An all-gather that nobody used: is its copy over when the last gradient has arrived?
     TRY(stream_run_after(state->to_host, state->to_device, state->copied));
     CUDA_TRY(cudaEventRecord(state->arrived, state->to_host));
@@ -196,9 +195,8 @@ Status offload_post_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    //[L4.11] Where gradients are to be synchronised, the unit's is on its way to the host. After
-    //  the outermost backward (root->iter_backward_root), if it is the step's last, the host has
-    //  waited.
+    //[L4.11] If gradients synchronise, the unit's is on its way to the host. After the outermost
+    //  backward (root->iter_backward_root) of the step's last micro-batch the host has waited.
     //? The unit's own hook has run. What does it leave in iter_backward_root after the outermost
     //? backward?
     if (root->extensions->strategy->requires_gradient_sync) TRY(offload_send_grad(unit));
@@ -213,8 +211,8 @@ Status offload_post_backward(Module *module, void *arg)
 Status offload_adamw_step(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
-    //[L4.12] Every shard in host memory has made one step of AdamW, by the host, and opt->t has
-    //  counted it. The padding of every shard is zero.
+    //[L4.12] Every shard in host memory has made one step of AdamW on the host, which opt->t
+    //  counts. The padding of every shard is zero.
     //? How many elements of a shard are not padding?
     opt->t++;
     for (int i = 0; i < opt->n; i++) {
@@ -232,9 +230,9 @@ Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares)
     FsdpContext *ctx = root->ctx;
     double own = 0.0;
     TRY(offload_wait(root->extensions->offload));
-    //[L4.13] *squares is the sum over all units and all ranks that shard, on every rank; each knows
-    //  only its own shards. *sum is device memory, *ctx->host_scalar pinned.
-    //? With one rank there is nobody to ask. With more, where must a number be that NCCL sums?
+    //[L4.13] *squares is the sum over all units and all ranks that shard, on every rank; each rank
+    //  knows only its own shards. *sum is device memory, *ctx->host_scalar pinned host memory.
+    //? One rank needs no other. With more, where must a number be for NCCL to sum it?
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
         own += host_sum_squares(grad->data, (size_t)grad->numel);

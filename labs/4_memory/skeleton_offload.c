@@ -1,18 +1,17 @@
-/* Lab 4, second half: offload. The shards are in host memory, and the device has them for as long
- * as a message takes.
+/* Lab 4, second half: offload. The shards are in host memory, and on the device only as long as a
+ * collective needs them.
  *
  * Sharding leaves 16/W bytes per parameter on each device; on few GPUs that is still most of the
- * memory. The host has ten times as much, behind a bus. What has to cross it is little: the shard
- * of the parameters before an all-gather, the shard of the gradient after a reduce-scatter, 4/W
- * bytes per parameter each. The optimizer reads and writes 28/W: that work goes to where the data
- * is.
+ * memory. The host has ten times as much, behind a bus. Few bytes have to cross it: the parameters'
+ * shard before an all-gather and the gradient's after a reduce-scatter, 4/W bytes per parameter
+ * each. The optimizer reads and writes 28/W bytes, so it runs on the host.
  *
  *     to the device    copy 0 | copy 1       | copy 2 …
  *     all-gather              | AG 0         | AG 1
  *     compute                                | forward 0 …
  *
- * [Note: pinned] A device copies from and to pinned memory by itself. From pageable memory it
- * cannot: the host would have to take part, and the call would wait.
+ * [Note: pinned] A device copies from and to pinned memory by itself. With pageable memory the host
+ * would have to take part, and the call would wait.
  *
  * [Note: two copies] Copy i may be freed after all-gather i. If the stream to the device waited for
  * that before copy i+1, no copy could overlap an all-gather. So it is freed after copy i+1 is
@@ -20,7 +19,7 @@
  *
  * [Note: one wait] Copies to the host are asynchronous: the host reads a gradient only after it has
  * waited for its event. All copies are on one stream, so the last one's event is enough, and until
- * then the host queues the backward ahead as ever.
+ * then the host runs ahead as always.
  *
  * Interface:
  *   offload_all_gather                                        parameters: copied, then gathered
@@ -40,7 +39,7 @@
 
 // ---- Parameters ----
 
-// Frees the copy that was gathered last, on the stream to the device.
+// Frees the last gathered copy, on the stream to the device.
 static Status free_param(OffloadState *state)
 {
     if (state->param.buffer == NULL) return OK;
@@ -69,13 +68,13 @@ Status offload_all_gather(FsdpUnit *unit)
     OffloadState *state = unit->root->extensions->offload;
     Buffer *shard = &unit->flat.sharded_param;
     void *host = shard->data, *device = NULL;
-    // TODO L4.7: The shard's copy is on the device (offload_alloc), made on the stream to the
-    // device, and the unit's all-gather (gather) is queued after it, with the copy in
-    // sharded_param. Afterwards that is host memory again, and state->param holds the copy, its
-    // event recorded after the all-gather; a copy that it held before is freed.
-    // The copy is in sharded_param as soon as there is one: where a call fails, who called this
-    // function frees it, and puts the host's back.
-    // Hint: Which of the two streams waits for what, and when is the copy before this one freed?
+    // TODO L4.7: A copy of the shard on the device (offload_alloc) is queued on the stream to the
+    // device, and after it the unit's all-gather (gather), with the copy in sharded_param.
+    // Afterwards sharded_param is host memory again, and state->param holds the copy, its event
+    // recorded after the all-gather; the copy that it held before is freed. Put the copy into
+    // sharded_param as soon as it is allocated: if a call fails, your caller frees it and puts the
+    // host's memory back.
+    // Hint: Which of the two streams waits for what, and when is the previous copy freed?
     NOT_YET("L4.7");
 }
 
@@ -89,15 +88,15 @@ Status offload_begin_grad(FsdpUnit *unit)
     cudaStream_t stream = offload_grad_stream(unit);
     void *device = NULL;
     if (grad->numel == 0) return OK; // all of it is frozen
-    // TODO L4.8: sharded_grad is device memory that `stream` owns: zeros, or, where the host has
-    // something since the gradients were zeroed, that. What is on its way to the host arrives
-    // first.
-    // It is in sharded_grad as soon as there is some: where a call fails, fsdp_zero_grad frees it.
+    // TODO L4.8: sharded_grad is device memory that `stream` owns. It is zero; or, if the host has
+    // a gradient since they were zeroed, a copy of that, made after any copy on its way to the host
+    // has arrived. Put the memory into sharded_grad as soon as it is allocated: if a call fails,
+    // fsdp_zero_grad frees it.
     // Hint: Two micro-batches reduce, each by itself. To what is the second one's average added?
     NOT_YET("L4.8");
 }
 
-// Frees the gradient shard that was sent last, on the stream that owns it.
+// Frees the last sent gradient shard, on the stream that owns it.
 static Status free_grad(OffloadState *state)
 {
     cudaStream_t stream = offload_grad_stream(state->root->units[0]);
@@ -117,18 +116,18 @@ Status offload_send_grad(FsdpUnit *unit)
     if (grad->numel == 0) return OK; // all of it is frozen
     // TODO L4.9: The copy to own->grad is queued on the stream to the host, after the reduction:
     // with replicas that ends on the strategy's all_reduce_stream. state->arrived is recorded after
-    // it. sharded_grad is host memory again. state->grad holds the device's, its event recorded
-    // after the copy; one that it held before is freed.
-    // Hint: A copy of a gradient that the other replicas have not been added to is right on no
-    // rank. Who must be waited for?
+    // it. sharded_grad is host memory again. state->grad holds the device's memory, its event
+    // recorded after the copy; the gradient that it held before is freed.
+    // Hint: If the other replicas' gradients are not added yet, the copy is wrong on every rank.
+    // For which streams must you wait?
     NOT_YET("L4.9");
 }
 
 Status offload_wait(OffloadState *state)
 {
     if (state->param.buffer == NULL && state->grad.buffer == NULL) return OK;
-    // TODO L4.10: The host has waited for one event, after which no copy is in flight, to the
-    // device neither; and no copy is left on the device.
+    // TODO L4.10: The host has waited for one event, after which no copy is running, in either
+    // direction, and no copy is left on the device.
     // Hint: An all-gather that nobody used: is its copy over when the last gradient has arrived?
     NOT_YET("L4.10");
 }
@@ -155,9 +154,9 @@ Status offload_post_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    // TODO L4.11: Where gradients are to be synchronised, the unit's is on its way to the host.
-    // After the outermost backward (root->iter_backward_root), if it is the step's last, the host
-    // has waited.
+    // TODO L4.11: If gradients synchronise, the unit's is on its way to the host. After the
+    // outermost backward (root->iter_backward_root) of the step's last micro-batch the host has
+    // waited.
     // Hint: The unit's own hook has run. What does it leave in iter_backward_root after the
     // outermost backward?
     NOT_YET("L4.11");
@@ -168,8 +167,8 @@ Status offload_post_backward(Module *module, void *arg)
 Status offload_adamw_step(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
-    // TODO L4.12: Every shard in host memory has made one step of AdamW, by the host, and opt->t
-    // has counted it. The padding of every shard is zero.
+    // TODO L4.12: Every shard in host memory has made one step of AdamW on the host, which opt->t
+    // counts. The padding of every shard is zero.
     // Hint: How many elements of a shard are not padding?
     NOT_YET("L4.12");
 }
@@ -180,7 +179,7 @@ Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares)
     double own = 0.0;
     TRY(offload_wait(root->extensions->offload));
     // TODO L4.13: *squares is the sum over all units and all ranks that shard, on every rank; each
-    // knows only its own shards. *sum is device memory, *ctx->host_scalar pinned.
-    // Hint: With one rank there is nobody to ask. With more, where must a number be that NCCL sums?
+    // rank knows only its own shards. *sum is device memory, *ctx->host_scalar pinned host memory.
+    // Hint: One rank needs no other. With more, where must a number be for NCCL to sum it?
     NOT_YET("L4.13");
 }

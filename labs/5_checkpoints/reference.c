@@ -1,20 +1,20 @@
 /* Lab 5: checkpoints. Each rank writes what it owns, and reads what it owns now.
  *
- * A checkpoint that one rank gathers needs the model's bytes on one host, and the other ranks wait.
- * So every rank writes its own file, and the index says which elements of which parameter are in
- * which file. Who owns what is arithmetic (FlatLayout): on another number of ranks each rank finds
- * out which files have what it owns now.
+ * If one rank gathered the checkpoint, it would need the model's bytes on one host, and the other
+ * ranks would wait. So every rank writes its own file, and the index says which elements of which
+ * parameter are in which file. Who owns what is arithmetic (FlatLayout): on another number of ranks
+ * each rank computes which files have the elements that it owns now.
  *
  *     embed.wpe.weight, 10 elements    on 2 ranks  |0 1 2 3 4|5 6 7 8 9|
  *                                      on 3 ranks  |0 1 2 3|4 5 6 7|8 9|
  *     rank 1 of 3 reads [4, 5) from file 0 and [5, 8) from file 1
  *
- * [Note: the commit point] A save can be killed at any byte. All of it is written to DIR.tmp, which
- * nobody loads; DIR changes by a rename, which happens or does not. Between the two is a barrier:
- * rank 0 must not rename what another rank has not brought to the disk.
+ * [Note: the commit point] A save can be killed at any byte. It writes to DIR.tmp, which is never
+ * loaded; a rename changes DIR, and happens completely or not at all. Between the two is a barrier:
+ * rank 0 must not rename a file that another rank has not brought to the disk.
  *
  * [Note: all or nothing] A rank that fails must not leave the others in a collective, nor let them
- * load half a model. So ranks agree (checkpoint_agree) before anything that cannot be taken back.
+ * load half a model. So ranks agree (checkpoint_agree) before any step that cannot be undone.
  *
  * Interface:
  *   checkpoint_save, checkpoint_load
@@ -25,33 +25,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What this rank holds of one parameter, or of one of its moments.
+// This rank's elements of one parameter, or of one of its moments.
 typedef struct Piece {
     const Param *param;
     CheckpointPart part;
     int64_t begin, end; // elements of the parameter
-    float *data;        // device: where this rank has them
+    float *data;        // device: the first of them
 } Piece;
 
-// ---- What there is to save ----
+// ---- The pieces and the index ----
 
-// The device memory of a part of unit number u's shard.
+// The device memory of a part (parameters or moments) of unit number u's shard.
 static float *part_of_shard(const FsdpRoot *root, const FsdpAdamW *opt, int u, CheckpointPart part)
 {
     if (part == CHECKPOINT_PARAM) return root->units[u]->flat.sharded_param.data;
     return part == CHECKPOINT_M ? opt->m[u] : opt->v[u];
 }
 
-// Lists what this rank holds, without padding: how many pieces there are; writes them to out, where
-// it is not NULL. Without `opt` there are no moments.
+// Lists this rank's pieces, without padding. Returns their number; writes them to out unless it is
+// NULL. Without `opt` there are no moments.
 static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
 {
     CheckpointPart last = opt != NULL ? CHECKPOINT_V : CHECKPOINT_PARAM;
     int n = 0;
-    //[L5.1] Every parameter of every unit of which this rank owns an element has a piece for each
-    //  part up to `last` (of a frozen one the parameter alone), and `data` is where its first
+    //[L5.1] If this rank owns an element of a unit's parameter, the parameter has a piece for each
+    //  part up to `last` (a frozen one only for the parameter), and `data` is where its first
     //  element is on this rank.
-    //? Three arrays are laid out alike on this rank. Which one does part_of_shard give you?
+    //? Three arrays have the same layout on this rank. Which one does part_of_shard give you?
     for (int u = 0; u < root->n_units; u++) {
         const FlatLayout *layout = &root->units[u]->flat.layout;
         for (int i = 0; i < layout->n; i++) {
@@ -101,7 +101,7 @@ Status checkpoint_describe(CheckpointIndex *index, const FsdpRoot *root)
 
 // ---- Saving ----
 
-// Writes the pieces to a new file, a tensor for each; it is on the disk when this returns.
+// Writes the pieces to a new file, one tensor each; it is on the disk when this returns.
 static Status write_pieces(const char *path, const Piece *pieces, int n,
                            const CheckpointLabel *label, cudaStream_t stream)
 {
@@ -115,7 +115,7 @@ static Status write_pieces(const char *path, const Piece *pieces, int n,
         entries[i] = (SafetensorsEntry){
             .name = names[i], .ndim = 1, .shape = {pieces[i].end - pieces[i].begin}};
     }
-    //[L5.3] Where `status` is OK, the file has the elements of every piece and is finished; else
+    //[L5.3] If `status` is OK, the file has the elements of every piece and is finished; else
     //  `status` is the first failure and there is no file.
     //? What does safetensors_close do with a file that is not finished?
     if (status == OK) status = safetensors_create(&file, path, entries, n, label->texts, 2);
@@ -130,7 +130,7 @@ static Status write_pieces(const char *path, const Piece *pieces, int n,
     return status;
 }
 
-// This rank's file; and the index, where the rank is the first of all.
+// Writes this rank's file; the first of all ranks also writes the index.
 static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW *opt,
                          const CheckpointPosition *position)
 {
@@ -160,8 +160,7 @@ static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW 
 
 Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 {
-    //[L5.4] As checkpoint.h says. Where DIR is something else than a checkpoint, ERR_IO, and
-    //  nothing has changed.
+    //[L5.4] As checkpoint.h says. If DIR is not a checkpoint, ERR_IO, and nothing has changed.
     //? When is DIR.old the last good one, and when is it rubbish?
     TRY(folder_check(dir));
     if (!folder_is_there(dir) && folder_is_there(old)) TRY(folder_rename(old, dir));
@@ -174,11 +173,11 @@ Status checkpoint_begin(const char *dir, const char *tmp, const char *old)
 Status checkpoint_commit(const char *dir, const char *tmp, const char *old)
 {
     Status status = OK;
-    //[L5.5] DIR is the new checkpoint, also after a power failure, and the previous one is gone; or
-    //  `status` is what failed and DIR is as it was, whichever call it was. Killed anywhere in
-    //  between, DIR or DIR.old is complete.
-    //? A file is on the disk. Is its name? When may the previous one go, at the earliest? And where
-    //? the last fsync fails, what has to be undone?
+    //[L5.5] DIR is the new checkpoint, even after a power failure, and the previous one is gone; or
+    //  `status` is the failure and DIR is as it was, whichever call failed. After a kill at any
+    //  point, DIR or DIR.old is complete.
+    //? A file is on the disk. Is its name? When may you remove the previous checkpoint, at the
+    //? earliest? And if the last fsync fails, what must you undo?
     TRY(folder_sync(tmp));
     if (folder_is_there(dir)) TRY(folder_rename(dir, old));
     status = folder_rename(tmp, dir);
@@ -193,16 +192,16 @@ Status checkpoint_commit(const char *dir, const char *tmp, const char *old)
     return status;
 }
 
-// The ranks' part of a save: one after the other, all steps that all must have done.
+// The part of a save that all ranks make together, step by step.
 static Status save_together(const char *dir, const char *tmp, const char *old, FsdpRoot *root,
                             const FsdpAdamW *opt, const CheckpointPosition *position)
 {
     const FsdpContext *ctx = root->ctx;
     bool first = ctx->mesh.shard.rank == 0 && ctx->mesh.replicate.rank == 0;
     Status status = OK;
-    //[L5.6] checkpoint_begin, write_part and checkpoint_commit, each where it belongs, and ranks
-    //  agree between them; OK on every rank or on none. After a failure DIR.tmp is gone.
-    //? A rank is through with its file, another is not. What may rank 0 do by now?
+    //[L5.6] checkpoint_begin, write_part and checkpoint_commit have run, and ranks have agreed
+    //  between them; OK on every rank or on none. After a failure DIR.tmp is gone.
+    //? One rank has finished its file, another has not. What may rank 0 do by now?
     status = checkpoint_agree(ctx, first ? checkpoint_begin(dir, tmp, old) : OK);
     if (status != OK) return status;
     status = checkpoint_agree(ctx, write_part(tmp, root, opt, position));
@@ -212,7 +211,7 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
     //[end L5.6]
 }
 
-// The root of the model, whose optimizer it must be.
+// Finds the root of the model; `opt` must be its optimizer.
 static Status find_root(const char *dir, Module *module, const FsdpAdamW *opt, FsdpRoot **root)
 {
     TRY(fsdp_find_root(module, root));
@@ -240,7 +239,7 @@ Status checkpoint_save(const char *dir, Module *module, const FsdpAdamW *opt,
 
 // ---- Loading ----
 
-// What trains now must have moments.
+// Whether each parameter that trains now has moments.
 static Status check_moments(const CheckpointIndex *index, const FsdpRoot *root)
 {
     for (int u = 0; u < root->n_units; u++) {
@@ -255,16 +254,16 @@ static Status check_moments(const CheckpointIndex *index, const FsdpRoot *root)
     return OK;
 }
 
-// Whether the checkpoint is one of this model, with what is asked for.
+// Whether the checkpoint is one of this model, with moments if they are wanted.
 static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, const FsdpAdamW *opt)
 {
     int n = 0;
     if (opt != NULL && !index->has_moments)
         return fail(ERR_IO, "%s: adamw is null: it was saved without an optimizer", index->dir);
     if (opt != NULL) TRY(check_moments(index, root));
-    //[L5.7] OK where the index has every parameter of every unit, each with its shape, and no
-    //  other; else ERR_IO, with a line that names the checkpoint and the parameter.
-    //? Two models of the same number of elements: what differs?
+    //[L5.7] OK if the index has every parameter of every unit, each with its shape, and no other;
+    //  else ERR_IO, with a line that names the checkpoint and the parameter.
+    //? Two models have the same number of elements: what differs?
     for (int u = 0; u < root->n_units; u++) {
         const FlatLayout *layout = &root->units[u]->flat.layout;
         n += layout->n;
@@ -290,16 +289,16 @@ static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, co
     //[end L5.7]
 }
 
-// Reads what file number i has of one piece; opens the file where it is the first to need it.
+// Reads what file number i has of one piece; opens the file when it is first needed.
 static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file, const Piece *piece,
                          cudaStream_t stream)
 {
     const CheckpointEntry *entry = index_find(index, piece->param->name);
     char name[CHECKPOINT_NAME];
     checkpoint_tensor_name(name, piece->param->name, piece->part);
-    //[L5.8] Every element that is both in the piece and in a slice of file i is where the piece has
-    //  it; nothing else was read, and where there is none the file is not opened (path is NULL in
-    //  one that is not open).
+    //[L5.8] Every element that is both in the piece and in a slice of file i is in its place in the
+    //  piece; nothing else was read, and without such an element the file is not opened (path is
+    //  NULL while a file is not open).
     //? Element e of the parameter: which element of the tensor is it, and which of the piece?
     for (int s = 0; s < entry->n_slices; s++) {
         const CheckpointSlice *slice = &entry->slices[s];
@@ -319,7 +318,7 @@ static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file,
     //[end L5.8]
 }
 
-// Reads all that this rank holds, file by file.
+// Reads all of this rank's pieces, file by file.
 static Status read_pieces(const CheckpointIndex *index, const FsdpRoot *root, const FsdpAdamW *opt)
 {
     Piece *pieces = NULL;
@@ -335,7 +334,7 @@ static Status read_pieces(const CheckpointIndex *index, const FsdpRoot *root, co
     return status;
 }
 
-// This rank's share of the files is as the index says: each file is looked at by one rank.
+// Checks this rank's share of the files against the index: one rank looks at each file.
 static Status check_files(const CheckpointIndex *index, const Mesh *mesh)
 {
     int place = mesh->replicate.rank * mesh->shard.size + mesh->shard.rank;
@@ -343,15 +342,15 @@ static Status check_files(const CheckpointIndex *index, const Mesh *mesh)
     return OK;
 }
 
-// The ranks' part of a load. The index was read, with `status`.
+// The part of a load that all ranks make together. `status` is the result of reading the index.
 static Status load_together(Status status, const CheckpointIndex *index, FsdpRoot *root,
                             const FsdpAdamW *opt)
 {
     const FsdpContext *ctx = root->ctx;
     //[L5.9] All ranks know that index, model and files (check_model, check_files) are good before
-    //  one reads its pieces; OK on every rank or on none. What all find alike is said once
-    //  (checkpoint_alike_begin was called).
-    //? File 3 is truncated, and rank 0 needs file 0 alone. What must it not do yet?
+    //  one reads its pieces; OK on every rank or on none. A failure that all ranks find alike
+    //  prints one line (checkpoint_alike_begin was called).
+    //? File 3 is truncated, and rank 0 needs only file 0. What must it not do yet?
     if (status == OK) status = check_model(index, root, opt);
     status = checkpoint_alike_agree(ctx, status);
     if (status != OK) return status;

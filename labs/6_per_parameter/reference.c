@@ -1,26 +1,25 @@
 /* Lab 6, first half: per-parameter shards. Each parameter is cut by itself.
  *
- * A flat parameter is gathered in place: the quickest way, and the least memory. But its shards
- * mean nothing to a parameter. A rank's shard is an arbitrary piece, all of it has one type and one
- * optimizer, and all of it trains. FSDP2 gives that up: dimension 0 of each parameter is cut, and a
- * rank owns rows.
+ * A flat parameter is gathered in place: that is quickest, and takes the least memory. But a rank's
+ * shard is an arbitrary piece, which has one type and one optimizer, and trains as a whole. FSDP2
+ * gives that up: it cuts dimension 0 of each parameter, and a rank owns rows.
  *
  *                        rank 0        rank 1
  *     shards          [ a0 | b0 ]   [ a1 | b1 ]
  *     all-gather   →  [ a0 | b0 | a1 | b1 ]          the gather buffer, rank by rank
  *     copy-out     →  [ a0 | a1 ] [ b0 | b1 ]        the unsharded parameters
  *
- * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So
- * where the chunks of a parameter lie side by side, in rank order, its elements are contiguous and
- * the padding is at its end: nothing has to be closed up.
+ * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So when
+ * a parameter's chunks are contiguous, in rank order, its elements are, too, with the padding at
+ * the end: there is no gap to close.
  *
- * [Note: two gather buffers] Copy-out is on the compute stream: the parameters are needed there,
- * and the next all-gather can run meanwhile. If the buffer of this one were freed at once, the
+ * [Note: two gather buffers] Copy-out is on the compute stream, which needs the parameters, so that
+ * the next all-gather can run meanwhile. If this unit's gather buffer were freed at once, the
  * all-gather stream would wait for the copy before it gathers again. So in a forward it stays for
  * one unit longer. A backward gathers ahead: there the next all-gather has been queued already.
  *
- * [Note: frozen] Parameters that train come first in a shard, so that their gradients are the
- * beginning of an array like it. All that works on gradients works on that beginning.
+ * [Note: frozen] Parameters that train come first in a shard, so that their gradients are the first
+ * grad_numel elements of an array with the same layout. Code for gradients uses only those.
  *
  * Interface:
  *   per_parameter_chunk, per_parameter_layout     the arithmetic
@@ -37,14 +36,14 @@
 
 int64_t per_parameter_chunk(const Param *param, int world)
 {
-    //[L6.1] The result is how many elements the first of `world` chunks of the parameter has.
-    //? 5 rows on 4 ranks: which ranks have how many? What has the fourth?
+    //[L6.1] The result is the number of elements in the first of the parameter's `world` chunks.
+    //? 5 rows on 4 ranks: how many has each rank? And the fourth?
     int64_t rows = param->shape[0];
     return (rows + world - 1) / world * (meta_numel(param) / rows);
     //[end L6.1]
 }
 
-// What flat_layout refuses, but for frozen parameters.
+// Refuses what flat_layout refuses, except frozen parameters.
 static Status check_layout(const char *name, Param **params, int n, int rank, int world, bool align)
 {
     if (world < 1) return fail(ERR_ARGUMENT, "%s: a world of %d ranks", name, world);
@@ -78,10 +77,10 @@ Status per_parameter_layout(FlatLayout *layout, const char *name, Param **params
         flat_layout_destroy(layout);
         return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
     }
-    //[L6.2] The layout has the n parameters, those that train before those that are frozen, each
-    //  group in the order of `params`; offset, numel, padded, shard_numel and grad_numel are as
+    //[L6.2] The layout has the n parameters, first those that train, then the frozen ones, both in
+    //  the order of `params`; offset, numel, padded, shard_numel and grad_numel are as
     //  per_parameter.h says.
-    //? Why would a frozen parameter in between be in the way of a reduction?
+    //? Why would a frozen parameter in between disturb a reduction?
     for (int frozen = 0; frozen < 2; frozen++)
         for (int i = 0; i < n; i++) {
             if (params[i]->frozen != (frozen == 1)) continue;
@@ -112,8 +111,8 @@ static int64_t chunk_begin(const FlatLayout *layout, int i)
 static void param_range(const FlatLayout *layout, int i, int rank, int64_t *begin, int64_t *end,
                         int64_t *at)
 {
-    //[L6.3] As flat_param_range_in_shard has it, for this layout. *at is where the rank's chunk
-    //  begins, also where it has no element of the parameter.
+    //[L6.3] As flat_param_range_in_shard says, for this layout. *at is where the rank's chunk
+    //  begins, even if the rank has no element of the parameter.
     //? Which row is the first of rank 3's chunk, and what if the parameter has no such row?
     int64_t chunk = per_parameter_chunk(layout->params[i], layout->world);
     int64_t numel = meta_numel(layout->params[i]);
@@ -126,7 +125,8 @@ static void param_range(const FlatLayout *layout, int i, int rank, int64_t *begi
 static int64_t valid_numel(const FlatLayout *layout, int rank)
 {
     int64_t valid = 0;
-    //[[L6.3a] The result is where the last valid element of the rank's shard ends; 0: it has none.
+    //[[L6.3a] The result is where the last valid element of the rank's shard ends; 0 if it has
+    //  none.
     for (int i = 0; i < layout->n; i++) {
         int64_t begin, end, at;
         param_range(layout, i, rank, &begin, &end, &at);
@@ -139,9 +139,9 @@ static int64_t valid_numel(const FlatLayout *layout, int rank)
 static Status zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
     const FlatLayout *layout = &flat->layout;
-    // Of a gradient it is a sum of zeros; and the replicas' sums may be arriving on another stream.
+    // A gradient's padding is a sum of zeros; and another stream may be adding the replicas' sums.
     if (sharded->data == flat->sharded_grad.data) return OK;
-    //[L6.4] Once `stream` has run what is queued, the padding of every chunk of this rank is zero;
+    //[L6.4] When `stream` has run what is queued, the padding of every chunk of this rank is zero;
     //  no other byte was touched.
     //? How many pieces of padding can a shard have here, and where is each?
     for (int i = 0; i < layout->n; i++) {
@@ -164,15 +164,13 @@ static Status copy_out(FsdpUnit *unit)
     FsdpRoot *root = unit->root;
     cudaStream_t stream = unit->ctx->compute_stream;
     Buffer gathered = flat->unsharded_param;
-    if (layout->world == 1) return OK; // both orders are one
-    //[L6.5] unsharded_param is a new buffer of the same size and type, which the compute stream has
-    //  filled once it has run what is queued (layout_alloc_param): parameter i from offset[i] on.
-    //  The views are set.
-    //  root->extensions->copied_out holds the gather buffer, also where a copy fails, and its event
-    //  is recorded after the copy; one that it held before was freed, before any memory was taken.
-    //  Outside of a forward this one is, too.
-    //? The pieces of one parameter are equally long, and equally far apart. How many copies is
-    //? that?
+    if (layout->world == 1) return OK; // the two orders are the same
+    //[L6.5] unsharded_param is a new buffer of the same size and type (layout_alloc_param), which
+    //  the compute stream fills: parameter i from offset[i] on. The views are set.
+    //  root->extensions->copied_out holds the gather buffer, even if a copy fails, and its event is
+    //  recorded after the copy. The buffer that it held before was freed, before any memory was
+    //  allocated. Outside of a forward this one is freed, too.
+    //? The pieces of one parameter have one length, and one distance. How many copies is that?
     size_t element = (size_t)dtype_bytes(gathered.dtype);
     size_t shard = (size_t)layout->shard_numel * element;
     TRY(layout_free_copied_out(root));
@@ -198,11 +196,11 @@ static Status copy_in(FsdpUnit *unit)
     cudaStream_t stream = unit->ctx->compute_stream;
     Buffer grad = flat->unsharded_grad;
     if (layout->world == 1 || grad.data == NULL) return OK;
-    //[L6.6] unsharded_grad is a new buffer of the same size and type, which the compute stream has
-    //  filled once it has run what is queued (layout_alloc_grad): the shards of all ranks in rank
-    //  order, padding and all. The buffer that was there is freed after the copy, also where one
-    //  fails; what was being reduced, before memory is taken.
-    //? A frozen parameter has no gradient. Where does this end?
+    //[L6.6] unsharded_grad is a new buffer of the same size and type (layout_alloc_grad), which the
+    //  compute stream fills: the shards of all ranks in rank order, padding included. The buffer
+    //  that was there is freed after the copy, even if a copy fails. The gradient that was being
+    //  reduced is freed before memory is allocated.
+    //? A frozen parameter has no gradient. Where does your loop end?
     size_t element = (size_t)dtype_bytes(grad.dtype);
     size_t shard = (size_t)layout->grad_numel * element;
     cudaError_t copied = cudaSuccess;
@@ -234,7 +232,7 @@ static Status reduce_grad(FsdpUnit *unit)
     return fsdp_reduce_grad_default(unit);
 }
 
-// What was copied out last goes with the outermost forward.
+// Frees the last gather buffer at the end of the outermost forward.
 static Status post_forward(Module *module, void *arg)
 {
     FsdpRoot *root = ((FsdpUnit *)arg)->root;
@@ -254,7 +252,7 @@ const FlatLayoutOps PER_PARAMETER_OPS = {
 
 // ---- Learning rates by parameter ----
 
-// One step of AdamW by groups: what opt->step is. Another lab's step minds the groups by itself.
+// opt->step: one step of AdamW by groups. Another lab's step handles the groups itself.
 static Status step_by_groups(FsdpAdamW *opt)
 {
     const ParamGroups *groups = opt->step_arg;
@@ -264,10 +262,10 @@ static Status step_by_groups(FsdpAdamW *opt)
     for (int u = 0; u < opt->n; u++) {
         FlatParam *flat = &opt->root->units[u]->flat;
         float *values = flat->sharded_param.data, *grads = flat->sharded_grad.data;
-        //[L6.7] What this rank owns of every parameter of the unit that trains has made step
-        //  opt->t of AdamW, by opt->config as groups->choose leaves it for that parameter. No
-        //  other element was touched.
-        //? The configuration is the optimizer's. Whose copy may `choose` change?
+        //[L6.7] What this rank owns of each trainable parameter of the unit has made step opt->t of
+        //  AdamW, with opt->config as groups->choose changes it for that parameter. No other
+        //  element was touched.
+        //? The configuration belongs to the optimizer. Whose copy may `choose` change?
         for (int i = 0; i < flat->layout.n; i++) {
             const Param *param = flat->layout.params[i];
             AdamWConfig c = opt->config;

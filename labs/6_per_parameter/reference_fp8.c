@@ -1,29 +1,29 @@
 /* Lab 6, second half: FP8 all-gathers. A quarter of the bytes, with a scale per parameter.
  *
- * Eight bits have numbers from 2^-9 to 448, and a matrix of weights lies around 0.02: without a
- * scale most of it would round to a few numbers, or to zero. So each parameter is multiplied by a
- * number of its own first. That is what a flat parameter cannot have, where nobody knows whose an
+ * Eight bits have numbers from 2^-9 to 448, and a matrix of weights has elements around 0.02:
+ * without a scale most of them would round to a few numbers, or to zero. So each parameter is first
+ * multiplied by its own scale. A flat parameter cannot have that, because it does not know whose an
  * element is.
  *
  *     masters (float)   · scale → e4m3      all-gather      e4m3 / scale → float or bf16
  *     [ w | b ]        →  [ b | w8 ]    →  [ b | w8 | b | w8 ]   →   [ w w | b b ]
  *
- * [Note: one all-reduce] All ranks must quantise with the same scale, so a parameter's largest
- * element is one over all ranks. Asked for unit by unit that would be a message of a few bytes in
- * front of each all-gather, and each would wait for it. But parameters change once in a step: all
- * units' are asked for together, at the first all-gather after it.
+ * [Note: one all-reduce] All ranks must quantise with the same scale, so they need a parameter's
+ * largest element over all ranks. Unit by unit, each all-gather would wait for a message of a few
+ * bytes. But parameters change once in a step, so the first all-gather after it finds the largest
+ * elements of all units together.
  *
- * [Note: bits as numbers] A maximum of floats may lose a NaN, for each comparison with one is
- * false. Floats without a sign order as their bits do, with infinity and NaN at the end. So what is
- * compared and reduced is a whole number.
+ * [Note: bits as numbers] A maximum of floats may lose a NaN, since each comparison with one is
+ * false. Floats without a sign have the order of their bits, with infinity and NaN at the end. So
+ * whole numbers are compared and reduced.
  *
- * [Note: two types, one buffer] Biases and norms travel as they are, in the same message. A float
- * lies at a multiple of four bytes, and a code anywhere: so the floats come first.
+ * [Note: two types, one buffer] Biases and norms travel unquantised, in the same message. A float
+ * must be at a multiple of four bytes, a code may be anywhere: so the floats come first.
  *
  * Interface:
  *   fp8_apply, fp8_remove                 the switch
- *   fp8_place                             where what lies in a rank's part of the gather buffer
- *   fp8_update_scales                     the amax of everything
+ *   fp8_place                             the places in a rank's part of the gather buffer
+ *   fp8_update_scales                     the amax of all parameters
  *   fp8_all_gather, fp8_copy_out, fp8_reset   there and back
  *   fp8_full_state                        the masters
  *
@@ -41,7 +41,7 @@
 int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes, int64_t *at)
 {
     int64_t bytes = 0;
-    //[L6.8] What fp8_gather.h says.
+    //[L6.8] As fp8_gather.h says.
     //? A bias of 3 floats and a matrix of 5 codes: where would rank 1's floats begin without the
     //? bytes at the end?
     for (int i = 0; i < layout->n; i++) {
@@ -66,9 +66,9 @@ Status fp8_update_scales(FsdpRoot *root)
     const ProcessGroup *shard = &root->ctx->mesh.shard;
     cudaStream_t stream = root->ctx->all_gather_stream;
     if (!state->stale) return OK;
-    //[L6.9] Once the all-gather stream has run what is queued, amax[slot] is that of the parameter
-    //  with this number, over all ranks that shard. It is not stale any more.
-    //? What does kernel_amax do with what is in amax already?
+    //[L6.9] When the all-gather stream has run what is queued, amax[slot] is the largest |x| of the
+    //  parameter with this number, over all ranks that shard. `stale` is false.
+    //? What does kernel_amax do with the value that is in amax already?
     CUDA_TRY(cudaMemsetAsync(state->amax, 0, (size_t)state->n * sizeof *state->amax, stream));
     for (int u = 0; u < root->n_units; u++) {
         const FlatParam *cut = &root->units[u]->flat;
@@ -89,7 +89,7 @@ Status fp8_update_scales(FsdpRoot *root)
     //[end L6.9]
 }
 
-// Queues what fills this rank's part of the gather buffer.
+// Queues the kernels that fill this rank's part of the gather buffer.
 static Status fill_part(FsdpUnit *unit, char *part)
 {
     const FlatParam *flat = &unit->flat;
@@ -97,10 +97,10 @@ static Status fill_part(FsdpUnit *unit, char *part)
     const Fp8Unit *own = fp8_of(unit);
     const uint32_t *amax = unit->root->extensions->fp8->amax;
     cudaStream_t stream = unit->ctx->all_gather_stream;
-    //[L6.10] Once the all-gather stream has run what is queued, all shard_bytes of the part are
-    //  written: each parameter's chunk, padding and all, is at own->at[i], quantised or in the type
-    //  of own->wide; what is past the last one is zero.
-    //? Where in the shard is a chunk, where its range in it ends?
+    //[L6.10] When the all-gather stream has run what is queued, all shard_bytes of the part are
+    //  written: each parameter's chunk, padding included, at own->at[i], quantised or in the type
+    //  of own->wide; zeros after the last one.
+    //? Where in the shard does a chunk begin, and where does its range end?
     int64_t end = 0;
     for (int i = 0; i < layout->n; i++) {
         int64_t n = per_parameter_chunk(layout->params[i], layout->world), bytes = n;
@@ -125,8 +125,8 @@ Status fp8_all_gather(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     size_t bytes = (size_t)fp8_of(unit)->shard_bytes;
-    //[L6.11] What fp8_gather.h says.
-    //? One rank has nobody to gather from. Is there anything left to do for it?
+    //[L6.11] As fp8_gather.h says.
+    //? One rank has no other to gather from. Is there still something for it to do?
     char *part = (char *)flat->unsharded_param.data + (size_t)flat->layout.rank * bytes;
     TRY(fp8_update_scales(unit->root));
     TRY(fill_part(unit, part));
@@ -137,7 +137,7 @@ Status fp8_all_gather(FsdpUnit *unit)
     //[end L6.11]
 }
 
-// Queues the copy of parameter i from the gather buffer to where it is unsharded.
+// Queues the copy of parameter i from the gather buffer to the unsharded parameter.
 static Status copy_param(FsdpUnit *unit, int i, const char *gathered)
 {
     const FlatLayout *layout = &unit->flat.layout;
@@ -148,7 +148,7 @@ static Status copy_param(FsdpUnit *unit, int i, const char *gathered)
     Buffer to = buffer_range(&unit->flat.unsharded_param, layout->offset[i], (int64_t)(world * n));
     const char *from = gathered + own->at[i];
     //[L6.12] The chunks of all ranks are contiguous in `to`, as numbers of its type.
-    //? How far apart are two ranks' chunks in the gather buffer, and in which unit is that?
+    //? In the gather buffer, how far apart are two ranks' chunks, and in bytes or elements?
     if (own->slot[i] >= 0) {
         CUDA_TRY(kernel_dequantize_e4m3(to.dtype, to.data, (const uint8_t *)from, part,
                                         unit->root->extensions->fp8->amax + own->slot[i], world, n,
@@ -184,7 +184,7 @@ Status fp8_copy_out(FsdpUnit *unit)
 void fp8_reset(FsdpUnit *unit)
 {
     Buffer *buffer = &unit->flat.unsharded_param;
-    //[L6.13] What fp8_gather.h says.
+    //[L6.13] As fp8_gather.h says.
     //? fsdp_unshard allocates as many bytes as unsharded_param has. What would it allocate
     //? otherwise?
     buffer->dtype = DTYPE_BYTE;
@@ -225,14 +225,14 @@ static Status check_root(const FsdpRoot *root)
     return check_sharded(root);
 }
 
-// Has all units gather in FP8, or as without it.
+// Makes all units gather in FP8, or as without it.
 static void gather_in_fp8(FsdpRoot *root, bool on)
 {
     Fp8State *state = root->extensions->fp8;
-    //[L6.14] Each unit has the all-gather and the layout's functions (layout.ops) of the one or of
-    //  the other way; where it is this one it gathers alone, too (flat.gathers_alone); and
-    //  unsharded_param, without memory, is what its all-gather fills.
-    //? What a unit has had is in extension_before; what of it is not?
+    //[L6.14] Each unit has the all-gather and the layout's functions (layout.ops) of the chosen
+    //  way. In FP8 it also gathers alone (flat.gathers_alone). unsharded_param, without memory,
+    //  says what its all-gather fills.
+    //? extension_before has what the unit had. Which of the fields are not in it?
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
         const UnitFunctions *before = extension_before(unit, EXTENSION_FP8);
@@ -290,10 +290,10 @@ Status fp8_full_state(Module *module, StateVisitor visit, void *arg)
     FsdpRoot *root = fsdp_unit(module)->root;
     const FsdpRootOps *before = extension_ops_before(root, EXTENSION_FP8);
     TRY(check_sharded(root));
-    //[L6.15] The visitor has had the masters, from before->full_state; afterwards the units gather
-    //  in FP8 as before. What an all-gather that failed has left is freed first: fsdp_reshard_all
-    //  does that while units still gather in that way.
-    //? Whom does fsdp_full_state call under FP8?
+    //[L6.15] The visitor has received the masters, from before->full_state; afterwards the units
+    //  gather in FP8 as before. First free what a failed all-gather has left: fsdp_reshard_all does
+    //  that while units still gather in FP8.
+    //? Which function does fsdp_full_state call under FP8?
     gather_in_fp8(root, false);
     Status status = before->full_state(module, visit, arg);
     if (status != OK) IGNORE_STATUS(fsdp_reshard_all(module));

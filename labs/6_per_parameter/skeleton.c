@@ -1,26 +1,25 @@
 /* Lab 6, first half: per-parameter shards. Each parameter is cut by itself.
  *
- * A flat parameter is gathered in place: the quickest way, and the least memory. But its shards
- * mean nothing to a parameter. A rank's shard is an arbitrary piece, all of it has one type and one
- * optimizer, and all of it trains. FSDP2 gives that up: dimension 0 of each parameter is cut, and a
- * rank owns rows.
+ * A flat parameter is gathered in place: that is quickest, and takes the least memory. But a rank's
+ * shard is an arbitrary piece, which has one type and one optimizer, and trains as a whole. FSDP2
+ * gives that up: it cuts dimension 0 of each parameter, and a rank owns rows.
  *
  *                        rank 0        rank 1
  *     shards          [ a0 | b0 ]   [ a1 | b1 ]
  *     all-gather   →  [ a0 | b0 | a1 | b1 ]          the gather buffer, rank by rank
  *     copy-out     →  [ a0 | a1 ] [ b0 | b1 ]        the unsharded parameters
  *
- * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So
- * where the chunks of a parameter lie side by side, in rank order, its elements are contiguous and
- * the padding is at its end: nothing has to be closed up.
+ * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So when
+ * a parameter's chunks are contiguous, in rank order, its elements are, too, with the padding at
+ * the end: there is no gap to close.
  *
- * [Note: two gather buffers] Copy-out is on the compute stream: the parameters are needed there,
- * and the next all-gather can run meanwhile. If the buffer of this one were freed at once, the
+ * [Note: two gather buffers] Copy-out is on the compute stream, which needs the parameters, so that
+ * the next all-gather can run meanwhile. If this unit's gather buffer were freed at once, the
  * all-gather stream would wait for the copy before it gathers again. So in a forward it stays for
  * one unit longer. A backward gathers ahead: there the next all-gather has been queued already.
  *
- * [Note: frozen] Parameters that train come first in a shard, so that their gradients are the
- * beginning of an array like it. All that works on gradients works on that beginning.
+ * [Note: frozen] Parameters that train come first in a shard, so that their gradients are the first
+ * grad_numel elements of an array with the same layout. Code for gradients uses only those.
  *
  * Interface:
  *   per_parameter_chunk, per_parameter_layout     the arithmetic
@@ -40,12 +39,13 @@
 
 int64_t per_parameter_chunk(const Param *param, int world)
 {
-    // TODO L6.1: The result is how many elements the first of `world` chunks of the parameter has.
-    // Hint: 5 rows on 4 ranks: which ranks have how many? What has the fourth?
+    // TODO L6.1: The result is the number of elements in the first of the parameter's `world`
+    // chunks.
+    // Hint: 5 rows on 4 ranks: how many has each rank? And the fourth?
     NOT_YET("L6.1");
 }
 
-// What flat_layout refuses, but for frozen parameters.
+// Refuses what flat_layout refuses, except frozen parameters.
 static Status check_layout(const char *name, Param **params, int n, int rank, int world, bool align)
 {
     if (world < 1) return fail(ERR_ARGUMENT, "%s: a world of %d ranks", name, world);
@@ -79,10 +79,10 @@ Status per_parameter_layout(FlatLayout *layout, const char *name, Param **params
         flat_layout_destroy(layout);
         return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
     }
-    // TODO L6.2: The layout has the n parameters, those that train before those that are frozen,
-    // each group in the order of `params`; offset, numel, padded, shard_numel and grad_numel are as
+    // TODO L6.2: The layout has the n parameters, first those that train, then the frozen ones,
+    // both in the order of `params`; offset, numel, padded, shard_numel and grad_numel are as
     // per_parameter.h says.
-    // Hint: Why would a frozen parameter in between be in the way of a reduction?
+    // Hint: Why would a frozen parameter in between disturb a reduction?
     NOT_YET("L6.2");
     return OK;
 }
@@ -103,8 +103,8 @@ static int64_t chunk_begin(const FlatLayout *layout, int i)
 static void param_range(const FlatLayout *layout, int i, int rank, int64_t *begin, int64_t *end,
                         int64_t *at)
 {
-    // TODO L6.3: As flat_param_range_in_shard has it, for this layout. *at is where the rank's
-    // chunk begins, also where it has no element of the parameter.
+    // TODO L6.3: As flat_param_range_in_shard says, for this layout. *at is where the rank's chunk
+    // begins, even if the rank has no element of the parameter.
     // Hint: Which row is the first of rank 3's chunk, and what if the parameter has no such row?
     NOT_YET("L6.3");
 }
@@ -123,9 +123,9 @@ static int64_t valid_numel(const FlatLayout *layout, int rank)
 static Status zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
     const FlatLayout *layout = &flat->layout;
-    // Of a gradient it is a sum of zeros; and the replicas' sums may be arriving on another stream.
+    // A gradient's padding is a sum of zeros; and another stream may be adding the replicas' sums.
     if (sharded->data == flat->sharded_grad.data) return OK;
-    // TODO L6.4: Once `stream` has run what is queued, the padding of every chunk of this rank is
+    // TODO L6.4: When `stream` has run what is queued, the padding of every chunk of this rank is
     // zero; no other byte was touched.
     // Hint: How many pieces of padding can a shard have here, and where is each?
     NOT_YET("L6.4");
@@ -140,15 +140,13 @@ static Status copy_out(FsdpUnit *unit)
     FsdpRoot *root = unit->root;
     cudaStream_t stream = unit->ctx->compute_stream;
     Buffer gathered = flat->unsharded_param;
-    if (layout->world == 1) return OK; // both orders are one
-    // TODO L6.5: unsharded_param is a new buffer of the same size and type, which the compute
-    // stream has filled once it has run what is queued (layout_alloc_param): parameter i from
-    // offset[i] on. The views are set.
-    // root->extensions->copied_out holds the gather buffer, also where a copy fails, and its event
-    // is recorded after the copy; one that it held before was freed, before any memory was taken.
-    // Outside of a forward this one is, too.
-    // Hint: The pieces of one parameter are equally long, and equally far apart. How many copies is
-    // that?
+    if (layout->world == 1) return OK; // the two orders are the same
+    // TODO L6.5: unsharded_param is a new buffer of the same size and type (layout_alloc_param),
+    // which the compute stream fills: parameter i from offset[i] on. The views are set.
+    // root->extensions->copied_out holds the gather buffer, even if a copy fails, and its event is
+    // recorded after the copy. The buffer that it held before was freed, before any memory was
+    // allocated. Outside of a forward this one is freed, too.
+    // Hint: The pieces of one parameter have one length, and one distance. How many copies is that?
     NOT_YET("L6.5");
 }
 
@@ -159,11 +157,11 @@ static Status copy_in(FsdpUnit *unit)
     cudaStream_t stream = unit->ctx->compute_stream;
     Buffer grad = flat->unsharded_grad;
     if (layout->world == 1 || grad.data == NULL) return OK;
-    // TODO L6.6: unsharded_grad is a new buffer of the same size and type, which the compute stream
-    // has filled once it has run what is queued (layout_alloc_grad): the shards of all ranks in
-    // rank order, padding and all. The buffer that was there is freed after the copy, also where
-    // one fails; what was being reduced, before memory is taken.
-    // Hint: A frozen parameter has no gradient. Where does this end?
+    // TODO L6.6: unsharded_grad is a new buffer of the same size and type (layout_alloc_grad),
+    // which the compute stream fills: the shards of all ranks in rank order, padding included. The
+    // buffer that was there is freed after the copy, even if a copy fails. The gradient that was
+    // being reduced is freed before memory is allocated.
+    // Hint: A frozen parameter has no gradient. Where does your loop end?
     NOT_YET("L6.6");
 }
 
@@ -180,7 +178,7 @@ static Status reduce_grad(FsdpUnit *unit)
     return fsdp_reduce_grad_default(unit);
 }
 
-// What was copied out last goes with the outermost forward.
+// Frees the last gather buffer at the end of the outermost forward.
 static Status post_forward(Module *module, void *arg)
 {
     FsdpRoot *root = ((FsdpUnit *)arg)->root;
@@ -200,7 +198,7 @@ const FlatLayoutOps PER_PARAMETER_OPS = {
 
 // ---- Learning rates by parameter ----
 
-// One step of AdamW by groups: what opt->step is. Another lab's step minds the groups by itself.
+// opt->step: one step of AdamW by groups. Another lab's step handles the groups itself.
 static Status step_by_groups(FsdpAdamW *opt)
 {
     const ParamGroups *groups = opt->step_arg;
@@ -210,10 +208,10 @@ static Status step_by_groups(FsdpAdamW *opt)
     for (int u = 0; u < opt->n; u++) {
         FlatParam *flat = &opt->root->units[u]->flat;
         float *values = flat->sharded_param.data, *grads = flat->sharded_grad.data;
-        // TODO L6.7: What this rank owns of every parameter of the unit that trains has made step
-        // opt->t of AdamW, by opt->config as groups->choose leaves it for that parameter. No
+        // TODO L6.7: What this rank owns of each trainable parameter of the unit has made step
+        // opt->t of AdamW, with opt->config as groups->choose changes it for that parameter. No
         // other element was touched.
-        // Hint: The configuration is the optimizer's. Whose copy may `choose` change?
+        // Hint: The configuration belongs to the optimizer. Whose copy may `choose` change?
         NOT_YET("L6.7");
     }
     return OK;

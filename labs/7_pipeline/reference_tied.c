@@ -1,16 +1,16 @@
-/* Lab 7, third file: across all stages. What two stages share, and what all of them must agree on.
+/* Lab 7, third file: across all stages. Tied parameters, and a norm on which all stages agree.
  *
- * GPT-2's head is its embedding: one parameter on the first and on the last stage, each with a
- * copy. Both begin with the same values. They stay bitwise equal if every step gives both the same
- * gradient: the sum of what the first stage has from the embedding and the last one from the head.
+ * GPT-2's head is its embedding: the first and the last stage each have a copy of one parameter.
+ * Both copies begin with the same values. They stay bitwise equal if every step gives both the same
+ * gradient: the sum of the first stage's from the embedding and the last one's from the head.
  *
- * [Note: shards against shards] Within a stage the parameter is cut into shards, and the two stages
- * cut it in different places: other parameters are in front of it. So a rank has pieces in common
- * with several ranks of the other stage (pipeline->shared), sends each of them its sum of that
- * piece, and gets theirs. That is an all-reduce of two in which nobody gathers anything.
+ * [Note: shards against shards] Within a stage the parameter is cut into shards. The two stages cut
+ * it in different places, because they have other parameters before it. So a rank shares pieces
+ * with several ranks of the other stage (pipeline->shared): it sends each of them its sum of a
+ * piece, and receives theirs. That is an all-reduce between two stages, without a gather.
  *
- * [Note: which first] a + b and b + a are the same float. (a + b) + c and a + (b + c) are not: so
- * the pieces are of gradients that their own stage has reduced.
+ * [Note: which first] a + b and b + a are the same float, but (a + b) + c and a + (b + c) are not.
+ * So each stage reduces its gradients before pieces are exchanged.
  *
  * Interface:
  *   pipeline_sum_ties                               the gradients of tied parameters
@@ -22,15 +22,15 @@
 #include "offload.h"
 #include "pipeline.h"
 
-// Sends this rank's gradient of each piece to the rank that shares it, and receives that one's,
-// into `others`, whose first element is that of the first piece.
+// Sends this rank's gradient of each piece to the rank that shares it, and receives that rank's
+// into `others`, whose first element is the first piece's.
 static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float *others)
 {
     const FsdpContext *ctx = p->root->ctx;
     const float *grad = shared->unit->flat.sharded_grad.data;
     //[L7.11] The compute stream sends and receives all pieces, as one operation.
-    //? Two ranks of this stage and two of the other have three pieces in common. Who waits for whom
-    //  if each sends its first before it receives?
+    //? Two ranks of this stage and two of the other share three pieces. Which rank waits for which
+    //? if each sends its first piece before it receives?
     ncclResult_t queued = ncclSuccess;
     NCCL_TRY(ncclGroupStart());
     for (int i = 0; i < shared->n_pieces && queued == ncclSuccess; i++) {
@@ -58,9 +58,9 @@ Status pipeline_sum_ties(Pipeline *p)
         int64_t begin = shared->pieces[0].begin, end = shared->pieces[shared->n_pieces - 1].end;
         TRY(offload_borrow_grad(shared->unit));
         float *grad = (float *)shared->unit->flat.sharded_grad.data + begin, *others = NULL;
-        //[L7.12] Elements [begin, end) of the sharded gradient have grown by the other stage's, and
-        //  nothing stays allocated, failed or not.
-        //? May the other stage's gradient arrive where this rank's is read from?
+        //[L7.12] The other stage's gradient has been added to elements [begin, end) of the sharded
+        //  gradient, and nothing stays allocated, even after a failure.
+        //? May the other stage's gradient arrive in the memory from which this rank's is sent?
         CUDA_TRY(cudaMallocAsync((void **)&others, (size_t)(end - begin) * sizeof *others, stream));
         Status status = swap_pieces(shared, p, others);
         cudaError_t added = cudaSuccess;
@@ -80,7 +80,7 @@ Status pipeline_sum_ties(Pipeline *p)
 static bool counts(const Pipeline *p, const Param *param)
 {
     if (param->frozen) return false;
-    //[L7.13] True of a parameter that no stage in front of this one holds.
+    //[L7.13] True if no earlier stage holds the parameter.
     //? Two copies, one gradient: which of the two stages counts it, and do both know?
     for (int i = 0; i < p->n_shared; i++)
         if (p->shared[i].param == param && p->shared[i].other < p->mesh->stage) return false;
@@ -95,10 +95,10 @@ static Status sum_all(const Pipeline *p, double *sum, double *squares)
     cudaStream_t stream = ctx->compute_stream;
     if (p->root->extensions->offload != NULL) return pipeline_host_squares(p, counts, sum, squares);
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
-    bool first = ctx->mesh.replicate.rank == 0; // of the replicas, which have the same gradient
+    bool first = ctx->mesh.replicate.rank == 0; // replica; all have the same gradient
     //[L7.14] *squares is the sum over all units, ranks and stages, on every rank, and the host may
-    //  read it; *ctx->host_scalar is where it arrives. A rank of another replica than the first
-    //  adds nothing, but takes part.
+    //  read it; it arrives in *ctx->host_scalar. Ranks of all replicas but the first add nothing,
+    //  but take part.
     //? Which communicator has all of them?
     for (int u = 0; u < p->root->n_units && first; u++) {
         const FlatParam *flat = &p->root->units[u]->flat;
@@ -134,8 +134,8 @@ Status pipeline_clip_grad_norm(Pipeline *p, float max_norm, float *norm)
     TRY(pipeline_grad_norm(p, norm));
     if (p->root->extensions->offload != NULL)
         return *norm > max_norm ? offload_scale_grad(p->root, max_norm / *norm) : OK;
-    //[L7.15] As fsdp_clip_grad_norm: where the norm was larger, all gradients of this stage are
-    //  scaled by max_norm / *norm.
+    //[L7.15] As fsdp_clip_grad_norm: if the norm was larger, all gradients of this stage are scaled
+    //  by max_norm / *norm.
     //? Both copies of a tied parameter must stay equal. Do both stages see the same norm?
     if (!(*norm > max_norm)) return OK;
     for (int u = 0; u < p->root->n_units; u++) {

@@ -1,22 +1,21 @@
-/* Lab 7, second file: between two stages. What one stage has made, the next one needs.
+/* Lab 7, second file: between two stages. One stage sends what the next one needs.
  *
- * Transfers have a stream of their own. The stage that sends waits for the compute that made the
- * buffer; the stage that receives computes on while a buffer is on its way, if it has anything else
- * to do. Two events are enough: one that tells the transfers that compute is done, one per slot
- * that tells compute that its input is there.
+ * Transfers have a stream of their own. It waits for the compute that made the buffer to send;
+ * while a buffer is on its way, the stage that receives can compute something else. Two events are
+ * enough: one says that compute is done, and one per slot says that its input has arrived.
  *
  * [Note: both at once] A send of NCCL may wait until the other side receives. In 1F1B stage 0 sends
  * an activation and receives a gradient from stage 1, which sends a gradient and receives an
- * activation. Where both send first, both wait forever. Calls between ncclGroupStart and
- * ncclGroupEnd are one operation: both directions go at once.
+ * activation. If both send first, both wait forever. Calls between ncclGroupStart and ncclGroupEnd
+ * are one operation: both directions go at once.
  *
- * [Note: who frees] What was received belongs to the stream of the transfers, and is freed there,
- * after the backward that reads it. So is the gradient of the input, when it was sent. The output
- * is its module's, which frees it in the backward: by then the next stage has sent the gradient of
- * it back, so that it has been sent long since.
+ * [Note: who frees] The stream of the transfers owns the buffers that were received, and frees them
+ * after the backward that reads them. It also frees the gradient of the input, after it was sent.
+ * The output belongs to its module, which frees it in the backward. By then it has been sent,
+ * because the next stage has sent its gradient back.
  *
  * Interface:
- *   pipeline_transfer     what an action needs, and what it gives
+ *   pipeline_transfer     the buffer that an action needs, and the one that it has made
  *   pipeline_exchange     sends the one, receives the other
  */
 #include "pipeline.h"
@@ -26,10 +25,11 @@ Buffer *pipeline_transfer(Pipeline *p, PipelineAction action, bool before, int *
     const PipelineMesh *mesh = p->mesh;
     PipelineSlot *slot = pipeline_slot(p, action.micro_batch);
     int64_t rows = (int64_t)p->batches[action.micro_batch].B * p->run->T;
-    //[L7.8] The buffer and the stage, as pipeline.h says; of a buffer that is to be received the
-    //  type and the elements, which the stage's module knows.
-    //? A forward needs something from the stage before, and gives to the one after. And a backward?
-    bool from_front = action.backward != before; // the stage in front of this one has the other end
+    //[L7.8] The buffer and the stage, as pipeline.h says; if the buffer receives, set its type and
+    //  elements, which the stage's module knows.
+    //? A forward needs something from the stage before, and gives something to the stage after. And
+    //? a backward?
+    bool from_front = action.backward != before; // the stage before has the other end
     *stage = mesh->stage + (from_front ? -1 : 1);
     if (*stage < 0 || *stage == mesh->stages) return NULL;
     if (!before) return action.backward ? &slot->in_grad : &slot->out;
@@ -49,7 +49,7 @@ static int rank_in(const PipelineMesh *mesh, int stage)
     //[end L7.9a]
 }
 
-// Queues the two messages, NULL where there is none.
+// Queues the two messages; NULL: none.
 static Status send_and_receive(Pipeline *p, const Buffer *sent, int to, const Buffer *received,
                                int from)
 {
@@ -81,7 +81,7 @@ static Status free_buffer(Pipeline *p, Buffer *buffer)
     //[end L7.10a]
 }
 
-// What is queued on p->stream from now on runs after all that is queued on the compute stream.
+// Makes p->stream wait for all work that is queued on the compute stream.
 static Status wait_for_compute(Pipeline *p)
 {
     //[[L7.10b] The two calls, with p->computed.
@@ -100,7 +100,7 @@ Status pipeline_exchange(Pipeline *p, const PipelineAction *done, const Pipeline
     //[L7.10] As pipeline.h says. What is received for `next` may have the slot that `done` had:
     //  first free, then allocate.
     //? Which buffers has the compute stream read for the last time when a backward is queued? Which
-    //  one does the transfer still read?
+    //? one does the transfer still read?
     if (sent != NULL || ended != NULL) TRY(wait_for_compute(p));
     if (ended != NULL) {
         TRY(free_buffer(p, &ended->in));

@@ -1,10 +1,10 @@
 /* Lab 7, first file: stages and schedules. Which rank has which blocks, and in which order a stage
  * runs its forwards and backwards.
  *
- * A stage cannot begin before the one in front of it has ended: of p stages p - 1 are idle at the
+ * A stage cannot begin before the stage before it has ended: of p stages p - 1 are idle at the
  * beginning of a step, and again at its end. With n micro-batches a stage works for n of n + p - 1
- * turns; the rest is the *bubble*. GPipe and 1F1B have the same one. What 1F1B saves is memory: a
- * backward frees its micro-batch's activations, and it runs as soon as its gradient has come.
+ * turns; the rest is the *bubble*. GPipe and 1F1B have the same bubble, but 1F1B saves memory: a
+ * backward frees its micro-batch's activations, and it runs as soon as its gradient has arrived.
  *
  *     stage 0   F0 F1 F2 F3          B0    B1    B2    B3
  *     stage 1      F0 F1 F2       B0 F3 B1    B2    B3
@@ -12,8 +12,8 @@
  *     stage 3            F0 B0 F1 B1 F2 B2 F3 B3
  *
  * [Note: several in flight] A module has room for one forward that waits for its backward. So after
- * each forward all that it has left is put aside in the micro-batch's slot, and before the backward
- * it is put back (pipeline_swap). Nothing is copied on the device.
+ * each forward pipeline_swap puts the module's state into the micro-batch's slot, and puts it back
+ * before the backward. Nothing is copied on the device.
  *
  * Interface:
  *   pipeline_mesh, pipeline_mesh_destroy      stages × ranks
@@ -37,8 +37,8 @@ Status pipeline_mesh(PipelineMesh *mesh, ncclComm_t world, int stages)
                     stages);
     int ranks = size / stages;
     *mesh = (PipelineMesh){.world = world, .stages = stages, .group = {.size = ranks}};
-    // TODO L7.1: This rank's stage and its place there, and the group of the stage's ranks with a
-    // communicator: one of its own, or that of the world where there is one stage.
+    // TODO L7.1: This rank's stage, its place there, and the group of the stage's ranks with a
+    // communicator: its own, or the world's if there is one stage.
     // Hint: Which ranks are stage 1 of 2, of 6 ranks?
     NOT_YET("L7.1");
 }
@@ -59,7 +59,7 @@ Status pipeline_blocks(int blocks, int stages, int stage, int *first, int *last)
         return fail(ERR_ARGUMENT, "%d blocks cannot be %d stages: each has one at least", blocks,
                     stages);
     // TODO L7.2: The stage's blocks, as pipeline.h says.
-    // Hint: Seven blocks on three stages: who has three? Try blocks·stage/stages.
+    // Hint: Seven blocks on three stages: which stage has three? Try blocks·stage/stages.
     NOT_YET("L7.2");
 }
 
@@ -72,8 +72,8 @@ int pipeline_in_flight(PipelineKind kind, int stage, int stages, int n)
 
 void pipeline_schedule(PipelineKind kind, int stage, int stages, int n, PipelineAction *out)
 {
-    // TODO L7.4: out has the stage's 2n actions in their order: forwards and backwards each in the
-    // order of micro-batches, and never more in flight than pipeline_in_flight says.
+    // TODO L7.4: out has the stage's 2n actions in order: forwards and backwards each in the order
+    // of micro-batches, and never more in flight than pipeline_in_flight says.
     // Hint: If the next forward would be one too many, what must run first?
     NOT_YET("L7.4");
 }
@@ -83,8 +83,8 @@ static bool is_last(const Pipeline *p)
     return p->mesh->stage == p->mesh->stages - 1;
 }
 
-// The run has the micro-batch's sequences, and the compute stream waits for what was received for
-// it.
+// Sets the run to the micro-batch's sequences, and makes the compute stream wait for its received
+// buffer.
 static Status begin_pass(Pipeline *p, int k, bool received)
 {
     p->run->B = p->batches[k].B;
@@ -97,13 +97,13 @@ Status pipeline_forward(Pipeline *p, int k)
     PipelineSlot *slot = pipeline_slot(p, k);
     bool first = p->mesh->stage == 0;
     TRY(begin_pass(p, k, !first));
-    // TODO L7.5: The stage's forward of micro-batch k is queued, slot->out is its output, and what
-    // it has left for the backward is in the slot: the module is ready for another forward.
+    // TODO L7.5: The stage's forward of micro-batch k is queued, slot->out is its output, and the
+    // slot has the state that it left for the backward: the module is ready for another forward.
     // Hint: What does module_forward say to a module that still waits for a backward?
     NOT_YET("L7.5");
 }
 
-// The gradient of the last stage's output. The loss goes to p->losses[k].
+// Computes the gradient of the last stage's output, and the loss into p->losses[k].
 static Status loss_of(Pipeline *p, int k, float **out_grad)
 {
     const PipelineSlot *slot = pipeline_slot(p, k);
@@ -118,14 +118,14 @@ Status pipeline_backward(Pipeline *p, int k)
     float *loss_grad = NULL;
     TRY(begin_pass(p, k, !is_last(p)));
     if (is_last(p)) TRY(loss_of(p, k, &loss_grad));
-    // TODO L7.6: The stage's backward of micro-batch k is queued, with what its forward had left
-    // and with the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is what it gives,
-    // unless the stage is the first. The loss's gradient is freed, failed or not.
+    // TODO L7.6: The stage's backward of micro-batch k is queued, with the state that its forward
+    // left and with the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is its result,
+    // unless the stage is the first. The loss's gradient is freed, even after a failure.
     // Hint: Which backward reduces the gradients, and how do the units know that it is this one?
     NOT_YET("L7.6");
 }
 
-// The losses come to the host, where they are wanted and there are some.
+// Copies the losses to the host, if they are wanted and this is the last stage.
 static Status fetch_losses(const Pipeline *p, float *losses)
 {
     if (losses == NULL || !is_last(p)) return OK;
@@ -141,8 +141,8 @@ Status pipeline_step(Pipeline *p, NnRun *run, const MicroBatch *batches, float s
     p->run = run;
     p->batches = batches;
     p->scale = scale;
-    // TODO L7.7: All actions of the stage are queued in their order, with an exchange before the
-    // first, between two, and after the last; then the gradients of tied parameters are summed.
+    // TODO L7.7: All actions of the stage are queued in order, with an exchange before the first,
+    // between two, and after the last; then the gradients of tied parameters are summed.
     // Hint: What must have happened to a gradient before two stages add theirs?
     NOT_YET("L7.7");
     return fetch_losses(p, losses);

@@ -1,7 +1,7 @@
 /* offload_storage.c: the given code that moves shards to the host and back.
  *
  * [Note: hooks on both sides] With one rank a unit begins its gradient in its pre-backward hook,
- * and lab 2's precision puts a hook before that. Offload needs code before both and after both, so it
+ * and lab 2's precision puts a hook before that. Offload needs code before and after both, so it
  * has a hook at both ends of the chain.
  */
 #include "offload.h"
