@@ -50,7 +50,7 @@ endif
 test-all: deps
 	@$(PYTHON) -B grader/devtools/test_all.py $(if $(STEP),--step $(call quote,$(STEP)))
 
-## make mutants       grade 819 wrong solutions, each of which must lose the test
+## make mutants       grade some 870 wrong solutions: each must lose the test that
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
 ##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
 ##                    the word); SCREENS=1 also prints the table of first screens,

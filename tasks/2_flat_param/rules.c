@@ -385,9 +385,11 @@ static void two_body(const Rank *r, void *arg)
         if (valid > SHARD[i]) valid = SHARD[i];
         if (valid < 0) valid = 0;
         for (int64_t e = valid; e < SHARD[i]; e++)
-            check(got[e] == 0.0f,
-                  "element %lld of a shard, padding, is %g: has flat_zero_padding set it to zero?",
-                  (long long)e, (double)got[e]);
+            check(
+                got[e] == 0.0f,
+                "element %lld of a shard, padding, is %g: does fill_shards call flat_zero_padding, "
+                "and does that zero it?",
+                (long long)e, (double)got[e]);
         for (int64_t e = 0; e < valid; e++) want[e] = 1.0f;
         check_equal("the shard of one of two flat parameters, of ones", got, want, (size_t)valid);
         free(got);
