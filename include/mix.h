@@ -1,6 +1,6 @@
-/* mix.h: numbers that look random and have no state, on the CPU and in a GPU's kernels: for the order
- * of training data, and for which elements a dropout drops. A backward, a forward that runs again
- * and any number of ranks find the same.
+/* mix.h: numbers that look random and have no state, on the CPU and in a GPU's kernels: for the
+ * order of training data, and for which elements a dropout drops. A backward, a forward that runs
+ * again and any number of ranks find the same.
  */
 #ifndef SHARDLAB_MIX_H
 #define SHARDLAB_MIX_H

@@ -7,7 +7,7 @@
  * The word is Megatron's; PyTorch calls it activation checkpointing. A forward keeps what its
  * backward will read. Where memory is short, a module keeps its input and its output alone, frees
  * the rest at the end of its forward, and runs its forward again at the start of its backward. Its
- * dropouts have no state, and every kernel gives the same bits each time: so all results are bitwise
+ * dropouts have no state, and every kernel gives the same bits each time: all results are bitwise
  * those without recomputation.
  *
  * Hooks of the module itself run once per pass, as ever: its forward runs again between its own

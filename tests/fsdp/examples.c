@@ -57,8 +57,8 @@ TEST(demo_beats_byte_frequencies)
 }
 #endif
 
-// The same training with each strategy, and with the other attention. Losses are printed with four digits; the bits are lab 1's
-// tests'.
+// The same training with each strategy and attention. Losses are printed with four digits; the
+// bits are lab 1's tests'.
 TEST(strategies_train_alike)
 {
     static const char *const FLAGS[] = {"",

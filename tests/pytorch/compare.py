@@ -3,11 +3,11 @@ file of tokens by four ranks and by PyTorch's FSDP2 on four processes (over gloo
 opened by transformers, and asked by both to go on from the same tokens. And a training that goes on
 in FSDP2 and comes back, by examples/dcp.py.
 
-Runs in the virtual environment of `make compare-pytorch` (grader/devtools/compare_pytorch.py). Float
-has 24 bits of fraction, 6e-8; the two add in other orders. Of the loss, whose relative error is that
+Runs in the virtual environment of `make compare-pytorch` (compare_pytorch.py). Float
+has 24 bits of fraction, 6e-8; the two add in other orders. Of the loss, whose error is that
 of a mean, LOSS is some thirty times that; the norm is a sum over gradients that each have that
 error, NORM. It is compared with the norm of PyTorch's gradients that is added in double:
-clip_grad_norm_ adds floats, and of GPT-2's 124 million is 6e-5 away. In bf16 the losses may be twice
+clip_grad_norm_ adds floats, and of 124 million is 6e-5 away. In bf16 the losses may be twice
 as far from float's as PyTorch's are: both round at the same places, in other orders.
 
 Interface: compare.py FOLDER LAUNCH TRAIN_GPT2 [MODEL] (what make has built). Exit status 1 where a
