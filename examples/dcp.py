@@ -5,7 +5,7 @@
     dcp.py from DCP NEW [--sequences N] [--seed N]
 
 A folder of DCP's has {"model": …, "optim": {"state": …}} as get_state_dict makes it of a model of
-transformers' and its AdamW: their names and layouts; exp_avg, exp_avg_sq and step of each parameter.
+transformers' and its AdamW: their names and layouts; exp_avg, exp_avg_sq, step of each parameter.
 What the optimizer is told (rate, betas, groups) is the program's, there as here. handouts/train.md
 has the lines that load and save it under FSDP2. The way back makes a checkpoint that any number of
 ranks resumes. --sequences and --seed are where it is in its data: how many sequences all ranks had

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/generate.h"
 #include "common/last_words.h"
 #include "common/options.h"
-#include "common/sample.h"
 #include "common/step_time.h"
 #include "common/trainer.h"
 #include "demo/compare.h"

@@ -211,7 +211,7 @@ cudaError_t kernel_check_finite(int32_t *found, DType type, const void *x, size_
                                 cudaStream_t stream);
 cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n, cudaStream_t stream);
 // x[i] = 0 with probability p (below 1), else x[i] / (1 - p): by the number that key and first + i
-// have, in [0, 2^24), where it is below p·2^24 (dropout_number, dropout.h).
+// have, in [0, 2^24), where it is below p·2^24 (dropout_number, mix.h).
 cudaError_t kernel_dropout_ex(DType type, void *x, float p, uint64_t key, uint64_t first, size_t n,
                               cudaStream_t stream);
 // dst[i] += src[i], each of its own type; the sum is a float, rounded to dst's type

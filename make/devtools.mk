@@ -109,14 +109,14 @@ check-trace: deps
 	    --program '$(BUILD)/impl/reference/trace/steps'
 
 ## make compare-pytorch
-##                    our files read by Hugging Face's transformers and theirs by
-##                    us: the same logits; the same training under FSDP2, to which
-##                    a checkpoint goes and comes back: the same losses. Installs
-##                    torch from PyPI into build/ first (about 3 GB)
+##                    train_gpt2 with IMPL's files and PyTorch's FSDP2: a model of
+##                    transformers' in and out, the same training, a checkpoint
+##                    there and back. MODEL=NAME: of one model (tests/pytorch).
+##                    Installs torch from PyPI into build/ first (about 3 GB)
 compare-pytorch: deps
-	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama \
-	    $(LAUNCH) example-programs
-	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)'
+	@$(MAKE) $(JOBS) $(LAUNCH) example-programs
+	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)' \
+	    --program '$(BUILD)/impl/$(IMPL_KEY)/bin/train_gpt2' $(if $(MODEL),--model '$(MODEL)')
 
 ## make bench         what a training step, collectives and starting up cost on
 ##                    this machine, as bench/results/DATE-bench.md (5 minutes;

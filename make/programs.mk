@@ -93,11 +93,6 @@ $(PLAN): $(call objects,plan/*.c) $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
         $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS) $(LABS))) \
         $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^) $(PLAN_WRAPS))
-# This side of `make compare-pytorch`.
-$(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama: $(BUILD)/tests/pytorch/%: \
-    $(BUILD)/obj/tests/pytorch/%.o $(REFERENCE_OBJ) $(LAB_OBJ) $(EXAMPLES_LIB) $(LIBS) \
-    $(MADE_WITH)/link
-	$(call link,$(call objects_of,$^))
 # What `make bench` runs: the examples' trainer, the BLAS alone, collectives.
 $(BUILD)/bench/train_step $(BUILD)/bench/collectives: $(REFERENCE_OBJ) $(LAB_OBJ) $(EXAMPLES_LIB) \
     $(LIBS)

@@ -16,4 +16,8 @@ typedef struct GenerateOptions {
 // again.
 Status generate(Trainer *t, const GenerateOptions *options, int32_t *tokens, int n, int more);
 
+// Continues "The " by `bytes` bytes, drawn at temperature 0.7, and prints the text on rank 0: of a
+// model of bytes. The same on every run.
+Status sample_text(Trainer *t, int bytes);
+
 #endif

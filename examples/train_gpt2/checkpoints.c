@@ -5,21 +5,6 @@
 #include "checkpoint.h"
 #include "program.h"
 
-// Stages are saved one by one: a kill in between leaves them at different steps.
-static Status same_step(Trainer *t, const CheckpointPosition *position)
-{
-    uint64_t mine = (uint64_t)position->step;
-    uint64_t *all = malloc((size_t)t->world.size * sizeof *all);
-    if (all == NULL) return fail(ERR_MEMORY, "no host memory for %d ranks", t->world.size);
-    Status status = gather_over_ranks(t, &mine, 1, all);
-    for (int i = 0; i < t->world.size && status == OK; i++)
-        if (all[i] != all[0])
-            status = fail(ERR_IO, "the stages' checkpoints are of steps %llu and %llu: take others",
-                          (unsigned long long)all[0], (unsigned long long)all[i]);
-    free(all);
-    return status;
-}
-
 // Saves to the folder, in the background or not.
 static Status save_to(Program *p, const char *to, int step, bool background)
 {
@@ -58,13 +43,11 @@ Status resume(Program *p)
     Trainer *t = &p->trainer;
     CheckpointPosition position;
     if (p->opt.resume == NULL) return OK;
-    char dir[PATH_BYTES];
     int stages;
     TRY(find_stages(t, p->opt.resume, &stages));
-    TRY(stage_dir(p->opt.resume, t->stages.stage, stages, dir));
-    TRY(stages == t->opt.stages ? checkpoint_load(dir, t->model, &t->adamw, &position)
-                                : load_stages(t, p->opt.resume, stages, &position));
-    TRY(same_step(t, &position));
+    TRY(stages == 1 && t->opt.stages == 1
+            ? checkpoint_load(p->opt.resume, t->model, &t->adamw, &position)
+            : load_stages(t, p->opt.resume, stages, &position));
     check_set_silent(t->world.rank != 0); // they all say so
     if (p->opt.trains && position.step >= t->opt.steps)
         return fail(ERR_ARGUMENT, "%s: %lld steps were done, and --steps is %d: nothing is left",

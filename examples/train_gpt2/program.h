@@ -36,7 +36,7 @@ Status save_best(Program *p, int step);
 // The model, the optimizer and the data go on where the checkpoint was made.
 Status resume(Program *p);
 
-// ---- restage.c: checkpoints of another number of stages ----
+// ---- restage.c: checkpoints of stages ----
 
 enum { PATH_BYTES = 4096 };
 // The folder of a stage, whose checkpoint is one of a model of its own; without stages DIR itself.

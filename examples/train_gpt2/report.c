@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../common/sample.h"
+#include "../common/generate.h"
 #include "gpulog.h"
 #include "program.h"
 

@@ -1,5 +1,6 @@
-/* restage.c: goes on from a checkpoint of another number of pipeline stages. Each stage has saved a
- * checkpoint of its own; a rank reads what it owns now from whichever have it. See program.h.
+/* restage.c: goes on from a checkpoint of pipeline stages, as many as there are now or others. Each
+ * has saved one of its own (a kill in between leaves them at different steps); a rank reads what it
+ * owns now from whichever have it. See program.h.
  */
 #include <stdio.h>
 #include <stdlib.h>

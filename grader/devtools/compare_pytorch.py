@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares with Hugging Face's GPT-2 and Llama: makes a virtual environment with PyPI's torch,
-transformers and safetensors in the build tree (pytorch_environment.py), and runs
-tests/pytorch's comparisons in it, which print the versions of what is there.
+"""Compares with PyTorch and Hugging Face's transformers: makes a virtual environment with PyPI's
+torch, transformers and safetensors in the build tree (pytorch_environment.py), and runs
+tests/pytorch/compare.py in it.
 
-Interface: compare_pytorch.py --build DIR (make compare-pytorch)
+Interface: compare_pytorch.py --build DIR --program TRAIN_GPT2 [--model NAME] (make compare-pytorch)
 """
 
 import argparse
@@ -15,16 +15,13 @@ import tempfile
 from pytorch_environment import environment
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-COMPARISONS = { # scripts of tests/pytorch, and what they run of the build tree
-    "compare.py": ("bin/launch", "tests/pytorch/client", "impl/reference/bin/train_gpt2"),
-    "compare_llama.py": ("bin/launch", "tests/pytorch/client_llama"),
-    "compare_program.py": ("bin/launch", "impl/reference/bin/train_gpt2"),
-}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--model", action="append", default=[])
     options = parser.parse_args()
     try:
         python = environment(os.path.join(options.build, "pytorch"), "compare-pytorch")
@@ -32,13 +29,11 @@ def main():
         print("compare-pytorch: the environment cannot be made (%s): is PyPI to be reached?"
               % " ".join(error.cmd), file=sys.stderr)
         return 1
-    failed = 0
-    for script, programs in COMPARISONS.items():
-        built = [os.path.join(options.build, path) for path in programs]
-        with tempfile.TemporaryDirectory(prefix="shardlab-pytorch-") as folder:
-            failed |= subprocess.run([python, "-B", os.path.join(ROOT, "tests", "pytorch", script),
-                                      folder, *built], check=False).returncode != 0
-    return int(failed)
+    with tempfile.TemporaryDirectory(prefix="shardlab-pytorch-") as folder:
+        return subprocess.run(
+            [python, "-B", os.path.join(ROOT, "tests", "pytorch", "compare.py"), folder,
+             os.path.join(options.build, "bin", "launch"), options.program, *options.model],
+            check=False).returncode
 
 
 if __name__ == "__main__":

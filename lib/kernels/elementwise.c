@@ -5,8 +5,8 @@
  * multiply-add; so an element gets the same bits in a vector and in the tail of a loop, and a
  * result does not depend on how a parameter was cut into shards.
  */
-#include "dropout.h"
 #include "kernels.h"
+#include "mix.h"
 #include "pieces.h"
 #include "typed.h"
 

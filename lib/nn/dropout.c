@@ -1,5 +1,5 @@
 /* dropout.c: GPT-2's dropouts, in place, without a mask. See Dropout in nn.h. */
-#include "dropout.h"
+#include "mix.h"
 
 #include "internal.h"
 
@@ -7,7 +7,7 @@ Status dropout(const Module *self, NnRun *run, const Param *at, void *x, size_t 
 {
     const Dropout *d = &run->dropout;
     if (d->p == 0.0f) return OK;
-    uint64_t key = dropout_mix(d->seed ^ dropout_mix(at->id));
+    uint64_t key = mix(d->seed ^ mix(at->id));
     CUDA_TRY(kernel_dropout_ex(self->out_type, x, d->p, key, d->first * each, (size_t)run->B * each,
                                run->stream));
     return OK;

@@ -59,7 +59,7 @@ static Status layer_rows(const Module *self, NnRun *run, size_t width, void **ro
     return OK;
 }
 
-// x (T, width), a copy of the cached rows, is turned; y (run->T, C): all heads' outputs of the last.
+// x (T, width), a copy of the cached rows, is turned; y (run->T, C): all heads' outputs.
 static Status attend(const Module *self, NnRun *run, int T, void *x, void *y, TurnRows turn)
 {
     const LayerNumbers *n = &self->numbers;

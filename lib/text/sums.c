@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "random.h"
+#include "mix.h"
 
 enum { LOWEST = 10, HIGHEST = 99, NUMBERS = HIGHEST - LOWEST + 1, PAIRS = NUMBERS * NUMBERS };
 enum { PLUS = 10, EQUALS = 11, BLANK = 12, LENGTH = SUMS_T + 1 };

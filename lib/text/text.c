@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "random.h"
+#include "mix.h"
 
 // Appends the file's bytes.
 static Status append_file(Text *text, const char *path)

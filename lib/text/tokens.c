@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "random.h"
+#include "mix.h"
 
 enum { HEADER = 256 }; // int32
 

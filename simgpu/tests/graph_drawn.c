@@ -6,7 +6,7 @@
 #include <cublas_v2.h>
 #include <nccl.h>
 
-#include "../../lib/text/random.h"
+#include "../../include/mix.h"
 #include "gpulog_order.h"
 #include "heard.h"
 #include "kernels.h"

@@ -80,8 +80,6 @@ TEST(refuses_a_folder_in_one_line)
     }
 }
 
-// ---- Files of tokens ----
-
 // So many tokens as nanoGPT has them.
 static void write_tokens(const char *name, int n, int seed)
 {
@@ -291,8 +289,6 @@ TEST(draws_by_temperature_and_seed)
         assert_int_equal(n, 15);
     }
 }
-
-// ---- The loop ----
 
 #define LAUNCHED "$LAUNCH -n 2 $BIN/train_gpt2 " SMALL
 

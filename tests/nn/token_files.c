@@ -1,9 +1,9 @@
 /* Files of tokens: each kind as its authors write it, what is refused in one line, and the order in
  * which sequences are drawn.
  */
-#include "tokens.h"
 #include "files.h"
 #include "harness.h"
+#include "tokens.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Each operation is one that IEEE 754 rounds exactly, and nothing is fused (-fmad=false), so the
  * bits are those of lib/kernels/elementwise.c.
  */
-#include "dropout.h"
+#include "mix.h"
 #include "each.cuh"
 
 struct Fill {

@@ -1,0 +1,37 @@
+/* mix.h: numbers that look random and have no state, on the CPU and in a GPU's kernels: for the
+ * order of training data, and for which elements a dropout drops. A backward, a forward that runs
+ * again and any number of ranks find the same.
+ */
+#ifndef SHARDLAB_MIX_H
+#define SHARDLAB_MIX_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define MIX_FUNCTION static inline __host__ __device__
+#else
+#define MIX_FUNCTION static inline
+#endif
+
+// The finalizer of SplitMix64 (Steele et al. 2014).
+MIX_FUNCTION uint64_t mix(uint64_t z)
+{
+    z += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+// Of sequence `number` of a step of the training.
+MIX_FUNCTION uint64_t mix_sequence(uint64_t seed, int step, int number)
+{
+    return mix(seed ^ mix((uint64_t)step << 32 | (uint32_t)number));
+}
+
+// Of element i of what is dropped, in [0, 2^24).
+MIX_FUNCTION uint32_t dropout_number(uint64_t key, uint64_t i)
+{
+    return (uint32_t)(mix(key ^ mix(i)) >> 40);
+}
+
+#endif
