@@ -188,22 +188,22 @@ typedef struct RegroupPlan {
 // where something is reduced at its end, the reduction before that is done, whose memory is freed
 // there.
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan);
-// The most bytes that are unsharded at a time. Parameters: during phase p those of every phase whose
-// call is queued at or before p, and that is not resharded before p; a phase whose own hook gathers
-// it counts during the phase before, too. And gradients: from the phase that they begin with to the
-// one at whose end the reduction after their own is queued, or to the pass's end.
+// The most bytes that are unsharded at a time. Parameters: during phase p those of every phase
+// whose call is queued at or before p, and that is not resharded before p; a phase whose own hook
+// gathers it counts during the phase before, too. And gradients: from the phase that they begin
+// with to the one at whose end the reduction after their own is queued, or to the pass's end.
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan);
 // Sets each bucket's `at`, the first bucket's first, as early as order, data and limit allow: never
 // before that of the bucket in front of it, nor before a phase of it is `ready`, nor so that
 // regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False if there is no
 // such `at` (RegroupBucket says which there are); *plan then says nothing.
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan);
-// A search in rounds, from FSDP2's plan. Each round merges every plan that the round before kept in every
-// way: two neighbouring buckets, or two neighbouring reductions
-// (regroup_next_reduction). Of these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end
-// when the quickest is no quicker than the round's before. Each plan that is tried is placed first
-// (regroup_place). *plan is within the limit and takes no longer than FSDP2's, or it is that one,
-// and is_default. It depends on the arguments alone, so that all ranks have the same.
+// A search in rounds, from FSDP2's plan. Each round merges every plan that the round before kept in
+// every way: two neighbouring buckets, or two neighbouring reductions (regroup_next_reduction). Of
+// these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end when the quickest is no
+// quicker than the round's before. Each plan that is tried is placed first (regroup_place). *plan
+// is within the limit and takes no longer than FSDP2's, or it is that one, and is_default. It
+// depends on the arguments alone, so that all ranks have the same.
 enum { REGROUP_KEPT_PLANS = 8 };
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
                   RegroupPlan *plan);

@@ -33,7 +33,8 @@ Status plan_read_stages(const PlanValues value, PlanOptions *o)
     return OK;
 }
 
-// What does not go together, as train_gpt2 has it (for lab 8, graph_steps_check of examples/common).
+// What does not go together, as train_gpt2 has it (for lab 8, graph_steps_check of
+// examples/common).
 static Status refuse_pairs(const PlanOptions *o)
 {
     bool ddp = o->strategy == STRATEGY_DDP, slices = o->reshard_ranks > 0, staged = o->stages > 1,

@@ -71,7 +71,7 @@ static bool uses_outside_units(const Module *module, const Param *param)
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
-    //[6.1] params[0 … *taken) are those without an owner. ERR_ARGUMENT, with a line that names it, if
+    //[6.1] params[0 … *taken) are those without an owner. ERR_ARGUMENT, with a line naming it, if
     //  an inner unit owns a parameter that is used outside of it too (uses_outside_units).
     //? The embedding is tied to the head. What goes wrong if the head alone is made a unit?
     for (int i = 0; i < n; i++) {
@@ -266,7 +266,7 @@ void fsdp_unwrap(Module *root)
 {
     FsdpUnit *unit = fsdp_unit(root);
     if (unit != NULL) {
-        //[6.7] The module is not a unit: no hook, no flat parameter, none of its memory is left, even
+        //[6.7] The module is no unit: no hook, no flat parameter, none of its memory is left, even
         //  if the unit was unsharded or unsharding. Continue after errors: you cannot return them.
         //? Each step needs what the next takes away. In which order?
         if (unit->flat.state == FLAT_UNSHARDING) IGNORE_STATUS(fsdp_wait_for_unshard(unit));

@@ -77,8 +77,8 @@ static Status read_range(const CheckpointIndex *index, const CheckpointEntry *en
 // This rank's part of parameter i of unit u; or, where it is only looked at, whether it fits.
 static Status load_param(const Stages *s, const Trainer *t, int u, int i, bool reads)
 {
-    const FlatLayout *layout = &fsdp_unit(t->model)->root->units[u]->flat.layout;
-    const Param *param = layout->params[i];
+    const FlatLayout *now = &fsdp_unit(t->model)->root->units[u]->flat.layout;
+    const Param *param = now->params[i];
     const CheckpointEntry *entry = NULL;
     int of = 0;
     for (int n = 0; n < s->n && entry == NULL; n++)
@@ -91,7 +91,7 @@ static Status load_param(const Stages *s, const Trainer *t, int u, int i, bool r
         return fail(ERR_IO, "%s: parameter %s was frozen and has no moments: freeze it", s->dir,
                     param->name);
     int64_t from, to, place;
-    flat_param_range_in_shard(layout, i, layout->rank, &from, &to, &place);
+    flat_param_range_in_shard(now, i, now->rank, &from, &to, &place);
     for (int part = 0; reads && from < to && part < (param->frozen ? 1 : 3); part++)
         TRY(read_range(&s->indexes[of], entry, part, from, to, shard_part(t, u, part) + place,
                        t->stream));

@@ -20,8 +20,8 @@ bool gpulog_last(GpuLogEntry *entry);
 // How many operations the log keeps. Has no effect once something has been written.
 void gpulog_reserve(size_t entries);
 size_t gpulog_room(void);
-// The entry in the log's own memory, with n_ranges ranges. It is overwritten when gpulog_room() more
-// entries have been written. NULL: the log has no memory.
+// The entry in the log's own memory, with n_ranges ranges. It is overwritten when gpulog_room()
+// more entries have been written. NULL: the log has no memory.
 const GpuLogEntry *gpulog_at(uint64_t index);
 
 // `bytes` bytes more, or fewer, are allocated on a device.

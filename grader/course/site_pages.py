@@ -222,8 +222,9 @@ def cards(root):
     for number, title, link, question, points in rows:
         path = posixpath.normpath(posixpath.join("handouts", link))
         word = "lab" if path.startswith("labs/") else "task"
-        made.append(("%s %s: %s" % (word.capitalize(), number, title), path, points + "\u00a0points",
-                     question, "make grade %s=%s" % (word.upper(), number)))
+        made.append(("%s %s: %s" % (word.capitalize(), number, title), path,
+                     points + "\u00a0points", question,
+                     "make grade %s=%s" % (word.upper(), number)))
     return '<div class="cards">\n%s</div>\n' % "".join(
         '<div class="card">\n\n**[%s](%s)** %s\n\n%s\n\n    %s\n\n</div>\n' % one for one in made)
 

@@ -1,5 +1,5 @@
-/* merges_from_the_end.c: The search goes on down to one bucket, and looks for the best plan among all
- * that it has kept; and a bucket is placed by trying phases from the first on.
+/* merges_from_the_end.c: The search goes on down to one bucket, and looks for the best plan among
+ * all that it has kept; and a bucket is placed by trying phases from the first on.
  */
 // ==== regroup.c
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)

@@ -3,8 +3,8 @@
  * Each operation is one that IEEE 754 rounds exactly, and nothing is fused (-fmad=false), so the
  * bits are those of lib/kernels/elementwise.c.
  */
-#include "mix.h"
 #include "each.cuh"
+#include "mix.h"
 
 struct Fill {
     float value;

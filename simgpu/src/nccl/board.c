@@ -249,8 +249,8 @@ static bool is_done(const Other *o)
 }
 
 // Whether all processes wait for each other: each has seen all arrivals that the others have told,
-// and none can go on. (Processes may have peers that this one does not know. Then the counts differ,
-// and the answer is no.)
+// and none can go on. (Processes may have peers that this one does not know. Then the counts
+// differ, and the answer is no.)
 static bool is_hopeless(bool stuck)
 {
     if (stuck) atomic_store(&own->clock_stuck, seen_told + 1);

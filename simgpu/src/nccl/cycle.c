@@ -6,10 +6,10 @@
  * thread waits for all ranks that it names: one that never comes is enough.) To find the largest
  * set of stuck processes, start with all processes whose threads sleep. Remove those with a thread
  * that waits for nobody in the set, until none is left to remove. The thread that closes a cycle
- * finds the set, and reports a deadlock at once; it is always right. A thread in pthread_join of one
- * that sleeps counts as asleep. A process with a thread that is awake is never in the set. If it
- * stays so for a while, a notice says who waits for whom, and may be wrong; so does a notice about
- * ranks that live and wait for none of these.
+ * finds the set, and reports a deadlock at once; it is always right. A thread in pthread_join of
+ * one that sleeps counts as asleep. A process with a thread that is awake is never in the set. If
+ * it stays so for a while, a notice says who waits for whom, and may be wrong; so does a notice
+ * about ranks that live and wait for none of these.
  *
  * Another process may have moved on since it wrote down what it waits for. So this is looked up
  * twice. The set counts only if both looks find the same threads, and none woke in between: then
