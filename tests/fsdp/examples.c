@@ -161,6 +161,40 @@ TEST(resumes_where_it_stopped)
 
 // ---- A Llama, with the options of a GPT-2 ----
 
+// By launches and under a plan each of 30 losses is the eager step's, bitwise.
+TEST(graphs_train_the_same)
+{
+    static const struct {
+        int ranks;
+        const char *strategy;
+    } table[] = {{1, ""},
+                 {2, "--strategy ddp"},
+                 {2, "--accumulate 2 --strategy zero1 --val-every 9"},
+                 {3, "--accumulate 2 --strategy zero2"},
+                 {4, "--tied --model llama"},
+                 {4, "--replicas 2 --accumulate 2 --reduce-replicas-once"},
+                 {8, "--recompute blocks"}};
+    static const char *const WAYS[] = {"", "--graph", "--regroup 0", "--graph --regroup 1"};
+    needs_ranks(8);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        double loss[2][LOGGED];
+        for (int way = 0; way < 4; way += way == 0 && table[i].ranks != 4 ? 3 : 1) {
+            char command[1024];
+            snprintf(command, sizeof command,
+                     "rm -f $DIR/log; $LAUNCH -n %d $BIN/train_gpt2 --layers 2 --dim 32 "
+                     "--heads 4 --context 24 --sample 0 --brief --steps 30 --schedule cosine --log "
+                     "$DIR/log %s %s $DIR/text",
+                     table[i].ranks, table[i].strategy, WAYS[way]);
+            expect_printed(run_programs(command), 0, "step   30 of 30");
+            assert_int_equal(logged("log", "loss", loss[way > 0]), 30);
+            for (int k = 0; k < 30 && way > 0; k++)
+                if (loss[1][k] != loss[0][k])
+                    fail_msg("%d ranks, %s %s: step %d has loss %.9g, want %.9g", table[i].ranks,
+                             table[i].strategy, WAYS[way], k + 1, loss[1][k], loss[0][k]);
+        }
+    }
+}
+
 static const char LLAMA[] = "$BIN/train_gpt2 --model llama --layers 2 --dim 32 --heads 4 "
                             "--context 24 --sample 0 $DIR/text";
 

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "example_programs.h"
 #include "harness.h"
 #include "safetensors.h"
@@ -292,27 +290,7 @@ TEST(draws_by_temperature_and_seed)
 
 #define LAUNCHED "$LAUNCH -n 2 $BIN/train_gpt2 " SMALL
 
-enum { LOGGED = 40, KILLS = 6 };
-
-// The numbers of that name in the lines of a log that have one (null: NaN); how many.
-static int logged(const char *file, const char *name, double out[LOGGED])
-{
-    char path[128], line[1024];
-    int n = 0;
-    snprintf(path, sizeof path, "%s/%s", programs_folder, file);
-    FILE *log = fopen(path, "r");
-    assert_non_null(log);
-    while (fgets(line, sizeof line, log) != NULL) {
-        json_t *all = json_loads(line, 0, NULL);
-        if (all == NULL) fail_msg("no JSON: %s", line);
-        const json_t *value = json_object_get(all, name);
-        if (value != NULL) out[n++] = json_is_number(value) ? json_number_value(value) : NAN;
-        json_decref(all);
-        assert_true(n < LOGGED);
-    }
-    assert_int_equal(fclose(log), 0);
-    return n;
-}
+enum { KILLS = 6 };
 
 // Of 10 steps; written down by hand: a line up to step `warm_up`, then down to `least` at step 10.
 TEST(rates_follow_the_schedule)
@@ -539,39 +517,6 @@ TEST(stages_resume_as_others)
                      "--resume $DIR/cut --export $DIR/none"),
         1, "cut-stage-1-of-2/rank-0-of-2.safetensors");
     if (printed_lines() > 2) fail_msg("want one line:\n%s", programs_printed);
-}
-
-// By launches and under a plan each of 30 losses is the eager step's, bitwise.
-TEST(graphs_train_the_same)
-{
-    static const struct {
-        int ranks;
-        const char *strategy;
-    } table[] = {{1, ""},
-                 {2, "--strategy ddp"},
-                 {2, "--accumulate 2 --strategy zero1 --val-every 9"},
-                 {3, "--accumulate 2 --strategy zero2"},
-                 {4, "--tied --model llama"},
-                 {4, "--replicas 2 --accumulate 2 --reduce-replicas-once"},
-                 {8, "--recompute blocks"}};
-    static const char *const WAYS[] = {"", "--graph", "--regroup 0", "--graph --regroup 1"};
-    needs_ranks(8);
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        double loss[2][LOGGED];
-        for (int way = 0; way < 4; way += way == 0 && table[i].ranks != 4 ? 3 : 1) {
-            char command[1024];
-            snprintf(command, sizeof command,
-                     "rm -f $DIR/log; $LAUNCH -n %d $BIN/train_gpt2 " SMALL
-                     "--steps 30 --schedule cosine --log $DIR/log %s %s $DIR/text",
-                     table[i].ranks, table[i].strategy, WAYS[way]);
-            expect_printed(run_programs(command), 0, "step   30 of 30");
-            assert_int_equal(logged("log", "loss", loss[way > 0]), 30);
-            for (int k = 0; k < 30 && way > 0; k++)
-                if (loss[1][k] != loss[0][k])
-                    fail_msg("%d ranks, %s %s: step %d has loss %.9g, want %.9g", table[i].ranks,
-                             table[i].strategy, WAYS[way], k + 1, loss[1][k], loss[0][k]);
-        }
-    }
 }
 
 // The files of a save in the background are those of one that is waited for; and whenever the ranks

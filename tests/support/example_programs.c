@@ -2,11 +2,14 @@
 #include "example_programs.h"
 
 #include <libgen.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <jansson.h>
 
 #include "harness.h"
 
@@ -53,6 +56,25 @@ double number_behind(const char *words)
         at = c;
     if (at == NULL) fail_msg("no \"%s\" in what was printed:\n%s", words, programs_printed);
     return strtod(at + strlen(words), NULL);
+}
+
+int logged(const char *file, const char *name, double out[LOGGED])
+{
+    char path[128], line[1024];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/%s", programs_folder, file);
+    FILE *log = fopen(path, "r");
+    assert_non_null(log);
+    while (fgets(line, sizeof line, log) != NULL) {
+        json_t *all = json_loads(line, 0, NULL);
+        if (all == NULL) fail_msg("no JSON: %s", line);
+        const json_t *value = json_object_get(all, name);
+        if (value != NULL) out[n++] = json_is_number(value) ? json_number_value(value) : NAN;
+        json_decref(all);
+        assert_true(n < LOGGED);
+    }
+    assert_int_equal(fclose(log), 0);
+    return n;
 }
 
 static void write_text(const char *name, int sentences)

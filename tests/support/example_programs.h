@@ -2,7 +2,7 @@
 #ifndef TESTS_EXAMPLE_PROGRAMS_H
 #define TESTS_EXAMPLE_PROGRAMS_H
 
-enum { PRINTED_BYTES = 1 << 16 };
+enum { PRINTED_BYTES = 1 << 16, LOGGED = 40 };
 
 extern char programs_printed[PRINTED_BYTES]; // by the command that ran last
 extern char programs_folder[64];             // of this run's files
@@ -16,6 +16,8 @@ void expect_printed(int status, int want, const char *words);
 int printed_lines(void);
 // The number behind the last `words` in what was printed.
 double number_behind(const char *words);
+// The numbers of that name in the lines of a log that have one (null: NaN); how many.
+int logged(const char *file, const char *name, double out[LOGGED]);
 
 // The suite, with files "text", "short" and "empty" in its folder.
 int example_programs_main(int argc, char **argv, const char *suite);
