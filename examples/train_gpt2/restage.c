@@ -83,8 +83,8 @@ static Status load_param(const Stages *s, const Trainer *t, int u, int i, bool r
     int of = 0;
     for (int n = 0; n < s->n && entry == NULL; n++)
         entry = index_find(&s->indexes[of = n], param->name);
-    if (entry == NULL || entry->ndim != param->ndim ||
-        memcmp(entry->shape, param->shape, (size_t)param->ndim * sizeof *param->shape) != 0)
+    size_t bytes = entry == NULL ? 0 : (size_t)entry->ndim * sizeof *entry->shape;
+    if (bytes == 0 || entry->ndim != param->ndim || memcmp(entry->shape, param->shape, bytes) != 0)
         return fail(ERR_IO, "%s: parameter %s is %s: it is of another model", s->dir, param->name,
                     entry == NULL ? "missing" : "of another shape");
     if (entry->frozen && !param->frozen)

@@ -168,7 +168,7 @@ void run_cut(int world, Case *c)
 }
 
 // The functions of a step one by one, so that a message names the one that is wrong.
-static void check_action(Wrapped *w, const Case *c, const PipelineAction *done,
+static void check_action(Wrapped *w, const Case *c, const PipelineAction *before,
                          const PipelineAction *action)
 {
     Pipeline *p = w->pipeline;
@@ -177,7 +177,7 @@ static void check_action(Wrapped *w, const Case *c, const PipelineAction *done,
     uint64_t first = gpulog_length();
     GpuLogEntry e;
     bool recorded = true;
-    need(pipeline_exchange(p, done, action));
+    need(pipeline_exchange(p, before, action));
     for (uint64_t i = first; i < gpulog_length(); i++) {
         if (!gpulog_get(i, &e)) continue;
         if (e.op == GPU_RECV) recorded = false;
@@ -185,8 +185,8 @@ static void check_action(Wrapped *w, const Case *c, const PipelineAction *done,
     }
     check(recorded, "after a message was received slot->received is not recorded: "
                     "pipeline_exchange records it on p->stream, compute waits for it");
-    check(done == NULL || !done->backward ||
-              pipeline_slot(p, done->micro_batch)->in_grad.data == NULL,
+    check(before == NULL || !before->backward ||
+              pipeline_slot(p, before->micro_batch)->in_grad.data == NULL,
           "a backward has been done and its gradient was sent, and slot->in_grad is still there: "
           "pipeline_exchange frees it after the message");
     check_set_silent(true);

@@ -11,7 +11,7 @@ import unittest
 from helpers import ROOT, ReferenceCopy, build_folder, read
 import manifest
 import mutant_files
-from planner import ALL, LLAMA, SMALL, Plan, make
+from planner import ALL, LLAMA, SMALL, WIDE, Plan, make
 import trace
 
 WORLDS = range(1, 9) if ALL else (1, 5, 8)
@@ -174,7 +174,9 @@ class Reference(Plan):
         for gpus, more in ((5, ["GRAPH=yes"]), (4, ["REGROUP=0"]),
                            (8, ["GRAPH=yes", "REGROUP=0"])):
             with self.subTest(gpus=gpus, more=more):
-                plan, eager = (self.compare(gpus, "zero3", types=types) for types in (more, []))
+                model = SMALL if "GRAPH=yes" in more else WIDE
+                plan, eager = (self.compare(gpus, "zero3", types=types, model=model)
+                               for types in (more, []))
                 found, usual = plan["ranks"][0], eager["ranks"][0]
                 self.assertEqual(found["messages"]["all-gather"], usual["messages"]["all-gather"])
                 if more == ["REGROUP=0"]:
