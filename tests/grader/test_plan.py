@@ -174,8 +174,8 @@ class Reference(Plan):
         for gpus, more in ((5, ["GRAPH=yes"]), (4, ["REGROUP=0"]),
                            (8, ["GRAPH=yes", "REGROUP=0"])):
             with self.subTest(gpus=gpus, more=more):
-                model = SMALL if "GRAPH=yes" in more else WIDE
-                plan, eager = (self.compare(gpus, "zero3", types=types, model=model)
+                strategy, model = ("zero3", SMALL) if "GRAPH=yes" in more else ("fsdp", WIDE)
+                plan, eager = (self.compare(gpus, strategy, types=types, model=model)
                                for types in (more, []))
                 found, usual = plan["ranks"][0], eager["ranks"][0]
                 self.assertEqual(found["messages"]["all-gather"], usual["messages"]["all-gather"])
