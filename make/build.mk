@@ -26,12 +26,13 @@ large-suites: $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(SIMGPU_ALONE)
 	@:
 
 # What a program from elsewhere needs: cc -g prog.c $(pkg-config --cflags --libs simgpu). pkg-config
-# writes a path with spaces in it for a shell that reads it once more: eval "cc -g prog.c $(…)".
+# writes a path with spaces in it for a shell that reads it once more: eval "cc -g prog.c $(…)". Its
+# version 0.29 begins a comment at a # behind a space, unless it is quoted.
 backslashed = $(subst $(1),\$(1),$(2))
 PC_ROOT := $(call backslashed,\,$(CURDIR))
 $(foreach odd,' " ( ) & ; < > | * ? [ ] `, \
     $(eval PC_ROOT := $$(call backslashed,$$(odd),$$(PC_ROOT))))
-PC_ROOT := $(subst $$,$$$$,$(subst $() ,\ ,$(subst \#,\\\#,$(PC_ROOT))))
+PC_ROOT := $(subst $$,$$$$,$(subst $() ,\ ,$(subst \#,"\\\#",$(PC_ROOT))))
 KIT_VERSION := $(firstword $(file <VERSION))
 define PC_TEXT
 Name: simgpu
