@@ -65,7 +65,9 @@ static Program draw_program(uint64_t seed)
     p.streams = 1 + DRAW(STREAMS);
     p.n = 1 + DRAW(MOST);
     for (int i = 0; i < p.n; i++) {
-        Step s = {DRAW(KINDS), DRAW(p.streams), 0, 0, DRAW(EVENTS)};
+        Step s = {.kind = DRAW(KINDS)};
+        s.stream = DRAW(p.streams);
+        s.event = DRAW(EVENTS);
         if (DRAW(3) == 0) s.kind = DRAW(2) ? RECORD : WAIT; // so that much is ordered
         s.a = DRAW(there ? BUFFERS : BUFFERS - 1);
         s.b = DRAW(there ? BUFFERS : BUFFERS - 1);

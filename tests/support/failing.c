@@ -69,14 +69,20 @@ static bool call_fails(const char *name, const void *site)
 
 // A function in front of one whose failure is `error`. It jumps there: the caller that a report
 // names is the one that called.
+#ifdef __clang__
+#define JUMPS
+#define JUMP_TO __attribute__((musttail)) return
+#else
+#define JUMPS __attribute__((optimize("O2", "omit-frame-pointer", "optimize-sibling-calls")))
+#define JUMP_TO return
+#endif
 #define FAILING(type, error, name, parameters, arguments)                                          \
     type __real_##name parameters;                                                                 \
     type __wrap_##name parameters;                                                                 \
-    __attribute__((optimize("O2", "omit-frame-pointer", "optimize-sibling-calls")))                \
-    type __wrap_##name parameters                                                                  \
+    JUMPS type __wrap_##name parameters                                                            \
     {                                                                                              \
         if (calls_left != 0 && call_fails(#name, __builtin_return_address(0))) return (error);     \
-        return __real_##name arguments;                                                            \
+        JUMP_TO __real_##name arguments;                                                           \
     }
 #define CUDA(name, parameters, arguments)                                                          \
     FAILING(cudaError_t, cudaErrorUnknown, name, parameters, arguments)
