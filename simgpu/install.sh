@@ -62,7 +62,8 @@ awk -v version="$VERSION" -f simgpu/man.awk simgpu/README.md | make_file share/m
 
 # pkg-config reads a path like a shell: what it would take for something else has a backslash; a #
 # quotes as well, as its version 0.29 would begin a comment behind a space.
-escaped=$(printf '%s\n' "$PREFIX" | sed "s/[][ \\\\'\"()&;<>|*?\`#]/\\\\&/g; s/\\\$/\$\$/g; s/\\\\#/\"&\"/g")
+escaped=$(printf '%s\n' "$PREFIX" |
+    sed "s/[][ \\\\'\"()&;<>|*?\`#]/\\\\&/g; s/\\\$/\$\$/g; s/\\\\#/\"&\"/g")
 make_file lib/pkgconfig/simgpu.pc <<END
 prefix=$escaped
 Name: simgpu

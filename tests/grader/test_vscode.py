@@ -80,8 +80,8 @@ class Matchers(ReferenceCopy):
     def test_what_does_not_compile(self):
         line = self.change("meta_init.c", "meta_numel", "int x = nowhere;")
         for text in self.on_both("--task", "1"):
-            self.assertRegex(self.found(text)[("skeleton/meta_init.c", line)],
-                             "nowhere|undeclared")
+            self.assertIn("meta_init.c does not compile",
+                          self.found(text)[("skeleton/meta_init.c", line)])
 
     def test_a_lab(self):
         out = run(program("grade.py", "--impl", os.path.join(ROOT, "skeleton"), "--build",
