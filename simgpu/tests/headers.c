@@ -31,9 +31,9 @@
 #define CHECK_cuda(function, ...)                                                                  \
     _Static_assert(SAME(__typeof__(&function), __VA_ARGS__), #function);
 // No assertion: to clang a pointer or a float that is cast is no constant, but it folds a size.
-#define VALUE_cuda(name, value) VALUE((long long)(name) == (value), __COUNTER__)
-#define VALUE(holds, number) VALUE_NAMED(holds, number)
-#define VALUE_NAMED(holds, number) extern char value_##number[(holds) ? 1 : -1];
+#define VALUE_cuda(name, value) HOLDS((long long)(name) == (value), __COUNTER__)
+#define HOLDS(holds, number) HOLDS_NUMBERED(holds, number)
+#define HOLDS_NUMBERED(holds, number) extern char value_##number[(holds) ? 1 : -1];
 #ifdef HAVE_NCCL
 #define CHECK_nccl CHECK_cuda
 #define VALUE_nccl VALUE_cuda
