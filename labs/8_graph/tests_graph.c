@@ -299,7 +299,7 @@ static void check_groups(const RegroupState *state, uint64_t first)
     const StepPass *pass = &state->pass[1];
     bool alone = pass->reduces_alone || state->plan[1].is_default;
     n = 0;
-    for (int p = 0; p < pass->n; p++) {
+    for (int p = 0; p != pass->n; p++) {
         want[n] = 0;
         for (int q = 0; q < pass->n; q++)
             want[n] += pass->phase[q].reduce_bytes > 0 && reduced_at(pass, &state->plan[1], q) == p;
