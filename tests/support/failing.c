@@ -148,6 +148,14 @@ NCCL(ncclAllReduce,
      (const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
       cudaStream_t s),
      (in, out, n, t, op, c, s))
+NCCL(ncclReduce,
+     (const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, int root, ncclComm_t c,
+      cudaStream_t s),
+     (in, out, n, t, op, root, c, s))
+NCCL(ncclBroadcast,
+     (const void *in, void *out, size_t n, ncclDataType_t t, int root, ncclComm_t c,
+      cudaStream_t s),
+     (in, out, n, t, root, c, s))
 NCCL(ncclSend, (const void *in, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s),
      (in, n, t, peer, c, s))
 NCCL(ncclRecv, (void *out, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s),
