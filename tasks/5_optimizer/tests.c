@@ -249,10 +249,11 @@ static void padding_body(const Rank *r, void *arg)
             for (int k = 0; k < n; k++) {
                 float *shard = fetch_shard(&s, flat[k]);
                 for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
-                    bool padding = flat[k]->layout.rank * flat[k]->layout.shard_numel + i >=
-                                   flat[k]->layout.numel;
-                    valid += !padding;
-                    moved += !padding && shard[i] != before[k][i];
+                    int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+                    bool padding = place >= flat[k]->layout.numel;
+                    bool moves = !padding && given_gradient(place) != 0.0f;
+                    valid += moves;
+                    moved += moves && shard[i] != before[k][i];
                     check(
                         !padding || shard[i] == 0.0f,
                         "%s: after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
@@ -264,7 +265,7 @@ static void padding_body(const Rank *r, void *arg)
                 before[k] = shard;
             }
             check(moved > 0 || valid == 0,
-                  "%s moved none of the %d elements that are no padding: nothing was stepped",
+                  "%s moved none of the %d elements that have a gradient: nothing was stepped",
                   step >= 2 ? "fsdp_sgd_step" : "fsdp_adamw_step", valid);
         }
         for (int k = 0; k < n; k++) free(before[k]);
