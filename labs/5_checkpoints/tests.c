@@ -334,6 +334,7 @@ static void survivor_body(const Rank *r, void *arg)
     CheckpointPosition position = {.step = 0, .data_seed = 0};
     make_model(&s, &job, r);
     Status status = checkpoint_load(dir, s.model, &s.adamw, &position);
+    need(checkpoint_agree(&s.ctx, OK)); // no rank saves while another one reads
     check(status == OK,
           "after a kill checkpoint_load fails (%s)" LIKELY "no folder is complete: %s",
           last_error(),

@@ -69,6 +69,7 @@ static int load_any(Sharded *s)
     CheckpointPosition position = {.step = 0};
     state_fill(s, STATE_BEFORE);
     Status status = checkpoint_load(dir, s->model, &s->adamw, &position);
+    need(checkpoint_agree(&s->ctx, OK)); // no rank saves while another one reads
     check(status == OK, "after a save that failed there is nothing to load (%s): in the commit",
           last_error());
     state_check(s, (int)position.step, "after a save that failed");

@@ -384,12 +384,15 @@ static void two_body(const Rank *r, void *arg)
         int64_t valid = NUMEL[i] - r->rank * SHARD[i];
         if (valid > SHARD[i]) valid = SHARD[i];
         if (valid < 0) valid = 0;
+        need(flat_zero_padding(&flat[i], &flat[i].sharded_param, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        float *zeroed = fetch(flat[i].sharded_param.data, (size_t)SHARD[i]);
         for (int64_t e = valid; e < SHARD[i]; e++)
-            check(
-                got[e] == 0.0f,
-                "element %lld of a shard, padding, is %g: does fill_shards call flat_zero_padding, "
-                "and does that zero it?",
-                (long long)e, (double)got[e]);
+            check(got[e] == 0.0f, "element %lld of a shard, padding, is %g" LIKELY "%s",
+                  (long long)e, (double)got[e],
+                  zeroed[e] == 0.0f ? "fill_shards does not call flat_zero_padding"
+                                    : "flat_zero_padding does not zero it");
+        free(zeroed);
         for (int64_t e = 0; e < valid; e++) want[e] = 1.0f;
         check_equal("the shard of one of two flat parameters, of ones", got, want, (size_t)valid);
         free(got);
