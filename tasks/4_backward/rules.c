@@ -47,7 +47,7 @@ static void micro_body(const Rank *r, void *arg)
     for (int reshard = FSDP_RESHARD_AUTO; reshard <= FSDP_RESHARD_NEVER + 1; reshard++) {
         Sharded s;
         FsdpOptions options = TEST_OPTIONS;
-        char what[240];
+        char what[280];
         bool mixed = reshard > FSDP_RESHARD_NEVER;
         options.reshard_after_forward = mixed ? FSDP_RESHARD_AUTO : (FsdpReshard)reshard;
         sharded_create(&s, &micro->spec, &options, NULL, r);
@@ -61,11 +61,12 @@ static void micro_body(const Rank *r, void *arg)
             batch_destroy(&batch);
         }
         float *got = sharded_grads(&s);
-        snprintf(
-            what, sizeof what,
-            "fsdp_reduce_scatter must add to what earlier micro-batches gave: the gradient of "
-            "%d micro-batches, FSDP_RESHARD_%s, against the sum of those that each gives alone",
-            micro->batches, NAME[reshard]);
+        snprintf(what, sizeof what,
+                 "%s what earlier micro-batches gave: the gradient of %d micro-batches, "
+                 "FSDP_RESHARD_%s, against the sum of those that each gives alone",
+                 r->world == 1 ? "with one rank fsdp_begin_grad and fsdp_reduce_grad must leave"
+                               : "fsdp_reduce_scatter must add to",
+                 micro->batches, NAME[reshard]);
         // One rank adds a layer's parts to what is there, in another order.
         check_near(what, got, sum, n, r->world == 1 ? 2e-6 : 0.0);
         free(got);
