@@ -222,11 +222,11 @@ static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, 
     }
 }
 
-// philox4x32_10 gives the right words for all elements of a parameter.
-static bool words_are_right(const Param *p, uint64_t seed)
+// philox4x32_10 gives the right words for the n elements of a parameter.
+static bool words_are_right(const Param *p, uint64_t seed, uint32_t n)
 {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    for (uint32_t block = 0; block <= param_numel(p) / 4; block++) {
+    for (uint32_t block = 0; block <= n / 4; block++) {
         const uint32_t counter[4] = {block, 0, p->id, 0};
         uint32_t words[4], want[4];
         philox4x32_10(counter, key, words);
@@ -282,7 +282,7 @@ static void slices_body(const Rank *r, void *arg)
 
     static float want[N], wrong[WRONG_INITS * (N + 1)];
     Clues clues = {.slack = 2e-6,
-                   .otherwise = words_are_right(&p, 42)
+                   .otherwise = words_are_right(&p, 42, N)
                                     ? "the slices agree with each other, so all elements are wrong "
                                       "in one way: which words does normal_blocks put into counter "
                                       "and key?"
