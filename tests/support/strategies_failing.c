@@ -129,8 +129,7 @@ static void steps_body(Wrapped *w, const Case *c, const Rank *r)
     size_t n_grads, live = gpulog_live_bytes(r->device);
     const uint64_t first = gpulog_length();
     float *want = right_step(w, c, &batch, &n_grads);
-    if (c->stages == 0 && !c->offload)
-        check_all_freed(first); // a leak, whether a call fails or not
+    if (!c->offload) check_all_freed(first); // a leak, whether a call fails or not
     failing_add_hooks(w->model);
     const bool leads = !pair || count_calls(w, c, r, &batch);
     for (int n = 1; !pair || n <= made[0]; n++) {
