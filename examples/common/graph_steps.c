@@ -48,13 +48,13 @@ static Status micro_batch(Trainer *t, int i)
     size_t at = (size_t)i * g->tokens;
     if (t->opt.strategic) TRY(strategy_micro_batch(t->model, i, g->n));
     if (t->opt.reduce_replicas_once) TRY(fsdp_set_requires_all_reduce(t->model, i == g->n - 1));
-    if (i == 0) TRY(regroup_record(t));
+    TRY(regroup_record(t, i, g->n));
     TRY(module_forward(t->model, &t->run, g->in + at, &logits));
     TRY(cross_entropy_queued(&t->run, logits, g->targets + at, (int)g->tokens, t->opt.model.vocab,
                              g->scale, g->loss + i, &dlogits));
     TRY(module_backward(t->model, &t->run, dlogits, &din));
     CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
-    return i == 0 ? regroup_by_record(t) : OK;
+    return regroup_by_record(t, i, g->n);
 }
 
 static Status pass(void *arg)
@@ -85,6 +85,8 @@ Status graph_steps_create(Trainer *t)
 Status graph_steps_destroy(Trainer *t)
 {
     struct GraphSteps *g = t->graph;
+    free(t->passes);
+    t->passes = NULL;
     if (t->regrouped) TRY(regroup_remove(t->model));
     if (g == NULL) return OK;
     step_graph_destroy(&g->graph);
@@ -128,26 +130,34 @@ Status graph_steps_run(Trainer *t, const int32_t *in, const int32_t *targets, fl
 // Of an H100 and its node, in round numbers: what a plan is made for.
 enum { LATENCY_US = 20, BYTES_PER_US = 200000, FLOPS_PER_US = 200000000, PHASE_US = 60 };
 
-Status regroup_record(Trainer *t)
+// Whether micro-batch i of n is recorded: the first one gathers, and the last one reduces.
+static bool records(const Trainer *t, int i, int n)
 {
-    if (!t->opt.regroups || t->regrouped) return OK;
-    return step_trace_begin(&t->trace, fsdp_unit(t->model)->root);
+    return t->opt.regroups && !t->regrouped && (i == 0 || i == n - 1);
 }
 
-Status regroup_by_record(Trainer *t)
+Status regroup_record(Trainer *t, int i, int n)
+{
+    return records(t, i, n) ? step_trace_begin(&t->trace, fsdp_unit(t->model)->root) : OK;
+}
+
+Status regroup_by_record(Trainer *t, int i, int n)
 {
     const TrainerOptions *o = &t->opt;
-    if (!o->regroups || t->regrouped) return OK;
+    if (!records(t, i, n)) return OK;
     // A forward is two FLOP for each parameter and token.
     StepCosts costs = {LATENCY_US, BYTES_PER_US,
                        (double)FLOPS_PER_US / (2.0 * (double)o->B * (double)o->T), PHASE_US};
-    StepPass *passes = calloc(2, sizeof *passes);
+    if (t->passes == NULL) t->passes = calloc(4, sizeof *t->passes);
+    StepPass *passes = t->passes, *last = i > 0 ? passes + 2 : passes;
     Status status = step_trace_end(&t->trace, NULL);
     if (status == OK && passes == NULL) status = fail(ERR_MEMORY, "no host memory for a plan");
-    if (status == OK) status = step_passes(&t->trace, &costs, passes);
-    if (status == OK) status = regroup_apply(t->model, passes, &costs, (int64_t)o->regroup << 20);
-    t->regrouped = status == OK;
+    if (status == OK) status = step_passes(&t->trace, &costs, last);
     step_trace_free(&t->trace);
-    free(passes);
-    return status;
+    if (status != OK || i < n - 1) return status;
+    for (int p = 0; p < passes[1].n && p < last[1].n; p++)
+        passes[1].phase[p].reduce_bytes = last[1].phase[p].reduce_bytes;
+    TRY(regroup_apply(t->model, passes, &costs, (int64_t)o->regroup << 20));
+    t->regrouped = true;
+    return OK;
 }

@@ -14,9 +14,10 @@ Status graph_steps_destroy(Trainer *t);
 // A trainer's step: the first one by its calls, and then captured, the others by launches.
 Status graph_steps_run(Trainer *t, const int32_t *in, const int32_t *targets, float *loss);
 
-// Around the first micro-batch of the first step: it is recorded, and then its all-gathers have a
-// plan. Nothing otherwise, or without --regroup.
-Status regroup_record(Trainer *t);
-Status regroup_by_record(Trainer *t);
+// Around micro-batch i of n. In the first step the first one and the last are recorded, and then
+// there is a plan for the all-gathers of the one and the reductions of the other. Nothing otherwise,
+// or without --regroup.
+Status regroup_record(Trainer *t, int i, int n);
+Status regroup_by_record(Trainer *t, int i, int n);
 
 #endif

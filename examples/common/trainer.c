@@ -301,7 +301,7 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         if (o->reduce_replicas_once) TRY(fsdp_set_requires_all_reduce(t->model, i == n - 1));
         t->run.dropout = (Dropout){o->dropout, o->seed, first + (uint64_t)(i * o->B)};
         TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, B, o->T));
-        if (i == 0) TRY(regroup_record(t));
+        TRY(regroup_record(t, i, n));
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
         TRY(cross_entropy_in_place(&t->run, logits, t->targets, B * o->T, o->model.vocab, scale,
                                    &one));
@@ -309,7 +309,7 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
             TRY(loss_scaler_scale(&t->scaler, logits, (size_t)(B * o->T) * (size_t)o->model.vocab,
                                   t->stream));
         TRY(module_backward(t->model, &t->run, logits, &din)); // by now they are their gradient
-        if (i == 0) TRY(regroup_by_record(t));
+        TRY(regroup_by_record(t, i, n));
         *loss += one * scale * (float)(B * o->T);
     }
     t->run.dropout.p = 0.0f; // until the next step: what is evaluated or written drops nothing

@@ -88,7 +88,8 @@ typedef struct Trainer {
     int64_t step_tokens;       // of all ranks in the last step
     uint64_t drawn;            // sequences of the data before the next step, by all ranks together
     struct GraphSteps *graph;  // graph_steps.h
-    StepTrace trace;           // of the first micro-batch, where all-gathers are regrouped
+    StepTrace trace;           // of a micro-batch, where collectives are regrouped
+    StepPass *passes;          // (4) forward and backward of the first one, and of the last one
     bool regrouped;
     bool skipped; // the optimizer left the last step out (on_nan)
 } Trainer;

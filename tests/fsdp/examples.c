@@ -169,7 +169,7 @@ TEST(graphs_train_the_same)
         const char *strategy;
     } table[] = {{1, ""},
                  {2, "--strategy ddp"},
-                 {2, "--dim 448 --batch 1"}, // it has all-gathers that a plan merges
+                 {2, "--dim 448 --batch 1 --accumulate 2"}, // a plan merges its all-gathers
                  {2, "--accumulate 2 --strategy zero1 --val-every 9"},
                  {3, "--accumulate 2 --strategy zero2"},
                  {4, "--tied --model llama"},
