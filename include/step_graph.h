@@ -250,9 +250,9 @@ void regroup_reductions(const StepPass *pass, const RegroupPlan *plan, int64_t *
 int regroup_next_reduction(const StepPass *pass, const RegroupPlan *plan, int p);
 // The passes of a traced step of one micro-batch, which has a forward and a backward.
 Status step_passes(const StepTrace *trace, const StepCosts *costs, StepPass pass[2]);
-// Plans both passes and puts the plans on the root. ERR_ARGUMENT if it has a prefetch or is
-// regrouped already, or if its units gather in another way than fsdp_all_gather (FP8, offload,
-// lab 1's slices), which cannot be in a group.
+// Plans both passes and puts the plans on the root. ERR_ARGUMENT if it has a prefetch, is in a
+// pipeline or is regrouped already, or if its units gather in another way than fsdp_all_gather
+// (FP8, a precision, offload, lab 1's slices), which cannot be in a group.
 Status regroup_apply(Module *root, const StepPass pass[2], const StepCosts *costs,
                      int64_t limit_bytes);
 // Takes them off. Between steps.

@@ -15,8 +15,8 @@ Status graph_steps_destroy(Trainer *t);
 Status graph_steps_run(Trainer *t, const int32_t *in, const int32_t *targets, float *loss);
 
 // Around micro-batch i of n. In the first step the first one and the last are recorded, and then
-// there is a plan for the all-gathers of the one and the reductions of the other. Nothing otherwise,
-// or without --regroup.
+// there is a plan for the all-gathers of the one and the reductions of the other. Nothing
+// otherwise, or without --regroup.
 Status regroup_record(Trainer *t, int i, int n);
 Status regroup_by_record(Trainer *t, int i, int n);
 

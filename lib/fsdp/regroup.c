@@ -229,6 +229,8 @@ static Status check_root(const FsdpRoot *root)
     const char *name = root->units[0]->flat.name;
     if (root->extensions->regroup != NULL)
         return fail(ERR_ARGUMENT, "%s is regrouped already", name);
+    if (root->extensions->pipeline != NULL)
+        return fail(ERR_ARGUMENT, "%s is in a pipeline, and its micro-batches take turns", name);
     if (root->extensions->prefetch != NULL)
         return fail(ERR_ARGUMENT, "%s has a prefetch, which queues its all-gathers", name);
     for (int i = 0; i < root->n_units; i++)

@@ -222,15 +222,13 @@ static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, 
     }
 }
 
-// philox4x32_10 gives the right words for the n elements of a parameter.
-static bool words_are_right(const Param *p, uint64_t seed, uint32_t n)
+// philox4x32_10 gives the right words for the n elements of a parameter, of a seed of 32 bits.
+static bool words_are_right(const Param *p, uint32_t seed, uint32_t n)
 {
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     for (uint32_t block = 0; block <= n / 4; block++) {
-        const uint32_t counter[4] = {block, 0, p->id, 0};
-        uint32_t words[4], want[4];
-        philox4x32_10(counter, key, words);
-        oracle_philox(counter, key, want);
+        uint32_t words[4], want[4], counter[] = {block, 0, p->id, 0}, low_word_first[] = {seed, 0};
+        philox4x32_10(counter, low_word_first, words);
+        oracle_philox(counter, low_word_first, want);
         if (memcmp(words, want, sizeof words) != 0) return false;
     }
     return true;

@@ -454,6 +454,35 @@ static void train(const Combination *k)
     trained[n_trained++] = *k;
 }
 
+// A combination that has trained, as a graph or regrouped (lab 8), for calls that cost a µs or a
+// thousand: it is refused with its line, and trains without the options that do not go with that.
+static void train_otherwise(const Combination *k, int way)
+{
+    static const double cost[] = {0.0, 1.0, 1e3, 1e3};
+    char text[NAME_BYTES], *said = NULL;
+    Training t = training_of(k);
+    t.c.name = name_of(k, text, sizeof text);
+    t.c.graph = way % 3 == 0;
+    t.c.regroup = cost[way];
+    const char *refusal = case_refusal(&t.c, t.world);
+    if (refusal[0] != '\0') {
+        said = run_refused_message(t.world, &t.c, refusal);
+        t.c.offload = false;
+        t.c.policy = NULL;
+        t.c.fp8 = NULL;
+        if (t.c.regroup > 0.0) t.c.prefetch = NULL, t.c.options.reshard_ranks = 0;
+        t.c.stages = 0;
+    }
+    if (said == NULL && case_refusal(&t.c, t.world)[0] == '\0') {
+        if (t.c.between != NULL) make_folder(case_folder);
+        said = run_case_message(t.world, &t.c);
+        if (t.c.between != NULL) remove_folder(case_folder);
+    }
+    if (said != NULL)
+        fail_msg("%s,%s regrouped for calls of %g µs: %s", text, way % 3 == 0 ? " a graph," : "",
+                 cost[way], said);
+}
+
 static void print_table(void);
 
 TEST(all_others_train)
@@ -474,6 +503,9 @@ TEST(all_others_train)
                 Combination k = best_with(id);
                 train(&k);
             }
+    for (int i = 0; i < n_trained; i++)
+        for (int way = 0; way < 4; way++)
+            if (!two || way == i % 4) train_otherwise(&trained[i], way);
     print_table();
     printf("%d combinations trained, bitwise as the oracle: all %d sets of %s values\n", n_trained,
            sets, two ? "two" : "three");

@@ -64,6 +64,20 @@ static const char *recompute_refusal(const Case *c)
     return "";
 }
 
+// What lab 8 says of the other labs' options.
+static const char *graph_refusal(const Case *c)
+{
+    if (c->graph && c->offload) return "steps in another way than fsdp.h's AdamW";
+    if (c->graph && (c->stages > 0 || c->policy != NULL || c->fp8 != NULL))
+        return "whose step asks the host";
+    if (c->regroup == 0.0) return "";
+    if (c->stages > 0) return "is in a pipeline, and its micro-batches take turns";
+    if (c->prefetch != NULL) return "has a prefetch, which queues its all-gathers";
+    if (c->options.reshard_ranks != 0 || c->policy != NULL || c->fp8 != NULL || c->offload)
+        return "which cannot be in a group";
+    return "";
+}
+
 const char *case_refusal(const Case *c, int world)
 {
     const StrategyOptions *o = &c->options;
@@ -96,7 +110,7 @@ const char *case_refusal(const Case *c, int world)
     if (recompute_refusal(c)[0] != '\0') return recompute_refusal(c);
     if (c->stages > 0 && slice != 0) return "several micro-batches in flight";
     if (c->stages > 0 && c->partial) return "a pipeline all-reduces at each reduction";
-    return "";
+    return graph_refusal(c);
 }
 
 // The model and what is below it become units; DDP's model alone.
@@ -139,13 +153,16 @@ Status case_build(Wrapped *w, const Case *c)
     if (c->fp8 != NULL) TRY(fp8_apply(w->model, c->fp8));
     if (c->prefetch != NULL) TRY(prefetch_apply(w->model, c->prefetch));
     if (c->recompute != RECOMPUTE_NONE) TRY(recompute_apply(w->model, c->recompute));
-    if (c->stages == 0) return OK;
-    return pipeline_create(&w->pipeline, w->model, &w->ranks, &ties, c->kind, c->rounds);
+    if (c->stages > 0)
+        TRY(pipeline_create(&w->pipeline, w->model, &w->ranks, &ties, c->kind, c->rounds));
+    if (c->graph) TRY(graph_nothing(w));
+    return c->regroup > 0.0 ? regroup_nothing(w, c) : OK;
 }
 
 void case_take_down(Wrapped *w)
 {
     if (w->model == NULL) return; // the ranks' shape was refused
+    if (w->root != NULL && w->root->extensions->regroup != NULL) need(regroup_remove(w->model));
     need(pipeline_destroy(w->pipeline));
     w->pipeline = NULL;
     if (w->root != NULL && w->root->extensions->recompute != NULL) need(recompute_remove(w->model));
@@ -388,6 +405,14 @@ static void train_stages(Wrapped *w, const Case *c, int step, float scale)
     stage_batches_destroy(&batches);
 }
 
+Status case_micro_batch(Module *model, const Case *c, int k)
+{
+    TRY(strategy_micro_batch(model, k, c->rounds));
+    if (!c->partial) return OK;
+    TRY(fsdp_set_requires_gradient_sync(model, true));
+    return fsdp_set_requires_all_reduce(model, k == c->rounds - 1);
+}
+
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
 {
     float scale = 1.0f / (float)(c->spec.B * c->spec.T);
@@ -401,12 +426,13 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
         train_stages(w, c, step, scale);
         return;
     }
+    if (c->regroup > 0.0) regroup_by_step(w, c, step);
+    if (c->graph) {
+        train_by_launch(w, c, step, scale);
+        return;
+    }
     for (int k = 0; k < c->rounds; k++) {
-        need(strategy_micro_batch(w->model, k, c->rounds));
-        if (c->partial) {
-            need(fsdp_set_requires_gradient_sync(w->model, true));
-            need(fsdp_set_requires_all_reduce(w->model, k == c->rounds - 1));
-        }
+        need(case_micro_batch(w->model, c, k));
         check_flags(w->root->extensions->strategy, c, k);
         case_pass(c, &w->run, w->model, step, place, k, scale);
         if (r->world > 1 && accumulates(c)) check_kept(w, c, k, kept);

@@ -13,6 +13,7 @@
 #include "prefetch.h"
 #include "random_model.h"
 #include "recompute.h"
+#include "step_graph.h"
 #include "training.h"
 
 enum { CASE_RANKS = 8, CASE_ROUNDS = 8 }; // at most
@@ -36,6 +37,8 @@ typedef struct Case {
     FsdpReshard reshard;       // of all units, before a strategy is on
     LayoutFn layout;           // NULL: flat
     const Fp8Options *fp8;     // NULL: parameters are gathered as they are
+    double regroup;            // > 0: a plan for calls that cost so many µs; else none
+    bool graph;                // forwards and backwards are captured and launched
     bool (*frozen)(int i);     // whether parameter i of the model is; NULL: none
     const RandomModel *random; // the model, in place of the spec's; NULL: that
     bool frozen_base;          // all is frozen but the random model's adapters

@@ -47,5 +47,16 @@ Module *case_model(const Case *c);
 // Forward, loss and backward of a micro-batch, each token's loss times `scale`; returns the loss.
 float case_pass(const Case *c, NnRun *run, Module *model, int step, int rank, int round,
                 float scale);
+// Says which micro-batch of a step is next.
+Status case_micro_batch(Module *model, const Case *c, int k);
+
+// strategies_graph.c (lab 8)
+// Asks the library for a step as a graph, or for a plan. The plan has no phases: regroup_by_step
+// gives it those of a micro-batch of that step.
+Status graph_nothing(Wrapped *w);
+Status regroup_nothing(Wrapped *w, const Case *c);
+void regroup_by_step(Wrapped *w, const Case *c, int step);
+// The micro-batches of a step: as they are, for the warm-up, then captured and launched.
+void train_by_launch(Wrapped *w, const Case *c, int step, float scale);
 
 #endif
