@@ -1,5 +1,5 @@
-/* config.c: a model as Hugging Face describes it, config.json: a GPT-2, or what has a Llama's
- * shape. A key that says what our models do not do is refused by its name.
+/* config.c: reads and writes config.json, Hugging Face's description of a model: a GPT-2, or one
+ * with Llama's shape. A key that asks for what our models do not do is refused by name.
  */
 #include <errno.h>
 #include <limits.h>
@@ -35,7 +35,8 @@ static const json_t *value_of(const Keys *k, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-// A whole number from 1 on. `otherwise`: where the key is missing or null; 0: it has to be there.
+// Reads a whole number of at least 1. If the key is missing or null it is `otherwise`; with 0 the
+// key is required.
 static Status read_count(const Keys *k, const char *key, int otherwise, int *number)
 {
     const json_t *value = value_of(k, key);
@@ -59,8 +60,8 @@ static Status read_float(const Keys *k, const json_t *object, const char *key, d
     return fail(ERR_IO, "%s: %s must be a number above 0", k->path, key);
 }
 
-// What our model has as a constant: text, or a flag. Missing or null is what Hugging Face takes
-// then, which is the first of the words.
+// Checks a text or a flag that is a constant in our models. If it is missing or null, Hugging Face
+// takes the first of the words.
 static Status need_text(const Keys *k, const char *key, const char *const *words, const char *why)
 {
     const json_t *value = value_of(k, key);
@@ -100,7 +101,7 @@ static Status read_gpt2(const Keys *k, LlamaConfig *model)
     return need_flag(k, "add_cross_attention", false, "there is no encoder");
 }
 
-// What makes it another model than a Llama.
+// Refuses keys that make it another model than a Llama.
 static Status refuse_other_shapes(const Keys *k, const LlamaConfig *model)
 {
     static const char *const others[] = {"num_local_experts", "num_experts", "n_routed_experts",
@@ -202,7 +203,7 @@ static json_t *describe_gpt2(const LlamaConfig *c)
                      "eos_token_id");
 }
 
-// A float in decimal digits that are as short as it takes: 1e-05, not 9.99999974e-06.
+// Writes a float with as few digits as read back to it: 1e-05, not 9.99999974e-06.
 static double shortest(float value)
 {
     char text[32];
@@ -252,7 +253,7 @@ Status hugging_face_config_write(const char *path, const HuggingFaceConfig *conf
 
 // ---- Against a model ----
 
-// The first layer that has some.
+// The first layer that has parameters.
 static const LayerNumbers *find_numbers(const Module *m, bool attention)
 {
     if (attention ? m->numbers.heads > 0 : m->numbers.eps > 0.0f) return &m->numbers;

@@ -1,7 +1,7 @@
-/* folder.c: the folders of checkpoints: made, brought to the disk, renamed, removed.
+/* folder.c: makes, syncs, renames and removes the folders of checkpoints.
  *
- * A rename is atomic, but neither it nor the names of new files are on the disk before the folder
- * that holds them has been synced.
+ * A rename is atomic. But a rename, or the name of a new file, is on the disk only after the folder
+ * that holds it has been synced.
  */
 #define _GNU_SOURCE // asprintf
 #include <dirent.h>
@@ -80,7 +80,7 @@ static bool is_ours(const char *name)
            name[end] == '\0';
 }
 
-// Removes the files of the folder, or, where `only_look`, finds out whether all are a checkpoint's.
+// Removes the files of the folder. With `only_look` it only checks that all are a checkpoint's.
 static Status each_file(const char *dir, bool only_look)
 {
     DIR *list = opendir(dir);

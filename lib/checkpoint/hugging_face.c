@@ -1,5 +1,5 @@
-/* hugging_face.c: a GPT-2 or a Llama in Hugging Face's names and layout, out of and into shards.
- * hugging_face_names.c says which tensors of theirs are which rows of a parameter of ours.
+/* hugging_face.c: writes shards as a GPT-2 or a Llama in Hugging Face's names and layout, and reads
+ * them back. hugging_face_names.c says which of their tensors are which rows of our parameters.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
@@ -29,7 +29,7 @@ static bool is_first(const FsdpContext *ctx)
 
 // ---- Out ----
 
-// values (out, in) to tensor number i (in, out), some rows at a time.
+// Writes values (out, in) to tensor number i (in, out), a few rows at a time.
 static Status write_turned(Safetensors *file, int i, const Piece *piece, const float *values)
 {
     int64_t outs = piece->rows, ins = piece->columns;
@@ -52,7 +52,7 @@ typedef struct Export {
     Safetensors file;
 } Export;
 
-// A StateVisitor: arg is the Export.
+// A StateVisitor whose arg is the Export.
 static Status write_param(const Param *param, const float *values, void *arg)
 {
     Export *e = arg;
@@ -70,7 +70,7 @@ static Status write_param(const Param *param, const float *values, void *arg)
 
 static Status create_file(Export *e, const char *path, const FsdpRoot *root)
 {
-    const SafetensorsText format = {(char *)"format", (char *)"pt"}; // which transformers asks for
+    const SafetensorsText format = {(char *)"format", (char *)"pt"}; // transformers requires it
     int n = 0, all = 0;
     for (int u = 0; u < root->n_units; u++) all += root->units[u]->flat.layout.n;
     SafetensorsEntry *entries = calloc((size_t)all * PIECES + 1, sizeof *entries);
@@ -87,7 +87,7 @@ static Status create_file(Export *e, const char *path, const FsdpRoot *root)
             }
         }
     }
-    if (status == OK) unlink(path); // what a save that was killed has left
+    if (status == OK) unlink(path); // left by a save that was killed
     if (status == OK) status = safetensors_create(&e->file, path, entries, n, &format, 1);
     free(pieces);
     free(entries);
@@ -165,7 +165,7 @@ static float as_float(const void *raw, int64_t i, SafetensorsType type)
     return value;
 }
 
-// With or without their prefix.
+// Finds a tensor by its name with or without the prefix.
 static const SafetensorsEntry *their_tensor(const SafetensorsSet *set, const Piece *piece,
                                             const Safetensors **file)
 {
@@ -193,7 +193,7 @@ static Status check_piece(const SafetensorsSet *set, const Piece *piece)
     return OK;
 }
 
-// Every parameter is there as it must be, and nothing else. A head that is tied may be there, too.
+// The files have every parameter in its shape, and nothing else but perhaps a tied head.
 static Status check_all(const HuggingFaceModel *model, const SafetensorsSet *set,
                         const FsdpRoot *root)
 {
@@ -224,7 +224,7 @@ static Status check_all(const HuggingFaceModel *model, const SafetensorsSet *set
                 set->path, tensors, expected);
 }
 
-// Elements [begin, end) of the piece to `values`. raw has room for as many, and two.
+// Reads elements [begin, end) of the piece into `values`. raw has room for two more than that.
 static Status read_piece(const SafetensorsSet *set, const Piece *piece, int64_t begin, int64_t end,
                          void *raw, float *values)
 {
@@ -247,7 +247,7 @@ static Status read_piece(const SafetensorsSet *set, const Piece *piece, int64_t 
     return OK;
 }
 
-// Elements [begin, end) of the parameter, from all the tensors that have some of them.
+// Reads elements [begin, end) of the parameter from all tensors that have some of them.
 static Status read_part(const HuggingFaceModel *model, const SafetensorsSet *set,
                         const Param *param, int64_t begin, int64_t end, void *raw, float *values)
 {
@@ -263,8 +263,8 @@ static Status read_part(const HuggingFaceModel *model, const SafetensorsSet *set
     return OK;
 }
 
-// This rank's elements of one parameter, a part of at most `room` at a time, to the device. buffer
-// has twice as many, and two: as they are in the file, and as float.
+// Copies this rank's elements of one parameter to the device, at most `room` at a time. buffer has
+// room for them twice, as in the file and as float, and for two more.
 static Status read_param(const HuggingFaceModel *model, const SafetensorsSet *set,
                          const FsdpUnit *unit, int p, float *buffer, int64_t room)
 {
@@ -283,7 +283,7 @@ static Status read_param(const HuggingFaceModel *model, const SafetensorsSet *se
     return OK;
 }
 
-// Both halves of the buffer together are no larger than the largest parameter, nor than
+// Both halves of the buffer together are at most as large as the largest parameter, and as
 // CHECKPOINT_BUFFER.
 static int64_t buffer_room(const FsdpRoot *root)
 {
@@ -300,7 +300,7 @@ static Status read_shards(const HuggingFaceModel *model, const SafetensorsSet *s
                           const FsdpRoot *root)
 {
     int64_t room = buffer_room(root);
-    // Of a part that is no whole rows the file has two more.
+    // A part that does not consist of whole rows takes two more elements of the file.
     float *buffer = malloc((size_t)(2 * room + 2) * sizeof *buffer);
     Status status = OK;
     if (buffer == NULL) return fail(ERR_MEMORY, "%s: no host memory", set->path);
@@ -311,7 +311,7 @@ static Status read_shards(const HuggingFaceModel *model, const SafetensorsSet *s
     return status;
 }
 
-// The config.json in the folder of the weights, where there is one, is of this model.
+// Checks that the config.json beside the weights, if there is one, describes this model.
 static Status check_config(const HuggingFaceModel *model, const SafetensorsSet *set,
                            const Module *module)
 {

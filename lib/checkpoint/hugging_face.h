@@ -1,5 +1,5 @@
-/* hugging_face.h: which tensors of Hugging Face's hold a parameter of ours. The files of
- * lib/checkpoint share it.
+/* hugging_face.h: which of Hugging Face's tensors hold a parameter of ours. For the files of
+ * lib/checkpoint.
  */
 #ifndef CHECKPOINT_HUGGING_FACE_H
 #define CHECKPOINT_HUGGING_FACE_H
@@ -11,7 +11,7 @@
 
 enum { HUGGING_FACE_NAME = 128, HUGGING_FACE_PIECES = 3 };
 
-// Some rows of a parameter, which are one tensor of theirs.
+// Rows of a parameter of ours that are one tensor of theirs.
 typedef struct HuggingFacePiece {
     char name[HUGGING_FACE_NAME]; // theirs, with the prefix where it has one
     const char *bare;             // …and without
@@ -23,9 +23,9 @@ typedef struct HuggingFacePiece {
 
 typedef struct HuggingFaceModel {
     bool is_llama;
-    // The tensors of a parameter in the order of its rows; how many.
+    // Lists the tensors of a parameter in the order of its rows; returns how many there are.
     int (*pieces)(const Param *param, HuggingFacePiece pieces[HUGGING_FACE_PIECES]);
-    // Tensors that are no parameter of ours, apart from a head that is tied.
+    // Whether a tensor is none of our parameters; a tied head does not count.
     bool (*is_left_aside)(const char *name);
 } HuggingFaceModel;
 

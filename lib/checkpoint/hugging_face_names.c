@@ -1,13 +1,13 @@
 /* hugging_face_names.c: Hugging Face's names and layouts of GPT-2's and Llama's parameters.
  *
- * GPT-2's linear layers are Conv1D there: y = x·W + b with W (in, out), where ours is y = x·Wᵀ + b
- * with W (out, in). Queries, keys and values are thirds of the columns in both. The head is tied to
- * the embedding and is not in the file.
+ * Hugging Face has GPT-2's linear layers as Conv1D, y = x·W + b with W (in, out); ours are
+ * y = x·Wᵀ + b with W (out, in). In both, queries, keys and values are thirds of the columns. The
+ * head is tied to the embedding, and the file does not have it.
  *
- * Llama's linear layers are as ours. Queries, keys and values are three of them, gate and up two,
- * which are rows of one of ours. Pairs of columns that positions turn are i and i + hs/2 in both
- * (their rotate_half), so no row changes places. (In Meta's own files a pair is 2i and 2i + 1.) A
- * head that is tied is not in the file.
+ * Llama's linear layers have our layout. Their three layers for queries, keys and values are rows
+ * of one layer of ours, and so are their gate and up. In both, a rotary position turns columns i
+ * and i + hs/2 as a pair (their rotate_half), so the order of rows is the same. (Meta's own files
+ * pair columns 2i and 2i + 1.) The file does not have a head that is tied.
  */
 #include "hugging_face.h"
 
@@ -18,7 +18,7 @@ typedef struct Name {
     const char *ours, *theirs;
 } Name;
 
-// Their name of a parameter (or what stands in its place), after the prefix; the rows are all.
+// Sets the name that they have for a parameter, after the prefix. It has all of its rows.
 static void begin_piece(HuggingFacePiece *piece, const Param *param, const char *prefix,
                         const Name *names, size_t n)
 {

@@ -1,4 +1,4 @@
-/* index_read.c: index.json, read and checked, and the files that it names. */
+/* index_read.c: reads and checks index.json and the files that it names. */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
 #include <jansson.h>
@@ -44,7 +44,7 @@ static Status read_shape(const char *path, CheckpointEntry *entry, const json_t 
     return OK;
 }
 
-// The slices, which must cover the parameter: each begins where the one before ended.
+// Reads the slices. They must cover the parameter: each begins where the one before ends.
 static Status read_slices(const char *path, CheckpointIndex *index, CheckpointEntry *entry,
                           const json_t *slices)
 {
@@ -95,7 +95,7 @@ static Status read_params(const char *path, CheckpointIndex *index, json_t *para
     return OK;
 }
 
-// The loss scale, where there was one.
+// Reads the loss scale, if the file has one.
 static Status read_scale(const char *path, CheckpointPosition *position, const json_t *scale)
 {
     int64_t tracker = 0;
@@ -180,7 +180,7 @@ Status index_read(CheckpointIndex *index, const char *dir)
     return status;
 }
 
-// One part of one slice must be in the file, float, of one dimension, as long as the index says.
+// The file must have this part of this slice: floats, one dimension, as long as the index says.
 static Status check_tensor(const Safetensors *file, const CheckpointEntry *entry,
                            const CheckpointSlice *slice, CheckpointPart part)
 {

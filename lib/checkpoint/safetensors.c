@@ -1,4 +1,4 @@
-/* safetensors.c: types and tensors of a safetensors file, and its end. */
+/* safetensors.c: finds, reads and closes what a safetensors file has. */
 #include "safetensors.h"
 
 #include <stdlib.h>

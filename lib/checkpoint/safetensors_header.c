@@ -1,5 +1,5 @@
-/* safetensors_header.c: opens a safetensors file. What its header says is believed only as far as
- * it is checked here: types, shapes, and that the tensors cover the data exactly once.
+/* safetensors_header.c: opens a safetensors file and checks its header: types, shapes, and that the
+ * tensors cover the data exactly once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "internal.h"
 
-// A line about one tensor: file, name, what is wrong.
+// Fails with a line about one tensor: file, name, what is wrong.
 #define refuse(file, name, format, ...)                                                            \
     fail(ERR_IO, "%s: tensor %s: " format, (file)->path, shown(name), __VA_ARGS__)
 
@@ -160,7 +160,7 @@ static Status read_entries(Safetensors *file, json_t *header)
     return OK;
 }
 
-// The header's length, from the first eight bytes.
+// Reads the header's length from the first eight bytes.
 static Status read_length(Safetensors *file, int64_t size, size_t *length)
 {
     unsigned char bytes[8];

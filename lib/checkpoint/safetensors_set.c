@@ -1,6 +1,6 @@
-/* safetensors_set.c: opens the files of a model that are read together: one, or those of a folder
- * whose index says which tensor is in which. The index is believed only as far as it is checked
- * here: names of files in the folder, each tensor in the file that it says and in no other.
+/* safetensors_set.c: opens the files of a model: one file, or those of a folder whose index says
+ * which file has which tensor. The index is checked first: every file is in the folder, and each
+ * tensor is in the file that the index names and in no other.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
@@ -23,7 +23,7 @@ static char *path_of(const char *dir, const char *name)
     return NULL;
 }
 
-// Another file of the set, from its path.
+// Opens one more file of the set.
 static Status add_file(SafetensorsSet *set, const char *path)
 {
     Safetensors *files = realloc(set->files, (size_t)(set->n + 1) * sizeof *files);
@@ -53,7 +53,7 @@ static bool is_file_name(const char *name)
     return true;
 }
 
-// Adds the name where it is a new one; most are that of the tensor before.
+// Adds a file name that is new; most names are that of the tensor before.
 static Status add_name(Index *index, const char *name)
 {
     for (int i = index->n - 1; i >= 0; i--)
@@ -84,7 +84,7 @@ static Status read_names(Index *index)
     return OK;
 }
 
-// Each tensor of the file is one that the index says is there.
+// The index names this file for each of its tensors.
 static Status check_file(const Index *index, const Safetensors *file, const char *name)
 {
     for (int i = 0; i < file->n; i++) {
@@ -100,7 +100,8 @@ static Status check_file(const Index *index, const Safetensors *file, const char
     return OK;
 }
 
-// Each tensor of the index is there: as none is there that is not in it, their numbers decide.
+// Each tensor of the index is in a file. No file has a tensor that the index lacks, so it is
+// enough to compare the counts.
 static Status check_complete(const Index *index, const SafetensorsSet *set)
 {
     const char *tensor;

@@ -1,4 +1,4 @@
-/* safetensors_write.c: makes a safetensors file, a slice at a time. */
+/* safetensors_write.c: writes a safetensors file, one slice at a time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -10,7 +10,7 @@
 
 enum { ALIGN = 8 }; // the data begin at a multiple of so many bytes
 
-// Copies the list and says where each tensor's data will be.
+// Copies the list and sets where the data of each tensor begin.
 static Status take_entries(Safetensors *file, const SafetensorsEntry *entries, int n)
 {
     int64_t at = 0, bytes;
@@ -40,7 +40,8 @@ static json_t *describe(const SafetensorsEntry *entry)
                      shape, "data_offsets", (json_int_t)entry->begin, (json_int_t)entry->end);
 }
 
-// The header as text, padded; NULL without memory or where a name is twice in the list or no UTF-8.
+// Returns the header as text, padded. NULL: no memory, or a name that is twice in the list or is
+// not UTF-8.
 static char *header_text(const Safetensors *file, const SafetensorsText *texts, int n_texts)
 {
     json_t *header = json_object(), *metadata = json_object();
@@ -58,7 +59,7 @@ static char *header_text(const Safetensors *file, const SafetensorsText *texts, 
     return text;
 }
 
-// Writes the header's length and the header, which blanks fill up to a multiple of ALIGN.
+// Writes the length of the header, and the header, padded with blanks to a multiple of ALIGN.
 static Status write_header(Safetensors *file, const char *text)
 {
     size_t length = strlen(text), padded = (length + ALIGN - 1) / ALIGN * ALIGN;

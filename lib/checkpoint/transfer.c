@@ -1,5 +1,5 @@
-/* transfer.c: elements between a device and a file, through one buffer; and what ranks tell each
- * other about it.
+/* transfer.c: moves elements between a device and a file through one buffer, and lets ranks agree
+ * on whether all went well.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static int64_t buffer_elements(int64_t n)
     return n < ELEMENTS ? n : ELEMENTS;
 }
 
-// Moves n floats between the host's buffer and a shard, on the device or, offloaded, in pinned host
-// memory; the host may use its memory again when it returns.
+// Copies n floats between the host's buffer and a shard, which is on the device or, offloaded, in
+// pinned host memory. When it returns, the copy is done.
 static Status move(void *to, const void *from, int64_t n, cudaStream_t stream)
 {
     CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)n * sizeof(float), cudaMemcpyDefault, stream));
@@ -66,7 +66,7 @@ Status checkpoint_copy_in(const Safetensors *file, const SafetensorsEntry *entry
     return status;
 }
 
-// *failed = whether a rank of the group has failed, by way of a number on the device.
+// *failed = whether any rank of the group has failed: a sum over the ranks, on the device.
 static Status sum_failures(const ProcessGroup *group, cudaStream_t stream, int32_t *failed,
                            int32_t *device)
 {

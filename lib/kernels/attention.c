@@ -9,7 +9,7 @@
  *
  * A query's results are sums over its keys in their order, and a key's gradients sums over its
  * queries in theirs, whatever lane a query is in: a row depends neither on T nor on the machine's
- * vectors. What a query may not see, it is not touched by, be it NaN.
+ * vectors. A key that a query may not see does not influence it, not even a NaN.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -283,7 +283,7 @@ static size_t shares_at_once(const Share *s)
     return piece_rows(n->T * n->T * n->hs * n->shared * s->groups / 4);
 }
 
-// In which arithmetic: of two bytes per number a GPU multiplies on tensor cores.
+// The arithmetic: a GPU multiplies numbers of two bytes on tensor cores.
 static GpuType arithmetic(DType type)
 {
     return type == DTYPE_F32 ? GPU_F32 : GPU_BF16;

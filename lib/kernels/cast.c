@@ -1,7 +1,7 @@
 /* cast.c: numbers from one type to another, and whether all of them are finite.
  *
- * A cast goes by way of float: it is exact where the type gets wider, and rounds to nearest, ties
- * to even, where it gets narrower.
+ * A cast converts to float and from it. It is exact to a wider type; to a narrower one it rounds to
+ * nearest, ties to even.
  */
 #include <stdatomic.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "typed.h"
 #include "vector_math.h"
 
-// Whether all targets (rows) are in [0, vocab); says which is not.
+// Whether all targets (rows) are in [0, vocab); prints the first that is not.
 static bool targets_fit(SimgpuOp *op, const int32_t *targets, int rows, int vocab)
 {
     for (int r = 0; r < rows; r++) {

@@ -1,6 +1,6 @@
-/* e4m3.c: parameters to 8 bits and back (e4m3.h), each by a scale of its own.
+/* e4m3.c: converts parameters to 8 bits and back (e4m3.h), each with a scale of its own.
  *
- * The scale stays on the device: these kernels work it out from the amax, and the host never waits
+ * The scale stays on the device: these kernels compute it from the amax, and the host never waits
  * for it.
  */
 #include "e4m3.h"

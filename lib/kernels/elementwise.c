@@ -1,8 +1,8 @@
 /* elementwise.c: kernels that treat every element alike: fill, scale, add. cast.c has those
  * between types.
  *
- * Each operation here is one that IEEE 754 rounds exactly, in a fixed order, with no fused
- * multiply-add; so an element gets the same bits in a vector and in the tail of a loop, and a
+ * IEEE 754 rounds each operation here exactly, the order is fixed, and there is no fused
+ * multiply-add. So an element gets the same bits in a vector and in the tail of a loop, and a
  * result does not depend on how a parameter was cut into shards.
  */
 #include "kernels.h"
@@ -10,7 +10,7 @@
 #include "pieces.h"
 #include "typed.h"
 
-// What one of these kernels works on; each uses what it needs.
+// The arguments of these kernels; each uses some of them.
 typedef struct Elements {
     DType to_type, from_type;
     void *to;

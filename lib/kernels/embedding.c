@@ -1,7 +1,7 @@
 /* embedding.c: looks tokens and positions up in their tables, and adds gradients back to them.
  *
- * A token outside the table is what a real GPU would read far-away memory for; here the kernel says
- * which token it was, touches nothing and fails as an illegal address.
+ * For a token outside the table a real GPU would read memory somewhere else. Here the kernel prints
+ * the token, touches nothing and fails as an illegal address.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "rows.h"
 #include "typed.h"
 
-// Whether all tokens (B,T) are in [0, vocab); says which is not.
+// Whether all tokens (B,T) are in [0, vocab); prints the first that is not.
 static bool tokens_fit(SimgpuOp *op, const int32_t *tokens, int B, int T, int vocab)
 {
     for (int i = 0; i < B * T; i++) {
@@ -106,7 +106,7 @@ cudaError_t kernel_embedding_forward_ex(DType type, void *out, const int32_t *to
 
 // ---- Backward ----
 
-// What a backward adds up: dy (B,T,C) to the rows of the tables.
+// The arguments of a backward, which adds dy (B,T,C) to the rows of the tables.
 typedef struct Gradients {
     void *words, *places; // (vocab, C), (T, C); places may be NULL
     const void *dy;

@@ -206,11 +206,11 @@ typedef struct BiasGeluBack {
     bool summed; // dbias is done: one thread had all rows
 } BiasGeluBack;
 
-// Floats of a row at a time: rows up to this width are read from end to end, as the processor's
-// prefetching likes it, and the sums stay in the nearest cache.
+// Floats of a row at a time: rows up to this width are read from end to end, which suits the
+// processor's prefetching, and the sums stay in the nearest cache.
 enum { FLOAT_BLOCK = 4096 };
 
-// One row: dx = dy·gelu'(x), which is added to the sums. dx may be x.
+// One row: dx = dy·gelu'(x); adds dx to the sums. dx may be x.
 static void gelu_slope_and_add(float *dx, float *restrict sum, const float *dy, const float *x,
                                size_t n)
 {
@@ -234,7 +234,7 @@ static void backward_floats(const BiasGeluBack *f, size_t first, size_t n)
     row_add((float *)f->dbias + first, sum, n);
 }
 
-// din of rows [begin, end), and where these are all and of floats, dbias too: in one pass.
+// din of rows [begin, end); if these are all rows and floats, also dbias, in one pass.
 static void bias_gelu_back_rows(void *arg, size_t begin, size_t end)
 {
     BiasGeluBack *f = arg;

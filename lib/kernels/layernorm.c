@@ -4,8 +4,8 @@
  * dx = rstd·(g - mean(g) - x̂·mean(g·x̂)), because mean and rstd themselves depend on
  * every x of the row.
  *
- * A residual connection is an addition in front of a layer norm in the forward, and behind it in
- * the backward; it is done here, while the row is still in the nearest cache.
+ * A residual connection is an addition before a layer norm in the forward, and after it in the
+ * backward. It is done here, while the row is still in the nearest cache.
  */
 #include <math.h>
 
@@ -42,7 +42,7 @@ typedef struct Forward {
     atomic_bool failed; // for want of memory
 } Forward;
 
-// What is added is rounded before it is normalised: the backward reads the sum that is stored.
+// The sum is rounded before it is normalised: the backward reads the sum that is stored.
 static void normalise_rows(void *arg, size_t begin, size_t end)
 {
     Forward *f = arg;

@@ -1,5 +1,5 @@
-/* pieces.h: how much of an array, and how many rows of a matrix, are worth another thread
- * (simgpu_parallel). It depends on the shape alone, as results may not depend on threads.
+/* pieces.h: how much of an array, or how many rows of a matrix, are worth one more thread
+ * (simgpu_parallel). It depends on the shape alone, since results must not depend on threads.
  */
 #ifndef SHARDLAB_PIECES_H
 #define SHARDLAB_PIECES_H
@@ -16,8 +16,8 @@ static inline size_t piece_rows(size_t cols)
     return cols == 0 || cols >= PIECE ? 1 : PIECE / cols;
 }
 
-// Columns of `rows` numbers each, for sums over rows: whole cache lines of floats, and of each row
-// enough of them to be worth going to its page.
+// Columns of `rows` numbers each, for sums over rows: whole cache lines of floats, and enough of
+// each row to be worth the access to its page.
 static inline size_t piece_cols(size_t rows)
 {
     const size_t line = 16, least = 32;

@@ -1,6 +1,6 @@
 /* reduce.c: kernels that add many numbers up.
  *
- * Every sum has an order of its own that depends on the sizes alone, never on addresses or timing.
+ * The order of every sum depends on the sizes alone, never on addresses or timing.
  */
 #include "kernels.h"
 #include "pieces.h"

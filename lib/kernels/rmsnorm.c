@@ -36,7 +36,7 @@ static float rms_normalise_row(float *restrict y, const float *restrict x,
     return r;
 }
 
-// What is added is rounded before it is normalised: the backward reads the sum that is stored.
+// The sum is rounded before it is normalised: the backward reads the sum that is stored.
 static void rms_normalise_rows(void *arg, size_t begin, size_t end)
 {
     RmsForward *f = arg;
@@ -60,7 +60,7 @@ static void rms_normalise_rows(void *arg, size_t begin, size_t end)
     free(copies);
 }
 
-// f's pointers are the caller's; `x` is updated where there is a residual, and else only read.
+// f's pointers are the caller's. With a residual `x` is updated, else it is only read.
 static cudaError_t rmsnorm_forward_of(SimgpuOp *op, DType type, RmsForward f, int rows, int cols)
 {
     size_t R = (size_t)rows, C = (size_t)cols;

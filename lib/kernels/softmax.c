@@ -11,8 +11,8 @@
 #include "typed.h"
 #include "vector_math.h"
 
-// How far loops over the first n numbers of a row of `width` run: to the end of a vector, where the
-// row has room for it. Numbers behind the last whole vector are computed one at a time, and each
+// Where a loop over the first n numbers of a row of `width` ends: at the end of a vector, if the
+// row has room for it. Numbers after the last whole vector are computed one at a time, and each
 // costs as much as a vector.
 static size_t whole_lanes(size_t n, size_t width)
 {
@@ -20,7 +20,7 @@ static size_t whole_lanes(size_t n, size_t width)
     return up < width ? up : width;
 }
 
-// The first n of x (width) become softmax(scale·x), the others 0. The maximum is taken off first,
+// The first n of x (width) become softmax(scale·x), the others 0. The maximum is subtracted first,
 // so that no exponential overflows.
 static void softmax_row(float *x, size_t n, size_t width, float scale)
 {

@@ -1,8 +1,8 @@
 /* typed.h: arrays of any DType, worked on as floats.
  *
- * A kernel computes in float. Floats it takes where they are; of bf16 and fp16 it widens a piece at
- * a time into a copy, which is exact, and rounds what it computed there once, when it stores it. A
- * piece is a block of an array or a row: copies are small, whatever the array is.
+ * A kernel computes in float. It uses floats where they are. Of bf16 and fp16 it widens one piece
+ * at a time into a copy, which is exact, and rounds the results once, when it stores them. A piece
+ * is a block of an array or a row, so copies are small.
  *
  *   float copy[TYPED_BLOCK];
  *   for (size_t i = 0; i < n; i += typed_step(type, n)) {
@@ -44,7 +44,7 @@ static inline void *typed_update(SimgpuOp *op, DType type, void *ptr, size_t n)
     return simgpu_update_as(op, ptr, n * one, one);
 }
 
-// Numbers at a time of an array that is taken as it comes, and what is left of n of them from i on.
+// How many numbers of an array a step takes, and how many of n are left from i on.
 enum { TYPED_BLOCK = 1024 };
 static inline size_t typed_step(DType type, size_t n)
 {
@@ -81,13 +81,13 @@ static inline float *typed_place(DType type, float *copy, void *x, size_t at)
     return type == DTYPE_F32 ? (float *)x + at : copy;
 }
 
-// What was opened or placed is done: rounds the copy into x.
+// Ends the use of numbers that were opened or placed: rounds the copy into x.
 static inline void typed_store(DType type, void *x, size_t at, const float *copy, size_t n)
 {
     if (type != DTYPE_F32) typed_narrow(type, (uint16_t *)x + at, copy, n);
 }
 
-// Rounds a copy in place: what a kernel would find that reads what another one stored.
+// Rounds a copy in place, to the numbers that a later kernel would read.
 static inline void typed_round(DType type, float *copy, size_t n)
 {
     if (type != DTYPE_F32) typed_narrow_and_widen(type, copy, n);
@@ -103,13 +103,13 @@ static inline bool typed_room(DType type, float **copies, size_t n, atomic_bool 
     return false;
 }
 
-// After all pieces: the operation has failed where one of them found no memory.
+// After all pieces: the operation fails if one of them had no memory.
 static inline void typed_check_room(SimgpuOp *op, atomic_bool *failed)
 {
     if (atomic_load(failed)) op->error = cudaErrorMemoryAllocation;
 }
 
-// A part of the copies; of none, none.
+// A part of the copies; NULL if there are none.
 static inline float *typed_part(float *copies, size_t at)
 {
     return copies != NULL ? copies + at : NULL;

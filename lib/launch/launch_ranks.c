@@ -1,6 +1,6 @@
-/* Ranks as forked processes, for tests. The parent waits for all of them, never longer than the
- * limit, and leaves no process behind; a rank that crashes or never ends is a value in ends[], not
- * a hang.
+/* launch_ranks.c: runs ranks as forked processes, for tests. The parent waits for all of them, but
+ * no longer than the limit, and leaves no process behind. A rank that crashes or never ends is a
+ * value in ends[], not a hang.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 #include "roster.h"
 #include "watch.h"
 
-// There with simgpu alone. The parent's handlers of exit are not a rank's.
+// Defined with simgpu alone: a rank does not run the exit handlers of its parent.
 void simgpu_quick_end(void) __attribute__((weak));
 
-// What a process that returns the code ends with.
+// The exit status of a process that returns the code.
 static int exit_status(int code)
 {
     return code & 0xff ? code & 0xff : code != 0;
@@ -42,8 +42,8 @@ static void be_rank(int rank, void *arg)
     exit(exit_status(own->code));
 }
 
-// A rank that ended by returning is known by the flag it left; exit(0) from the inside leaves none.
-// The flag is in memory that the rank may write: the status that it ended with must be the same.
+// A rank whose function returned has set its flag; one that called exit(0) has not. The rank can
+// write the flag itself, so its exit status must agree.
 static bool ended_badly(int rank, RankEnd *end, void *arg)
 {
     Rendezvous *rendezvous = arg;

@@ -1,6 +1,6 @@
-/* The rendezvous of forked ranks. NCCL wants rank 0 to make a communicator's id and to hand it to
- * the others; ranks that share a parent share a page of memory, so that is where they hand it
- * over. Waiting is a futex on the number of ids published.
+/* rendezvous.c: where forked ranks meet. With NCCL, rank 0 makes the id of a communicator and hands
+ * it to the others. Ranks with one parent share a page of memory, and rank 0 puts the id there. The
+ * others wait by a futex on the number of ids.
  */
 #include "rendezvous.h"
 

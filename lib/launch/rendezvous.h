@@ -22,11 +22,10 @@ typedef struct Rendezvous {
 
 Rendezvous *rendezvous_open(int size);
 void rendezvous_close(Rendezvous *rendezvous, int size);
-// Rank 0: makes the id of the next communicator known. The others: wait for it. which: how many
-// came before it, less than RENDEZVOUS_IDS.
+// Rank 0 publishes the id of communicator number `which` < RENDEZVOUS_IDS; the others wait for it.
 void rendezvous_publish(Rendezvous *rendezvous, int which, const ncclUniqueId *id);
 Status rendezvous_wait(Rendezvous *rendezvous, int which, ncclUniqueId *id);
-// The parent: rank 0 has ended, nothing more will be published.
+// For the parent: rank 0 has ended and will publish nothing more.
 void rendezvous_abandon(Rendezvous *rendezvous);
 
 #undef Status

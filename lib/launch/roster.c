@@ -1,8 +1,8 @@
-/* Which process is which rank, for simgpu: where a rank ends before it has made a communicator, the
- * others know of it by this alone. The roster is a file in memory, in lines; simgpu/README.md, "For
- * launchers", says which. Parent and child both write that the child has been started, so that it
- * is there before the child looks and also where the child dies at once. NCCL knows of no such
- * thing, and on real GPUs nobody reads it.
+/* roster.c: tells simgpu which process is which rank. If a rank ends before it has made a
+ * communicator, the others learn of it by this alone. The roster is a file in memory, whose lines
+ * simgpu/README.md describes under "For launchers". Parent and child both write that the child has
+ * been started: so the line is there before the child reads it, and also if the child dies at once.
+ * On real GPUs nobody reads it.
  */
 #define _GNU_SOURCE // memfd_create
 #include "roster.h"
@@ -71,7 +71,7 @@ void roster_fold_reports(int roster)
     add_line(roster, "fold reports\n");
 }
 
-// "0, 2 and 4 to 7", of those that are set.
+// Writes the ranks that are set as "0, 2 and 4 to 7".
 static void print_ranks(const bool *made, int size)
 {
     int begin[MAX_RANKS], end[MAX_RANKS], n = 0;
@@ -97,7 +97,7 @@ static FILE *open_lines(int roster)
     return roster >= 0 ? fopen(path, "re") : NULL; // with a place of its own
 }
 
-// Ranks whose lines have the key, if the first of these lines ends at `end`; else 0.
+// Counts the ranks whose lines have the key, if the first of these lines ends at `end`; else 0.
 static int ranks_with(FILE *lines, const char *key, long end, bool made[MAX_RANKS])
 {
     char line[512], other[17];

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-// A descriptor; -1: none could be made, and the ranks start without one. All functions below do
-// nothing with -1.
+// Returns a descriptor, or -1 if none could be made: then the ranks start without one, and all
+// functions below do nothing.
 int roster_open(int size);
 void roster_close(int roster);
 // Has simgpu print a report that several ranks make once; roster_tell_folded says at the end, on

@@ -1,9 +1,9 @@
-/* Waiting for ranks. Every rank is the leader of a process group, so that what it started ends with
- * it. The wait is one poll() on a pidfd for each rank with the time left as its time-out: nothing
- * is polled in a loop, and no signal handler is needed.
+/* watch.c: waits for ranks. Every rank leads a process group, so that the processes that it started
+ * end with it. The wait is one poll() over a pidfd of each rank, whose time-out is the time that is
+ * left: there is no busy loop and no signal handler.
  *
- * A rank that must go first gets SIGTERM, which the test harness answers with the place it was at,
- * and STUBBORN seconds later SIGKILL.
+ * A rank that must end gets SIGTERM, on which the test harness prints the place where it was, and
+ * STUBBORN seconds later SIGKILL.
  */
 #include "watch.h"
 
@@ -23,11 +23,11 @@
 #include "roster.h"
 
 #define STUBBORN 1.0 // seconds between SIGTERM and SIGKILL
-// Seconds that the others get when a rank has ended badly: simgpu tells them at once that they wait
-// in vain, and what they then say is worth having.
+// Seconds that the others get when a rank has ended badly. simgpu tells them at once that they wait
+// in vain, and they need the time to print their reports.
 #define GRACE 2.0
 
-// What the watch itself does to the ranks, and why.
+// Which signals the watch will send to the ranks, and why.
 typedef struct Ending {
     double term_at, kill_at; // on watch_now()'s clock; INFINITY: not planned
     bool asked;              // SIGTERM has gone out
@@ -52,8 +52,8 @@ static void join_watch(pid_t parent)
     if (getppid() != parent) _exit(1);
 }
 
-// To the rank's whole group. The leader has not been waited for yet, so the number is still its
-// own.
+// Sends a signal to the rank's whole group. Nobody has waited for the leader yet, so no other
+// process can have its number.
 static void signal_group(const RankEnd *end, int signal)
 {
     if (end->pid <= 1) return; // -1 would be every process there is
@@ -76,7 +76,7 @@ int watch_fork(int size, int roster, RankEnd *ends, void (*be)(int rank, void *a
 {
     pid_t parent = getpid();
 
-    fflush(NULL); // or every rank would print what is still in the buffers once more
+    fflush(NULL); // else every rank would print the contents of the buffers again
     for (int i = 0; i < size; i++) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -96,8 +96,8 @@ int watch_fork(int size, int roster, RankEnd *ends, void (*be)(int rank, void *a
     return size;
 }
 
-// Notes how rank i has ended, and kills what it may have started. The rank stays a zombie until all
-// have ended, because the others can read from it how it ended, and say so in their reports.
+// Notes how rank i has ended, and kills the processes that it started. The rank stays a zombie
+// until all have ended: the others read from it how it ended, for their reports.
 static void take_in(Watch *watch, int i, Ending *ending)
 {
     RankEnd *end = &watch->ends[i];
@@ -140,7 +140,7 @@ static void send_due(const Watch *watch, const struct pollfd *fds, Ending *endin
         if (fds[i].fd >= 0) signal_group(&watch->ends[i], signal);
 }
 
-// A signal to the parent is meant for the job: every rank gets it.
+// Passes a signal that the parent gets on to every rank.
 static void forward_signal(const Watch *watch, const struct pollfd *fds)
 {
     struct signalfd_siginfo info;

@@ -1,5 +1,5 @@
-/* watch.h: what launch_ranks and the launcher program share: starting a rank's process so that it
- * can be ended as a whole, and waiting for all of them against a limit.
+/* watch.h: starts the processes of ranks so that each can be ended with its children, and waits for
+ * all of them up to a limit. launch_ranks and the launcher program share it.
  */
 #ifndef SHARDLAB_WATCH_H
 #define SHARDLAB_WATCH_H
@@ -22,11 +22,11 @@ typedef struct Watch {
     void *arg;
 } Watch;
 
-// Forks ranks 0 to size - 1, which go on in be(rank, arg); that does not return. Each has a process
-// group of its own, which ends with the parent. Returns size, or the rank that fork has failed for
-// (errno says why); then none is left.
+// Forks ranks 0 to size - 1, which run be(rank, arg) and do not return. Each has a process group of
+// its own, which ends with the parent. Returns size, or the rank for which fork failed (errno says
+// why); then no rank is left.
 int watch_fork(int size, int roster, RankEnd *ends, void (*be)(int rank, void *arg), void *arg);
-// Waits until every rank has ended, and ends what goes on for too long.
+// Waits until every rank has ended, and ends the ranks that exceed the limit.
 Status watch_ranks(Watch *watch);
 
 #undef Status

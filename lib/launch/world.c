@@ -1,5 +1,5 @@
-/* A rank's place in the world. Every launcher tells it in environment variables of its own; they
- * are one table here, and the first launcher that left its mark is taken at its word.
+/* world.c: a rank's place in the world. Every launcher has environment variables of its own for it.
+ * They are one table here, and the first launcher in it whose variables are set is believed.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "cuda/share_gpu.h"
 #include "rendezvous.h"
 
-// As TRY, without a line of its own: what is wrong with the environment is said in one.
+// As TRY, but prints no line: what is wrong with the environment is one line.
 #define PASS_ON(call)                                                                              \
     do {                                                                                           \
         Status pass_status_ = (call);                                                              \
@@ -23,7 +23,7 @@
 typedef struct Launcher {
     const char *name;
     const char *rank, *size, *local_rank, *local_size; // names of variables
-    bool size_alone; // the size is set elsewhere too, so that it alone says nothing
+    bool size_alone; // others set the size, too: alone it is no sign of this launcher
 } Launcher;
 
 // torchrun: docs.pytorch.org/docs/stable/elastic/run.html; Open MPI: its FAQ on running jobs;
@@ -36,7 +36,7 @@ static const Launcher launchers[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", true},
 };
 
-// A whole number and nothing else: no sign, no space, nothing behind it.
+// Reads a whole number and nothing else: no sign, no space, nothing after it.
 static Status parse_number(const char *name, const char *text, int *value)
 {
     char *end;
@@ -60,7 +60,7 @@ static Status read_number(const Launcher *launcher, const char *name, int *value
 }
 
 // Slurm counts the tasks of each host of a step in a list such as "4(x2),3": host 0 and 1 have 4,
-// host 2 has 3. Returns those of this host; 0: the variable does not tell.
+// host 2 has 3. Returns the count of this host; 0: the variable does not say.
 static int slurm_local_size(const char *name)
 {
     const char *list = getenv(name), *node_text = getenv("SLURM_NODEID");
@@ -79,7 +79,7 @@ static int slurm_local_size(const char *name)
     return 0;
 }
 
-// Ranks on this host, where no variable says so: the local rank is all that is known.
+// The number of ranks on this host where no variable has it: only the local rank is known.
 static int guess_local_size(const World *world, bool slurm)
 {
     int size = slurm ? slurm_local_size("SLURM_TASKS_PER_NODE") : 0;
@@ -89,8 +89,8 @@ static int guess_local_size(const World *world, bool slurm)
     return !slurm && world->rank == world->local_rank ? world->size : world->local_rank + 1;
 }
 
-// SLURM_NTASKS_PER_NODE is what was asked of the whole job, and stays as it is in a step of fewer
-// ranks: where Slurm counted those of the step, they go first.
+// SLURM_NTASKS_PER_NODE is the job's request and does not change in a step with fewer ranks. If
+// Slurm has counted the ranks of the step, that count comes first.
 static Status read_local_size(const Launcher *launcher, World *world)
 {
     bool slurm = strcmp(launcher->name, "Slurm") == 0;
@@ -145,7 +145,7 @@ static bool started_by(const Launcher *launcher)
 }
 
 // The launcher that started this process; NULL: none did. One may run inside another, such as
-// mpirun in a Slurm job: the table is in the order in which they count.
+// mpirun in a Slurm job: the first in the table counts.
 static const Launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
@@ -175,7 +175,7 @@ Status world_from_env(World *world)
 // ---- The device ----
 
 // With --gpus-per-task Slurm shows each rank its own devices alone (srun(1): the option implies
-// --gpu-bind=per_task). They are fewer than the ranks of the host, and nobody shares one.
+// --gpu-bind=per_task). A rank sees fewer devices than the host has ranks, yet no two share one.
 static bool has_own_devices(const World *world)
 {
     return !world->rendezvous && launcher_is("Slurm") && getenv("SLURM_GPUS_PER_TASK");
@@ -195,7 +195,7 @@ static Status keep_freed_memory(int device)
     return OK;
 }
 
-// Takes the device; *shared says whether others of this host may have taken the same.
+// Takes the device; *shared says whether other ranks of this host may have the same one.
 static Status take_device(const World *world, int *devices, bool *shared)
 {
     bool wanted = false;
@@ -207,7 +207,7 @@ static Status take_device(const World *world, int *devices, bool *shared)
         return fail(ERR_ARGUMENT, "%d ranks on this host but %d device%s: %s", world->local_size,
                     *devices, *devices == 1 ? "" : "s", share_gpu_advice(world->local_size));
     CUDA_TRY(cudaSetDevice(world->local_rank % *devices));
-    // Ranks that share a GPU need what the others have freed.
+    // Ranks that share a GPU need the memory that others have freed.
     return *shared ? OK : keep_freed_memory(world->local_rank % *devices);
 }
 
@@ -234,8 +234,8 @@ static bool first_host(const char *list, char *host, size_t size)
     return n > 0 && n + 1 < size;
 }
 
-// A port that a job's number chooses: below those that Linux gives out by itself (32768 and up), so
-// that only another job can have it, and neighbours in number differ.
+// A port chosen by the number of the job. It is below the ports that Linux gives out by itself
+// (32768 and up), so that only another job can have it, and successive jobs have different ones.
 static int port_of(uint64_t number)
 {
     return 20000 + (int)(number % 10000);
@@ -255,8 +255,8 @@ static bool slurm_rendezvous(bool one_host, char *host, size_t size, int *port)
     return list && first_host(list, host, size);
 }
 
-// Open MPI says nowhere on which host rank 0 is, so this is for one host. A job's name there holds
-// mpirun's process (PMIx: PMIX_NAMESPACE), so that two jobs at a time have different ones.
+// Open MPI does not say on which host rank 0 is, so this works on one host alone. The job's name
+// contains the number of mpirun's process (PMIx: PMIX_NAMESPACE): two jobs have different names.
 static bool open_mpi_rendezvous(bool one_host, char *host, size_t size, int *port)
 {
     const char *job = getenv("PMIX_NAMESPACE");
@@ -277,8 +277,8 @@ static void set_comm_id(const char *host, int port)
     setenv("NCCL_COMM_ID", address, 1);
 }
 
-// MASTER_ADDR and MASTER_PORT are what torchrun sets. Its own store listens on MASTER_PORT, so ours
-// is the next one.
+// torchrun sets MASTER_ADDR and MASTER_PORT. Its own store listens on MASTER_PORT, so we take the
+// next port.
 static Status master_comm_id(const char *host, const char *port_text)
 {
     int port;
@@ -293,7 +293,7 @@ static Status master_comm_id(const char *host, const char *port_text)
     return OK;
 }
 
-// NCCL itself makes one id for all ranks from NCCL_COMM_ID: here that is set where nobody did.
+// NCCL makes one id for all ranks from NCCL_COMM_ID. Sets it if nobody has.
 static Status find_rendezvous(const World *world)
 {
     const char *master = getenv("MASTER_ADDR"), *port_text = getenv("MASTER_PORT");

@@ -27,7 +27,7 @@ typedef struct Attention {
     void *dqkv; // device (B, T, 3C)
 } Attention;
 
-// How far apart two heads of a sequence, or two sequences, are: elements of qkv, and of y.
+// The distance between two heads of a sequence, or two sequences: in elements of qkv, and of y.
 typedef struct Step {
     size_t qkv, y;
 } Step;
@@ -104,7 +104,7 @@ static void *square_at(Shape n, const void *att, size_t call)
     return element_at(att, n.type, call * (size_t)n.batch * n.square);
 }
 
-// att of all heads, from the queries and keys that the first layer has made
+// att of all heads, from the queries and keys of the first layer
 static Status compute_weights(Module *self, NnRun *run)
 {
     Attention *s = self->state;
@@ -119,7 +119,7 @@ static Status compute_weights(Module *self, NnRun *run)
     return OK;
 }
 
-// What dropout leaves of the weights: *left, or all of them.
+// Applies dropout to the weights: *left is the result, or the weights themselves.
 static Status drop_weights(Module *self, NnRun *run, Shape n, const void **left)
 {
     Attention *s = self->state;
@@ -128,7 +128,7 @@ static Status drop_weights(Module *self, NnRun *run, Shape n, const void **left)
                         &s->left);
 }
 
-// The same of datt, the gradient of sequence c's.
+// The same for datt, the gradient of the weights of sequence c.
 static Status drop_gradient(Module *self, NnRun *run, Shape n, size_t c)
 {
     Attention *s = self->state;

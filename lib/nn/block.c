@@ -1,9 +1,8 @@
 /* block.c: one block of a transformer: r = x + attn(norm_1(x)), then out = r + mlp(norm_2(r)).
  *
  * attn writes its output straight into r, and mlp into the block's own output; the residual is
- * added there. That is allowed because no layer's backward looks at its own output. A residual that
- * stands beside a normalisation is added by that one's kernel; only the last one has none to
- * follow.
+ * added there. That is allowed because no layer's backward reads the layer's own output. The kernel
+ * of a normalisation adds the residual beside it; only the last residual has a kernel of its own.
  */
 #include "internal.h"
 #include "kernels.h"
@@ -12,7 +11,7 @@ typedef struct Block {
     void *middle; // device (rows, C): r, norm_2's input
     void *dnorm;  // device (rows, C)  gradients: here so that they are found on errors
     void *dmiddle;
-    void *ddropped; // what dropout leaves of a gradient
+    void *ddropped; // a gradient after dropout
 } Block;
 
 enum { NORM_1, ATTN, NORM_2, MLP };
@@ -22,7 +21,7 @@ static size_t numel(const Module *self, const NnRun *run)
     return run_rows(run) * (size_t)self->in_dim;
 }
 
-// GPT-2's dropout of what a child with a last linear layer "proj" adds to the residual.
+// GPT-2's dropout of the output of a child whose last linear layer is "proj".
 static const Param *proj_of(const Module *child)
 {
     return child->children[child->n_children - 1]->params[0];
@@ -102,7 +101,7 @@ Module *block_create(const char *name, int dim, int heads, AttentionKind attenti
     Module *(*create_attention)(const char *, int, int, float, float) =
         attention == ATTENTION_FUSED ? fused_attention_create : attention_create;
     Module *norm = layernorm_create("ln_1", dim);
-    if (norm == NULL) return NULL; // said once what is wrong is enough
+    if (norm == NULL) return NULL; // its constructor has said why
     Module *attn = create_attention("attn", dim, heads, init_std, proj_std);
     if (attn == NULL) {
         module_destroy(norm);

@@ -3,14 +3,14 @@
 #include "internal.h"
 #include "kernels.h"
 
-// What one call allocates: freed in one place, whatever fails.
+// The memory of one call, freed in one place, also on errors.
 typedef struct Loss {
     float *losses; // device (rows)
     float *mean;   // device (1)
     float *grad;   // device (rows, vocab)
 } Loss;
 
-// Where the caller wants the mean: on the host, and waits for it, or on the device.
+// Where the mean goes: to the host, which waits for it, or to the device.
 typedef struct Wanted {
     float *host, *device;
     bool in_place; // the gradient takes the place of the logits

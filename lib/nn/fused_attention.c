@@ -1,8 +1,8 @@
 /* fused_attention.c: attention.c's layer with O(T) memory per head in place of (T,T).
  *
  * One kernel computes scores, softmax and weighted values, and saves two numbers per row of the
- * softmax; another computes the scores again for the backward. Parameters, and their names, are
- * attention.c's, whose results these differ from by rounding alone.
+ * softmax; another computes the scores again for the backward. The parameters and their names are
+ * those of attention.c, and the results differ from its results by rounding alone.
  */
 #include <math.h>
 

@@ -19,7 +19,7 @@ static Module *create_body(const Gpt2Config *c, Module **children)
         char name[16];
         snprintf(name, sizeof name, "h.%d", i);
         children[1 + i] = block_create(name, c->dim, c->heads, c->attention, std, proj_std);
-        if (children[1 + i] == NULL) break; // said once what is wrong is enough
+        if (children[1 + i] == NULL) break; // its constructor has said why
     }
     if (children[c->layers] != NULL) children[1 + c->layers] = layernorm_create("ln_f", c->dim);
     return sequence_create("gpt2", c->layers + 2, children);

@@ -43,8 +43,8 @@ int64_t param_numel(const Param *param);
 // another type than what computes with it.
 Status param_has_data(const Param *param, DType type);
 Status param_has_grad(const Param *param, DType type);
-// Where a kernel that makes several gradients at once adds this one: the parameter's gradient; of a
-// frozen one memory on the run's stream, zero, which param_grad_end frees.
+// Where a kernel that makes several gradients at once adds this one: the parameter's gradient, or
+// for a frozen parameter zeroed memory of the run's stream, which param_grad_end frees.
 Status param_grad_begin(const Param *param, NnRun *run, DType type, void **grad);
 Status param_grad_end(const Param *param, NnRun *run, void **grad);
 
@@ -84,15 +84,15 @@ bool linear_tie(Module *m, Param *weight);
 
 // ---- layernorm.c, rmsnorm.c ----
 
-// What the state of both begins with: a residual for the time of one pass.
+// The beginning of the state of both: a residual for the time of one pass.
 typedef struct NormPass {
     void *sum;            // a forward's input, to be added to
     const void *residual; // what is added (rows, dim). NULL: there is none
 } NormPass;
 
-// module_forward and module_backward_into of a normalisation, hooks and all, while its kernel also
-// adds a residual (rows, dim): sum += residual, then the forward of sum, which is the input that
-// must stay until the backward; and din = the input's gradient + residual.
+// module_forward and module_backward_into of a normalisation, with hooks, whose kernel also adds a
+// residual (rows, dim). Forward: sum += residual, then the forward of sum, the input, which must
+// stay until the backward. Backward: din = the input's gradient + residual.
 Status norm_forward_sum(Module *m, NnRun *run, void *sum, const void *residual, void **out);
 Status norm_backward_sum(Module *m, NnRun *run, const void *dout, const void *residual, void *din);
 
@@ -104,11 +104,11 @@ bool cast_logits(Module *m, DType dtype);
 
 // ---- dropout.c ----
 
-// Drops of x, each sequence's part of which has `each` numbers, of self's type; nothing without
-// dropout. `at` is the parameter by which the place is known.
+// Applies dropout to x, of self's type, in which each sequence has `each` numbers; does nothing
+// without dropout. The parameter `at` identifies the place in the model.
 Status dropout(const Module *self, NnRun *run, const Param *at, void *x, size_t each);
-// The same where *x must stay: what is left of it goes to *copy, which the caller frees (NULL:
-// memory is allocated), and *x is that. Nothing without dropout.
+// The same where *x must not change: the result goes to *copy, which the caller frees (NULL: it is
+// allocated), and *x becomes that. Does nothing without dropout.
 Status dropout_copy(const Module *self, NnRun *run, const Param *at, const void **x, size_t each,
                     void **copy);
 
@@ -116,9 +116,9 @@ Status dropout_copy(const Module *self, NnRun *run, const Param *at, const void 
 
 // A forward begins, in the embedding: *first is the position of its first token.
 Status kv_cache_begin(NnRun *run, int *first);
-// The rest of an attention layer's forward where there is a cache: from its first linear layer's
-// output to its own. turn: gives T rows of qkv the positions 0 … T-1 where those are rotary, or
-// NULL.
+// With a cache, the rest of an attention layer's forward, from the output of its first linear layer
+// to its own. turn gives T rows of qkv the rotary positions 0 … T-1; NULL: positions are not
+// rotary.
 typedef Status (*TurnRows)(const Module *self, NnRun *run, int T, void *qkv);
 Status kv_cache_attention(Module *self, NnRun *run, const void *qkv, TurnRows turn, void *out);
 
@@ -129,8 +129,8 @@ RotaryFrequencies rotary_frequencies(const RotaryConfig *config, int hs);
 
 // ---- block.c ----
 
-// One block of a transformer: r = x + attn(norm_1(x)), then r + mlp(norm_2(r)). It owns the four;
-// NULL among them is what a constructor that failed returned.
+// One block of a transformer: r = x + attn(norm_1(x)), then r + mlp(norm_2(r)). It owns the four.
+// One that is NULL, because its constructor failed, makes the result NULL.
 Module *block_of(const char *name, int dim, Module *norm_1, Module *attn, Module *norm_2,
                  Module *mlp);
 // GPT-2's.

@@ -1,10 +1,10 @@
-/* kv_cache.c: keys and values of the tokens that were there before, so that a model which writes
- * runs its linear layers on the new tokens alone.
+/* kv_cache.c: keys and values of the earlier tokens, so that a model that generates text runs its
+ * linear layers on the new tokens alone.
  *
- * Of each attention layer the rows of its first linear layer are kept: queries, keys and values,
- * not yet turned where positions are rotary. A forward turns a copy, so that each row has its own
- * position, and computes the attention of the new tokens' rows. The numbers are those of a forward
- * of all tokens.
+ * For each attention layer it keeps the output rows of the first linear layer: queries, keys and
+ * values, before rotary positions turn them. A forward turns a copy, so that each row gets its own
+ * position, and computes the attention of the new rows alone. The results equal those of a forward
+ * over all tokens.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static Status layer_rows(const Module *self, NnRun *run, size_t width, void **ro
     return OK;
 }
 
-// x (T, width), a copy of the cached rows, is turned; y (run->T, C): all heads' outputs.
+// Turns x (T, width), a copy of the cached rows; y (run->T, C) gets the outputs of all heads.
 static Status attend(const Module *self, NnRun *run, int T, void *x, void *y, TurnRows turn)
 {
     const LayerNumbers *n = &self->numbers;

@@ -25,7 +25,7 @@ static Module *create_block(const LlamaConfig *c, int i)
     snprintf(name, sizeof name, "h.%d", i);
     Module *attn =
         grouped_attention_create("attn", c->dim, c->heads, c->kv_heads, &c->rotary, STD, proj_std);
-    if (attn == NULL) return NULL; // said once what is wrong is enough
+    if (attn == NULL) return NULL; // its constructor has said why
     Module *mlp = gated_ffn_create("mlp", c->dim, c->hidden, STD, proj_std);
     if (mlp == NULL) {
         module_destroy(attn);

@@ -2,8 +2,8 @@
  *
  * Forward: pre-forward hooks, the output is allocated, the layer runs, post-forward hooks.
  * Backward: pre-backward hooks, the input's gradient is allocated, the layer runs, what the forward
- * kept is freed, post-backward hooks. What a pass that failed leaves behind hangs on the module
- * (its output, and what the layer keeps in its state), where module_discard finds it.
+ * kept is freed, post-backward hooks. The memory of a pass that failed stays with the module (its
+ * output, and what the layer keeps in its state), where module_discard finds it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ bool module_add_child(Module *m, Module *child)
     return true;
 }
 
-// Strikes a parameter from m and all below it, so that nobody frees it a second time.
+// Removes a parameter from m and all below it, so that nobody frees it a second time.
 static void forget_param(Module *m, const Param *param)
 {
     for (int i = 0; i < m->n_params; i++)
@@ -72,7 +72,7 @@ static void forget_param(Module *m, const Param *param)
     for (int i = 0; i < m->n_children; i++) forget_param(m->children[i], param);
 }
 
-// Frees the parameters of m and below; `root` is where tied ones may stand a second time.
+// Frees the parameters of m and below; the model `root` may have tied ones in other places, too.
 static void free_params(Module *m, Module *root)
 {
     for (int i = 0; i < m->n_params; i++) {
@@ -237,7 +237,7 @@ Status module_alloc_typed(const Module *m, NnRun *run, void **x, size_t n, const
     return alloc(m, run, x, m->out_type, n, what);
 }
 
-// The forward; `lent` is where the output goes, or NULL for memory of the module's own.
+// The forward. The output goes to `lent`, or if that is NULL to memory of the module's own.
 static Status forward(Module *m, NnRun *run, const void *in, void *lent)
 {
     TRY(check_forward(m, run, in));
@@ -290,7 +290,7 @@ static Status check_backward(const Module *m, const void *dout)
     return OK;
 }
 
-// The backward proper and the freeing behind it.
+// The backward itself, and the freeing after it.
 static Status run_backward(Module *m, NnRun *run, const void *dout, void *din)
 {
     TRY(m->backward(m, run, dout, din));
@@ -342,7 +342,8 @@ Status module_backward_into(Module *m, NnRun *run, const void *dout, void *din)
     return run_backward(m, run, dout, din);
 }
 
-// module_discard of all children; the first status of theirs and `first` that is not OK.
+// Calls module_discard of all children; returns the first status that is not OK, beginning with
+// `first`.
 static Status discard_children(Module *m, NnRun *run, Status first)
 {
     for (int i = 0; i < m->n_children; i++) {

@@ -1,8 +1,8 @@
-/* param.c: a parameter's description, and the question whether its storage is there.
+/* param.c: describes a parameter, and checks that its storage is there.
  *
- * A layer may be run only while somebody has pointed its parameters at device memory. With FSDP
- * that is not so between a reshard and the next unshard, and using a unit then is an easy mistake
- * to make, so every layer asks before it queues anything.
+ * A layer may run only while its parameters point at device memory. With FSDP they do not between a
+ * reshard and the next unshard. Using a unit then is an easy mistake, so every layer checks before
+ * it queues anything.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static const char *type_name(DType type)
     return type == DTYPE_F32 ? "float" : type == DTYPE_BF16 ? "bf16" : "fp16";
 }
 
-// A buffer of another type than the layer's is a caller's mistake.
+// A buffer whose type is not the layer's is the caller's mistake.
 static Status check_type(const Param *param, const Buffer *buffer, DType type)
 {
     if (buffer->dtype == type) return OK;
@@ -52,7 +52,7 @@ static Status check_type(const Param *param, const Buffer *buffer, DType type)
                 param->name, type_name(buffer->dtype), type_name(type));
 }
 
-// Without an owner a parameter is nobody's shard; nor is one that is narrower than a float.
+// A parameter without an owner, or narrower than a float, is in no shard.
 static void say_category(const Param *param, const Buffer *buffer, GpuCategory category)
 {
     bool shard = param->owner != NULL && buffer->dtype == DTYPE_F32;

@@ -2,8 +2,8 @@
  *
  * A module has room for one forward that waits for its backward: its input, its output, and what
  * the layer has saved in its state. A pipeline has several micro-batches in flight. So all of it
- * can be exchanged with a copy: of a module that holds nothing, its state as a layer's constructor
- * left it. A state is plain memory with device pointers in it, and may be moved.
+ * can be exchanged with a copy, which begins as an idle module: its state is as the layer's
+ * constructor left it. A state is plain memory with device pointers in it, and may be moved.
  */
 #include <stdlib.h>
 #include <string.h>

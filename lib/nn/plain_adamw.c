@@ -1,8 +1,8 @@
 /* plain_adamw.c: AdamW as one GPU runs it without FSDP: every parameter whole, and both moments
  * with it.
  *
- * It is what the sharded optimizer is measured against: the same kernel, so the same bits.
- * It keeps the run it is created with, which must outlive it.
+ * The sharded optimizer is compared with it: the kernel is the same, so the bits are. It keeps the
+ * run that it is created with, which must outlive it.
  */
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static int count_places(const Module *module)
     return n;
 }
 
-// Adds the module's parameters that train and are not in the list yet.
+// Adds those of the module's parameters that train and are not in the list yet.
 static void collect(PlainAdamW *opt, const Module *module)
 {
     for (int i = 0; i < module->n_params; i++) {

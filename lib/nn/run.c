@@ -1,5 +1,5 @@
-/* run.c: what a pass needs beside the parameters: a cuBLAS handle, and memory in its stream's
- * order.
+/* run.c: what a pass needs beside the parameters: a cuBLAS handle, and memory that is allocated and
+ * freed in the order of its stream.
  *
  * With CUBLAS_DEFAULT_MATH a product of floats is computed in float. TF32, the tensor cores' format
  * with 10 bits behind the point, has to be asked for (cuBLAS documentation, cublasMath_t).
@@ -10,7 +10,7 @@
 
 #include "internal.h"
 
-// What the environment's TF32 says: unset, empty or 0 for full precision, 1 for TF32.
+// Reads the environment's TF32: unset, empty or 0 is full precision, 1 is TF32.
 static Status read_math_mode(cublasMath_t *mode)
 {
     const char *text = getenv("TF32");

@@ -9,8 +9,8 @@
 typedef struct Sequence {
     void *grad; // device: the gradient on its way from child to child; kept here to be found on
                 // errors
-    bool cast_in, cast_out;  // the first child, the last child is a cast of sequence_add_casts
-    DType in_type, out_type; // the sequence's own before that
+    bool cast_in, cast_out;  // the first child, or the last, is a cast of sequence_add_casts
+    DType in_type, out_type; // the sequence's own without the casts
     bool types_stay;
 } Sequence;
 
@@ -47,7 +47,7 @@ static Status sequence_free_saved(Module *self, NnRun *run)
     return run_free_typed(run, &s->grad);
 }
 
-// Whether each child takes what the one before it gives.
+// Whether the input of each child has the shape of the output before it.
 static bool children_fit(const char *name, int n, Module **children)
 {
     if (n < 1) {
@@ -104,7 +104,7 @@ Module *sequence_create(const char *name, int n, Module **children)
 
 // ---- A stage of it ----
 
-// Takes out of m and all below it the parameters that `kept` has, so that they are not freed.
+// Removes the parameters of `kept` from m and all below it, so that they are not freed.
 static void leave_params(Module *m, const Module *kept)
 {
     for (int i = 0; i < kept->n_params; i++)

@@ -12,8 +12,8 @@
  * all that helps. simgpu notices all of these by itself, ends the process with a report, and has no
  * errors to ask for.
  *
- * The process ends without ncclCommAbort. Its end closes all its connections, which is what its
- * peers notice in turn; an abort would do no more for them, and can hang in its turn.
+ * The process ends without ncclCommAbort. Its end closes all its connections, and its peers notice
+ * that. An abort would do no more for them, and it can hang.
  */
 #include "comm_watch.h"
 
@@ -40,7 +40,7 @@ void world_on_lost(void (*hook)(const char *text))
 void comm_watch_leave(int status)
 {
     if (lost_hook) lost_hook(check_last());
-    // What the program said before is worth having, unless another thread is busy saying something.
+    // Print what the program has buffered, unless another thread is printing.
     if (ftrylockfile(stdout) == 0) fflush(stdout);
     _exit(status);
 }
@@ -60,7 +60,7 @@ static void check_communicators(void)
     }
 }
 
-// The parent's communicators are not the child's.
+// A forked child has none of its parent's communicators.
 static void forget(void)
 {
     n_watched = 0;

@@ -10,8 +10,8 @@ Status comm_watch(ncclComm_t comm);
 // Whom the watch asks: ncclCommGetAsyncError, or a test's own answer.
 extern ncclResult_t (*comm_watch_ask)(ncclComm_t comm, ncclResult_t *error);
 
-// Ends the process after its last line (check_last) has been printed: no exit handlers, which would
-// wait for what hangs.
+// Ends the process after it has printed its last line (check_last). It runs no exit handlers, which
+// would wait for the collective that hangs.
 _Noreturn void comm_watch_leave(int status);
 
 #endif

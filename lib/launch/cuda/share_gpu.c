@@ -1,14 +1,15 @@
-/* Several ranks on one GPU, for checking a program where there are fewer GPUs than ranks. NCCL is
- * not made for it: the ranks' kernels wait for each other while the GPU runs one process at a time,
- * and every message goes through a socket of the host. So it must be asked for (SHARE_GPU=1), says
- * so in a line, and ends after SHARE_GPU_LIMIT seconds, as a hang is more likely than elsewhere.
+/* share_gpu.c: runs several ranks on one GPU, to check a program where there are fewer GPUs than
+ * ranks. NCCL is not made for it: the ranks' kernels wait for each other while the GPU runs one
+ * process at a time, and every message goes through a socket of the host. So the user must ask for
+ * it (SHARE_GPU=1), one line says that it is on, and since a hang is likely the program ends after
+ * SHARE_GPU_LIMIT seconds.
  *
- * Why NCCL's variables are set as below (none that the user has set himself is changed):
+ * Why NCCL's variables are set as below (one that the user has set is not changed):
  *
- *   NCCL_HOSTID  NCCL refuses two ranks of one host on one GPU ("Duplicate GPU detected"). What is
- *       one host, it reads here where it is set (its src/misc/utils.cc), so a name for each rank
- *       makes them ranks of different hosts, which talk over the network and never through memory
- *       that they would share.
+ *   NCCL_HOSTID  NCCL refuses two ranks of one host on one GPU ("Duplicate GPU detected"). If this
+ *       is set, it is the host's identity (NCCL's src/misc/utils.cc). A name for each rank makes
+ *       them ranks of different hosts, which talk over the network and never through shared
+ *       memory.
  *   NCCL_MULTI_RANK_GPU_ENABLE  from NCCL 2.30 on allows it outright, as an experiment. Older ones
  *       do not know the name.
  *   NCCL_MAX_CTAS, NCCL_NET_GDR_LEVEL  few blocks a rank, and no network card that writes into the

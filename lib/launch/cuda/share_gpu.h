@@ -4,18 +4,18 @@
 
 #include "launch.h"
 
-// What SHARE_GPU says: 1 is yes; 0, nothing or not set is no; anything else is ERR_ARGUMENT, and so
-// is, with 1, a SHARE_GPU_LIMIT that makes no sense.
+// Reads SHARE_GPU: 1 is yes; 0, empty or not set is no; anything else is ERR_ARGUMENT. So is, with
+// 1, a SHARE_GPU_LIMIT that is not a number of seconds.
 Status share_gpu_wanted(bool *wanted);
-// Advice for who has too few devices, as the end of a sentence: to share, and with simgpu more
-// devices, if it can have so many and CUDA_VISIBLE_DEVICES does not say which of them are seen.
+// The end of a sentence that advises a user who has too few devices: share them; with simgpu, also
+// to simulate more, if it can have so many and CUDA_VISIBLE_DEVICES does not restrict them.
 const char *share_gpu_advice(int ranks);
 
 // Before the first NCCL call of a rank that shares one of `devices` devices with others: tells NCCL
 // to allow it, and begins the time limit.
 Status share_gpu_begin(const World *world, int devices);
-// The time limit is off when this has come as often as share_gpu_begin. Does nothing where nobody
-// shares.
+// Ends the time limit when it has been called as often as share_gpu_begin. Does nothing if no
+// device is shared.
 void share_gpu_end(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* A thread that does one thing now and then. Between ticks it sleeps on a condition, so that a stop
- * takes no time; the clock is the one that never jumps.
+/* ticker.c: a thread that calls a function periodically. Between ticks it sleeps on a condition, so
+ * that a stop takes no time. Its clock is the monotonic one.
  */
 #define _GNU_SOURCE // pthread_cond_clockwait
 #include "ticker.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-// There with simgpu alone, which counts the threads that may make a rank's next call.
+// Defined with simgpu alone, which counts the threads that may make a rank's next call.
 void simgpu_helper_threads(int change) __attribute__((weak));
 
 static Ticker *tickers; // all that ever ran in this process
@@ -31,7 +31,7 @@ static void stop_all(void)
     for (Ticker *t = tickers; t; t = t->next) ticker_stop(t);
 }
 
-// The child has this thread alone: no ticker runs, and whoever held a lock is not there.
+// The child has this thread alone: no ticker runs, and no other thread holds a lock.
 static void forget_all(void)
 {
     for (Ticker *t = tickers; t; t = t->next) {

@@ -1,8 +1,8 @@
-/* ticker.h: a thread that does one thing now and then, until it is stopped. For what must go on
- * beside a program that may hang: the watch of a communicator, a time limit.
+/* ticker.h: a thread that calls a function periodically until it is stopped, for work beside a
+ * program that may hang: the watch of a communicator, a time limit.
  *
- * The thread blocks all signals, which are the program's own business. It is gone before exit()
- * runs the handlers that were there before it; a forked child has none.
+ * The thread blocks all signals and leaves them to the program. It ends before exit() runs the
+ * handlers that were installed before it. A forked child has no ticker.
  */
 #ifndef SHARDLAB_TICKER_H
 #define SHARDLAB_TICKER_H
@@ -14,7 +14,7 @@
 
 typedef struct Ticker {
     void (*tick)(void);   // every `period` seconds, with the lock held
-    void (*forked)(void); // in a forked child: what the ticker looked after is not there; or NULL
+    void (*forked)(void); // in a forked child, where the watched things do not exist; or NULL
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
@@ -30,10 +30,10 @@ typedef struct Ticker {
 
 // The first tick comes after one period. Does nothing for one that runs already.
 Status ticker_start(Ticker *ticker, double period);
-// Returns when no tick is running and none will come. Does nothing for one that does not run.
+// Returns when no tick is running and none will come. Does nothing if the ticker is not running.
 void ticker_stop(Ticker *ticker);
 
-// For what the tick and others share.
+// Locks the data that the tick shares with others.
 void ticker_lock(Ticker *ticker);
 void ticker_unlock(Ticker *ticker);
 

@@ -28,7 +28,7 @@
 #include "../watch.h"
 
 #define BAD_USE 2      // exit status: nothing was started
-#define MORE_FILES 32  // that a process needs in addition to one per rank, and some to spare
+#define MORE_FILES 32  // descriptors that a process needs beside one per rank, and a reserve
 #define LIMIT_OVER 124 // exit status, as timeout(1)'s
 
 typedef struct Job {
@@ -65,7 +65,7 @@ static bool parse_seconds(const char *text, double *seconds)
     return end != text && !*end && *seconds > 0 && isfinite(*seconds);
 }
 
-// Returns 0, or the exit status after it has said what is wrong.
+// Returns 0; or prints what is wrong and returns the exit status.
 static int parse_arguments(int argc, char **argv, Job *job)
 {
     int i = 1;
@@ -167,9 +167,9 @@ static int check_devices(const Job *job)
 
 // ---- The ranks' surroundings ----
 
-// A TCP port of 127.0.0.1 that is this job's for as long as the launcher lives. The socket is bound
-// and never listens, so rank 0 can still open the port (NCCL sets SO_REUSEADDR and SO_REUSEPORT),
-// while no other job is given the same number.
+// Reserves a TCP port of 127.0.0.1 for this job while the launcher lives. The socket is bound and
+// never listens, so rank 0 can still open the port (NCCL sets SO_REUSEADDR and SO_REUSEPORT), and
+// no other job gets the same number.
 static int reserve_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -207,8 +207,8 @@ static void set_environment(const Job *job, int rank)
     setenv("NCCL_COMM_ID", id, 1);
 }
 
-// Ranks run in process groups of their own, which a terminal stops when they read from it; and what
-// comes from a file or a pipe can only go to one of them.
+// Ranks run in process groups of their own, and a terminal stops such a group when it reads. Input
+// from a file or a pipe could only go to one rank. So no rank gets any.
 static void set_input(int rank)
 {
     if (rank == 0 && !isatty(STDIN_FILENO)) return;
@@ -239,7 +239,7 @@ static bool ended_badly(int rank, RankEnd *end, void *arg)
     return end->how == RANK_SIGNALLED || end->code != 0;
 }
 
-// The job's exit status, and the one line that says which rank made it so.
+// Returns the exit status of the job, and prints one line about the rank that decided it.
 static int conclude(const Job *job, const Watch *watch)
 {
     int bad = watch->first_bad;
@@ -262,7 +262,7 @@ static int conclude(const Job *job, const Watch *watch)
     return 0;
 }
 
-// The launcher watches each rank by a descriptor, and simgpu's ranks do each other.
+// The launcher has a descriptor for each rank, and so has each of simgpu's ranks.
 static int check_files(const Job *job)
 {
     struct rlimit limit;
