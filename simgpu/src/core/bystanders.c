@@ -1,10 +1,10 @@
-/* bystanders.c: threads that a launcher's library has started for itself.
+/* bystanders.c: finds the threads that a launcher's library has started for itself.
  *
- * MPI and PMIx start threads that wait for messages. They never call NCCL, so nobody's wait ends by
- * them. Such a thread is known by its stack: from where it sleeps up to its beginning it has return
- * addresses of the launcher's libraries, and none of the program's. Which libraries these are, the
- * loader's list says: those named below, what these need and the program does not, and plugins,
- * which need such a one.
+ * MPI and PMIx start threads that wait for messages. They never call NCCL, so they never end
+ * anybody's wait. Such a thread is recognised by its stack: between the place where it sleeps and
+ * its beginning there are return addresses of the launcher's libraries, and none of the program's.
+ * The launcher's libraries are, in the loader's list, those named below; what they need and the
+ * program does not; and plugins, which need one of them.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -28,7 +28,7 @@ typedef struct Object {
     uint64_t name, needed[MOST_NEEDED]; // hashes
     int n_needed;
     bool named;               // as the launcher's
-    bool launchers, programs; // needed by those; by the program in other ways than through them
+    bool launchers, programs; // needed by those; by the program, other than through them
     uintptr_t from, to;       // its code
 } Object;
 
@@ -56,7 +56,8 @@ static bool is_launchers(const char *path)
     return false;
 }
 
-// `base`: where the object is, which the loader has added to its table's addresses, or not.
+// `base`: the address of the object. The loader may or may not have added it to the table's
+// addresses.
 static void read_needed(Object *object, uintptr_t base, const ElfW(Dyn) * first)
 {
     const char *texts = NULL;
@@ -101,7 +102,7 @@ static Object *find_needed(Objects *all, uint64_t name)
     return NULL;
 }
 
-// One round over who needs whom; false: nothing was new.
+// One round over which object needs which; false: it found nothing new.
 static bool spread_needs(Objects *all)
 {
     bool changed = false;
@@ -121,7 +122,7 @@ static bool spread_needs(Objects *all)
     return changed;
 }
 
-// Whether the thread has only what is the launcher's on its stack, from `at` on to its end.
+// Whether the stack has return addresses of the launcher's libraries alone, from `at` to its end.
 static bool has_launchers_stack(const Objects *all, uintptr_t at, uintptr_t end)
 {
     static uintptr_t words[512];
@@ -130,7 +131,7 @@ static bool has_launchers_stack(const Objects *all, uintptr_t at, uintptr_t end)
         next = (at / sizeof words + 1) * sizeof words;
         struct iovec to = {words, next - at}, from = {(void *)at, next - at};
         ssize_t got = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
-        if (got <= 0) break; // the stack ends sooner, or it has just gone
+        if (got <= 0) break; // the stack ends earlier, or the thread has just ended
         for (size_t i = 0; i < (size_t)got / sizeof words[0]; i++)
             for (int k = 0; k < all->n; k++) {
                 const Object *object = &all->of[k];
@@ -142,7 +143,7 @@ static bool has_launchers_stack(const Objects *all, uintptr_t at, uintptr_t end)
     return launchers;
 }
 
-// Where a thread that sleeps has its stack; false: it is at work.
+// Finds the stack of a thread that sleeps; false: it is running.
 static bool find_stack(int tid, uintptr_t *at, uintptr_t *end)
 {
     char path[64], text[256] = "";

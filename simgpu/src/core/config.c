@@ -1,7 +1,7 @@
 /* config.c: the SIMGPU_* variables, read once.
  *
- * They are read on first use and not when the program starts, so that a launcher may set them in a
- * forked rank. A value that makes no sense ends the program with one line.
+ * They are read on first use, not when the program starts, so that a launcher can set them in a
+ * forked rank. An invalid value ends the program with one line.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static SimConfig config;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool ready;
 
-// Reads "80G", "64M", "4096"; false where the text is something else.
+// Reads "80G", "64M", "4096"; false: the text is something else.
 static bool parse_bytes(const char *text, size_t *bytes)
 {
     char *end;
@@ -74,7 +74,8 @@ static SimCheck read_check(void)
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
-// Ranks on this host, as far as a launcher said so; and whether that launcher may bind them.
+// The number of ranks on this host, if a launcher says it, and whether that launcher may bind them
+// to processors.
 static size_t local_ranks(bool *bound)
 {
     static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -115,7 +116,7 @@ static void read_machine(void)
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
-// "10%", "2.5%" as a ratio, and *end: what comes after it; false: it is something else.
+// Reads "10%", "2.5%" as a ratio; *end is the text after it. False: the text is something else.
 static bool parse_percent(const char *text, SimRatio *part, const char **end)
 {
     uint64_t num = 0, den = 100;
@@ -173,7 +174,7 @@ static void read_dry(void)
                   "");
 }
 
-// Of a device, where SIMGPU_MEMORY does not say: the modelled machine's.
+// The memory of a device without SIMGPU_MEMORY: that of the modelled machine.
 static size_t usual_memory(void)
 {
     size_t machine = config.machine ? config.machine->memory : (size_t)80 << 30;

@@ -1,14 +1,14 @@
-/* core/: what every room above needs, and nothing of the machine that is simulated.
+/* core/: what all rooms above it need. Nothing here knows the simulated machine.
  *
  *   config.c        the SIMGPU_* variables, read once
  *   visible.c       CUDA_VISIBLE_DEVICES: which devices the program sees
  *   error.c         error names and strings, the last error (error.h)
  *   groups.c        limits of control groups (groups.h)
  *   processors.c    how many processors there are, and how many a rank may use (threads.h)
- *   threads.c       threads that are none of the program's
+ *   threads.c       threads of this process that the program has not started
  *   parallel.c      the threads that share the work of a kernel (simgpu.h)
- *   vector_clock.c  what is known to be done, stream by stream (vector_clock.h)
- *   leak.c          what is still alive when the process ends (leak.h)
+ *   vector_clock.c  which operations of each stream are known to be done (vector_clock.h)
+ *   leak.c          what the program has not given back when it ends (leak.h)
  *   tree.c          a balanced tree (tree.h)
  */
 #ifndef SIMGPU_CONFIG_H
@@ -34,7 +34,7 @@ typedef struct SimConfig {
     bool dry;      // SIMGPU_DRY; then check is at most CHECK_FAST, and nothing is poison
     bool phantoms; // SIMGPU_PHANTOMS: a dry run whose other ranks nobody runs
     int threads;
-    bool crowded;              // the threads of all ranks are more than there are processors
+    bool crowded;              // there are fewer processors than threads of all ranks
     int cores;                 // SIMGPU_CORES: for how many products are cut (blas/multiply.c)
     double notice_seconds;     // SIMGPU_NOTICE_SECONDS
     const SimMachine *machine; // SIMGPU_MACHINE; NULL: no clock

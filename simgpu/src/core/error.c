@@ -1,8 +1,8 @@
-/* error.c: error names and strings, the last error, and errors that stay.
+/* error.c: error names and strings, the last error, and sticky errors.
  *
  * An error of the host interface (a bad argument, no memory left) belongs to the call. An error on
  * the device (an illegal address) is sticky: as on real hardware, every later call of the process
- * returns it, and nothing but a new process helps.
+ * returns it, and only a new process helps.
  *
  * Interface: error.h; cudaGetLastError, cudaPeekAtLastError, cudaGetErrorName, cudaGetErrorString.
  */
@@ -17,7 +17,7 @@ cudaError_t (*sim_unsafe_hook)(const char *call, const void *site);
 
 static atomic_int sticky = cudaSuccess;
 static atomic_bool used;   // some call has been made in this process
-static atomic_bool forked; // this process was forked from one in which that was so
+static atomic_bool forked; // this process was forked from one that had made a call
 static _Thread_local cudaError_t last = cudaSuccess;
 static _Thread_local struct {
     const char *launch; // the call whose host function this thread runs; NULL: none
@@ -186,7 +186,7 @@ static void first_use(void)
     atomic_store(&used, true);
 }
 
-// A forked child holds copies of handles and addresses whose owner is its parent.
+// The handles and addresses in a forked child belong to its parent.
 static cudaError_t refuse_forked(void)
 {
     static atomic_bool told;

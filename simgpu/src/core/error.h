@@ -1,7 +1,7 @@
-/* core/error.h: how a call of the CUDA interface begins and ends.
+/* core/error.h: the beginning and the end of a call of the CUDA interface.
  *
- * Every call that can fail begins with SIM_ENTER, or what several share with SIM_ENTER_AS, and
- * returns sim_leave(error).
+ * Every call that can fail begins with SIM_ENTER and returns sim_leave(error). A function that
+ * several calls share begins with SIM_ENTER_AS.
  */
 #ifndef SIMGPU_ERROR_H
 #define SIMGPU_ERROR_H
@@ -12,21 +12,22 @@
 
 #include "log_writer.h"
 
-// Refuses where an earlier error is sticky, where this process was forked from one that used simgpu
-// already, and with cudaErrorNotPermitted, which sim_tell_not_permitted then reports, where this
+// Refuses the call if an earlier error is sticky, or if this process was forked from one that had
+// used simgpu; and with cudaErrorNotPermitted, which sim_tell_not_permitted then reports, if this
 // thread runs a host function of a stream.
-// Launches that are held back (nccl/launches.c) are made first, where the call, on `device`, may
-// come after them; -1: no operation.
+// Launches that are held back (nccl/launches.c) are made first, if the call, on `device`, may come
+// after them; -1: the call is no operation.
 cudaError_t sim_enter(const char *call, int device);
 typedef struct SimHeldLaunches {
     atomic_int n;
     void (*make)(const char *call, int device);
 } SimHeldLaunches;
 extern SimHeldLaunches sim_held;
-// What is unsafe while a stream is captured: NULL until one is. Reports, and returns the error.
+// Reports a call that is unsafe while a stream is captured, and returns the error. NULL until a
+// stream is captured.
 extern cudaError_t (*sim_unsafe_hook)(const char *call, const void *site);
 void sim_tell_not_permitted(const char *call, const void *site);
-// Says that this thread runs a function for `launch`, which was called at `site`; NULL: no longer.
+// This thread now runs a host function for `launch`, which was called at `site`; NULL: no longer.
 void sim_in_host_function(const char *launch, const void *site);
 cudaError_t sim_leave(cudaError_t error); // remembers it for cudaGetLastError
 void sim_stick(cudaError_t error);        // from here on every call returns it
@@ -46,7 +47,7 @@ cudaError_t sim_refuse_call(const char *name, const char *what, const char *inst
         if (refused_ != cudaSuccess) return refused_;                                              \
     } while (0)
 
-// … of a call that may wait, or use the default stream, inside of CUDA.
+// The same for a call that may wait, or use the default stream, inside CUDA.
 #define SIM_ENTER_UNSAFE() SIM_ENTER_UNSAFE_AS(__func__, SIM_SITE)
 #define SIM_ENTER_UNSAFE_AS(call, site)                                                            \
     do {                                                                                           \

@@ -1,8 +1,9 @@
 /* core/groups.c: finds the control groups of this process. See groups.h.
  *
- * /proc/self/cgroup has the group's path below /sys/fs/cgroup; a limit of any group above it holds
- * too. In a container the path may be the host's, which is not there: then the folder itself is the
- * group (cgroups(7), and the kernel's Documentation/admin-guide/cgroup-v2.rst).
+ * /proc/self/cgroup has the group's path below /sys/fs/cgroup. The limits of all groups above it
+ * apply, too. In a container the path may be one of the host, which does not exist here: then the
+ * folder itself is the group (cgroups(7), and the kernel's
+ * Documentation/admin-guide/cgroup-v2.rst).
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ bool sim_read_text(const char *path, char *text, size_t size)
     return true;
 }
 
-// The next line of *at, without its end, and *at behind it; NULL: there is none.
+// Returns the next line of *at without its end, and moves *at past it; NULL: there is none.
 static char *next_line(char **at)
 {
     char *line = *at, *end = strchr(line, '\n');
@@ -59,7 +60,7 @@ static size_t least_above(const char *root, const char *controller, char *path, 
     }
 }
 
-// Whether a list with commas between its names has this one.
+// Whether a list of names with commas between them has this one.
 static bool has_name(const char *list, const char *name)
 {
     size_t n = strlen(name);

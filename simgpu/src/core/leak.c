@@ -1,12 +1,12 @@
-/* leak.c: what is still alive when the process ends.
+/* leak.c: reports what the program has not given back when it ends.
  *
- * A program that ends well (main returns, or exit(0)) and had no other report is told what it never
- * gave back: device memory, pinned memory, streams, events, communicators, cuBLAS handles, by the
- * place that made them; and of a group that was never ended. What the program did not make itself
- * (the default streams and memory pools) is no leak, nor is what a cudaDeviceReset took away.
+ * If a program ends well (main returns, or exit(0)) and had no other report, the report lists the
+ * device memory, pinned memory, streams, events, communicators and cuBLAS handles that it never
+ * gave back, by the place that made them; and a group that was never ended. The default streams and
+ * memory pools, which the program did not make, are no leaks; nor is what cudaDeviceReset removed.
  *
- * The end is looked after from the start of the program, so that whatever the program itself does
- * at its end comes first.
+ * The exit handler is installed when the program starts, so that the program's own handlers run
+ * before it.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -22,12 +22,12 @@
 #include "report/hooks.h"
 #include "report/report.h"
 
-#define LINES 12     // of places that a report names
-#define SEARCHED 256 // places that are looked at for the same line
+#define LINES 12     // places that a report names
+#define SEARCHED 256 // places that are compared for being on one line
 #define WHERE 256
 #define TEXT 4096
 
-// What one place made and nobody gave back.
+// What one place has made and the program has not given back.
 typedef struct Leak {
     SimThing thing;
     const void *site, *ptr; // ptr: one of them
@@ -46,7 +46,7 @@ void sim_leak_reset(void)
     atomic_store(&was_reset, true);
 }
 
-// It took from under these what they belonged to.
+// cudaDeviceReset has removed what these belonged to.
 static bool went_with_reset(SimThing thing)
 {
     return atomic_load(&was_reset) && thing >= THING_PINNED;
@@ -71,7 +71,7 @@ void sim_leak_note(SimLeaks *leaks, SimThing thing, const void *ptr, size_t byte
     leaks->leak[i].count++;
 }
 
-// The largest first; what has no size, by number; then in the order of SimThing.
+// The largest first; without sizes the most numerous; then in the order of SimThing.
 static int by_size(const void *a, const void *b)
 {
     const Leak *x = a, *y = b;
@@ -108,7 +108,7 @@ static void describe_leak(const Leak *leak, char *text, size_t size)
              name[0] ? ": " : "", name, where);
 }
 
-// Loops that the compiler unrolled make one line several call sites: they are one place.
+// The compiler may unroll a loop, so that one line has several call sites. They are one place.
 static void join_lines(SimLeaks *leaks)
 {
     char where[WHERE], other[WHERE];
@@ -159,7 +159,7 @@ static void report(const SimLeaks *leaks)
         list, words[leaks->leak[0].thing].undo);
 }
 
-// Whether this process has made a report, or is one that only carries a copy of its parent's state.
+// Whether this process has made a report, or only has a copy of its parent's state.
 static bool is_ours(void)
 {
     return sim_config_ready() && sim_config()->check != CHECK_OFF && !sim_is_forked() &&

@@ -1,5 +1,5 @@
-/* core/leak.h: what is alive at the process's end. Each owner of such things notes what it has when
- * its hook `visit` is called (report/hooks.h), waiting for no lock.
+/* core/leak.h: what the program has not given back at its end. When its hook `visit` is called
+ * (report/hooks.h), each owner of such things notes what it has. It must not wait for a lock.
  */
 #ifndef SIMGPU_LEAK_H
 #define SIMGPU_LEAK_H

@@ -1,6 +1,7 @@
-/* own_memory.c: what simgpu itself takes from malloc, so that whoever counts a program's host
- * memory can leave it out. The build gives all files of simgpu's and gpulog's these functions for
- * malloc, calloc, realloc and free (make/rules.mk); a copy that is built without counts nothing.
+/* own_memory.c: counts the memory that simgpu itself has from malloc, so that a count of the
+ * program's host memory can leave it out. The build gives all files of simgpu and gpulog these
+ * functions for malloc, calloc, realloc and free (make/rules.mk); built without them, nothing is
+ * counted.
  *
  * Interface: simgpu_host_bytes.
  */
@@ -22,7 +23,8 @@ void *sim_own_realloc(void *ptr, size_t bytes);
 void sim_own_free(void *ptr);
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-// The main thread's heap, and mappings: a chunk of another thread's heap has a bit in front of it.
+// Whether a chunk is of the main thread's heap or a mapping: other threads' chunks have a bit set
+// in front of them.
 static int64_t counted(const size_t *ptr)
 {
     enum { OTHER_HEAP = 4 };
@@ -36,7 +38,7 @@ static int64_t counted(const size_t *ptr)
 }
 #endif
 
-static _Atomic int64_t own; // below 0 where libc has made what simgpu freed
+static _Atomic int64_t own; // below 0 if simgpu has freed memory that libc had allocated
 
 static void *taken(void *ptr)
 {

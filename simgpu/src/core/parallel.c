@@ -1,17 +1,17 @@
 /* parallel.c: the threads of a process that share the work of a kernel or of a product.
  *
- * A pool of at most SIMGPU_THREADS - 1 workers, started by the first work that is worth sharing.
- * One piece of work is shared at a time: a thread that finds the workers busy with another one's
- * (one thread per device) does its own work alone, and so does work that begins within a piece.
- * What a piece computes does not depend on who does it, so neither is seen in results.
+ * The first job that is worth sharing starts a pool of at most SIMGPU_THREADS - 1 workers. The
+ * workers share one job at a time: a thread that finds them busy with another thread's job (there
+ * is one thread per device) does its job alone. So does a job that begins within a piece of
+ * another. The result of a piece does not depend on the thread that computes it.
  *
- * The pieces of a job are in parts, and each thread begins with the part that is its own: it has in
- * its cache what it wrote in the last kernel, which most often is what the same part of the next
- * one reads. When its part is done, it helps with the others. A job has as many places as it has
- * pieces for others; a worker that comes too late for one stays out of it, and the caller waits for
- * those that have entered alone. Idle workers look for a job for a moment and then sleep. To wake
- * one takes longer than many a piece, so the caller wakes no more of them than there are places
- * beyond those that are looking. A process forked meanwhile has no workers, and starts its own.
+ * The pieces of a job are in parts, and each thread begins with its own part: the same part of the
+ * last kernel has left in this thread's cache what this one most often reads. A thread whose part
+ * is done helps with the others. A job has a place for each piece that others may do. A worker that
+ * comes too late for a place stays out of the job, and the caller waits only for workers that have
+ * entered. An idle worker polls for a job for a moment and then sleeps. Waking one takes longer
+ * than many pieces do, so the caller wakes only as many as there are places beyond the workers that
+ * poll. A forked process has no workers and starts its own.
  *
  * Interface: simgpu_parallel.
  */
@@ -35,19 +35,19 @@ typedef struct Job {
     atomic_size_t next[MOST_PARTS]; // of each part the first piece that nobody has taken
 } Job;
 
-// The state of the pool in one word: workers that are in the job, places for more, and the job's
-// number.
+// The state of the pool in one word: how many workers are in the job, how many places are free, and
+// the number of the job.
 #define INSIDE(state) ((state)&0xfff)
 #define ONE_PLACE ((uint64_t)1 << 12)
 #define PLACES (0xfff * ONE_PLACE)
 #define ONE_JOB ((uint64_t)1 << 24)
 
 static struct Pool {
-    // What all workers look at, on a cache line of its own, with what changes together with it.
+    // What all workers poll, on a cache line of its own, with what changes together with it.
     _Alignas(SIM_CACHE_LINE) _Atomic uint64_t state;
     Job *job;
-    // Workers that look for a job, and that wait for the bell; a futex: rung where a job has more
-    // places than workers are looking.
+    // How many workers poll for a job, and how many wait for the bell: a futex, rung when a job has
+    // more places than workers poll.
     _Alignas(SIM_CACHE_LINE) atomic_int looking;
     atomic_int asleep;
     atomic_uint bell;
@@ -56,14 +56,14 @@ static struct Pool {
     pthread_mutex_t lock;                           // of what follows
     pthread_cond_t arrived;                         // the owner waits for it
     atomic_int waits;                               // whether it does
-    int ready;                                      // workers that have said who they are
+    int ready;                                      // workers that have registered
 } pool;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool inside; // of a job: what this thread begins now, it does alone
 static _Thread_local size_t self; // 0: whoever calls; the workers are 1, 2, 3 …
 
-// How often a thread looks before it sleeps: for the time of a product, some 0.4 to 1 ms, where it
-// has a processor to itself; else some 20 to 50 us.
+// How often a thread polls before it sleeps: for the time of a product, some 0.4 to 1 ms, if it has
+// a processor to itself; else for some 20 to 50 us.
 enum { LOOKS = 20000, LOOKS_CROWDED = 1000 };
 
 static int looks(void)
@@ -104,8 +104,8 @@ static size_t first_piece(const Job *job, size_t part)
     return part * job->pieces / job->parts;
 }
 
-// Reads the counter before it adds to it: many threads come to parts that are finished, and a write
-// takes the counter out of the caches of all others.
+// Reads the counter before it adds to it: many threads find a part that is finished, and a write
+// would remove the counter from the caches of all others.
 static void take_part(Job *job, size_t part)
 {
     atomic_size_t *next = &job->next[part];
@@ -124,13 +124,14 @@ static void take_pieces(Job *job)
 
 // ---- Workers ----
 
-// A job with a place that this worker has not been in: seen is the last one's state.
+// Whether there is a job with a free place that this worker has not been in; `seen` is the state at
+// its last job.
 static bool is_new(uint64_t state, uint64_t seen)
 {
     return (state & PLACES) != 0 && state / ONE_JOB != seen / ONE_JOB;
 }
 
-// Takes a place of such a job; false: there is none.
+// Takes a place in such a job; false: there is none.
 static bool enter(uint64_t *seen)
 {
     uint64_t state = atomic_load(&pool.state);
@@ -142,7 +143,7 @@ static bool enter(uint64_t *seen)
     return false;
 }
 
-// Looks for a job to enter, for a while.
+// Polls for a job for a while.
 static bool find_job(uint64_t *seen)
 {
     bool in;
@@ -152,8 +153,9 @@ static bool find_job(uint64_t *seen)
     return in;
 }
 
-// Until the bell rings, or not at all. Whoever opens a job writes the state first and then asks who
-// is asleep; a worker says that it is, notes the bell and then reads the state: one sees the other.
+// Sleeps until the bell rings, or not at all. A thread that opens a job writes the state and then
+// reads how many sleep. A worker counts itself as asleep, notes the bell and then reads the state.
+// So one of the two sees the other.
 static void sleep_until_bell(uint64_t seen)
 {
     atomic_fetch_add(&pool.asleep, 1);
@@ -190,7 +192,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-// The program's signals are for the program's threads; what a thread's own faults raise stays.
+// Workers block signals, which are for the program's threads, but not those of their own faults.
 static void block_signals(sigset_t *before)
 {
     sigset_t all;
@@ -203,8 +205,8 @@ static void block_signals(sigset_t *before)
     pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
-// Has so many workers, or as many as the system grants, and each is known as none of the program's
-// threads.
+// Starts workers until there are so many, or as many as the system grants. Each has registered as
+// none of the program's threads.
 static void start_workers(int wanted)
 {
     sigset_t before;
@@ -256,7 +258,7 @@ static void divide(Job *job, size_t threads)
         atomic_init(&job->next[part], first_piece(job, part));
 }
 
-// False: the workers do another thread's job.
+// False: the workers are busy with another thread's job.
 static bool share(Job *job, int threads)
 {
     pthread_once(&once, make_pool);

@@ -1,6 +1,6 @@
 /* core/processors.c: how many processors the machine has, and how many a rank may use: its share of
- * those that it may run on (taskset, a container's set), and of the time that its control group
- * grants (docker --cpus, a pod's limit). Threads beyond that only take the time from each other.
+ * those on which it may run (taskset, a container's set), and of the time that its control group
+ * grants (docker --cpus, a pod's limit). More threads than that only slow each other down.
  *
  * A control group's limit is a quota of microseconds per period: "QUOTA PERIOD" in cpu.max (version
  * 2 of cgroups), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1).
@@ -20,7 +20,7 @@ size_t sim_processors(void)
     return n > 0 ? (size_t)n : 1;
 }
 
-// Of one group, in processors, rounded up; SIZE_MAX: no limit.
+// The limit of one group, in processors, rounded up; SIZE_MAX: none.
 static size_t quota_of(const char *root, const char *controller, const char *path)
 {
     char line[SIM_GROUP_LINE];
@@ -39,7 +39,7 @@ static size_t quota_of(const char *root, const char *controller, const char *pat
     return whole + ((double)whole * period < quota);
 }
 
-// Those that this process may run on.
+// The number of processors on which this process may run.
 static size_t allowed_processors(void)
 {
     cpu_set_t set;

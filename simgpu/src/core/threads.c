@@ -1,8 +1,8 @@
-/* threads.c: the threads of this process that are none of the program's.
+/* threads.c: the threads of this process that the program has not started.
  *
- * Whether a wait is hopeless depends on who else could make the missing call (nccl/cycle.c).
- * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the
- * workers that share a kernel's work (parallel.c), each of which says so when it begins, and the
+ * A wait is hopeless if no other thread could make the missing call (nccl/cycle.c). Threads that
+ * simgpu itself starts never make it: they are counted (simgpu_helper_threads). Nor do the workers
+ * that share a kernel's work (parallel.c), each of which registers when it begins, nor the
  * bystanders, which a launcher's library has started for itself (bystanders.c).
  */
 #define _GNU_SOURCE
@@ -18,7 +18,7 @@
 #include "core/threads.h"
 #include "simgpu.h"
 
-static atomic_int helpers, pid; // of which process: a forked one has none of them
+static atomic_int helpers, pid; // pid: the process that has them; a forked one has none
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static SimTids workers, bystanders;
 static pthread_key_t worker_key;
@@ -126,12 +126,12 @@ void sim_program_tids(SimTids *tids)
     sim_workers(&others);
     sim_tids(tids);
     for (int i = 0; i < others.n; i++) take_out(tids, others.tid[i]);
-    int drop = sim_helpers(); // which of them these are, nobody knows
+    int drop = sim_helpers(); // it is not known which threads these are
     tids->n = tids->n > drop ? tids->n - drop : 0;
 }
 
-// The thread for whose end `tid` waits, as far as the system says: pthread_join sleeps, without a
-// time limit, until a word that holds the thread's number changes. 0: it does something else.
+// The thread for whose end `tid` waits, if the system shows it: pthread_join sleeps, without a time
+// limit, until a word that holds that thread's number changes. 0: `tid` does something else.
 static int joined_by(int tid)
 {
     char path[64], text[256] = "";

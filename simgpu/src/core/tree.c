@@ -8,7 +8,7 @@ static bool before(const SimTreeNode *a, const SimTreeNode *b)
     return a->key != b->key ? a->key < b->key : a->tie < b->tie;
 }
 
-// xorshift32 (Marsaglia 2003). Its quality matters little, and racing threads do it no harm.
+// xorshift32 (Marsaglia 2003). Its quality matters little, and races do no harm.
 static uint32_t next_priority(void)
 {
     static _Thread_local uint32_t x = 2463534242u;
@@ -18,7 +18,7 @@ static uint32_t next_priority(void)
     return x;
 }
 
-// Cuts the tree into what lies before `at` and what does not.
+// Cuts the tree into the nodes before `at` and the others.
 static void split(SimTreeNode *root, const SimTreeNode *at, SimTreeNode **low, SimTreeNode **high)
 {
     while (root) {

@@ -1,4 +1,4 @@
-/* vector_clock.c: what is known to be done, stream by stream. See vector_clock.h. */
+/* vector_clock.c: which operations of each stream are known to be done. See vector_clock.h. */
 #include "core/vector_clock.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* core/vector_clock.h: what is known to be done: of every stream, so many of its operations.
+/* core/vector_clock.h: how many operations of each stream are known to be done.
  *
  * Streams count their operations, each in a slot of its own. A vector clock t says "the first t[s]
  * operations of every stream s are done" (Fidge 1988, Mattern 1989). The virtual clock, which keeps
- * the time of the simulated machine, is another thing: time/time.h.
+ * the time of the simulated machine, is something else: time/time.h.
  */
 #ifndef SIMGPU_VECTOR_CLOCK_H
 #define SIMGPU_VECTOR_CLOCK_H
@@ -12,14 +12,14 @@
 #include <stdint.h>
 
 typedef struct SimVectorClock {
-    int n; // slots; what is beyond them counts as 0
+    int n; // slots; those beyond count as 0
     uint64_t *t;
 } SimVectorClock;
 void sim_vector_clock_grow(SimVectorClock *clock, int n); // to n slots, which is more than it has
 void sim_vector_clock_join(SimVectorClock *into, const SimVectorClock *from);
 void sim_vector_clock_assign(SimVectorClock *into, const SimVectorClock *from);
 uint64_t sim_vector_clock_part(const SimVectorClock *clock, int slot);
-// Whether it says all that the other one says.
+// Whether it includes all that the other one says.
 bool sim_vector_clock_covers(const SimVectorClock *clock, const SimVectorClock *other);
 
 // A stream as reports name it, also when it is gone.
@@ -32,7 +32,7 @@ typedef struct SimStreamId {
     const void *made; // call site
     const char *name; // what the program calls it (gpulog_name_stream); NULL: nothing
 } SimStreamId;
-// Something that the host itself does, on no stream, has this slot.
+// The slot of an operation of the host itself, on no stream.
 #define SIM_HOST_SLOT (-2)
 // "stream B (made at api.c:40 (main))".
 void sim_stream_name(const SimStreamId *stream, char *text, size_t size);

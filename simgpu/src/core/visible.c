@@ -1,4 +1,4 @@
-/* visible.c: CUDA_VISIBLE_DEVICES: which devices of the machine the program sees, in which order.
+/* visible.c: reads CUDA_VISIBLE_DEVICES: the devices that the program sees, and their order.
  *
  * "Only the devices whose index or UUID is present in the sequence are visible to CUDA
  * applications, and they are enumerated in the order of the sequence. If one of the indices is
@@ -42,7 +42,7 @@ static int device_by_uuid(const char *text, size_t length, int devices)
     return found;
 }
 
-// -1: there is none of that number or UUID.
+// Returns -1 if no device has that number or UUID.
 static int visible_device(const char *text, size_t length, int devices)
 {
     char *end;
@@ -53,7 +53,7 @@ static int visible_device(const char *text, size_t length, int devices)
     return end == text + length && index >= 0 && index < devices ? (int)index : -1;
 }
 
-// "-1" and nothing at all are how a list is ended on purpose.
+// "-1", or nothing, ends a list on purpose.
 static void note_unknown(SimConfig *config, const char *list, const char *entry, size_t length,
                          int devices)
 {

@@ -1,8 +1,8 @@
-/* alone.c: whether other processes can know what this one does.
+/* alone.c: whether another process can know an id that this one has made.
  *
- * An id goes to another process by a child, by bytes that are written, by a socket or by shared
- * memory. Where the system says that there was none of these, nobody else has it: who waits for
- * ranks waits for this process's own.
+ * An id reaches another process through a child, written bytes, a socket or shared memory. If the
+ * system shows that there was none of these, no other process has the id: a thread that waits for
+ * ranks waits for ranks of this process.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -51,7 +51,7 @@ static bool has_sockets(void)
     return found;
 }
 
-// Memory that others could map, apart from simgpu's own.
+// Whether there is memory that other processes could map, apart from simgpu's own.
 static bool has_shared_memory(void)
 {
     char line[8192];

@@ -1,4 +1,4 @@
-/* arguments.c: the checks of a call's arguments, and of a group's messages. */
+/* arguments.c: checks the arguments of a call, and the messages of a group. */
 #include <stdio.h>
 
 #include "nccl/arguments.h"
@@ -54,7 +54,7 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
         which, what, element, sim_type_name(call->signature.type));
 }
 
-// NCCL's rules: the buffers lie apart, or exactly where an in-place call has them.
+// NCCL's rule: the buffers do not overlap, or lie exactly as for an in-place call.
 static ncclResult_t check_overlap(const Call *call)
 {
     size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
@@ -129,8 +129,8 @@ static GpuRange message_range(const Call *call)
                       receives ? GPU_WRITE : GPU_READ};
 }
 
-// Two messages of a group move at the same time: what is received may not lie over what another
-// one sends or receives. A message to oneself may stay where it is.
+// Two messages of a group move at the same time: the buffer of a receive must not overlap that of
+// another message. A message to oneself may use one buffer for both.
 static bool messages_clash(const Call *into, const Call *other)
 {
     GpuRange a = message_range(into), b = message_range(other);
@@ -180,7 +180,7 @@ static bool is_to_itself(const Call *call)
     return sim_is_message(call->signature.kind) && call->signature.root == call->comm->rank;
 }
 
-// The last send to oneself that no receive of the group matches, or the other way round; or NULL.
+// The last send to oneself without a receive in the group, or the other way round; NULL: none.
 static const Call *find_alone(const Call *call, int n)
 {
     for (int i = n - 1; i >= 0; i--) {

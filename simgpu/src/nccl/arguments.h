@@ -1,4 +1,4 @@
-/* arguments.h: the checks of a call's arguments, and of a group's messages. */
+/* arguments.h: checks the arguments of a call, and the messages of a group. */
 #ifndef SIMGPU_NCCL_ARGUMENTS_H
 #define SIMGPU_NCCL_ARGUMENTS_H
 

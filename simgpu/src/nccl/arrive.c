@@ -1,12 +1,12 @@
-/* arrive.c: what a collective orders, for ranks of one process.
+/* arrive.c: the order that a collective makes between ranks of one process.
  *
- * A rank's part of a collective ends only when every rank has arrived whose data it needs. So what
- * such a rank had done before on its stream comes before whatever waits for this part. Ranks of
- * other processes have memory of their own; where two ranks are in one process, one may use the
- * other's memory after a collective, and that is no race. Only the checker of races asks.
+ * A rank's part of a collective ends only when every rank whose data it needs has arrived. So what
+ * that rank did before on its stream comes before all that waits for this part. Ranks of different
+ * processes have separate memory. But of two ranks in one process, one may use the other's memory
+ * after a collective, and that is no race. Only the race checker uses this.
  *
- * A rank that posts a call leaves the clock of its stream here; those that need its data take it
- * along when their own part has ended, and the last one throws it away.
+ * A rank that posts a call leaves the clock of its stream here. The ranks that need its data merge
+ * it into their own when their part has ended, and the last one frees it.
  */
 #include <stdlib.h>
 
@@ -76,7 +76,7 @@ void sim_arrive(Call *call)
     call->start = (SimVectorClock){0, NULL};
 }
 
-// Takes along the clock of one rank's arrival, if it is in this process. Called with the lock held.
+// Merges the clock of one rank's arrival, if the rank is in this process. The lock is held.
 static void learn(const Call *call, int rank)
 {
     int to = call->signature.kind == GPU_RECV ? call->comm->rank : -1;

@@ -1,12 +1,12 @@
 /* board.c: the virtual clock's board among processes: when ranks arrive at their calls.
  *
  * Each rank writes its arrivals into the memory that its communicator shares, by the number of the
- * call; each process says in its wait table until when it will arrive at nothing more. That is all
- * that processes must know of each other's time. Who waits for more rings the bells of those that
- * he waits for (time/resolve.c).
+ * call. Each process writes into its wait table a time before which it will arrive at no further
+ * call. Processes need to know no more of each other's time. A process that waits for more rings
+ * the bells of those for which it waits (time/resolve.c).
  *
- * Times are resolved late, perhaps after the communicator was destroyed. So what is needed of it is
- * mapped here once more, until all its calls are over.
+ * Times are resolved late, perhaps after the communicator was destroyed. So its shared memory is
+ * mapped here a second time, until all its calls are over.
  *
  * A rank whose process has ended without telling when it arrived counts as if it had arrived before
  * all others.
@@ -39,7 +39,7 @@ typedef struct Other {
     int refs;
     bool waited_for; // this process needs its arrivals
     SimPs seen;      // its `until` when that was found out
-    uint64_t told;   // clock_told, when it was last added up
+    uint64_t told;   // clock_told when it was last added up
 } Other;
 
 typedef struct Entry {
@@ -50,7 +50,7 @@ typedef struct Entry {
     Other *other[SIM_MAX_RANKS]; // NULL: a rank of this process
     bool local[SIM_MAX_RANKS];
     int users;    // communicators of this process
-    SimItem over; // left by all of them, and quiet when this has ended; 0: it lives
+    SimItem over; // when all have left it and this item has ended, it is over; 0: it lives
 } Entry;
 
 // All under the clock's lock.
@@ -69,7 +69,7 @@ static void write_time(ClockTime *times, size_t room, uint64_t number, SimPs whe
     atomic_store(&t->number, number);
 }
 
-// The time of a call. One that was overwritten is so old that nobody should ask for it.
+// The time of a call. One that is overwritten is so old that nothing needs it.
 static bool read_time(const ClockTime *times, size_t room, uint64_t number, SimPs *when)
 {
     const ClockTime *t = &times[number % room];
@@ -135,8 +135,8 @@ static bool has_ended(const Entry *e, int rank)
            gone == GONE_FATAL || other->peer->ended;
 }
 
-// A time before which a rank of another process does not arrive at a call: none before it has made
-// its request for it.
+// A time before which a rank of another process does not arrive at a call: the time of its request,
+// once it has made that.
 static SimPs bound_of(const Entry *e, const SimCall *call, int rank, bool sends)
 {
     const ProcessWaitTable *table = e->other[rank]->table;
@@ -147,8 +147,8 @@ static SimPs bound_of(const Entry *e, const SimCall *call, int rank, bool sends)
     return asked || request < until ? until : request;
 }
 
-// One rank's part of the answer: adds to *when its arrival, or a time before which it will not be.
-// First the time until which it arrives at nothing, then whether it has arrived.
+// Moves *when to the arrival of one rank, or to a time before which it will not arrive. Reads first
+// the time before which it arrives at nothing, then whether it has arrived.
 static bool add_rank(Entry *e, const SimCall *call, int rank, bool sends, SimPs *when)
 {
     Other *other = e->other[rank];
@@ -195,7 +195,7 @@ static SimPs find_missing(void *arg, const SimCall *call)
     return least;
 }
 
-// The request after the time: who sees the one sees the other.
+// The request is written after the time: a process that sees the request sees the time.
 static void tell_until(void *arg, SimPs when, SimPs request)
 {
     if (request == SIM_FOREVER) request--;
@@ -248,21 +248,21 @@ static bool is_done(const Other *o)
     return o->peer->ended || atomic_load(&o->table->clock_until) == SIM_FOREVER;
 }
 
-// Whether all processes wait for each other: each has seen all arrivals that the others have told,
-// and none can go on. (Processes may have peers that this one does not know. Then the counts
-// differ, and the answer is no.)
+// Whether all processes wait for each other: each has seen all arrivals that the others have
+// published, and none can go on. (A process may have peers that this one does not know. Then the
+// counts differ, and the answer is no.)
 static bool is_hopeless(bool stuck)
 {
     if (stuck) atomic_store(&own->clock_stuck, seen_told + 1);
     if (!stuck || !others) return false;
-    // Most often one of them is at work, and that is seen at once.
+    // Usually one of them is running, and the first look shows it.
     for (const Other *o = others; o; o = o->next)
         if (!is_done(o) && atomic_load(&o->table->clock_stuck) == 0) return false;
     if (seen_told != told_by_others()) return false;
     uint64_t all = seen_told + atomic_load(&own->clock_told);
     for (const Other *o = others; o; o = o->next)
         if (!is_done(o) && atomic_load(&o->table->clock_stuck) != all - o->told + 1) return false;
-    return seen_told == told_by_others(); // nobody has told more while the others were asked
+    return seen_told == told_by_others(); // no process has published more meanwhile
 }
 
 static void raise_wanted(ProcessWaitTable *table, SimPs wanted)
@@ -272,7 +272,7 @@ static void raise_wanted(ProcessWaitTable *table, SimPs wanted)
         continue;
 }
 
-// Whom the last turn of the engine has found missing: `waited_for` is set anew by the next one.
+// The last turn of the engine has set `waited_for` of the processes that it found missing.
 static void ring_awaited(SimPs want)
 {
     atomic_store(&own->clock_waits, 1);
@@ -302,7 +302,7 @@ static SimPs wanted(void)
 static void tell_over(void)
 {
     atomic_store(&own->clock_until, SIM_FOREVER);
-    atomic_fetch_add(&own->clock_told, 1); // that it has ended is news too
+    atomic_fetch_add(&own->clock_told, 1); // its end is news, too
     for (Other *o = others; o; o = o->next) ring_bell(o->table);
 }
 
@@ -422,8 +422,8 @@ void sim_board_wait(ncclComm_t comm)
     sim_clock_unlock();
 }
 
-// What the host has waited for on the clock can be resolved here and now, mostly: then nothing is
-// left of the communicator.
+// Usually all that the host has waited for on the clock can be resolved now: then nothing is left
+// of the communicator.
 void sim_board_resolve(ncclComm_t comm)
 {
     if (!sim_clock_on() || sim_is_forked() || comm->size < 2) return;

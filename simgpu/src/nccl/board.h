@@ -1,4 +1,4 @@
-/* board.h: when the ranks arrive, on the virtual clock. */
+/* board.h: when ranks arrive at their calls, on the virtual clock. */
 #ifndef SIMGPU_NCCL_BOARD_H
 #define SIMGPU_NCCL_BOARD_H
 

@@ -1,14 +1,14 @@
-/* call.c: calls are posted, waited for, worked off.
+/* call.c: posts calls, waits for them, and does their work.
  *
- * The calls of a group fall into *lanes*: the collectives of one communicator, its sends to one
- * peer, its receives from one peer. In a lane they happen in order; lanes know nothing of each
- * other. Every lane posts its first call before the thread waits for anything, and it goes on as
- * soon as it can. So one thread can serve several ranks, and groups need not be alike on all ranks.
+ * The calls of a group are in *lanes*: the collectives of one communicator, its sends to one peer,
+ * its receives from one peer. The calls of a lane run in order; lanes are independent. Every lane
+ * posts its first call before the thread waits for anything, and it proceeds as soon as it can. So
+ * one thread can serve several ranks, and groups may differ between ranks.
  *
- * A collective goes through two gates: nobody works before all have posted (entered), since what it
- * would read may not be there yet; nobody returns before all have worked (finished), since its
- * buffers are read and written by others until then. Both count over all ranks and calls, so they
- * need no reset. A receive waits for its send; a send leaves its bytes behind (sends.c).
+ * A collective passes two gates. No rank works before all have posted (entered), since the data may
+ * not be there yet. No rank returns before all have worked (finished), since others read and write
+ * its buffers until then. Both gates count over all ranks and calls, so they are never reset. A
+ * receive waits for its send; a send leaves a copy of its bytes (sends.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static Channel *channel_of(const Call *call)
                                             : &call->comm->shared->channel[peer][self];
 }
 
-// What the log says of the call among those of all ranks.
+// The identity of the call in the log: the same on all ranks.
 static GpuCollective facts_of(const Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
@@ -64,8 +64,8 @@ static GpuCollective facts_of(const Call *call, uint64_t group, int left)
                            .in_progress = comm->options.nonblocking || call->polled};
 }
 
-// Tells the stream, the log and the checker; finds where the buffers lie in the arena. All calls of
-// a group do this in program order before the first is posted.
+// Notes the call with the stream, the log and the checker, and finds its buffers in the arena. All
+// calls of a group do this in program order before the first is posted.
 static ncclResult_t prepare(Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
@@ -107,7 +107,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
         call->kept = sim_send_keep(call, &op, send, sends, &call->desc.send);
     if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
         sim_stream_start(&op, &call->start, &call->stream_slot);
-    // What has been received has been read: who waits for the receive waits for the send.
+    // What is received has been read: a wait for the receive is a wait for the send.
     if (call->signature.kind == GPU_SEND && call->start.n) call->start.t[call->stream_slot]++;
     cudaError_t error = simgpu_end(&op);
     if (device != comm->device) cudaSetDevice(device);
@@ -115,7 +115,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     return error == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
 }
 
-// Whoever comes later of two that disagree sees it; the others learn it from `broken`.
+// The later of two ranks that disagree sees it; the others learn it from `broken`.
 static void compare_with_others(const Call *call)
 {
     CommShared *shared = call->comm->shared;
@@ -167,7 +167,7 @@ static void post(Call *call)
     atomic_store(&self->thread, sim_thread());
     atomic_store(&self->thread_used, 1);
     sim_listen(self, true);
-    // From here on others may write there.
+    // From here on other ranks may write there.
     if (call->desc.recv >= 0) sim_overwritten(call->recv, sim_recv_bytes(call));
     if (is_message(call))
         post_message(call);
@@ -177,8 +177,8 @@ static void post(Call *call)
 
 // ---- Going on ----
 
-// A split's work is to read the others' colors: my new rank is the number of those of my color that
-// come before me by (key, rank). The new communicator meets in what its first rank has offered.
+// The work of a split is to read the colors of the others: my new rank is the number of ranks of my
+// color before me by (key, rank). The new ranks meet in the memory that the first of them offers.
 static void read_colors(Call *call)
 {
     ncclComm_t comm = call->comm;
@@ -197,7 +197,7 @@ static void read_colors(Call *call)
 }
 
 // Whether all ranks have posted or, with `working`, have worked. A rank that was killed between its
-// own mark and the count is missing from the count forever: then the marks tell.
+// own mark and the count is never counted: then the marks decide.
 static bool gate_is_open(const Call *call, bool working)
 {
     CommShared *shared = call->comm->shared;
@@ -232,8 +232,8 @@ static bool advance_collective(Call *call)
     return true;
 }
 
-// The receiver compares and copies; the sender only waits, or not even that. It may not look at the
-// receive that matches its own: once the message is there, the receiver is free to post its next.
+// The receiver compares and copies; the sender waits, or not even that. The sender must not read
+// the matching receive: once the message is there, the receiver may post its next one.
 static bool advance_message(Call *call)
 {
     ncclComm_t comm = call->comm;
@@ -326,16 +326,16 @@ static bool waits_for(const Call *call, const WaitRef *ref, int rank)
 {
     CommShared *shared = call->comm->shared;
     if (call->signature.kind == GPU_RECV && atomic_load(&channel_of(call)->sends) >= ref->seq)
-        return false; // it is there, whatever became of the sender
+        return false; // the bytes are there, even if the sender has ended
     if (is_message(call))
         return rank == call->signature.root && atomic_load(&channel_of(call)->done) < ref->seq;
     const RankSlot *slot = &shared->slot[rank];
     return atomic_load(ref->working ? &slot->done : &slot->arrived) < ref->seq;
 }
 
-// Whether a rank that must come, or must finish its part, never will: ends the process then, unless
-// the communicator is one that does not block. A rank may finish, leave and end between two looks:
-// so the call is looked at again after the rank was seen gone.
+// Whether a rank that must come, or must finish its part, never will. Then it ends the process,
+// unless the communicator is non-blocking. A rank may finish, leave and end between two checks: so
+// the call is checked again after the rank was seen gone.
 static bool is_lost(const Call *call, const WaitRef *ref)
 {
     ncclComm_t comm = call->comm;
@@ -360,7 +360,7 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
         if (lane[k].at == lane[k].n) continue;
         const Call *call = lane[k].call[lane[k].at];
         WaitRef ref = ref_of(call);
-        // Something may have moved since it was looked at: the next round sees to it.
+        // Something may have changed since the check: the next round handles it.
         if (sim_ticket() != ticket) return;
         is_lost(call, &ref);
         if (!first) first = call;
@@ -377,10 +377,10 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
     gpulog_waiting(NULL, NULL);
 }
 
-// A group is one operation: each of a communicator's streams in it waits for all of them before,
-// and for the whole group behind (NCCL, "Mixing Multiple Streams within the same
-// ncclGroupStart/End() group"). The first round gathers what the streams have to wait for, the
-// second one spreads it.
+// A group is one operation: before it, each of a communicator's streams waits for all of them, and
+// after it, for the whole group (NCCL, "Mixing Multiple Streams within the same
+// ncclGroupStart/End() group"). The first round collects what the streams have to wait for, and the
+// second one has each of them wait for it.
 static void merge_streams(const Call *calls, int n)
 {
     for (int round = 0; round < 2; round++)
@@ -392,7 +392,7 @@ static void merge_streams(const Call *calls, int n)
         }
 }
 
-// A send may be left behind when it is the last of its lane; what comes after it needs its place.
+// A send may stay unreceived if it is the last of its lane: a later one needs its place.
 static void look_for_stayers(Call *calls, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* captured.c: calls of NCCL in a capture. See captured.h.
+/* captured.c: NCCL calls in a stream capture. See captured.h.
  *
  * A group becomes one node for each stream that it is on, as its kernels do. The nodes of a group
  * begin together: a launch makes all its calls when all of them can be made (graph_exec.c).
@@ -42,7 +42,7 @@ static cudaError_t error_of(ncclResult_t result)
     return error != cudaSuccess ? error : cudaErrorLaunchFailure;
 }
 
-// Makes the calls, on those streams; with `polled` they are only begun, and the caller polls
+// Makes the calls on those streams. With `polled` it only begins them, and the caller polls
 // (pending.h).
 static ncclResult_t make_calls(const Group *group, const cudaStream_t *together, bool polled)
 {
@@ -94,7 +94,7 @@ cudaError_t sim_captured_begin(cudaGraphNode_t node, const SimLaunch *launch, nc
     return error_of(result == ncclInProgress ? ncclSuccess : result);
 }
 
-// An operation that only asks whether the call's stream is captured, and what it may do there.
+// An operation that only finds out whether the call's stream is captured and what it may do there.
 static SimgpuOp begin(const Call *call)
 {
     int device = sim_current_device();

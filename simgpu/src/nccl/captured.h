@@ -1,4 +1,4 @@
-/* captured.h: calls of NCCL that are captured become nodes of a graph. */
+/* captured.h: NCCL calls in a stream capture become nodes of a graph. */
 #ifndef SIMGPU_NCCL_CAPTURED_H
 #define SIMGPU_NCCL_CAPTURED_H
 
@@ -10,7 +10,7 @@
 bool sim_capture_calls(const Call *calls, int n, ncclResult_t *result);
 // The calls of a node, which are its group's (*n, 0: it has none).
 const Call *sim_captured_calls(cudaGraphNode_t node, int *n);
-// Begins those that the launch has come to. They have been made when *comm is pending no more.
+// Begins the calls that the launch has reached. They are done when *comm is no longer pending.
 cudaError_t sim_captured_begin(cudaGraphNode_t node, const SimLaunch *launch, ncclComm_t *comm);
 
 #endif

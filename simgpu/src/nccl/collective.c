@@ -1,12 +1,12 @@
-/* collective.c: each collective: one rank's part of its work when every rank has posted, and the
- * call.
+/* collective.c: the collectives: the calls, and one rank's part of their work when every rank has
+ * posted.
  *
- * All ranks work at the same time, each on a part that nobody else writes, straight in the others'
- * memory, without staging. In place, a slice of a receive buffer is the same slice of a send
- * buffer, which only that rank reads, block by block before it writes: safe.
+ * All ranks work at the same time. Each writes a part that no other rank writes, directly in the
+ * others' memory, without staging. In an in-place call a slice of a receive buffer is the same
+ * slice of a send buffer. That is safe: only that rank reads it, block by block before it writes.
  *
- * What a collective is apart from its work is a row of gpulog_collectives.h; the work of row `name`
- * is do_name here.
+ * Apart from its work, a collective is a row of gpulog_collectives.h; do_name here is the work of
+ * row `name`.
  */
 #include <stdint.h>
 #include <string.h>
@@ -26,8 +26,8 @@
 SIM_NCCL(ncclBcast)
 // Bytes of a result that is copied on to other ranks while it is in the cache.
 #define BLOCK_BYTES ((size_t)64 << 10)
-// Where all ranks together receive more than so many bytes, they do not stay in a cache until they
-// are read. They are written to memory itself: an ordinary store first fetches what it replaces.
+// If all ranks together receive more bytes than this, no cache keeps them until they are read. Then
+// they are written past the caches: an ordinary store first fetches what it replaces.
 #define CACHED_BYTES ((size_t)16 << 20)
 
 static size_t message_bytes(const Call *call)
@@ -61,13 +61,13 @@ void sim_count_traffic(const Call *call, GpuLogEntry *entry)
 
 // ---- The parts ----
 
-// What one rank does of a call.
+// One rank's part of a call.
 typedef struct Part {
     Call *call;
     ncclComm_t comm;
     int rank, root;
     size_t count, bytes; // the call's, in elements and in bytes
-    bool cached;         // what is received stays in a cache until it is read
+    bool cached;         // a cache keeps what is received until it is read
 } Part;
 
 static char *send_of(const Part *p, int rank)
@@ -80,7 +80,7 @@ static char *recv_of(const Part *p, int rank)
     return p->comm->arena[rank] + p->comm->shared->slot[rank].desc.recv;
 }
 
-// Copies a part of what is received.
+// Copies a part of the received bytes.
 static void copy(const Part *p, char *to, const char *from, size_t bytes)
 {
     size_t at = 0;
@@ -93,7 +93,7 @@ static void copy(const Part *p, char *to, const char *from, size_t bytes)
             for (size_t i = at; i < at + SIM_CACHE_LINE; i += sizeof(__m128i))
                 _mm_stream_si128((__m128i *)(void *)(to + i),
                                  _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
-        _mm_sfence(); // before anybody is told that they are there
+        _mm_sfence(); // before any rank learns that they are there
     }
 #endif
     memcpy(to + at, from + at, bytes - at);
@@ -130,8 +130,8 @@ static void reduce_slice(const Part *p, const int *to, int n)
 
 // ---- The work of each ----
 
-// Reads every send buffer, writes its own receive buffer; or writes its own part of what all ranks
-// read (lent.c).
+// Reads every send buffer and writes its own receive buffer; or writes its own part of the copy
+// that all ranks read (lent.c).
 static void do_all_gather(const Part *p)
 {
     char *lent = sim_lent_begin(p->call);

@@ -1,4 +1,4 @@
-/* collective.h: what each kind of call is, and its data movement. */
+/* collective.h: the calls of each kind, and their data movement. */
 #ifndef SIMGPU_NCCL_COLLECTIVE_H
 #define SIMGPU_NCCL_COLLECTIVE_H
 
@@ -12,7 +12,7 @@ void sim_count_traffic(const Call *call, GpuLogEntry *entry);
 ncclResult_t sim_call_collective(GpuOp kind, const void *send, void *recv, size_t count,
                                  ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
                                  cudaStream_t stream, const void *site);
-// This rank's part of the movement, when everybody has posted.
+// Does this rank's part of the data movement, when every rank has posted.
 void sim_do_work(Call *call);
 
 #endif

@@ -1,11 +1,11 @@
-/* comm.c: communicators: joining, leaving.
+/* comm.c: joining and leaving a communicator.
  *
  * A rank joins by filling in its slot of the shared memory; then it connects to its peers
  * (connect.c).
  *
- * Leaving is not collective: a rank that has left is marked so, and only one who then waits for it
- * complains. A process that exits, or is ended by a report, says so in all its shared memory
- * (sim_comm_goodbye), so that the others' reports can tell an exit from a crash.
+ * Leaving is not collective: a rank that leaves is marked, and only a rank that then waits for it
+ * makes a report. A process that exits, or is ended by a report, notes that in all its shared
+ * memory (sim_comm_goodbye), so that the others' reports can tell an exit from a crash.
  */
 #define _GNU_SOURCE
 #include <link.h>
@@ -40,7 +40,7 @@ static bool named; // the report rank is that of the first communicator
 
 // ---- The end of the process ----
 
-// In a forked child nothing of the parent's communicators is its own.
+// A forked child has none of its parent's communicators.
 static void forget_all(void)
 {
     for (ncclComm_t comm = sim_comms, next; comm; comm = next) {
@@ -57,7 +57,7 @@ static void forget_all(void)
     sim_launched_forked();
 }
 
-// May run in a signal handler that interrupted a holder of the lock: it does without, then.
+// It may run in a signal handler that interrupted a holder of the lock. Then it goes on without it.
 static void say_goodbye(Gone how, int status)
 {
     bool locked = sim_lock_within(0);
@@ -108,7 +108,7 @@ static void prepare_process(void)
 
 // ---- Joining ----
 
-// The program's file and where it is loaded: a peer that runs the same file can name our call
+// Notes the program's file and its address: a peer that runs the same file can name our call
 // sites.
 static int note_base(struct dl_phdr_info *info, size_t size, void *slot)
 {
@@ -151,7 +151,7 @@ static void fill_slot(RankSlot *slot, const SharedMap *map, const SimDevice *dev
     sim_listen(slot, true); // until it has connected
 }
 
-// Everybody must come with the same size; who does not ends, and so do the others when they see it.
+// All ranks must give the same size. A rank with another one ends, and so do those that see it.
 static void agree_on_size(CommShared *shared, int rank, int size, const void *site)
 {
     int32_t none = 0;

@@ -1,42 +1,42 @@
-/* comm.h: communicators, as a process has them. nccl/ is NCCL among processes of one host; what a
- * program calls is in nccl.h, and the other folders see that alone.
+/* comm.h: a process's communicators. nccl/ is NCCL among the processes of one host. A program calls
+ * what nccl.h declares, and the other folders see that alone.
  *
- *   comm_calls.c       communicators are made and destroyed by a program's calls
- *   questions.c        what a program may ask
+ *   comm_calls.c       the calls that make and destroy communicators
+ *   questions.c        the calls that ask for a property
  *   registered.c       memory that NCCL gives, and that is registered with it
  *   collective.c       each collective's call, and its data movement
  *   exchange.c         calls that are several messages: all-to-all, gather, scatter
  *   redop.c            reductions of a program's own
- *   refuse.c           what is said of a call that is wrong
- *   arguments.c        the checks of a call's arguments
- *   group.c            calls of a group wait for its end
+ *   refuse.c           reports a call that is wrong
+ *   arguments.c        checks the arguments of a call
+ *   group.c            keeps the calls of a group until its end
  *   inside.c           one thread at a time is inside a communicator
- *   making.c           communicators on their way
- *   pending.c          calls that do not block
+ *   making.c           communicators that are being made
+ *   pending.c          non-blocking calls
  *
- *   call.c             calls that are posted, waited for and worked off, in lanes
- *   arrive.c           what a collective orders, for ranks of one process
+ *   call.c             posts calls, waits for them and does their work, in lanes
+ *   arrive.c           the order that a collective makes between ranks of one process
  *   sends.c            messages that are sent and not received yet
- *   lent.c             one copy of what an all-gather gives, for all of its ranks
+ *   lent.c             one copy of the result of an all-gather, for all of its ranks
  *   reduce.c           the arithmetic of reductions, by type, in a fixed tree order
- *   phantom.c          dry runs among peers that nobody runs
+ *   phantom.c          dry runs of one rank, without its peers
  *
  *   shared.h           the memory that the ranks of a communicator share
- *   comm_id.c          ids: how they find it
- *   peers.c            what a process has mapped of others
- *   comm.c             communicators: joining, leaving
- *   connect.c          a rank that has joined connects to its peers
+ *   comm_id.c          ids, by which ranks find that memory
+ *   peers.c            memory of other processes that this one has mapped
+ *   comm.c             joining and leaving a communicator
+ *   connect.c          connects a rank that has joined to its peers
  *
  *   wait.c             sleeping in a wait slot
  *   cycle.c            threads that wait for each other
- *   notice.c           what ranks that wait say now and then
- *   alone.c            whether other processes can know what this one does
+ *   notice.c           notices of ranks that wait for long
+ *   alone.c            whether another process can know an id
  *   peer_end.c         peers whose processes end, and how
  *   launched.c         the processes of the launcher's world
- *   board.c            when the ranks arrived, on the virtual clock
- *   history.c          from where the ranks made their last collectives
+ *   board.c            when ranks arrive at their calls, on the virtual clock
+ *   history.c          the call sites of the last collectives
  *   describe.c         calls, call sites and ends in words
- *   diagnose.c         the reports: disagreement, missing ranks, deadlock
+ *   diagnose.c         reports: disagreement, missing ranks, deadlock
  */
 #ifndef SIMGPU_NCCL_COMM_H
 #define SIMGPU_NCCL_COMM_H
@@ -75,21 +75,21 @@ struct ncclComm {
     struct Registered *registered; // registered.c
     RedOp *redop;
     int n_redops;
-    int waited_for;          // threads that wait for sends of it (sends.c)
+    int waited_for;          // threads that wait for its sends (sends.c)
     bool connected;          // to all ranks
     bool boarded;            // the virtual clock knows it (board.c)
-    ncclComm_t parent;       // while a split makes this one: what is split,
-    const int *mates;        // and the ranks of it (size) that come here
+    ncclComm_t parent;       // while a split makes this one: the one that is split,
+    const int *mates;        // and its ranks (size) that come here
     struct IdServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the memory is
     char meets_at[128];      // what its id is, in words
-    bool place_taken;        // another job meets there
-    bool taken_told;         // … which has been said
+    bool place_taken;        // another job uses that place
+    bool taken_told;         // … and a notice has said so
     struct Inside *inside;   // which thread makes a call on it (inside.c)
-    const void *finalized;   // where; NULL: it is not
+    const void *finalized;   // call site of ncclCommFinalize; NULL: not called
     bool revoked;
     atomic_bool abort_told;            // that another rank has aborted it
     _Atomic(struct Pending *) pending; // what is in progress on it (pending.c)
-    _Atomic int async_error;           // what became of the last such
+    _Atomic int async_error;           // the result of the last such call
     const void *site;
 };
 
@@ -111,15 +111,15 @@ typedef struct Init {
 } Init;
 // A communicator that has joined nobody: `self` is NULL.
 ncclResult_t sim_comm_make(const Init *init, ncclComm_t *comm);
-// Joins it on the current device, without waiting for others (connect.h). ncclInProgress: where the
-// others meet is not known yet, for as long as rank 0 has not come.
+// Joins it on the current device, without waiting for others (connect.h). ncclInProgress: rank 0
+// has not come, so the shared memory is not known yet.
 ncclResult_t sim_comm_join(ncclComm_t comm, const Init *init);
-// Leaves: the others see that no more calls come. Frees it.
+// Leaves it, so that the others see that no more calls come, and frees it.
 void sim_comm_leave(ncclComm_t comm, const void *site);
-// A communicator that lives; false for NULL and for what was destroyed.
+// Whether the communicator is alive; false for NULL and for one that was destroyed.
 bool sim_comm_lives(ncclComm_t comm);
-// The rank's process has ended, or it has destroyed the communicator: no more calls of it will
-// come.
+// Whether the rank's process has ended, or it has destroyed the communicator: it will make no more
+// calls.
 bool sim_comm_gone(ncclComm_t comm, int rank);
 // Wakes everybody else in the communicator; one of its ranks.
 void sim_comm_wake(ncclComm_t comm);

@@ -1,4 +1,4 @@
-/* comm_calls.c: communicators are made and destroyed by a program's calls. */
+/* comm_calls.c: the calls that make and destroy communicators. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static ncclResult_t make_id(CommId *id)
 {
     const char *place = getenv("NCCL_COMM_ID");
     *id = (CommId){.magic = "SIMGPU", .by_text = 1};
-    if (sim_phantoms()) return ncclSuccess; // nobody asks for it
+    if (sim_phantoms()) return ncclSuccess; // phantoms do not look for the id
     if (!place || !*place) return sim_comm_id_offer(id);
     if (strlen(place) >= sizeof id->text || !strchr(place, ':'))
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, "ncclGetUniqueId", HERE,
@@ -221,7 +221,7 @@ static ncclResult_t refuse_shrink(const void *site, const char *title, int rank,
                       rank, text);
 }
 
-// Fills in who stays: all ranks but those n of the list.
+// Lists the ranks that stay: all but the n of the list.
 static ncclResult_t find_stayers(Init *init, const int *list, int n)
 {
     ncclComm_t comm = init->parent;
@@ -290,7 +290,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
     return sim_grouped_error(result);
 }
 
-// Ranks work off their calls as they make them: there is nothing to flush but sends.
+// Ranks do the work of a call when they make it: only sends are left to flush.
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     const char *name = "ncclCommFinalize";
@@ -323,7 +323,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     if (result != ncclSuccess) return result;
     if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
     sim_comm_enter(comm, name, HERE);
-    sim_board_wait(comm); // before it really waits: others see its clock
+    sim_board_wait(comm); // before it waits, so that the others see its clock
     sim_sends_wait_comm(comm, name, HERE);
     sim_board_resolve(comm);
     sim_note_gone(comm, HERE);
@@ -348,8 +348,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return ncclSuccess;
 }
 
-// Stops what is in progress, as an abort does, and leaves the communicator for its end, or for what
-// is made of it.
+// Stops what is in progress, as an abort does. The communicator can then be destroyed or shrunk.
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
 {
     const char *name = "ncclCommRevoke";

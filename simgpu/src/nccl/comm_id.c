@@ -1,16 +1,16 @@
 /* comm_id.c: how the ranks of a communicator find the memory that they share.
  *
- * It has no name in any file system, and is gone with its last user, however that one ends
- * (memory/shared_memory.h). ncclGetUniqueId makes one, and the id says where: process, handle, and
- * a random nonce that the memory holds too. The others open /proc/PID/fd/N, which Linux allows to
- * the same user.
+ * The memory has no name in any file system, and it is gone with its last user, however that one
+ * ends (memory/shared_memory.h). ncclGetUniqueId makes it, and the id says where it is: process,
+ * handle, and a random nonce that the memory holds, too. The others open /proc/PID/fd/N, which
+ * Linux allows to the same user.
  *
- * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself,
- * silently, so it cannot name a process. Then rank 0 makes the shared memory and listens on a Unix
- * socket in the abstract namespace (again no file) whose name comes from that text and the user; a
- * thread of rank 0, the *server*, gives the memory's handle to every peer of its job that connects,
- * and the socket closes when all came. Peers that come first try again, at growing
- * intervals, for as long as it takes: a rank may have much to do before it comes (notice.c).
+ * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself, so the
+ * id cannot name a process. Then rank 0 makes the shared memory and listens on a Unix socket in the
+ * abstract namespace (again no file) whose name is made of that text and the user. A thread of rank
+ * 0, the *server*, gives the memory's handle to every peer of its job that connects, and the socket
+ * closes when all have come. Peers that come before rank 0 try again, at growing intervals, without
+ * a limit: a rank may have much to do before it comes (notice.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -58,7 +58,7 @@ static SharedMap *keep_shared(int fd, CommShared *shared)
     SharedMap *map = calloc(1, sizeof *map);
     if (map) {
         *map = (SharedMap){.next = sim_shared_maps, .shared = shared, .fd = fd, .refs = 1};
-        if (!shared->nonce) { // fresh: its first user gives it its nonce
+        if (!shared->nonce) { // new: its first user sets the nonce
             atomic_store(&shared->other_rank, -1);
             while (!shared->nonce)
                 if (getrandom(&shared->nonce, sizeof shared->nonce, 0) < 0) shared->nonce = 0;
@@ -69,7 +69,7 @@ static SharedMap *keep_shared(int fd, CommShared *shared)
     return map;
 }
 
-// Takes the handle over; NULL: it is of no communicator, or of another than the one with the nonce.
+// Takes the handle over; NULL: it is not that of the communicator with the nonce.
 static SharedMap *join_shared(int fd, uint64_t nonce)
 {
     void *at = MAP_FAILED;
@@ -145,7 +145,7 @@ ncclResult_t sim_comm_id_offer(CommId *id)
     return ncclSuccess;
 }
 
-// ---- A place named by text ----
+// ---- NCCL_COMM_ID ----
 
 static socklen_t socket_name(struct sockaddr_un *name, const char *text)
 {
@@ -171,8 +171,8 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return hash;
 }
 
-// The same in all ranks of a job, and in no other's on this host: what the launcher says, or Slurm,
-// or else the session.
+// A number that all ranks of a job have, and no other job on this host: the launcher's, Slurm's, or
+// else that of the session.
 static uint64_t job_of_process(void)
 {
     static const char *const names[] = {
@@ -228,7 +228,7 @@ static int take_handle(int from)
     if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != sizeof handle) return -1;
     if (handle == OTHER_JOB || !sim_shared_is_file(handle)) return handle;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    if (!head && (message.msg_flags & MSG_CTRUNC)) sim_no_files_left(); // it came, and had no place
+    if (!head && (message.msg_flags & MSG_CTRUNC)) sim_no_files_left(); // no descriptor was free
     if (!head || head->cmsg_type != SCM_RIGHTS) return -1;
     memcpy(&handle, CMSG_DATA(head), sizeof handle);
     return handle;
@@ -241,7 +241,7 @@ static bool same_user(int socket)
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
 }
 
-// Whether the peer is of this job, and has got the handle.
+// Whether the peer is of this job and has received the handle.
 static bool serve_one(const struct IdServer *server, int peer)
 {
     uint64_t job = 0;
@@ -272,7 +272,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-// The memory's handle; OTHER_JOB: another job's rank 0 is there; -1: none is.
+// The memory's handle; OTHER_JOB: rank 0 of another job is there; -1: no rank 0 is.
 static int fetch_shared(const char *text)
 {
     struct sockaddr_un name;
@@ -356,8 +356,8 @@ static ncclResult_t find_by_text(const CommId *id, ncclComm_t comm)
     return result;
 }
 
-// Who made the id may be ending just now: its files are gone before it is. Where a launcher's world
-// is known, that is known in a moment, and ends this process.
+// The process that made the id may be ending: its files are gone before its process is. If a
+// launcher's world is known, that will be known in a moment, and end this process.
 static void await_loss(ncclComm_t comm)
 {
     sim_lock();

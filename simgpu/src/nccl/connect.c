@@ -1,8 +1,8 @@
-/* connect.c: a rank that has joined a communicator connects to its peers.
+/* connect.c: connects a rank that has joined a communicator to its peers.
  *
- * It connects to each peer that has joined: maps the peer's device memory and its wait table, and
- * has the watcher look after its process. It is done when all ranks have connected to all. Ranks in
- * one process need no mappings: the device's own alias is used.
+ * For each peer that has joined it maps the peer's device memory and wait table, and has the
+ * watcher watch its process. It is done when all ranks have connected to all. Ranks in one process
+ * need no mappings: they use the device's own alias.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #include "report/report.h"
 #include "runtime/runtime.h"
 
-// Between two looks at what nobody rings for: at an end, and at a place to meet.
+// Between two checks of what rings no bell: the end of a process, and the place to meet.
 #define LOOK_MILLISECONDS 500
 #define MOST_MILLISECONDS 200
 
@@ -31,8 +31,8 @@ bool sim_may_share(void)
     return text && strcmp(text, "1") == 0;
 }
 
-// Connects to every rank that has joined by now; returns how many those are, -1: one cannot be
-// reached, and *failed is it.
+// Connects to every rank that has joined by now; returns their number; -1: rank *failed cannot be
+// reached.
 static int connect_joined(ncclComm_t comm, int *failed)
 {
     int n = 0;
@@ -48,7 +48,7 @@ static int connect_joined(ncclComm_t comm, int *failed)
             sim_lock();
             comm->peer[r] = sim_peer_use(slot->pid, slot->wait_table_fd);
             comm->peer_arena[r] = comm->peer[r] ? sim_arena_use(slot) : NULL;
-            // It may have ended when this communicator was not there to be told.
+            // It may have ended before this communicator existed.
             if (comm->peer[r] && comm->peer[r]->ended) sim_mark_ended(comm->peer[r]);
             sim_unlock();
             if (!comm->peer_arena[r]) {
@@ -58,13 +58,13 @@ static int connect_joined(ncclComm_t comm, int *failed)
             comm->arena[r] = comm->peer_arena[r]->base;
             comm->wait_table[r] = comm->peer[r]->wait_table;
         }
-        sim_wake_rank(comm, r); // it may sleep, not knowing that we are there
+        sim_wake_rank(comm, r); // it may sleep and not know that we are there
     }
     return n;
 }
 
-// NCCL refuses two ranks of one host on one device. What is one host, it believes NCCL_HOSTID, and
-// from 2.30 on it can be told to allow it.
+// NCCL refuses two ranks of one host on one device. NCCL_HOSTID says which ranks are of one host;
+// from 2.30 on a variable can allow it.
 static ncclResult_t check_devices(ncclComm_t comm)
 {
     const RankSlot *self = comm->self;
@@ -90,15 +90,15 @@ static ncclResult_t check_devices(ncclComm_t comm)
     return ncclSuccess;
 }
 
-// Gone, and seen so before the last became ready. Of those who ended before they joined, the
-// communicator that is split knows.
+// Whether the rank is gone, and was so before the last one became ready. If it ended before it
+// joined, the communicator that is split knows.
 static bool is_lost(ncclComm_t in, int rank, const ncclComm_t comm)
 {
     return rank != in->rank && sim_comm_gone(in, rank) &&
            atomic_load(&comm->shared->ready) < (uint32_t)comm->size;
 }
 
-// Ends the process where a rank will never come, but for a communicator that does not block: true.
+// Ends the process if a rank will never come; for a non-blocking communicator it returns true.
 static bool has_lost(ncclComm_t comm)
 {
     CommShared *shared = comm->shared;
@@ -125,7 +125,7 @@ void sim_comm_await_end(ncclComm_t comm)
     }
 }
 
-// One look at who has come; true when all ranks have connected to all.
+// Checks once which ranks have come; true when all ranks have connected to all.
 static bool try_connect(ncclComm_t comm)
 {
     CommShared *shared = comm->shared;
@@ -145,7 +145,7 @@ static bool try_connect(ncclComm_t comm)
     }
     if (n == comm->size && !comm->connected) {
         comm->connected = true;
-        // All know its id, and nobody can go on to the next shrink before this rank is ready.
+        // All know its id, and no rank can begin the next shrink before this rank is ready.
         if (comm->parent) atomic_store(&comm->parent->self->shrinking, 0);
         if (atomic_fetch_add(&shared->ready, 1) + 1 == size) sim_comm_wake(comm);
     }
@@ -171,7 +171,7 @@ ncclResult_t sim_comm_try_connect(ncclComm_t *comms, int n)
     return result;
 }
 
-// Where the others meet is not known, and nobody rings.
+// The place where the others meet is not known, and no bell will ring.
 static void await_place(ncclComm_t comm, uint32_t ticket, Notice *notice)
 {
     int waited = sim_notice_waited(notice), left = sim_notice_left(notice);
@@ -198,8 +198,8 @@ static bool is_alone(ncclComm_t comm)
     return threads.n - sim_joiners((int)syscall(SYS_gettid)) == 1 && sim_is_alone(&comm->map->then);
 }
 
-// Sleeps until something happens. Ranks that have yet to join ring when they do; of the end of one
-// the launcher tells, where there is one that does.
+// Sleeps until something happens. A rank rings when it joins; the launcher, if it can, tells when
+// one has ended.
 static void await_ranks(ncclComm_t comm, uint32_t ticket, Notice *notice)
 {
     if (comm->parent || !count_missing(comm)) {
@@ -244,7 +244,7 @@ ncclResult_t sim_comm_connected(ncclComm_t *comms, int n)
         comms[i]->server = NULL;
         comms[i]->parent = NULL;
         comms[i]->mates = NULL;
-        sim_shared_release(comms[i]->map, true); // nobody will ask for the id again
+        sim_shared_release(comms[i]->map, true); // no rank needs the id any more
         ncclResult_t devices = check_devices(comms[i]);
         if (devices != ncclSuccess) result = devices;
         sim_board_join(comms[i]);

@@ -1,4 +1,4 @@
-/* connect.h: a rank that has joined a communicator connects to its peers. */
+/* connect.h: connects a rank that has joined a communicator to its peers. */
 #ifndef SIMGPU_NCCL_CONNECT_H
 #define SIMGPU_NCCL_CONNECT_H
 
@@ -10,7 +10,7 @@
 ncclResult_t sim_comm_try_connect(ncclComm_t *comms, int n);
 // Sleeps until something may have happened; says now and then who is missing.
 void sim_comm_await(ncclComm_t *comms, int n, uint32_t ticket, Notice *notice);
-// What is left to do when all are connected.
+// The rest of the work when all are connected.
 ncclResult_t sim_comm_connected(ncclComm_t *comms, int n);
 // Where a split cannot go on: one of the ranks that should come may just have ended. Ends this
 // process, too, as soon as that is known; returns after a second without such news.

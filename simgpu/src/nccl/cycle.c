@@ -38,8 +38,8 @@ typedef struct Process {
     int pid;
     ProcessWaitTable *table;
     int asleep;      // threads
-    bool helps_none; // as far as is known: in the set
-    bool known;      // what all its sleepers wait for is known, and that it has not happened
+    bool helps_none; // as far as known it can help nobody: it is in the set
+    bool known;      // it is known what all its sleepers wait for, and that it has not happened
 } Process;
 
 typedef struct Waiter {
@@ -48,7 +48,7 @@ typedef struct Waiter {
     int first, n;                          // refs
     uint64_t for_whom[MAX_PROCESSES / 64]; // a bit for each process
     bool stuck;
-    int from; // the search for a cycle: who led here, by which rank of which ref; -1: not come to
+    int from; // in the search for a cycle the waiter that led here; -1: not reached
     int by_ref, by_rank;
 } Waiter;
 
@@ -92,7 +92,7 @@ int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
 
 // ---- Looking ----
 
-// The first `bytes` bytes of a process's memory, which has `size`; NULL: it is another, or gone.
+// Maps the first `bytes` bytes of a process's memory of `size`; NULL: it is not that, or gone.
 static void *borrow(Search *s, int pid, int fd, size_t size, size_t bytes)
 {
     for (int i = 0; i < s->n_borrowed; i++)
@@ -131,7 +131,7 @@ static ProcessWaitTable *find_table(Search *s, const RankSlot *slot)
                   sizeof(ProcessWaitTable));
 }
 
-// The number of the rank's process in the search; -1: there is no room, or it cannot be looked at.
+// The number of the rank's process in the search; -1: there is no room, or it cannot be mapped.
 static int process_of(Search *s, const RankSlot *slot)
 {
     for (int p = 0; p < s->n_processes; p++)
@@ -142,8 +142,8 @@ static int process_of(Search *s, const RankSlot *slot)
     return s->n_processes++;
 }
 
-// What a sleeping thread waits for; -1: it does not sleep, or not with all that it waits for
-// written down, or it woke in between.
+// Lists what a sleeping thread waits for; -1: it does not sleep, has not written down all that it
+// waits for, or woke meanwhile.
 static int read_refs(const WaitSlot *wait_slot, uint32_t stamp, WaitRef *refs, int room)
 {
     uint64_t words[SIM_REF_WORDS];
@@ -158,8 +158,8 @@ static int read_refs(const WaitSlot *wait_slot, uint32_t stamp, WaitRef *refs, i
     return atomic_load(&wait_slot->stamp) == stamp ? (int)n : -1;
 }
 
-// Adds a thread of process p with those for whom it waits; false: it is about to wake, or it is not
-// known what it waits for.
+// Adds a thread of process p and the ranks for which it waits; false: it is about to wake, or it is
+// not known what it waits for.
 static bool add_waiter(Search *s, int p, int thread)
 {
     int ranks[SIM_MAX_RANKS];
@@ -185,7 +185,7 @@ static bool add_waiter(Search *s, int p, int thread)
     return true;
 }
 
-// All that sleep, from this process on to those for whose ranks they wait.
+// Adds all threads that sleep: of this process, then of the processes for whose ranks they wait.
 static void find_sleepers(Search *s, int pid, ProcessWaitTable *table)
 {
     s->n_waiters = s->n_refs = 0;
@@ -212,8 +212,8 @@ static bool is_asleep(const ProcessWaitTable *table, int thread)
     return atomic_load(&table->asleep[thread / 64]) >> thread % 64 & 1;
 }
 
-// Says for others, too, how many threads of this process wait for the end of one that sleeps. That
-// stays true for as long as it does.
+// Publishes how many threads of this process wait for the end of one that sleeps. That holds as
+// long as that one sleeps.
 static void note_joiners(ProcessWaitTable *own)
 {
     for (int i = 0; i < SIM_MAX_THREADS; i++)
@@ -222,8 +222,8 @@ static void note_joiners(ProcessWaitTable *own)
                          (uint32_t)sim_joiners(atomic_load(&own->wait_slot[i].tid)));
 }
 
-// Threads of its program that live and do not wait for the end of one that sleeps; INT_MAX: it is
-// not known, or it has ended.
+// Counts the threads of a process's program that do not wait for the end of one that sleeps;
+// INT_MAX: not known, or the process has ended.
 static int program_threads(const Process *process)
 {
     int n = sim_program_threads(process->pid, process->table);
@@ -240,8 +240,8 @@ static bool is_stuck(const Search *s, const Waiter *w)
     return false;
 }
 
-// Leaves out of the set who can help, until nobody in it can. Not `certain`: who has one thread
-// that waits for nobody in the set may have others that nobody sees; it can help if all do.
+// Removes processes that can help from the set, until none is left to remove. If not `certain`, a
+// process can help only if all of its threads wait for nobody in the set.
 static void reduce_set(Search *s, bool certain)
 {
     for (bool changed = true; changed;) {
@@ -307,8 +307,8 @@ static bool is_unchanged(const Search *before, const Search *now)
 
 // ---- The cycle in it ----
 
-// The thread of process p that is most likely to be meant to make the rank's call: one that waits
-// for its device's calls, or that made the last call. -1: none.
+// The thread of process p that most likely makes the rank's calls: one that waits in calls of its
+// device, or that made the last call. -1: none.
 static int likely_caller(Search *s, int p, const RankSlot *slot)
 {
     int best = -1, most = -1;
@@ -327,7 +327,7 @@ static int likely_caller(Search *s, int p, const RankSlot *slot)
     return best;
 }
 
-// Goes on from waiter i to who should have come, or (not `likely`) might have.
+// Continues from waiter i to the threads that should have come or, if not `likely`, could have.
 static int go_on(Search *s, int i, bool likely, int *queue, int n)
 {
     int ranks[SIM_MAX_RANKS];
@@ -354,7 +354,7 @@ static int go_on(Search *s, int i, bool likely, int *queue, int n)
     return n;
 }
 
-// Waiter w as a step: who waits for a rank by one of its refs.
+// Waiter w as a step of the cycle: it waits for a rank by one of its refs.
 static CycleStep make_step(Search *s, const Waiter *w, int ref, int rank)
 {
     CycleStep made = {find_shared(s, &s->ref[ref]), s->ref[ref], rank, {.site.n = 0}};
@@ -378,7 +378,7 @@ static int find_cycle(Search *s, int thread, bool likely)
         step[length++] = make_step(s, before, w->by_ref, w->by_rank);
         w = before;
     } while (w != own);
-    for (int i = 0; i < length / 2; i++) { // it was walked backwards
+    for (int i = 0; i < length / 2; i++) { // the search went backwards
         CycleStep swap = step[i];
         step[i] = step[length - 1 - i];
         step[length - 1 - i] = swap;
@@ -386,7 +386,7 @@ static int find_cycle(Search *s, int thread, bool likely)
     return length;
 }
 
-// Looks twice; returns the length of the cycle, 0 if there is none for certain.
+// Looks twice; returns the length of the cycle; 0: none is certain.
 static int look_for_cycle(int thread)
 {
     ProcessWaitTable *table = sim_wait_table(NULL);
@@ -403,7 +403,7 @@ void sim_cycle_check(int thread)
     sim_lock();
     int n = told ? 0 : look_for_cycle(thread);
     told = told || n > 0;
-    if (n == 0 && !told) { // else what is borrowed is still needed
+    if (n == 0 && !told) { // else the borrowed mappings are still needed
         give_back(&first_look);
         give_back(&second_look);
     }

@@ -4,11 +4,11 @@
 
 #include "nccl/wait.h"
 
-// The thread (its wait slot) sleeps: ends the process if that is hopeless; says
-// who waits for whom if it may be.
+// The thread (its wait slot) sleeps: ends the process if that is hopeless; prints a notice of who
+// waits for whom if it may be.
 void sim_cycle_check(int thread);
 void sim_cycle_notice(int thread, const Notice *notice);
-// The same notice for calls on communicators that do not block: no thread sleeps with them.
+// The same notice for non-blocking calls, in which no thread sleeps.
 void sim_say_waits(const WaitRef *refs, int n_refs, const Notice *notice);
 // The ranks for which ref waits; -1: it does not wait any more.
 int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks);

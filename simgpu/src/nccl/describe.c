@@ -1,8 +1,8 @@
 /* describe.c: calls, call sites and ends in words, as the reports and notices of nccl/ have them.
  *
- * A call site is an address in its own process. Ranks usually run the same program, so a peer's
- * address less the place where its program is loaded, plus where ours is, has our debug
- * information.
+ * A call site is an address in its own process. Ranks usually run the same program: a peer's
+ * address minus its program's load address plus ours is a call site that our debug information
+ * knows.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ void sim_describe_status(int status, char *text, size_t size)
         snprintf(text, size, "exited with status %d", WEXITSTATUS(status));
 }
 
-// "in cudaStreamSynchronize at train.c:88 (main)", where the host waits for what it has sent.
+// "in cudaStreamSynchronize at train.c:88 (main)", where the host waits for its sends.
 void sim_describe_host_call(const RankSlot *slot, const HostCall *in, char *text, size_t size)
 {
     char where[LINE / 2];

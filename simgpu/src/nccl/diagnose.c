@@ -1,9 +1,9 @@
-/* diagnose.c: the reports of who did not do what the others wait for.
+/* diagnose.c: reports the ranks that do not make the calls for which others wait.
  *
  * Disagreement: ranks make different calls at the same place of a communicator. Missing: a rank
- * will never come, since it ended or destroyed the communicator. Cycle: threads wait for each
- * other. All of them end the process; on real GPUs they are silent hangs. Every rank
- * concerned reports what it sees; a rank whose peer ended by such a report says only that.
+ * will never come, since it has ended or destroyed the communicator. Cycle: threads wait for each
+ * other. Each of these ends the process; on real GPUs it is a silent hang. Every rank concerned
+ * reports what it sees; a rank whose peer ended by such a report says only that.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ bool sim_signatures_differ(const CallSignature *a, const CallSignature *b)
     return memcmp(a, b, sizeof *a) != 0;
 }
 
-// What differs first, and what most likely caused it.
+// The first difference between two calls, and its most likely cause.
 static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
                                const CallSignature *b, char *text, size_t size)
 {
@@ -70,7 +70,7 @@ static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
                    rank_a, a->root, rank_b, b->root);
 }
 
-// A report that names every rank's call is worth a moment: those who are on their way wake us.
+// Waits a moment for the other ranks, so that the report can name every rank's call.
 static void await_arrivals(ncclComm_t comm, uint64_t seq)
 {
     for (int naps = 0; naps < 2 * comm->size; naps++) {
@@ -84,8 +84,8 @@ static void await_arrivals(ncclComm_t comm, uint64_t seq)
     }
 }
 
-// Where the ranks diverged before call `seq`, which may be long before they disagree; false:
-// they did not, as far as is known.
+// Where the ranks diverged before call `seq`, which may be long before they disagree; false: as far
+// as known they did not.
 static bool append_parting(const CommShared *shared, int size, uint64_t seq, char *text,
                            size_t room)
 {
@@ -112,7 +112,7 @@ static bool append_parting(const CommShared *shared, int size, uint64_t seq, cha
     return true;
 }
 
-// Where all ranks but one make the same call: that one did not come to it.
+// If all ranks but one make the same call, that one has not made it.
 static void append_absent(const CommShared *shared, int size, uint64_t seq, char *text, size_t room)
 {
     char where[LINE / 2];
@@ -255,8 +255,8 @@ static void describe_waiter(ncclComm_t comm, const void *site, const HostCall *i
              where, call);
 }
 
-// A rank that has aborted its communicator: the others are to do so, too, and another thread here
-// may be about to.
+// A rank has aborted its communicator: the others must do so, too, and another thread of this
+// process may be about to.
 static bool may_be_aborted(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site)
 {
     const RankSlot *slot = &comm->shared->slot[missing];
@@ -288,7 +288,7 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all",
                                                        waits[3 * LINE];
     char parting[REPORT / 2] = "";
-    if (sim_comm_ending()) return; // by another thread's report
+    if (sim_comm_ending()) return; // another thread is making a report
     if (gone == GONE_FATAL) {
         int files = atomic_load(&slot->files_limit);
         snprintf(title, sizeof title, "rank %d ended: see its report", missing);
@@ -377,7 +377,7 @@ void sim_diagnose_alone(ncclComm_t comm)
 
 // ---- Cycles ----
 
-// The call that a step of a cycle waits in.
+// The call in which a step of a cycle waits.
 static const CallDesc *waiting_call(const CycleStep *step)
 {
     const CommShared *shared = step->shared;
@@ -401,8 +401,8 @@ static void describe_step(const CycleStep *step, char *text, size_t size)
     sim_append(text, size, "%s\n    for rank %d to receive %s\n", host_call, step->waits_for, call);
 }
 
-// Whether the cycle goes through more than one communicator: then each communicator alone may be
-// used rightly, and their order is the mistake.
+// Whether the cycle goes through several communicators: then the use of each alone may be right,
+// and the mistake is their order.
 static bool crosses_communicators(const CycleStep *step, int n)
 {
     for (int i = 0; i < n; i++)

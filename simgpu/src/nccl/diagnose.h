@@ -1,10 +1,10 @@
-/* diagnose.h: the reports: disagreement, missing ranks, deadlock. */
+/* diagnose.h: reports: disagreement, missing ranks, deadlock. */
 #ifndef SIMGPU_NCCL_DIAGNOSE_H
 #define SIMGPU_NCCL_DIAGNOSE_H
 
 #include "nccl/comm.h"
 
-// Whether two ranks' calls disagree; then all is lost.
+// Whether the calls of two ranks disagree; then the communicator is broken.
 bool sim_signatures_differ(const CallSignature *a, const CallSignature *b);
 _Noreturn void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq);
 _Noreturn void sim_diagnose_message(ncclComm_t comm, int from, int to);
@@ -12,14 +12,14 @@ _Noreturn void sim_diagnose_message(ncclComm_t comm, int from, int to);
 // `in`: as in sim_wait.
 void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
                           const HostCall *in);
-// The same for ranks that never joined, whose shared memory may not be known yet (NULL). True:
-// one may be lost, and whether it is can change without anybody saying so.
+// The same for ranks that never joined, whose shared memory may not be known yet (NULL). True: one
+// may be lost, and no bell rings when that changes.
 bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared);
-// The thread is the only one that could make the ranks for which it waits.
+// Ends the process: the thread waits for ranks that it alone could make.
 _Noreturn void sim_diagnose_alone(ncclComm_t comm);
 _Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
 _Noreturn void sim_diagnose_shrink(ncclComm_t comm, int other, const void *site);
-// A thread that waits, in a cycle of such: what it waits in and for whom.
+// A thread in a cycle of waiting threads: the call in which it waits, and for whom.
 typedef struct CycleStep {
     const CommShared *shared;
     WaitRef ref;

@@ -13,8 +13,8 @@ SIM_NCCL(ncclAlltoAll)
 SIM_NCCL(ncclGather)
 SIM_NCCL(ncclScatter)
 
-// Messages between this rank and all ranks from `first` on, up to `end`: what is sent to or
-// received from rank r lies at element r·count of the buffer, or at its begin where `same`.
+// Sends to, or receives from, ranks `first` to `end` - 1: the message of rank r is at element
+// r·count of the buffer or, with `same`, at its beginning.
 static void exchange(GpuOp kind, const void *buffer, bool same, int first, int end, size_t count,
                      ncclDataType_t type, ncclComm_t comm, cudaStream_t stream, const void *site)
 {

@@ -1,8 +1,8 @@
-/* group.c: calls of a group wait for its end.
+/* group.c: keeps the calls of a group until its end.
  *
- * A call that is checked is run at once, or with all others of its group at the outermost
- * ncclGroupEnd. New communicators wait for a group's end likewise, so that one thread can make
- * those of several devices. If a call of a group was wrong, its end runs nothing and returns that
+ * A checked call runs at once, or with all others of its group at the outermost ncclGroupEnd. New
+ * communicators are made at the end of a group, too, so that one thread can make those of several
+ * devices. If a call of a group was wrong, the end of the group runs nothing and returns that
  * error.
  */
 #include <stdatomic.h>
@@ -39,13 +39,13 @@ SIM_NCCL(ncclGroupSimulateEnd)
 static __thread struct {
     int depth;
     const void *site;   // of the outermost start
-    bool told;          // of a wait in between: once is enough
+    bool told;          // a wait within the group has been reported: once is enough
     ncclResult_t error; // the first one since the outermost start
     Call *call;
     int n_calls, max_calls;
     Init *init;
     int n_inits, max_inits;
-    const char *first; // its first call, by which the others must go
+    const char *first; // the name of its first call
     const void *first_site;
     bool nonblocking;
 } group;
@@ -60,7 +60,7 @@ void sim_group_hooks(void)
     sim_hooks_add(&hooks);
 }
 
-// Room for one more; false where there is none.
+// Makes room for one more; false: no memory.
 static bool grow(void **items, int n, int *max, size_t size)
 {
     if (n < *max) return true;
@@ -102,7 +102,7 @@ ncclResult_t sim_finish_setups(Call *calls, int n_calls, Init **init, int *n)
     return ncclSuccess;
 }
 
-// Of calls that are the caller's.
+// Frees calls that belong to the caller.
 static ncclResult_t wait_for_calls(Call *calls, int n)
 {
     Init *init;
@@ -146,7 +146,7 @@ static ncclResult_t refuse_mixed(ncclResult_t result, const char *name, const vo
                       "The same group has\n%s, called at %s.\n%s", group.first, other_where, text));
 }
 
-// A call becomes the group's, if it may. A communicator is there only when the group of its
+// Adds a call to the group, if it may be in it. A communicator exists only when the group of its
 // initialisation ends: NCCL allows nothing else in such a group ("Group Calls" in its
 // documentation).
 static ncclResult_t join_group(bool init, bool nonblocking, const char *name, const void *site)
@@ -210,7 +210,7 @@ ncclResult_t sim_submit_init(const Init *init, const char *name)
         Init *own = malloc(sizeof *own);
         if (!own) return ncclSystemError;
         *own = *init;
-        // A child is its parent's affair, until it is made.
+        // Until a child is made, its parent counts.
         const Options *mode = init->parent ? &init->parent->options : &init->options;
         return run_inits(own, 1, mode->nonblocking);
     }
@@ -230,7 +230,7 @@ bool sim_group_holds(ncclComm_t comm)
     return false;
 }
 
-// Of all threads: groups that wait for their end, and where the last of them began.
+// How many groups are open in all threads, and where the last of them began.
 static atomic_int open_groups;
 static _Atomic(const void *) open_at;
 
@@ -249,7 +249,7 @@ ncclResult_t ncclGroupStart(void)
     return ncclSuccess;
 }
 
-// The host waits for a stream with nothing on it yet but the calls of a group that is still open.
+// The host waits for a stream whose only work is the calls of a group that is still open.
 static void check_wait(const char *name, cudaStream_t stream, const void *site)
 {
     const Call *held = NULL;
@@ -284,7 +284,7 @@ static ncclResult_t run_calls(Call *calls, int n, bool nonblocking)
     return result;
 }
 
-// Takes the group of this thread apart, and runs its calls or, with `dry`, forgets them.
+// Ends the group of this thread and runs its calls or, with `dry`, drops them.
 static ncclResult_t end_group(bool dry)
 {
     Call *call = group.call;
@@ -340,7 +340,7 @@ static float estimate(const Call *calls, int n)
     return (float)((double)(latency + work) * 1e-6);
 }
 
-// What the calls of the group would take. Nothing begins, and the group is over.
+// Estimates the time of the calls of the group. No call runs, and the group ends.
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
     const char *name = "ncclGroupSimulateEnd";

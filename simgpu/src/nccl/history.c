@@ -1,9 +1,9 @@
-/* history.c: from where the ranks made their last collectives.
+/* history.c: the call sites of the last collectives of each rank.
  *
- * Where one rank skips a call, the calls after it may fit for a while: other layers have the same
- * count. The mistake then shows many calls later, and far from its place. So every rank keeps where
- * its last collectives came from, for the report: the first one that ranks made from different
- * places is where they diverge.
+ * If a rank skips a call, its later calls may match for a while, since other layers have the same
+ * count. The mistake then shows many calls later, far from its place. So every rank keeps the call
+ * sites of its last collectives. The report shows the first collective that ranks made from
+ * different places: there they diverged.
  */
 #include "nccl/history.h"
 
@@ -15,7 +15,7 @@ void sim_remember_call(const Call *call)
     *past = (PastCall){call->desc.seq, call->signature.kind, call->desc.site};
 }
 
-// Addresses of the program itself: libraries lie elsewhere in every process.
+// Whether an address is in the program itself: libraries are elsewhere in every process.
 static bool in_program(const RankSlot *slot, const void *frame, uint64_t own_base)
 {
     uintptr_t here = (uintptr_t)frame - slot->program_base + own_base;
@@ -35,8 +35,8 @@ static bool same_place(const RankSlot *a, const SharedSite *x, const RankSlot *b
     return x->n == y->n;
 }
 
-// The first rank whose call number `seq` came from another place than rank 0's; 0: none; -1: it is
-// not known of all of them.
+// The first rank whose call number `seq` came from another place than rank 0's; 0: none; -1: not
+// known of all ranks.
 static int first_stray(const CommShared *shared, int size, uint64_t seq, uint64_t own_base)
 {
     const PastCall *first = &shared->slot[0].past[seq % SIM_HISTORY];
@@ -55,7 +55,7 @@ static int first_stray(const CommShared *shared, int size, uint64_t seq, uint64_
 bool sim_find_parting(const CommShared *shared, int size, uint64_t before, uint64_t *seq, int *rank)
 {
     RankSlot own = {.pid = 0};
-    bool agreed = before <= SIM_HISTORY; // the first calls of all are still known
+    bool agreed = before <= SIM_HISTORY; // the first calls are still known
     sim_note_program(&own);
     if (!__executable_start || own.program_inode != shared->slot[0].program_inode) return false;
     for (*seq = before > SIM_HISTORY ? before - SIM_HISTORY : 1; *seq < before; ++*seq) {

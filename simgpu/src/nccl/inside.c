@@ -1,9 +1,10 @@
 /* inside.c: one thread at a time is inside a communicator.
  *
  * NCCL's communicators are not for concurrent calls: threads may use one in turn, and the calls of
- * a group come from one thread. A rank's slot has room for one call, too. So a thread that finds
- * another one inside ends the process: which call comes first would be left to chance, on each rank
- * anew. A thread is inside during its call, and from its first call in a group to the group's end.
+ * a group come from one thread. Also, a rank's slot has room for one call. So a thread that finds
+ * another one inside ends the process: chance would decide, on each rank anew, which call comes
+ * first. A thread is inside during its call, and from its first call in a group to the group's
+ * end.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,27 +1,27 @@
-/* launched.c: the processes of a world, as its launcher says.
+/* launched.c: the processes of a launcher's world.
  *
- * A rank that ends after it joined a communicator is seen by the watcher of every other
- * (peer_end.c). One that ends before has said nothing to anybody, and only whoever started it knows
- * that it is gone. So a launcher may say which process is which rank, in a file that SIMGPU_WORLD
- * names (README.md, "For launchers"):
+ * If a rank ends after it has joined a communicator, the watcher of every other rank sees it
+ * (peer_end.c). If it ends before that, only the process that started it knows. So a launcher may
+ * say which process is which rank, in a file that SIMGPU_WORLD names (README.md, "For
+ * launchers"):
  *
  *     simgpu-world 1 4        the format, and how many ranks there are
  *     0 7301                  rank 0 is process 7301; a line for each rank, in any order
  *     2 exited 1              rank 2 has ended: exited STATUS, or killed SIGNAL
  *
- * The watcher has a pidfd of each of these processes, so an end is known at once and without the
- * launcher's line; the line is there for a launcher that waits for a rank, after which its number
- * may be given to another process. Until every rank has a process the file is read again and again.
+ * The watcher has a pidfd of each of these processes, so it sees an end at once, without the
+ * launcher's line. The line is for a launcher that waits for a rank, since after that another
+ * process may get its number. Until every rank has a process, the file is read again and again.
  *
- * [Note: lost ranks] A communicator is lost when a process that was to bring it a rank has ended.
- * In a world, process r brings rank r: this is what its launcher says, and it holds for a
- * communicator as large as the world, unless a process has come to it with another number. Then an
- * end by a signal or with another status than 0 is enough. One that ended well may have had nothing
- * to bring, if some other process brings several ranks; so as long as one that has come has threads
- * that may still join, nothing is said. Of any other communicator nobody knows who was to come, and
- * it is lost when all processes that live have come and have no thread left to come with.
+ * [Note: lost ranks] A communicator is lost if a process that was to be one of its ranks has ended.
+ * In a world, process r is rank r of a communicator as large as the world, unless a process has
+ * joined with another number. Such a communicator is lost if a process that has not joined ends by
+ * a signal or with a status other than 0. A process that ends well may have had no rank to bring,
+ * if another process brings several: so as long as a process that has joined has threads that may
+ * still join, it is not called lost. For any other communicator the joining processes are unknown:
+ * it is lost when all living processes have joined and have no thread left that could join.
  *
- * Without SIMGPU_WORLD nothing is known of others, and ranks wait (notice.c).
+ * Without SIMGPU_WORLD nothing is known of other processes, and ranks wait (notice.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -50,7 +50,7 @@ typedef struct Launched {
 
 // Under the lock of comm.c, as all functions below but sim_launched_lost and sim_launched_end_of.
 static struct {
-    bool opened; // SIMGPU_WORLD has been looked at
+    bool opened; // SIMGPU_WORLD has been read
     int fd;      // of the file; only with a size
     int size;    // 0: there is no world
     int pid;     // this process
@@ -70,7 +70,7 @@ void sim_launched_forked(void)
 
 // ---- The file ----
 
-// The file as it is now (free it); NULL: it cannot be read.
+// Reads the whole file (free it); NULL: it cannot be read.
 static char *read_file(void)
 {
     struct stat st;
@@ -81,7 +81,7 @@ static char *read_file(void)
         return NULL;
     }
     text[n] = 0;
-    char *last = strrchr(text, '\n'); // a line that is being written does not count yet
+    char *last = strrchr(text, '\n'); // a line without its end is still being written
     if (last) last[1] = 0;
     return text;
 }
@@ -135,7 +135,7 @@ static int parent_of(int pid)
     return at && sscanf(at, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
-// A rank may be a shell, say, that starts the program.
+// A launched process may be a shell, say, that starts the program.
 static int find_self(void)
 {
     int pid = world.pid;
@@ -152,7 +152,7 @@ static bool is_complete(void)
     return world.self >= 0;
 }
 
-// Reads on. A number that is another process's by the time it is opened has ended by the file.
+// Reads on. If a number is another process's when it is opened, the file says that its rank ended.
 static void read_on(void)
 {
     bool fresh[SIM_MAX_RANKS] = {false};
@@ -184,7 +184,7 @@ void sim_launched_open(void)
     if (world.fd < 0 && errno == EMFILE) sim_no_files_left();
     ssize_t n = world.fd >= 0 ? pread(world.fd, head, sizeof head - 1, 0) : -1;
     head[n > 0 ? n : 0] = 0;
-    // It may be a launcher's further up, whose file did not come down to here.
+    // It may be the file of a launcher further up, which was not passed down.
     if (sscanf(head, "simgpu-world 1 %d", &size) != 1 || size < 1 || size > SIM_MAX_RANKS ||
         fstat(world.fd, &st) != 0) {
         if (world.fd >= 0) close(world.fd);
@@ -213,7 +213,7 @@ int sim_launched_self(uint64_t *id)
 
 // ---- The watcher ----
 
-// Whether it is another process whose end is not known yet.
+// Whether it is another process, and not known to have ended.
 static bool is_watched(const Launched *rank)
 {
     return !rank->ended && rank->pid != world.pid;
@@ -231,8 +231,8 @@ int sim_launched_poll(struct pollfd *fds, bool *look)
     return world.size;
 }
 
-// Whether each has ended, asked of the kernel for all at once: there may be 256, and each of their
-// processes asks whenever another one has joined.
+// Finds out with one call of the kernel which have ended: there may be 256 processes, and each of
+// them checks whenever another one joins.
 static void find_ended(bool ended[SIM_MAX_RANKS])
 {
     struct pollfd fds[SIM_MAX_RANKS];
@@ -272,7 +272,7 @@ static bool has_joined(const RankSlot *slot)
     return atomic_load(&slot->state) >= RANK_JOINED;
 }
 
-// A rank may have joined before its launcher has said which it is. The others read it in its slot.
+// A rank may join before its launcher has written its line. The others read its number in its slot.
 static void tell_self(CommShared *shared, int size)
 {
     for (int r = 0; shared && r < size; r++) {
@@ -282,7 +282,7 @@ static void tell_self(CommShared *shared, int size)
     }
 }
 
-// Whether launched rank r has come to the communicator, with whatever number.
+// Whether launched rank r has joined the communicator, with any number.
 static bool has_come(const CommShared *shared, int size, int r)
 {
     for (int k = 0; shared && k < size; k++)
@@ -292,7 +292,7 @@ static bool has_come(const CommShared *shared, int size, int r)
     return false;
 }
 
-// Whether the communicator's ranks are the world's, as far as they have come.
+// Whether the communicator's ranks, as far as they have joined, are those of the world.
 static bool is_worlds(ncclComm_t comm, const CommShared *shared)
 {
     if (comm->size != world.size || comm->rank != world.self) return false;
@@ -304,7 +304,7 @@ static bool is_worlds(ncclComm_t comm, const CommShared *shared)
     return true;
 }
 
-// Whether a process that has come may come again, by a thread that has not.
+// Whether a process that has joined may join again, by another thread.
 static bool may_come_again(ncclComm_t comm, const CommShared *shared, int pid)
 {
     int came[SIM_MAX_RANKS], n = 0;
@@ -317,7 +317,7 @@ static bool may_come_again(ncclComm_t comm, const CommShared *shared, int pid)
         if (i == n) came[n++] = thread;
         if (comm->wait_table[r]) table = comm->wait_table[r];
     }
-    if (!table) return true; // not connected yet: whoever it is rings when it is
+    if (!table) return true; // not connected yet: it rings when it is
     return sim_program_threads(pid, table) > n;
 }
 
@@ -330,7 +330,7 @@ static bool any_may_come_again(ncclComm_t comm, const CommShared *shared)
     return false;
 }
 
-// Whether all launched processes that live have come.
+// Whether all living launched processes have joined.
 static bool all_have_come(const CommShared *shared, int size)
 {
     for (int r = 0; r < world.size; r++)
@@ -338,7 +338,7 @@ static bool all_have_come(const CommShared *shared, int size)
     return true;
 }
 
-// Whether the end of launched rank r, which has not come, means that the communicator is lost.
+// Whether the end of launched rank r, which has not joined, means that the communicator is lost.
 static bool is_loss(ncclComm_t comm, const CommShared *shared, int r, bool worlds)
 {
     if (worlds && world.rank[r].status > 0) return true;
@@ -346,7 +346,7 @@ static bool is_loss(ncclComm_t comm, const CommShared *shared, int r, bool world
     return !any_may_come_again(comm, shared);
 }
 
-// Of several, one that no report ended is the cause.
+// Of several, the cause is one that was not ended by a report.
 SimLaunchedLoss sim_launched_lost(ncclComm_t comm, CommShared *shared, int *rank)
 {
     SimLaunchedLoss loss = LOSS_NONE;

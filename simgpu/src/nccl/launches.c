@@ -1,14 +1,14 @@
 /* launches.c: graphs of several devices that one thread launches in turn.
  *
- * cudaGraphLaunch waits for nobody, and no group takes it: a thread launches the graph of one
- * device and then that of the next, whose collectives are each other's. simgpu makes an operation
- * at its call, and would wait in the first launch for the second one. So a launch with calls that
- * need other ranks of this process is held back. It goes on as far as it can when the next one
- * comes, and to its end before any call that may come after it. Kernels that say their arguments,
- * copies, memsets and records of events are held back with it, on the same device.
+ * cudaGraphLaunch does not wait, and it cannot be in an NCCL group: a thread launches the graph of
+ * one device and then that of the next, and the collectives of the two match. simgpu runs an
+ * operation at its call, and would wait in the first launch for the second one. So a launch with
+ * calls that need other ranks of this process is held back. It proceeds as far as it can when the
+ * next launch comes, and to its end before any call that may come after it. Kernels that say their
+ * arguments, copies, memsets and event records on the same device are held back with it.
  *
- * Calls of NCCL are begun as on a communicator that does not block (pending.c), one launch of each
- * device at a time. Where none can go on, the thread waits for all of them at once.
+ * NCCL calls are begun as on a non-blocking communicator (pending.c), one launch of each device at
+ * a time. If none can proceed, the thread waits for all of them at once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +22,10 @@
 #include "streams/graph.h"
 #include "streams/handles.h"
 
-// A launch, or another operation, which is a node of no executable.
+// A launch, or another operation that is held back, which is a node without an executable.
 typedef struct Held {
     SimLaunch launch; // its stream and device: of a node, too
-    ncclComm_t comm;  // of the calls that it has begun; NULL: none
+    ncclComm_t comm;  // whose calls it has begun; NULL: none
     bool local;       // all ranks of its communicators are of this process
     cudaGraphNode_t node;
     bool done;
@@ -58,7 +58,7 @@ static bool has_rank(cudaGraph_t graph, ncclComm_t comm, int rank)
     return false;
 }
 
-// Whether the launch needs ranks of this process that no other thread will call for.
+// Whether the launch needs ranks of this process for which no other thread makes calls.
 static bool needs_others(Held *h)
 {
     cudaGraph_t graph = sim_launched_graph(&h->launch);
@@ -93,7 +93,7 @@ static cudaError_t make_node(const Held *h)
     return error;
 }
 
-// Goes on with it; false: it has to wait.
+// Proceeds with it; false: it has to wait.
 static bool go_on(Held *h)
 {
     cudaGraphNode_t calls;
@@ -166,7 +166,7 @@ static bool may_come_before(const char *call, int device)
     return !before;
 }
 
-// Another thread than the one that launched them goes on with them as far as that can be.
+// A thread other than the one that launched them proceeds with them as far as it can.
 static void make_held(const char *call, int device)
 {
     if (making) return;
@@ -188,7 +188,7 @@ static bool hold(Held h)
         held = more;
         room = n + 16;
     }
-    if (!n) simgpu_captures++; // so that kernels say their arguments
+    if (!n) simgpu_captures++; // then kernels say their arguments
     held[n] = h;
     owner = pthread_self();
     sim_held.make = make_held;

@@ -2,9 +2,9 @@
 #ifndef SIMGPU_NCCL_LAUNCHES_H
 #define SIMGPU_NCCL_LAUNCHES_H
 
-// Launches are held back, from now on, where they need other ranks of this process.
+// From now on launches that need other ranks of this process are held back.
 void sim_launches_hold(void);
-// Makes those that are held back, and waits for what they need.
+// Runs the launches that are held back, and waits for what they need.
 void sim_launches_made(void);
 
 #endif

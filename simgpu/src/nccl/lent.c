@@ -1,16 +1,16 @@
-/* lent.c: one copy of what an all-gather gives, for all of its ranks.
+/* lent.c: one copy of the result of an all-gather, for all of its ranks.
  *
  * All ranks of an all-gather receive the same bytes, and most programs only multiply by them before
- * they free the buffer. So where the bytes are many, the ranks do not copy them W times: each
- * writes its part to a *place* that all of them share, and its receive buffer borrows what is
- * there. Before anybody else than a product uses the buffer, the bytes in question are copied into
- * it (memory/owed.h): a program sees what it would have seen.
+ * they free the buffer. So if there are many bytes, the ranks do not copy them W times: each writes
+ * its part to a *place* that all of them share, and its receive buffer borrows the bytes there.
+ * Before anything but a product uses the buffer, the bytes in question are copied into it
+ * (memory/owed.h), so that the program sees no difference.
  *
- * The places lie behind CommShared in the same memory, which a process maps with the first that
- * it uses. Rank 0 takes one in its call, the first that is large enough and free of users;
- * each rank is a user from then on, and ends that itself. A rank copies where no place is free,
- * where the host may read its buffer (managed memory), and where its call is one of several in a
- * group, the others of which may use the buffer before the group's end.
+ * The places are after CommShared in the same memory, and a process maps them when it uses the
+ * first one. Rank 0 takes a place in its call: the first that is large enough and has no users.
+ * From then on each rank is a user, until it ends its own use. A rank copies if no place is free,
+ * if the host may read its buffer (managed memory), or if its call is one of several in a group,
+ * since the others may use the buffer before the group's end.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 #include "report/report.h"
 #include "runtime/runtime.h"
 
-// Fewer bytes are copied: to keep account of them would cost as much.
+// Fewer bytes are copied: the bookkeeping would cost as much.
 #define LEAST ((size_t)256 << 10)
 #define ALIGNMENT ((size_t)4 << 10) // of places
 

@@ -1,9 +1,9 @@
-/* making.c: communicators on their way: all those that one group makes.
+/* making.c: makes all communicators of a group.
  *
- * Each is there from the beginning, but has not joined. They join their ranks, rank 0 first, as
- * others may find the memory through it, and then connect to their peers. A shrink has no id: the
- * first of those that stay makes one and leaves it in its slot of the parent, with whom it leaves
- * out; the others look there. So nobody asks those who are left out.
+ * Each exists from the beginning, but has not joined. The communicators join, rank 0 first, since
+ * the others may find the memory through it, and then connect to their peers. A shrink has no id:
+ * the first rank that stays makes one and puts it into its slot of the parent, together with the
+ * ranks that it leaves out. The others read it there. So no rank needs those that are left out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ void sim_making_drop(Making *making)
 
 // ---- Shrinks ----
 
-// Whether the other rank, which stays too, leaves out others than this one.
+// Whether the other rank, which stays too, leaves out other ranks than this one does.
 static bool differs(const RankSlot *a, const RankSlot *b)
 {
     if (!atomic_load(&b->shrinking)) return false;

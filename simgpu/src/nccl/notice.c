@@ -1,12 +1,12 @@
-/* notice.c: what ranks that wait say now and then.
+/* notice.c: prints notices while a rank waits for long.
  *
  * Ranks may be started one by one, may have much to do before they make a communicator, and may
- * have threads of which nobody knows what they will do; so a long wait is no mistake.
- * But whoever looks at a program that seems to hang wants to know for whom it waits: after
- * SIMGPU_NOTICE_SECONDS (10) it says so on stderr, after six times that once more, and then every
- * thirty times that. Nothing ends by it; no report is made.
+ * have threads whose next call nobody knows: so a long wait is no mistake. But a user whose program
+ * seems to hang wants to know for whom it waits. A notice on stderr says so after
+ * SIMGPU_NOTICE_SECONDS (10), again after six times that, and then every thirty times that. It is
+ * no report and ends nothing.
  *
- * What is said of a cycle is in diagnose.c.
+ * Notices about a cycle are in diagnose.c.
  */
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +56,7 @@ bool sim_notice_due(Notice *notice)
     return true;
 }
 
-// "rank 2", "ranks 0, 2, 3": those who have joined, or those who have not.
+// "rank 2", "ranks 0, 2, 3": the ranks that have joined, or those that have not.
 static void list_ranks(const CommShared *shared, int size, bool joined, char *text, size_t room)
 {
     int n = 0;
@@ -68,7 +68,7 @@ static void list_ranks(const CommShared *shared, int size, bool joined, char *te
             sim_append(text, room, "%s %d", k++ ? "," : "", r);
 }
 
-// What the launcher knows of those who have not come.
+// What the launcher's file says about ranks that have not joined.
 static void append_ended(const CommShared *shared, int size, char *text, size_t room)
 {
     int pid, status;

@@ -1,4 +1,4 @@
-/* notice.h: what ranks that wait say now and then, on stderr. */
+/* notice.h: prints notices on stderr while a rank waits for long. */
 #ifndef SIMGPU_NCCL_NOTICE_H
 #define SIMGPU_NCCL_NOTICE_H
 
@@ -6,15 +6,15 @@
 
 typedef struct Notice { // of one wait
     double began, due;
-    int said, waited; // how often, and seconds when it was due last
+    int said, waited; // how many were printed, and the seconds when the last one was due
 } Notice;
 void sim_notice_begin(Notice *notice);
 int sim_notice_left(const Notice *notice);   // milliseconds until it is due
 int sim_notice_waited(const Notice *notice); // … since it began
-bool sim_notice_due(Notice *notice);         // true: now, and not again until it is due once more
-// Who has not joined, on stderr. The shared: NULL where it is not known yet.
+bool sim_notice_due(Notice *notice);         // whether one is due; then the next is not yet
+// Prints which ranks have not joined. shared: NULL if the memory is not known yet.
 void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *notice);
-void sim_say_taken(ncclComm_t comm); // others meet where it was to
-void sim_say(const char *text);      // in one write: ranks share a terminal
+void sim_say_taken(ncclComm_t comm); // another communicator uses the place where it was to meet
+void sim_say(const char *text);      // prints by one write: ranks share a terminal
 
 #endif

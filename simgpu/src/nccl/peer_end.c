@@ -1,14 +1,14 @@
-/* peer_end.c: the watcher notices that a peer's process has ended, and how.
+/* peer_end.c: the watcher: a thread that notices the ends of peers' processes.
  *
- * One thread a process sleeps in poll() on the pidfds of all processes with which it shares a
+ * One thread in each process sleeps in poll() on the pidfds of all processes with which it shares a
  * communicator. When one ends, the watcher writes into all memory shared with it how it ended, and
- * wakes this process's threads; whoever waits for the dead rank finds it there. Each process does
- * so for itself, so nothing depends on the dead one having said anything.
+ * wakes this process's threads; a thread that waits for the dead rank finds it there. Each process
+ * does so for itself, so nothing depends on what the dead process has written.
  *
- * How a process ended that is not a child is told by /proc/PID/stat while it is a zombie, and after
- * that by the ioctl PIDFD_GET_INFO on kernels that have it (6.15); otherwise the report says that
- * it is not known. Where there is no pidfd (the kernel is older than 5.3, a filter of system calls
- * forbids it, or the process has just ended), the watcher looks at /proc ten times a second.
+ * How a process ended that is not a child, /proc/PID/stat says while it is a zombie, and after that
+ * the ioctl PIDFD_GET_INFO on kernels that have it (6.15); otherwise the report says that it is not
+ * known. Without a pidfd (the kernel is older than 5.3, a filter of system calls forbids it, or the
+ * process has just ended), the watcher reads /proc ten times a second.
  *
  * It does the same for the processes of the launcher's world that have not joined (launched.c).
  */
@@ -30,7 +30,7 @@
 #include "runtime/runtime.h"
 
 #define MAX_WATCHED SIM_MAX_RANKS
-#define LOOK_MILLISECONDS 100 // between two looks at processes without a pidfd
+#define LOOK_MILLISECONDS 100 // between two checks of processes without a pidfd
 
 static int kick = -1; // an eventfd: the list has changed
 static bool started;
@@ -56,14 +56,14 @@ typedef struct PidfdInfo {
 #define PIDFD_GET_INFO_IOCTL _IOWR(0xFF, 11, PidfdInfo)
 #define PIDFD_INFO_EXIT_BIT (UINT64_C(1) << 3)
 
-// The state of a process as /proc tells it: a letter, Z for a zombie; 0: there is no such process;
-// '?': there is, and it cannot be read now. *status: of a zombie, as wait() will have it.
+// The state of a process by /proc: a letter, Z for a zombie; 0: there is no such process; '?':
+// there is, but it cannot be read now. *status: of a zombie, as wait() will give it.
 static char state_of(int pid, int *status)
 {
     char path[32], line[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "re");
-    if (!file && access(path, F_OK) == 0) return '?'; // no descriptor is left, say
+    if (!file && access(path, F_OK) == 0) return '?'; // for example, no descriptor is free
     size_t n = file ? fread(line, 1, sizeof line - 1, file) : 0;
     if (file) fclose(file);
     line[n] = 0;
@@ -117,7 +117,7 @@ static void note_end(Peer *peer)
     peer->pidfd = -1;
 }
 
-// Those without a pidfd; true: one has ended. Called with the lock held.
+// Checks processes without a pidfd; true: one has ended. Called with the lock held.
 static bool look_at_the_others(void)
 {
     bool ended = false;
@@ -151,7 +151,7 @@ static void *watch(void *arg)
         if (fds[0].revents) {
             uint64_t count;
             if (read(kick, &count, sizeof count) < 0 && errno == EBADF) return NULL;
-            continue; // the list is another: descriptors may be closed or used anew
+            continue; // the list has changed: descriptors may be closed or reused
         }
         bool ended = false;
         sim_lock();
@@ -179,7 +179,7 @@ void sim_peers_changed(void)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all,
-                    &before); // the program's signals are its own threads' business
+                    &before); // the program's signals are for its own threads
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

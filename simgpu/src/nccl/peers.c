@@ -1,4 +1,4 @@
-/* peers.c: what a process has mapped of others. */
+/* peers.c: memory of other processes that this one has mapped. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@ void sim_lock(void)
     pthread_mutex_lock(&lock);
 }
 
-// The watcher may have it for a moment; a thread of the program that ended in the middle of a call
-// has it for good.
+// The watcher may hold the lock for a moment; a thread of the program that ended in the middle of a
+// call holds it forever.
 bool sim_lock_within(int seconds)
 {
     struct timespec until;
@@ -46,7 +46,7 @@ int sim_open_fd(int pid, int fd)
     if (!sim_shared_is_file(fd)) return fd; // a segment has the same number everywhere
     snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
     int opened = open(path, O_RDWR | O_CLOEXEC);
-    if (opened < 0 && errno == EMFILE) sim_no_files_left(); // or its rank would seem to be dead
+    if (opened < 0 && errno == EMFILE) sim_no_files_left(); // else its rank would seem dead
     return opened;
 }
 

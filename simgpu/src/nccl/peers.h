@@ -1,6 +1,6 @@
-/* peers.h: what a process has mapped of others: the memory of its communicators, and, of each
- * process with which it shares one, its wait table and its devices' memory. Mappings of a peer
- * serve all communicators with it.
+/* peers.h: the shared memory that this process has mapped: that of its communicators, and of each
+ * process with which it shares one, the wait table and the memory of its devices. All communicators
+ * with a peer share its mappings.
  */
 #ifndef SIMGPU_NCCL_PEERS_H
 #define SIMGPU_NCCL_PEERS_H
@@ -10,7 +10,7 @@
 
 // Protects the lists of all files of nccl/ but sends.c and arrive.c.
 void sim_lock(void);
-bool sim_lock_within(int seconds); // false: somebody has it; 0: it may run in a signal handler
+bool sim_lock_within(int seconds); // false: it is taken. 0 may be used in a signal handler
 void sim_unlock(void);
 
 // Shared memory as this process has it mapped; threads of one process share the mapping.
@@ -44,16 +44,16 @@ typedef struct PeerArena {
 
 extern SharedMap *sim_shared_maps; // under the lock, as all that follow
 extern Peer *sim_peers;
-// What is mapped of the process with that number and of its device; NULL: it cannot be. Each use
-// is a reference, which is dropped in the end.
+// The mappings of the process with that number and of its device; NULL: it cannot be mapped. Each
+// use is a reference, to be dropped at its end.
 Peer *sim_peer_use(int pid, int wait_table_fd);
 void sim_peer_drop(Peer *peer);
 PeerArena *sim_arena_use(const RankSlot *slot);
 void sim_arena_drop(PeerArena *arena);
 void sim_peers_forked(void); // also frees the lock
 
-// What another process has by that handle (shared_memory.h), as a handle of this one; -1: it is
-// gone or not ours to open.
+// Opens what another process has by that handle (shared_memory.h), as a handle of this one; -1: it
+// is gone, or we may not open it.
 int sim_open_fd(int pid, int fd);
 
 #endif

@@ -1,12 +1,12 @@
-/* pending.c: calls that do not block: those on communicators with config.blocking = 0.
+/* pending.c: non-blocking calls: those on communicators with config.blocking = 0.
  *
- * NCCL has a thread that works off what such a communicator is asked for. Here the call begins it,
- * and whoever asks for the communicator's state goes on with it, as do the threads of the process
- * that wait in other calls. So it is the program's own threads that work, and what happens does not
- * depend on the timing of another one. A call is in progress until somebody asks, even where it
- * could be done at once: a program that does not ask is wrong, and found to be, every time.
+ * NCCL has a thread that does the work of such a communicator. Here the call begins it. Each query
+ * of the communicator's state continues it, and so do the threads of the process that wait in other
+ * calls. So the program's own threads do the work, and the result does not depend on the timing of
+ * another thread. A call is in progress until the next query, even if it could be done at once: a
+ * program that does not query is wrong, and is found to be wrong every time.
  *
- * A rank that will never come is no reason to end the process: who does not block may abort.
+ * A rank that will never come does not end the process: the program may abort the communicator.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,13 +30,13 @@ typedef struct Pending {
     int n_calls;
     Run run;
     Making making;
-    ncclComm_t *comm; // those whose state it is
+    ncclComm_t *comm; // the communicators whose state it is
     int n_comms;
     ncclResult_t failed; // a communicator could not join
     bool told;           // that a stream was used too early
-    bool busy, again;    // a thread goes on with it; and shall look once more
-    uint64_t pass;       // the last look at all of them that came to it
-    Notice notice;       // to who asks
+    bool busy, again;    // a thread is working on it; it must check once more
+    uint64_t pass;       // number of the last round that reached it
+    Notice notice;       // for threads that query
 } Pending;
 
 static Pending *pending;
@@ -67,7 +67,7 @@ static void enlist(Pending *p)
     pthread_mutex_unlock(&lock);
 }
 
-// Takes it out with that result. Called with the lock held.
+// Removes it, with that result. Called with the lock held.
 static void end_pending(Pending *p, ncclResult_t result)
 {
     Pending **link = &pending;
@@ -101,7 +101,7 @@ static bool has_sends(const Pending *p)
     return false;
 }
 
-// The children of splits, once everybody's color is known.
+// The children of splits, once the colors of all ranks are known.
 static ncclResult_t begin_children(Pending *p)
 {
     Init *init;
@@ -114,7 +114,7 @@ static ncclResult_t begin_children(Pending *p)
     return result;
 }
 
-// Goes on as far as it can.
+// Proceeds as far as it can.
 static ncclResult_t advance_pending(Pending *p)
 {
     ncclResult_t result = ncclSuccess;
@@ -172,7 +172,7 @@ void sim_pending_poll(void)
         do {
             p->again = false;
             pthread_mutex_unlock(&lock);
-            listen_to(p); // first: or what comes between would ring for nobody
+            listen_to(p); // first: else a bell that rings meanwhile would be lost
             result = advance_pending(p);
             pthread_mutex_lock(&lock);
         } while (result == ncclInProgress && p->again);
@@ -182,7 +182,7 @@ void sim_pending_poll(void)
     pthread_mutex_unlock(&lock);
 }
 
-// Whoever asks and asks is told for whom the others wait.
+// A thread that queries for long gets a notice of the ranks for which it waits.
 static void say_waits(const Pending *p)
 {
     WaitRef refs[SIM_MAX_REFS];
@@ -263,13 +263,13 @@ void sim_pending_cancel(ncclComm_t comm)
 
 static ncclResult_t begin_pending(Pending *p, ncclResult_t (*first)(Pending *))
 {
-    p->busy = true; // by this thread, until it has begun
+    p->busy = true; // this thread works on it until it has begun
     enlist(p);
     ncclResult_t result = first(p);
     pthread_mutex_lock(&lock);
     p->busy = false;
     if (result != ncclInProgress)
-        end_pending(p, ncclSuccess); // it was refused: the state is as before
+        end_pending(p, ncclSuccess); // it was refused: the state does not change
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -292,7 +292,7 @@ ncclResult_t sim_pending_calls(Call *calls, int n)
     return begin_pending(p, first_of_calls);
 }
 
-// Joins, if it can. What else it comes to is for who asks.
+// Joins, if it can. Queries do the rest.
 static ncclResult_t first_of_making(Pending *p)
 {
     ncclResult_t result = sim_making_join(&p->making);
@@ -339,7 +339,7 @@ void sim_pending_check(const SimVectorClock *clock, const char *name, const void
     for (Pending *p = pending; p && !early; p = p->next)
         for (int i = 0; i < p->n_calls && p->at == AT_CALLS && !p->told && !early; i++) {
             const Call *call = &p->call[i];
-            // Another device's stream may come after it through its own part of the call.
+            // A stream of another device may be ordered after it by its own part of the call.
             if (sim_is_setup(call->signature.kind) || call->comm->device != device ||
                 call->place_slot >= clock->n || clock->t[call->place_slot] < call->place_time)
                 continue;

@@ -1,15 +1,15 @@
 /* phantom.c: dry runs among phantoms (SIMGPU_PHANTOMS=1): one process is one rank of a world of any
- * size, and nobody runs the others.
+ * size, and no process runs the other ranks, the phantoms.
  *
  * A phantom makes the calls that this rank makes, at the same times. So a call is done when it is
- * made: there is nobody to wait for, and no data to move. The log has what it would have among real
- * ranks, the communicators' numbers included: they follow from the order of the calls alone, so
+ * made: there is no rank to wait for, and no data to move. The log has what it would have among
+ * real ranks, even the numbers of communicators: these follow from the order of the calls alone, so
  * that the logs of several such processes fit together (time/replay.h).
  *
- * What phantoms pass to ncclCommSplit is asked of the program (simgpu_phantom_splits): it makes its
- * splits once as each of the ranks, on communicators that only remember. Where a part is split
- * again, it is asked once more, as each rank of that part: now the way there is known, so that it
- * gets parts with their ranks and sizes.
+ * What phantoms pass to ncclCommSplit, the program must say (simgpu_phantom_splits): it makes its
+ * splits once as each of the ranks, on communicators that only record. If a part is split again,
+ * the program does so once more as each rank of that part. By then the splits before are known, so
+ * that it gets parts with their ranks and sizes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,25 +22,25 @@
 #include "simgpu_nccl.h"
 #include "time/time.h"
 
-typedef struct Split { // what a rank passes to a split
+typedef struct Split { // the arguments of one rank
     int color, key;
 } Split;
 
 // The ranks of a communicator, and its splits as each of them makes them. It lives as long as the
-// communicator or something that was split off it.
+// communicator or one that was split off it.
 typedef struct Roster {
     int refs, size;
-    struct Roster *of; // what it was split off; NULL: the program's own
+    struct Roster *of; // from which it was split; NULL: the program's own
     int nth, *mates;   // by its split number `nth`; (size) the ranks there
     int n, room;       // splits that are known
     Split **split;     // (n) of (size)
 } Roster;
 
 struct Phantoms {
-    int *world_rank; // (size) what the ranks are in the world of the launcher
+    int *world_rank; // (size) the ranks' numbers in the launcher's world
     int splits;      // made so far
-    Roster *roster;  // NULL: of a rank that is asked, and not on the way to what it is asked about
-    Roster *asks;    // the splits of which it is asked as its rank; NULL: it is no such rank
+    Roster *roster;  // NULL: of a rank that is asked, and not one that leads to the question
+    Roster *asks;    // whose splits it is asked for, as one of its ranks; NULL: it is not asked
 };
 
 static SimgpuSplits program_splits;
@@ -104,8 +104,8 @@ static Roster *new_roster(const Init *init)
     return NULL;
 }
 
-// Of a rank that is asked: what its split number `nth` makes on the way to what it is asked about.
-// NULL: that is not there.
+// Of a rank that is asked: the communicator that its split number `nth` makes and that leads to the
+// question; NULL: none.
 static Roster *on_the_way(const struct Phantoms *p, int nth)
 {
     Roster *next = p->asks;
@@ -124,7 +124,7 @@ void sim_phantom_free(ncclComm_t comm)
     sim_comm_free(comm);
 }
 
-// Without a number; NULL: no memory.
+// It has no number yet; NULL: no memory.
 static ncclComm_t make_comm(int rank, int size, int device)
 {
     ncclComm_t comm = calloc(1, sizeof *comm);
@@ -165,7 +165,7 @@ ncclResult_t sim_phantom_join(const Init *init, ncclComm_t *out)
     }
     for (int r = 0; r < init->size; r++)
         p->world_rank[r] = parent ? parent->phantoms->world_rank[init->mates[r]] : r;
-    // The same on all its ranks, and of no other part: which split it was, and its first rank.
+    // A number that all its ranks have, and no other part: the split's number and its first rank.
     if (parent)
         comm->shared->nonce = mix(parent->shared->nonce + mix((uint64_t)init->mates[init->size]) +
                                   (uint64_t)init->mates[0]);
@@ -195,7 +195,7 @@ int sim_phantom_nodes(ncclComm_t comm, int peer, int per_node)
 
 // ---- Splits ----
 
-// One of the ranks says what it passes to its split number `nth`.
+// Records what one of the ranks passes to its split number `nth`.
 static bool remember_split(Roster *roster, int nth, int rank, Split split)
 {
     if (nth == roster->room) {
@@ -275,8 +275,8 @@ static ncclResult_t find_mates(Call *call, const Split *all, int nth)
     return ncclSuccess;
 }
 
-// While it is asked what it does, a rank gets a communicator of its own, or the part that it would
-// get, where that is known and it is asked about that.
+// While it is asked, a rank gets a communicator of its own, or the part that it would get if that
+// is known and leads to the question.
 static ncclResult_t split_as_asked(Call *call)
 {
     struct Phantoms *p = call->comm->phantoms;

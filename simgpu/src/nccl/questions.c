@@ -1,4 +1,4 @@
-/* questions.c: what a program may ask. */
+/* questions.c: the calls that ask for a property. */
 #include "nccl/group.h"
 #include "nccl/names.h"
 #include "nccl/pending.h"

@@ -14,7 +14,7 @@
 
 #define HERE SIM_SITE
 #define HOPPER 9       // the compute capability from which 8-bit floats are reduced
-#define FEW_REDOPS 256 // one that is destroyed is not used again as long as there are few
+#define FEW_REDOPS 256 // while there are fewer, a destroyed one is not reused
 
 SIM_NCCL(ncclRedOpCreatePreMulSum)
 SIM_NCCL(ncclRedOpDestroy)

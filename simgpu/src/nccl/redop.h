@@ -4,7 +4,7 @@
 
 #include "nccl/call.h"
 
-// Refuses a call whose reduction is none; fills in that of its signature.
+// Refuses a call with an invalid reduction; fills in the reduction of its signature.
 ncclResult_t sim_check_redop(Call *call);
 
 #endif

@@ -24,8 +24,8 @@
 #include "nccl/shared.h"
 #include "report/report.h"
 
-// Elements worked on at once: a level of the tree needs a buffer of so many, all in the first
-// cache.
+// Elements of a block: each level of the tree needs a buffer of so many, and all buffers are to fit
+// into the first cache.
 #define BLOCK 512
 
 // A block of a reduction: elements [at, at + len) of n inputs.
@@ -47,8 +47,8 @@ static int left_part(int n)
 
 #define EACH _Pragma("omp simd") for (size_t i = 0; i < len; i++)
 
-// Has an input's next block fetched into the second cache, while this one's is worked on: n inputs
-// are read in turns, in pieces that are too short for the processor to see where it goes on.
+// Prefetches the next block of an input into the second cache during the work on this one. The n
+// inputs are read in turns, in pieces too short for the processor's own prefetching.
 static void fetch_next(const Job *job, int which)
 {
     enum { LINE = 64, SECOND_CACHE = 2 };
@@ -101,7 +101,7 @@ DEFINE_LOAD(unsigned, uint64_t,
 //
 // ACC is the type of the arithmetic, WRAP an ACC in which overflow is defined, PLAIN the type in
 // memory that is the same as ACC. tree_NAME returns where the result of inputs [first, first + n)
-// of the block is: `room` (BLOCK elements), or the input itself where there is nothing to do to it.
+// of the block is: `room` (BLOCK elements), or the input itself if nothing changes it.
 #define DEFINE_TREE(NAME, ACC, WRAP, PLAIN)                                                        \
     static const ACC *leaf_##NAME(ACC *room, const Job *job, int which)                            \
     {                                                                                              \

@@ -1,6 +1,6 @@
-/* refuse.c: what is said of a call that is wrong.
+/* refuse.c: reports calls that are wrong.
  *
- * Mistakes are reported with the call site, and returned as NCCL returns them.
+ * A report has the call site, and the call returns the error that NCCL returns.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ ncclResult_t sim_refuse_of(SimgpuClass kind, ncclResult_t result, const char *na
     return result;
 }
 
-// Communicators that were destroyed, and where: the last ones.
+// The communicators that were destroyed last, and their call sites.
 #define GONE_COMMS 64
 static struct {
     const void *comm, *site;

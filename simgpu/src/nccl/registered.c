@@ -1,8 +1,8 @@
-/* registered.c: memory that NCCL gives, and that is registered with it.
+/* registered.c: memory that NCCL allocates, and memory that is registered with it.
  *
- * On GPUs registered memory makes calls faster, and changes nothing else; so it is here only looked
- * at whether a registration would work. Registrations that are taken back are remembered, for who
- * takes them back twice.
+ * On GPUs registered memory makes calls faster and changes nothing else. So simgpu only checks
+ * whether a registration would work. It remembers registrations that have ended, to report one that
+ * is ended twice.
  */
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ SIM_NCCL(ncclCommWindowDeregister)
 typedef struct Registered { // the program has its address, as a handle
     struct Registered *next;
     bool window;
-    const void *gone; // where it was taken back; NULL: it was not
+    const void *gone; // where the registration ended; NULL: it has not
 } Registered;
 
 ncclResult_t ncclMemAlloc(void **ptr, size_t size)
@@ -62,7 +62,7 @@ void sim_registered_free(ncclComm_t comm)
     }
 }
 
-// Refuses what is no device memory, or more than its allocation has; *offset: in that.
+// Refuses memory that is not a device's, or exceeds its allocation; *offset: in that allocation.
 static ncclResult_t check_range(const void *buff, size_t size, const char *name, const void *site,
                                 SimMemoryKind *kind, size_t *offset)
 {
@@ -103,7 +103,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, vo
     return *handle ? ncclSuccess : ncclSystemError;
 }
 
-// Takes a registration back.
+// Ends a registration.
 static ncclResult_t deregister(ncclComm_t comm, const void *handle, bool window, const char *name,
                                const void *site)
 {

@@ -1,17 +1,17 @@
 /* sends.c: messages that are sent and not received yet.
  *
- * ncclSend does not wait for its receiver: the call takes a copy of the bytes, which the receiver
- * fetches when it comes, and returns. So ranks may queue sends and receives on several
- * communicators and streams, in any order that a GPU could work off. What the receiver gets is
- * settled by the call, whenever it comes.
+ * ncclSend does not wait for its receiver: the call copies the bytes, which the receiver fetches
+ * later, and returns. So ranks may queue sends and receives on several communicators and streams,
+ * in any order that a GPU could run. The call fixes the bytes that the receiver gets, whenever it
+ * comes.
  *
- * A send still holds up what a GPU would hold up. The host waits for the receiver in an operation
- * that is ordered after the send, in the next call on the same communicator, in what waits for
- * the stream or the device, when the communicator is destroyed, and at the program's end. Records,
- * waits for events, and allocations on the stream only pass the order on.
+ * A send still delays what it would delay on a GPU. The host waits for the receiver in an operation
+ * that is ordered after the send, in the next call on the same communicator, in a wait for the
+ * stream or the device, when the communicator is destroyed, and at the program's end. Event
+ * records, waits for events and allocations on the stream only pass the order on.
  *
- * The copies of a device's sends lie behind its arena, in its *outbox*, where the other ranks have
- * them mapped too. What does not fit into it waits in its call.
+ * The copies of a device's sends are after its arena, in its *outbox*, which the other ranks have
+ * mapped, too. A send that does not fit into it waits in its call.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -34,7 +34,7 @@ struct KeptSend {
     int peer;
     uint64_t seq;
     const void *site;
-    int slot; // the send's place: its stream's slot, and its number there
+    int slot; // the slot of its stream, and its number there
     uint64_t time;
     SimDevice *device;
     size_t offset, bytes; // in the outbox
@@ -44,7 +44,7 @@ struct KeptSend {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER; // of a communicator
 static KeptSend *sends;
-static size_t used_up_to[SIM_MAX_DEVICES]; // of an outbox, since it was last given back
+static size_t used_up_to[SIM_MAX_DEVICES]; // end of what an outbox has used since its last trim
 
 static Channel *channel_of(const KeptSend *send)
 {
@@ -53,7 +53,7 @@ static Channel *channel_of(const KeptSend *send)
 
 // ---- The outbox ----
 
-// Gives the memory of an outbox back when it is empty. Called with the lock held.
+// Trims an outbox that is empty: its memory goes back to the system. The lock is held.
 static void tidy(SimDevice *device)
 {
     for (const KeptSend *s = sends; s; s = s->next)
@@ -73,7 +73,7 @@ static void take_out(KeptSend **link)
     free(send);
 }
 
-// Puts it where there is room; false: there is none. Called with the lock held.
+// Gives it a place in the outbox; false: there is no room. Called with the lock held.
 static bool put_in(KeptSend *send)
 {
     size_t at = 0;
@@ -148,7 +148,7 @@ void sim_sends_note_undone(int n)
 
 // ---- Waiting ----
 
-// Which sends: those that the clock covers, or of the communicator, or all; and who waits for them.
+// Which sends: those that the clock covers, of the communicator, or all; and which call waits.
 typedef struct Which {
     const SimVectorClock *clock;
     ncclComm_t comm;
@@ -164,8 +164,8 @@ static bool is_one(const KeptSend *send, const Which *which)
     return !clock || (send->slot < clock->n && clock->t[send->slot] >= send->time);
 }
 
-// Takes out those that have been received; copies up to SIM_MAX_REFS of the others into `open`,
-// whose communicators stay until let_them_go. Returns how many there are.
+// Removes the sends that have been received, and copies up to SIM_MAX_REFS of the others into
+// `open`. Their communicators stay until let_them_go. Returns the number.
 static int find_open(const Which *which, KeptSend *open)
 {
     int n = 0;
@@ -208,7 +208,7 @@ static WaitRef ref_of(const KeptSend *send)
                      .seq = send->seq};
 }
 
-// Ends the process if nobody will receive it. The receiver may have fetched it and gone meanwhile.
+// Ends the process if no rank will receive it. The receiver may have fetched it and left meanwhile.
 static void check_receiver(const KeptSend *send, const WaitRef *ref, const HostCall *in)
 {
     const Channel *channel = channel_of(send);
@@ -260,7 +260,7 @@ static void wait_for(const Which *which)
     sim_notice_begin(&notice);
     while (n > 0) {
         KeptSend now[SIM_MAX_REFS];
-        listen_to(open, n, true); // first, and then look again: or a wake would be lost
+        listen_to(open, n, true); // first, and then check again: else a wake would be lost
         uint32_t ticket = sim_ticket();
         sim_pending_poll();
         int still = find_open(which, now);
@@ -278,7 +278,7 @@ static void wait_for_clock(const SimVectorClock *clock, const char *call, const 
     wait_for(&(Which){.clock = clock, .call = call, .site = site});
 }
 
-// For a query, which waits for nobody: a message that nobody will receive keeps it asking forever.
+// For a query, which does not wait: without a receiver the program would query forever.
 static void check_receivers(const SimVectorClock *clock, const char *call, const void *site)
 {
     Which which = {.clock = clock, .call = call, .site = site};
@@ -323,7 +323,7 @@ void sim_sends_forget(ncclComm_t comm)
             take_out(link);
         else
             link = &(*link)->next;
-    if (comm->waited_for) { // other threads, which look again when they wake
+    if (comm->waited_for) { // by other threads, which check again when they wake
         pthread_mutex_unlock(&lock);
         sim_wake_own();
         pthread_mutex_lock(&lock);

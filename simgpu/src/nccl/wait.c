@@ -1,14 +1,13 @@
 /* wait.c: sleeping in a wait slot.
  *
- * A thread that has to wait reads its slot's counter (sim_ticket), looks whether what it waits for
- * has happened, and sleeps only if nobody has counted up since (sim_sleep). Who makes something
- * happen does that (sim_wake). So nobody spins, nobody polls, and no wake is lost. A thread that
- * works or waits for a communicator stands in its rank's list of listeners (sim_listen), as who
- * wakes a rank cannot know which of its threads that is.
+ * A thread that has to wait reads its slot's counter (sim_ticket), checks whether what it waits for
+ * has happened, and sleeps only if the counter has not grown since (sim_sleep). A thread that makes
+ * something happen increments it (sim_wake). So no thread spins or polls, and no wake is lost. A
+ * thread that works or waits for a communicator is in its rank's list of listeners (sim_listen),
+ * because a thread that wakes a rank cannot know which of the rank's threads waits.
  *
- * Before it sleeps, a thread writes into its slot what it waits for: cycle.c looks whether that
- * can still come. Threads end and begin without anybody saying so; hence it looks again a little
- * later.
+ * Before it sleeps, a thread writes into its slot what it waits for: cycle.c checks whether that
+ * can still come. Threads begin and end unnoticed, so it checks again a little later.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +28,7 @@
 #include "report/report.h"
 #include "runtime/runtime.h"
 
-// Milliseconds until a thread that sleeps looks again whether that is hopeless; then ten times …
+// Milliseconds until a sleeping thread checks again whether its wait is hopeless; then ten times …
 #define FIRST_LOOK 100
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -39,8 +38,7 @@ static int own_table_fd = -1;
 static int generation; // grows in a forked child, whose threads need slots of their own
 static pthread_key_t slot_key;
 static __thread int own_slot = -1, own_generation;
-static atomic_int
-    slots_used; // the first so many have been taken: the others' pages are not touched
+static atomic_int slots_used; // so many have been in use: the pages of the others are not touched
 
 static void put_slot_back(void *arg)
 {
@@ -139,7 +137,7 @@ void sim_listen(RankSlot *slot, bool listens)
 
 void sim_wake_own(void)
 {
-    pthread_mutex_lock(&table_lock); // the watcher may be there first
+    pthread_mutex_lock(&table_lock); // the watcher may make the table first
     ProcessWaitTable *table = own_table;
     pthread_mutex_unlock(&table_lock);
     int used = atomic_load(&slots_used);
@@ -176,7 +174,7 @@ void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in)
     if (in->site.n < 0 || in->site.n > GPULOG_FRAMES) in->site.n = 0;
 }
 
-// Who has started threads that never call NCCL says so here, for others to see.
+// Publishes how many threads of this process never call NCCL.
 static void tell_threads(void)
 {
     SimTids workers;

@@ -1,4 +1,4 @@
-/* wait.h: sleeping, and who waits for whom.
+/* wait.h: how threads sleep, and what each waits for.
  *
  * Each thread sleeps in a slot of its own (WaitSlot, a futex) of its process's table of them
  * (ProcessWaitTable), which other processes map; a thread waits for all its communicators in one
@@ -13,18 +13,18 @@
 #define SIM_MAX_REFS 32
 #define SIM_MAX_WORKERS 256
 
-// What a thread waits for, so that others can see cycles.
+// What a thread waits for, so that other processes can find cycles.
 typedef struct WaitRef {
     uint64_t nonce; // of the CommShared
     int32_t pid, shared_fd;
     int32_t kind;
     int32_t rank, peer;
     uint64_t seq;
-    int32_t working; // posted by all: waits for others to do their part
+    int32_t working; // all have posted: it waits for others to do their part
 } WaitRef;
 
-// The call in which the host waits for a message that it has sent in another call. A call without
-// a name: there is none; without a site: the program's end.
+// The call in which the host waits for a message that it has sent in an earlier call. Without a
+// name: there is none; without a site: the program's end.
 typedef struct HostCall {
     char name[48];
     SharedSite site;
@@ -41,49 +41,49 @@ typedef struct WaitSlot {
     _Atomic uint32_t stamp; // grows when a wait begins and ends
     _Atomic uint32_t taken;
     _Atomic int32_t tid;
-    _Atomic uint32_t joiners; // threads that wait for this one's end while it sleeps: known so far
+    _Atomic uint32_t joiners; // threads known to wait for this one's end while it sleeps
     _Atomic uint32_t n_refs;
-    _Atomic uint32_t all_refs; // not so many that some are left out
-    // Written by the thread and read by others at any time: word by word, and checked by the stamp.
+    _Atomic uint32_t all_refs; // 1: refs are complete, 0: there are more than fit
+    // The thread writes them and others read them at any time: by words, and checked by the stamp.
     _Atomic uint64_t ref[SIM_MAX_REFS][SIM_REF_WORDS];
     _Atomic uint64_t host_call[SIM_HOST_CALL_WORDS];
 } WaitSlot;
 
 typedef struct ProcessWaitTable {
     _Atomic uint64_t asleep[SIM_MAX_THREADS / 64]; // who sleeps in sim_wait, as bits
-    // The process's virtual clock (board.c): a futex that is rung when there is news; whether
-    // somebody here waits for that; until when the process arrives at nothing that it has not told,
-    // and makes no request; how far others want that to be.
+    // The process's virtual clock (board.c): a futex that is rung when there is news; whether a
+    // thread here waits for it; a time before which the process makes no arrival or request that it
+    // has not published; and the time that others want that to reach.
     _Atomic uint32_t clock_bell, clock_waits;
     _Atomic uint64_t clock_until, clock_request, clock_wanted;
-    // clock_told counts the arrivals that this process has told. clock_stuck is 0 while the process
-    // can go on. When it can only wait for others, clock_stuck is 1 + the arrivals that the others
-    // had told when it last ran. If that covers all that they have told, they wait for each other.
+    // clock_told counts the arrivals that this process has published. clock_stuck is 0 while it can
+    // proceed. When it can only wait for others, clock_stuck is 1 + the arrivals that the others
+    // had published when it last ran. If they have published no more, all wait for each other.
     _Atomic uint64_t clock_told, clock_stuck;
     _Atomic uint32_t helpers; // threads of the process that never call NCCL, such as the watcher
     _Atomic uint32_t n_workers;
-    _Atomic int32_t worker[SIM_MAX_WORKERS]; // the BLAS's threads, which do not either
+    _Atomic int32_t worker[SIM_MAX_WORKERS]; // the BLAS's threads, which never call it either
     WaitSlot wait_slot[SIM_MAX_THREADS];
 } ProcessWaitTable;
 
 ProcessWaitTable *sim_wait_table(int *fd); // this process's
 int sim_thread(void);                      // the calling thread's wait slot
 uint32_t sim_ticket(void);
-void sim_sleep(uint32_t ticket); // until somebody wakes the thread, unless that has happened since
-void sim_nap(uint32_t ticket, int milliseconds); // the same, for a while at most
-// The same for the calls that refs name; ends the process where they can never come, and says now
-// and then for whom it waits. `in`: another call, in which the thread waits; NULL: in that of refs.
+void sim_sleep(uint32_t ticket); // until the thread is woken, unless it has been since the ticket
+void sim_nap(uint32_t ticket, int milliseconds); // the same, but no longer than this
+// The same for the calls that refs name; ends the process if they can never come, and prints
+// notices of whom it waits for. `in`: the call in which the thread waits; NULL: that of refs.
 void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, const HostCall *in,
               Notice *notice);
 void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in); // where it sleeps
-// From here on the thread is woken with its rank, or no longer is.
+// From now on the thread is woken with the rank, or is no longer.
 void sim_listen(RankSlot *slot, bool listens);
 void sim_wake_listeners(ProcessWaitTable *table, const RankSlot *slot);
 void sim_wake(ProcessWaitTable *table, int thread);
 void sim_wake_own(void); // every thread of this process
-// A wait that lasts is worth a look at what other libraries' threads do: for others to see.
+// In a long wait: finds and publishes the threads of other libraries (bystanders.c).
 void sim_look_at_threads(void);
-// Threads of a process that are its program's, as far as it has told; 0: it has ended.
+// How many threads of a process are its program's, as far as it has published; 0: it has ended.
 int sim_program_threads(int pid, const ProcessWaitTable *table);
 void sim_wait_forked(void);
 
