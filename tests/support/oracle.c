@@ -23,7 +23,7 @@ enum {
     NINE,        // rounds
     ELEVEN,      // rounds
     MULTIPLIERS, // each word has the other's multiplier
-    KEY_STEPS,   // each word of the key grows by the other's step
+    KEY_STEPS,   // each word of the key grows by the other's step; with a key of 0: takes its place
     NO_CROSSING, // each product's halves stay on its own side
     SLIPS
 };
@@ -79,8 +79,8 @@ const char *philox_cause(const uint32_t counter[4], const uint32_t key[2], const
         [ELEVEN] = LIKELY "these are the words after eleven rounds: how often does the loop run?",
         [MULTIPLIERS] = LIKELY "these are the words where each multiplier has the other's place: "
                                "which one belongs to word 0?",
-        [KEY_STEPS] = LIKELY "these are the words where each word of the key grows by what the "
-                             "other one should: which step belongs to key[0]?",
+        [KEY_STEPS] = LIKELY "these are the words where the two words of the key, or what they "
+                             "grow by, are exchanged: where does key[0] go, and its step?",
         [NO_CROSSING] = LIKELY "these are the words where each product stays on its own side: to "
                                "which words does the product of word 0 go?",
     };
