@@ -1,9 +1,9 @@
 /* aarch64.h: whether an access that faulted was a read or a write, on 64-bit ARM.
  *
- * The kernel says so in the signal's frame: a record of the exception's syndrome (ESR_EL1), whose
- * bit WnR is set for a write. Where that record is missing (older kernels, qemu-user), the
- * instruction says so: loads and stores have their own group of codes (Arm Architecture Reference
- * Manual, "Loads and Stores").
+ * The kernel's signal frame has a record of the exception's syndrome (ESR_EL1), whose bit WnR is
+ * set for a write. If that record is missing (older kernels, qemu-user), the instruction shows it:
+ * loads and stores have their own group of codes (Arm Architecture Reference Manual, "Loads and
+ * Stores").
  *
  * Interface: sim_aarch64_verb_of_esr, sim_aarch64_verb_of_instruction, which any machine can
  * compile and test; sim_aarch64_fault_verb(context), on 64-bit ARM alone.
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// NULL where it was no access to data.
+// NULL: it was no access to data.
 static inline const char *sim_aarch64_verb_of_esr(uint64_t esr)
 {
     unsigned class = esr >> 26 & 0x3f;

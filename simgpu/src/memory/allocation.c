@@ -1,9 +1,9 @@
 /* allocation.c: allocations of device memory, from cudaMalloc to their end.
  *
- * Memory is counted as it was asked for, before any rounding: an allocation fails exactly when the
- * bytes in use and the bytes asked for are more than the device has. Physical memory follows use:
- * large ranges that cudaFree frees return their pages, those of cudaFreeAsync keep them for the
- * next allocation, as CUDA's memory pools do.
+ * Memory is counted as requested, before any rounding: an allocation fails exactly if the bytes in
+ * use and the requested bytes together exceed the device's memory. Physical memory follows use:
+ * large ranges that cudaFree frees return their pages; those that cudaFreeAsync frees keep them for
+ * the next allocation, as CUDA's memory pools do.
  *
  * Interface: allocation.h; cudaMalloc, cudaMemGetInfo, cudaPointerGetAttributes.
  */
@@ -47,9 +47,9 @@ static void note_live(SimLeaks *leaks)
 
 static SimHooks hooks = {.visit = note_live};
 
-// Nothing promises what fresh memory holds, so it holds NaNs: a sum that forgets to start from zero
-// shows. They are owed, but where the host may look, or where they are few. Called with the lock
-// held.
+// The contents of fresh memory are undefined, so it holds NaNs: then a sum that does not start from
+// zero shows. They are only noted (owed.h), unless the host may read the memory or they are few.
+// Called with the lock held.
 static void poison(SimDevice *device, SimBlock *block)
 {
     char *at = device->alias + block->offset;
@@ -89,7 +89,7 @@ void sim_keep_place_no_more(const void *ptr)
     pthread_mutex_unlock(&device->lock);
 }
 
-// Called with the lock held. The place that is kept, or a new one.
+// Takes the kept place, or a new one. Called with the lock held.
 static SimBlock *take_block(SimDevice *device, const SimWanted *wanted, size_t bytes, size_t unit)
 {
     size_t offset;
@@ -103,7 +103,7 @@ static SimBlock *take_block(SimDevice *device, const SimWanted *wanted, size_t b
 
 void *sim_allocate(SimDevice *device, SimWanted wanted)
 {
-    // A closed page lies between two managed allocations: there free() would look.
+    // A closed page is between two managed allocations: free() would read there.
     bool pages = wanted.kind == MEMORY_MANAGED || wanted.kind == MEMORY_OF_NCCL;
     size_t unit = pages ? (size_t)sysconf(_SC_PAGESIZE) : SIM_ALIGN;
     size_t guard = wanted.kind == MEMORY_MANAGED ? unit : 0, bytes = wanted.bytes;
@@ -121,7 +121,7 @@ void *sim_allocate(SimDevice *device, SimWanted wanted)
         sim_pools_make_room(device, sim_config()->memory - device->live);
         gpulog_allocated(device->index, bytes);
         gpulog_category_begins(device->program + offset, bytes);
-        // The host may write managed memory, and nobody sees it.
+        // The host may write managed memory, and simgpu does not see it.
         if (sim_config()->check == CHECK_FULL)
             block->shadow = sim_shadow_create(bytes, block->managed, &device->spare);
         if (block->managed) sim_managed_show(device, offset, block->size - guard);
@@ -137,7 +137,7 @@ void *sim_allocate(SimDevice *device, SimWanted wanted)
     return device->program + offset;
 }
 
-// It takes part in no stream: when it returns, the memory is there for all of them.
+// It is on no stream: when it returns, all streams may use the memory.
 cudaError_t sim_malloc(const char *name, void **ptr, size_t size, SimMemoryKind kind,
                        const void *site)
 {
@@ -177,7 +177,7 @@ static void punch(SimDevice *device, size_t offset, size_t bytes)
     if (end > begin) madvise(device->alias + begin, end - begin, MADV_REMOVE);
 }
 
-// Called with the lock held. The pages go first, while nobody else can be given the range.
+// Called with the lock held. It first releases the pages, while no other block can get the range.
 static void release(SimDevice *device, SimBlock *block, bool keep_pages, const void *site)
 {
     if (block->managed) sim_managed_hide(device, block->offset, block->size);
@@ -265,7 +265,7 @@ void sim_memory_reset(SimDevice *device, const void *site)
     for (SimBlock *b = sim_heap_first(device->heap); b;) {
         if (b->state == BLOCK_LIVE) {
             release(device, b, false, site);
-            b = sim_heap_first(device->heap); // blocks were joined: begin anew
+            b = sim_heap_first(device->heap); // blocks were joined: begin again
         } else {
             b = b->next;
         }

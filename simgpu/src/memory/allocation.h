@@ -8,11 +8,11 @@
 
 struct SimShadow; // shadow.h
 
-// Of managed memory the pages are whole, and open to the host.
+// Managed memory consists of whole pages, which the host may touch.
 typedef enum SimMemoryKind {
     MEMORY_PLAIN,
     MEMORY_MANAGED,
-    MEMORY_OF_NCCL // ncclMemAlloc's: it begins at a page, and cudaFree does not take it
+    MEMORY_OF_NCCL // of ncclMemAlloc: it begins at a page, and cudaFree refuses it
 } SimMemoryKind;
 typedef struct SimWanted {
     const char *call; // that wants it
@@ -20,22 +20,21 @@ typedef struct SimWanted {
     SimMemoryKind kind;
     cudaMemPool_t pool; // that it is taken from; NULL: none
     const void *site;
-    const void *kept; // the place kept for a graph that it is to have; NULL: any
+    const void *kept; // the place that a graph has kept for it; NULL: any place
 } SimWanted;
-// NULL, reported: the device is full, or the pool is.
+// Returns NULL, with a report, if the device or the pool is full.
 void *sim_allocate(SimDevice *device, SimWanted wanted);
-// A place for so many bytes, which nobody else gets until it is kept no more: NULL, reported: there
-// is no room.
+// Reserves a place for so many bytes until it is released. NULL, with a report: there is no room.
 void *sim_keep_place(SimDevice *device, size_t bytes, const void *site);
 void sim_keep_place_no_more(const void *ptr);
-// Frees ptr, and says how many bytes it had, and whether of a pool; false, reported: it is not the
-// beginning of a live allocation. Any device's memory may be freed whichever is current, as on
-// hardware.
+// Frees ptr, and returns the number of its bytes and whether a pool had them; false, with a report:
+// ptr is not the beginning of a live allocation. As on hardware, the memory may be of any device,
+// whichever is current.
 bool sim_release(const char *call, void *ptr, bool keep_pages, size_t *bytes, bool *pool,
                  const void *site);
-// Gives the pages of all that is free back to the system.
+// Returns the pages of all free memory to the system.
 void sim_trim(SimDevice *device);
-// Whether ptr is where a live allocation of cudaMallocAsync begins.
+// Whether a live allocation of cudaMallocAsync begins at ptr.
 bool sim_is_from_pool(SimDevice *device, size_t offset);
 // Frees everything on a device: cudaDeviceReset.
 void sim_memory_reset(SimDevice *device, const void *site);
@@ -43,9 +42,9 @@ void sim_memory_reset(SimDevice *device, const void *site);
 size_t sim_allocated_at(const void *ptr);
 // The size of the live allocation that holds ptr, its first byte, and its kind; 0: none does.
 size_t sim_allocation_of(const void *ptr, const void **base, SimMemoryKind *kind);
-// Whether it is ncclMemAlloc's, which `call` may not free: reported.
+// Whether it is of ncclMemAlloc, so that `call` must not free it: then it is reported.
 bool sim_is_nccls(const char *call, const void *ptr, const void *site);
-// cudaMalloc under the name of the call that wants it.
+// cudaMalloc, with the name of the call that needs it.
 cudaError_t sim_malloc(const char *name, void **ptr, size_t size, SimMemoryKind kind,
                        const void *site);
 
@@ -54,12 +53,12 @@ cudaError_t sim_malloc(const char *name, void **ptr, size_t size, SimMemoryKind 
 struct SimShadow *sim_shadow_hold(const void *ptr, SimDevice **device, size_t *offset);
 void sim_shadow_release(SimDevice *device);
 
-// Reports, once a process, that the device is full, and who has its memory.
+// Reports once in a process that the device is full, and which places have its memory.
 void sim_report_full(SimDevice *device, const char *call, size_t bytes, const void *site);
 
 // ---- managed.c ----
 
-// Opens whole pages of a device's program range to the host, and closes them again.
+// Opens whole pages of a device's program range to the host, and closes them.
 void sim_managed_show(SimDevice *device, size_t offset, size_t bytes);
 void sim_managed_hide(SimDevice *device, size_t offset, size_t bytes);
 // Whether ptr is an address of live managed memory.
@@ -67,14 +66,14 @@ bool sim_managed(const void *ptr);
 
 // ---- pool.c ----
 
-// The pool that cudaMallocAsync takes from; NULL: no memory.
+// The pool from which cudaMallocAsync allocates; NULL: no memory.
 cudaMemPool_t sim_pool_current(SimDevice *device);
-// The device that the pool is of; NULL, reported: there is no such pool.
+// The device of the pool; NULL, with a report: there is no such pool.
 SimDevice *sim_pool_device(cudaMemPool_t pool, const char *call, const void *site);
 // The host has waited for the device, or for a part of its work.
 void sim_pools_after_wait(int device);
-// With the device's lock held: whether the pool may have so many bytes more; it has them, and has
-// them no longer; all pools of a device together keep `most` bytes of what was freed.
+// With the device's lock held: whether the pool may have so many bytes more; it gets them; it gives
+// them back; all pools of a device together keep at most `most` freed bytes.
 bool sim_pool_has_room(cudaMemPool_t pool, size_t bytes);
 void sim_pool_take(cudaMemPool_t pool, size_t bytes);
 void sim_pool_give(cudaMemPool_t pool, size_t bytes);

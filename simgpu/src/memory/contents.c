@@ -1,4 +1,4 @@
-/* contents.c: what an operation does with the contents of device memory. See contents.h. */
+/* contents.c: how an operation uses the contents of device memory. See contents.h. */
 #include <stdatomic.h>
 
 #include "core/config.h"
@@ -78,7 +78,7 @@ void *sim_use_bytes(const void *ptr, size_t bytes, GpuAccess access, SimUse use,
 
 // ---- What is not written yet ----
 
-// The live allocation that holds the range, its device locked; NULL: none, and nothing is locked.
+// Finds the live allocation that has the range and locks its device; NULL: none, and no lock.
 static SimBlock *hold_block(const void *ptr, size_t bytes, SimDevice **device, size_t *from)
 {
     size_t offset;
@@ -94,7 +94,7 @@ static SimBlock *hold_block(const void *ptr, size_t bytes, SimDevice **device, s
     return NULL;
 }
 
-// What is to become of what a range owes: sim_owed_cancel or sim_owed_mark.
+// Ends what a range owes, by sim_owed_cancel or sim_owed_mark.
 typedef void (*Settle)(SimBlock *block, char *at, size_t from, size_t to);
 
 static void settle(const void *ptr, size_t bytes, Settle what)

@@ -1,7 +1,7 @@
-/* memory/contents.h: what an operation does with the contents of device memory.
+/* memory/contents.h: how an operation uses the contents of device memory.
  *
- * Bytes that nobody needs yet are not written yet (owed.h): the poison of fresh memory, what a
- * cudaMemset set, what an all-gather gave. So whoever is to use bytes says here what for.
+ * Some bytes are written only when they are needed (owed.h): the poison of fresh memory, the value
+ * of a cudaMemset, the result of an all-gather. So every user of bytes states its use here first.
  */
 #ifndef SIMGPU_CONTENTS_H
 #define SIMGPU_CONTENTS_H
@@ -11,31 +11,31 @@
 
 typedef enum SimUse {
     USE_ANY,       // reads the bytes, or writes some of them
-    USE_READ,      // only reads, all of it before it returns: where they are borrowed, the address
-                   // is that of the lender's
-    USE_OVERWRITE, // overwrites all of them: before it does, the caller says sim_overwritten or
-                   // another of those below
+    USE_READ,      // only reads, before it returns: of borrowed bytes it gets the address of the
+                   // lender's
+    USE_OVERWRITE, // overwrites all of them: before that the caller calls sim_overwritten or
+                   // another of the functions below
 } SimUse;
-// The usable address of `bytes` bytes of device memory at ptr, which lies in some device's program
-// range; NULL, and a report, where they are not inside one live allocation. `name` and `site` are
-// the operation's.
+// The usable address of `bytes` bytes of device memory at ptr, which is in some device's program
+// range; NULL, with a report, if they are not inside one live allocation. `name` and `site` are the
+// operation's.
 void *sim_use_bytes(const void *ptr, size_t bytes, GpuAccess access, SimUse use, const char *name,
                     const void *site);
-// A range of live device memory is about to be overwritten, all of it; elsewhere nothing happens.
+// All of a range of live device memory is about to be overwritten; other memory is ignored.
 void sim_overwritten(const void *ptr, size_t bytes);
-// The same on the word of a kernel: what it leaves out is found as what was never written is, but
-// for gaps of less than a page inside.
+// The same as a kernel claims: bytes that it does not write are found like bytes that were never
+// written, except gaps of less than a page inside.
 void sim_promised(const void *ptr, size_t bytes);
-// The range holds zeros that nobody has written yet, all of it, and is about to be overwritten:
-// nobody will. False: it holds what it is to hold from here on.
+// The range is about to be overwritten: if all of it owes zeros, these are dropped. False: the
+// bytes that it owed are in place.
 bool sim_zeros_overwritten(const void *ptr, size_t bytes);
-// A range of live device memory holds `value` from here on, although nobody writes it now; false:
-// it must be written.
+// From now on a range of live device memory counts as filled with `value`, without a write; false:
+// the caller must write it.
 bool sim_fill_later(const void *ptr, size_t bytes, int value);
-// A range of live device memory holds what is at `lender`, of whose `users` it is one, from here
-// on; false: it must be written.
+// From now on a range of live device memory borrows the bytes at `lender`, and is one of its
+// `users`; false: the caller must write it.
 bool sim_borrow(const void *ptr, size_t bytes, const char *lender, _Atomic uint32_t *users);
-// The device's memory borrows nothing any more.
+// Ends all borrowing of the device's memory.
 void sim_borrow_no_more(SimDevice *device);
 
 #endif

@@ -1,9 +1,9 @@
 /* device.c: the devices of this process. See device.h.
  *
- * All devices share one reserved range of addresses, an arena each, without any access: the
- * addresses that programs see. The memory itself (shared_memory.h) is mapped elsewhere, readable
- * and writable (the alias), when the device is first used. So a host dereference of a device
- * pointer faults (fault.c), and which device a pointer belongs to is a division.
+ * All devices share one reserved range of addresses without access, one arena each: the addresses
+ * that programs see. The memory itself (shared_memory.h) is mapped elsewhere, readable and writable
+ * (the alias), when the device is first used. So a host dereference of a device pointer faults
+ * (fault.c), and a division finds the device of a pointer.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,7 +31,7 @@
 #define ARENA_LEAST ((size_t)1 << 30)
 
 static struct {
-    // The first arena's program range. A system call of another thread may look while the first
+    // The first arena's program range. A system call of another thread may read it while the first
     // device is made (syscall.c): it is set when the rest is.
     char *_Atomic base;
     size_t arena; // bytes of each
@@ -109,7 +109,7 @@ static SimDevice *make_device(int index)
     d->memory = sim_shared_make("simgpu-device", d->mapped, d->mapped, &alias,
                                 "a device's memory (SIMGPU_MEMORY)");
     if (d->memory == -1) no_memory_for("making a device's memory");
-    madvise(alias, d->mapped, MADV_DONTDUMP); // a core file need not hold it
+    madvise(alias, d->mapped, MADV_DONTDUMP); // keeps it out of core files
     d->alias = alias;
     d->heap = sim_heap_create(d->arena);
     if (!d->heap) no_memory_for("calloc");

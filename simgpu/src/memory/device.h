@@ -1,26 +1,26 @@
-/* memory/: who has which memory, what is in it, and who touches it.
+/* memory/: which memory is allocated, what it contains, and which operations touch it.
  *
- *   device.c         the devices of this process: arenas mapped twice, which pointer is whose
+ *   device.c         the devices of this process: their arenas, and the device of a pointer
  *   shared_memory.c  memory that other processes map too (shared_memory.h)
  *   allocation.c     allocations of device memory: making and ending them (allocation.h)
  *   full.c           the report of a device that is full
- *   heap.c           which bytes of an arena are whose (heap.h)
+ *   heap.c           the allocator of an arena (heap.h)
  *   place.c          what a report says of an address (place.h)
  *   contents.c       what an operation reads, overwrites or borrows (contents.h)
- *   owed.c           poison, zeros and gathered bytes that nobody has written yet (owed.h)
- *   shadow.c         who touched which bytes of an allocation last (shadow.h)
- *   managed.c        memory that the host may touch too, and memory in rows
+ *   owed.c           poison, zeros and gathered bytes that are not written yet (owed.h)
+ *   shadow.c         the last accesses to each byte of an allocation (shadow.h)
+ *   managed.c        memory that the host may touch, too, and memory in rows
  *   pool.c           pools of stream-ordered memory: what they reserve
  *   pinned.c         pinned host memory: making, registering and freeing it (pinned.h)
  *   pending.c        copies from and into it that the host has not waited for
  *   pages.c          which of its pages the host may touch
- *   touch.c          what the host and its system calls touch of it
- *   freed.c          pinned memory that was given back
+ *   touch.c          touches of it by the host and by system calls
+ *   freed.c          pinned memory that was freed
  *   fault.c          host code that touches device memory, or pinned memory in the middle of a copy
  *   syscall.c        the same by a system call: write, read, send and the like
  *   machine_memory.c the memory of this machine, which devices share
- *   dry.c            dry runs: what a program gets in place of results (dry.h)
- *   dry_addresses.c  what a dry run knows of arrays of addresses
+ *   dry.c            dry runs: zeros in place of results (dry.h)
+ *   dry_addresses.c  arrays of addresses that a dry run remembers
  */
 #ifndef SIMGPU_DEVICE_H
 #define SIMGPU_DEVICE_H
@@ -30,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIM_OUTBOX ((size_t)64 << 20) // bytes for messages that nobody has received (nccl/sends.c)
+#define SIM_OUTBOX ((size_t)64 << 20) // bytes for messages not received yet (nccl/sends.c)
 // A device's arena is shared memory. `program` is the address range that programs see, without
 // access; `alias` is the same memory, readable and writable.
 typedef struct SimDevice {
@@ -52,23 +52,23 @@ typedef struct SimDevice {
 // Streams are numbered in the order in which they are made, a default stream with its device.
 uint32_t sim_next_stream_number(void);
 
-bool sim_is_device(int index); // whether the program sees one of that index
-// The device, made on first use; NULL for an index that is none.
+bool sim_is_device(int index); // whether the program sees a device of that index
+// The device, made on first use; NULL: there is none of that index.
 SimDevice *sim_device(int index);
-// The same where it is made already, else NULL.
+// The same, but NULL if it is not made yet.
 SimDevice *sim_device_made(int index);
 int sim_current_device(void);
 void sim_set_current_device(int index);
-// A file could not be opened because there is no descriptor left: ends the process in one line.
+// Ends the process with one line: a file could not be opened since no descriptor is free.
 _Noreturn void sim_no_files_left(void);
-int sim_files_limit(void); // ulimit -n, where that ends the process; 0: it does not
+int sim_files_limit(void); // ulimit -n, if that is ending the process; else 0
 // The device whose program range holds ptr, and ptr's offset in it; NULL: no device pointer.
 SimDevice *sim_device_of(const void *ptr, size_t *offset);
 // machine_memory.c: an operation is about to write `bytes` bytes at `at`, of an alias. Ends the
-// process, with a report, where this machine has no memory for them.
+// process, with a report, if this machine has no memory for them.
 void sim_machine_memory_touched(const char *at, size_t bytes, const char *call, const void *site);
 // Whether kernels on `device` may use memory of `peer`: cudaDeviceEnablePeerAccess.
 bool sim_peer_allowed(int device, int peer);
-bool sim_allow_peer(int device, int peer, bool allowed); // whether it was
+bool sim_allow_peer(int device, int peer, bool allowed); // returns whether it was allowed
 
 #endif

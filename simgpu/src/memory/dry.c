@@ -1,9 +1,8 @@
-/* dry.c: dry runs (SIMGPU_DRY=1): operations are checked, logged and costed, and not executed.
+/* dry.c: dry runs (SIMGPU_DRY=1): operations are checked, logged and costed, but not executed.
  *
- * What would touch device memory asks first, in one of four places: simgpu_ready (operation.c:
- * kernels, memsets, cuBLAS), the bytes of a copy (runtime/copy.c), those of a send (nccl/sends.c),
- * and the work of a collective (nccl/collective.c). A copy to the host delivers zeros, by the
- * function here.
+ * Four places that touch device memory check for a dry run: simgpu_ready (operation.c: kernels,
+ * memsets, cuBLAS), the copy of bytes (runtime/copy.c), a send (nccl/sends.c), and the work of a
+ * collective (nccl/collective.c). A copy to the host delivers zeros, by the function here.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -17,10 +16,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct Site {
     const void *site;
     char *where;
-} * sites; // that have been named; several addresses may be one line
+} * sites; // that have been printed; several addresses may be one line
 static size_t n_sites;
 
-// True, and where it is: it is the first time. Without memory to remember it, it is named again.
+// True, with the place: it is the first time. Without memory to remember it, it is printed again.
 // Called with the lock held.
 static bool is_new(const void *site, char *where, size_t size)
 {

@@ -1,8 +1,8 @@
-/* dry_addresses.c: what a dry run knows of arrays of addresses in device memory.
+/* dry_addresses.c: arrays of addresses in device memory, which a dry run remembers.
  *
- * No device memory is touched, so what a program copies there is lost. But cuBLAS's batches read
- * from there where their matrices are. So a copy from the host is remembered where all its words of
- * eight bytes are addresses on a device, until something else is written there.
+ * A dry run touches no device memory, so what a program copies there is lost. But cuBLAS's batches
+ * read the addresses of their matrices there. So a copy from the host is remembered if all its
+ * words of eight bytes are addresses on a device, until something else is written there.
  */
 #include <pthread.h>
 #include <stdatomic.h>

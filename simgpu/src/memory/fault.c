@@ -1,9 +1,9 @@
-/* fault.c: host code that touches device memory, or pinned memory in the middle of a copy.
+/* fault.c: reports host code that touches device memory, or pinned memory during a copy.
  *
  * The addresses that programs see have no access rights, so reading or writing one raises SIGSEGV.
- * The handler here says which allocation it was and which line did it, and ends the process. Pinned
- * memory that a copy uses has no access rights either (pages.c); there the program goes on. A fault
- * anywhere else goes to whoever handled faults before.
+ * The handler here reports the allocation and the line, and ends the process. Pinned memory that a
+ * copy uses has no access rights either (pages.c); there the program goes on. Any other fault goes
+ * to the handler that was installed before.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -43,7 +43,7 @@ static const void *fault_address(const ucontext_t *context)
 #endif
 }
 
-// "reads", "writes", or "touches" where the processor does not say.
+// "reads" or "writes"; "touches" if the processor does not say.
 static const char *fault_verb(const ucontext_t *context)
 {
 #if defined(__x86_64__)
@@ -55,7 +55,7 @@ static const char *fault_verb(const ucontext_t *context)
 #endif
 }
 
-// Code of the program or of a library of its own, and not of the system.
+// Whether code is of the program or one of its own libraries, and not of the system.
 static bool is_program(const void *address)
 {
     Dl_info info;
@@ -63,9 +63,9 @@ static bool is_program(const void *address)
     return strncmp(info.dli_fname, "/lib", 4) != 0 && strncmp(info.dli_fname, "/usr/lib", 8) != 0;
 }
 
-// The call site of the innermost place in the program: a fault inside memcpy is shown where memcpy
-// was called. A frame is a return address, looked up a byte before; the instruction that faulted is
-// not, and `place` is a byte behind it.
+// The call site of the innermost place in the program: a fault inside memcpy shows the call of
+// memcpy. A frame is a return address, and one byte before it is looked up. The instruction that
+// faulted is no return address, so `place` is one byte after it.
 static const void *find_place(const void *at, const void *place)
 {
     void *frames[FRAMES];
@@ -103,9 +103,9 @@ static void pass_on(const struct sigaction *to, int number, siginfo_t *info, voi
 }
 
 // ---- One instruction ----
-// A page with bytes that the program may touch, and others that it may not, is open for the one
-// instruction that touched it: the processor stops behind it (TF), and SIGTRAP comes here. Where
-// that cannot be, the page stays open until the next call that concerns it.
+// A page may have bytes that the program may touch, and others that it may not. It is opened for
+// the one instruction that touched it: the processor stops after that (TF), and SIGTRAP comes here.
+// If that is not possible, the page stays open until the next call that concerns it.
 
 #if defined(__x86_64__)
 static struct sigaction previous_trap;
@@ -156,8 +156,8 @@ static void install_step(void)
 }
 #endif
 
-// A fault can come in the middle of malloc or of a lock that the search for lines needs. Then the
-// process says less, but does not hang.
+// A fault can come within malloc, or while a lock is held that the search for lines needs. Then the
+// report says less, but the process does not hang.
 static void on_stuck(int number)
 {
     static const char text[] =
@@ -246,7 +246,7 @@ bool sim_fault_catches(void)
 // ---- A stack for each thread's signals ----
 
 static pthread_key_t key;
-static _Thread_local stack_t stack_before; // what the thread had: nothing, or one too small
+static _Thread_local stack_t stack_before; // the thread's own: none, or one that is too small
 
 static void drop_stack(void *memory)
 {

@@ -1,7 +1,7 @@
-/* freed.c: pinned memory that was given back (pinned.h).
+/* freed.c: pinned memory that was freed (pinned.h).
  *
- * What was mapped twice stays without access for a while, so that a use of it is found and can be
- * named; its pages go back at once.
+ * Memory that was mapped twice stays closed for a while, so that a use of it is found and reported.
+ * Its pages go back to the system at once.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define FREED_BYTES ((size_t)16 << 30)
 #define WHERE PINNED_WHERE
 
-// What is remembered of a piece.
+// A piece that was freed.
 typedef struct Freed {
     const char *at; // NULL: nothing
     size_t bytes, mapped;
@@ -27,7 +27,7 @@ static Freed freed_pieces[MOST_FREED];
 static uint64_t n_freed;
 static size_t freed_bytes;
 
-// The memory given back that holds the address, or the page in front of it; NULL: none does.
+// The freed piece that has the address, also in the page in front of it; NULL: none.
 static const Freed *find_freed(const void *address)
 {
     for (uint64_t back = 1; back <= n_freed && back <= MOST_FREED; back++) {
@@ -37,7 +37,7 @@ static const Freed *find_freed(const void *address)
     return NULL;
 }
 
-// `fatal`: the use cannot be let through.
+// `fatal`: the program cannot go on after the use.
 static void report_freed(const Freed *g, const char *call, const void *ptr, size_t bytes,
                          const char *verb, const void *site, bool fatal)
 {
@@ -61,7 +61,7 @@ static void report_freed(const Freed *g, const char *call, const void *ptr, size
     sim_report(SIMGPU_LIFETIME, title, "%s", body);
 }
 
-// A copy of what is remembered, as long as it is.
+// A copy of the record, while it exists.
 static bool look_up(const void *ptr, Freed *g)
 {
     if (!sim_pinned_is_near(ptr)) return false;

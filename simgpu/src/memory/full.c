@@ -1,4 +1,4 @@
-/* full.c: the report of a device that is full: who has its memory. */
+/* full.c: the report of a device that is full: which places have its memory. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "report/report.h"
 
 #define WHERE 256
-#define LINES 6 // of places that the report names
+#define LINES 6 // places that the report names
 
 static void sized(size_t bytes, char text[32])
 {
@@ -24,7 +24,7 @@ static void sized(size_t bytes, char text[32])
         snprintf(text, 32, "%.1f GiB", (double)bytes / 1073741824);
 }
 
-// The same with the exact number, where that is another text.
+// The same, followed by the exact number if that is another text.
 static void sized_exactly(size_t bytes, char text[80])
 {
     char size[32], exact[32];
@@ -68,7 +68,7 @@ static size_t group_live(SimDevice *device, Group **groups)
     return n;
 }
 
-// Calls of one place under another caller are other call sites: in the report they are one.
+// Calls of one place by different callers are different call sites: the report joins them.
 static size_t join_places(Group *groups, size_t n)
 {
     char where[WHERE], other[WHERE];
@@ -91,7 +91,7 @@ static size_t join_places(Group *groups, size_t n)
     return kept;
 }
 
-// Once a process: a program that tries again in a loop need not be told each time.
+// Once in a process: a program may try again in a loop.
 void sim_report_full(SimDevice *device, const char *call, size_t bytes, const void *site)
 {
     static atomic_bool told;

@@ -1,8 +1,8 @@
 /* heap.c: the allocator of an arena. See heap.h.
  *
- * Best fit, with neighbours joined when they are freed. An arena's address space is several times
- * the device's memory, so a free block is found even where memory is cut into pieces: running out
- * is decided by the bytes in use, in allocation.c, and never by where they happen to lie.
+ * Best fit; free neighbours are joined. An arena's address space is several times the device's
+ * memory, so there is a free block even if memory is fragmented: only the bytes in use decide
+ * whether the device is full (allocation.c), never their places.
  */
 #include "memory/heap.h"
 #include "core/tree.h"
@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-// How much is kept back after a free, at most. A large block does not wait at all: its pages are
-// worth more to the next owner.
+// How many bytes wait after a free, at most. A large block does not wait: the next owner can use
+// its pages.
 #define WAITING_BLOCKS 64
 #define WAITING_BYTES ((size_t)16 << 20)
 #define LARGE ((size_t)4 << 20)
 #define FREED_REMEMBERED 4096
-// Others of this size and more stay apart when they come free, for requests of exactly their size:
-// a program's steps then have the same addresses each time, whose pages its peers have mapped
-// already. A large request joins them all, and so does any other where more than so many bytes are
-// apart, or more than twice what was ever live at once: a program whose sizes never come again
-// would touch new pages each time.
+// Freed blocks of this size and more stay apart, for requests of exactly their size: then a
+// program's steps have the same addresses each time, and its peers have mapped their pages already.
+// A large request joins them all. So does any request if more than so many bytes are apart, or more
+// than twice what was ever live at once: else a program whose sizes never recur would touch new
+// pages each time.
 #define JOINED_BELOW ((size_t)64 << 10)
 #define APART_BYTES ((size_t)64 << 20)
 
@@ -34,7 +34,7 @@ struct SimHeap {
     SimBlock *oldest, *newest; // waiting
     size_t waiting_bytes;
     int waiting;
-    size_t high;      // nobody was ever given what lies from here on
+    size_t high;      // from here on nothing was ever allocated
     SimBlock *recent; // found last: accesses come in runs
     uint64_t n_freed;
     SimFreed *freed; // FREED_REMEMBERED of them, of which only what is used becomes memory
@@ -87,7 +87,7 @@ static SimBlock *add_block(SimHeap *heap, size_t offset, size_t size, SimBlock *
 SimHeap *sim_heap_create(size_t arena)
 {
     SimHeap *heap = calloc(1, sizeof *heap);
-    // From the system: what calloc clears it touches.
+    // From the system, since calloc would touch what it clears.
     void *freed = mmap(NULL, FREED_REMEMBERED * sizeof(SimFreed), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!heap || freed == MAP_FAILED) return NULL;
@@ -166,7 +166,7 @@ static bool too_much_apart(const SimHeap *heap)
     return heap->apart_bytes > APART_BYTES || heap->apart_bytes > 2 * heap->most_live;
 }
 
-// A free block of `size` bytes or more, taken out of the free ones.
+// Removes a block of at least `size` bytes from the free ones.
 static SimBlock *find_room(SimHeap *heap, size_t size)
 {
     SimBlock *block = best_fit(heap->apart, size);
@@ -184,7 +184,7 @@ static SimBlock *find_room(SimHeap *heap, size_t size)
     return block;
 }
 
-// Cuts a block that is in no list after `size` bytes, and hands back the rest; NULL: there is none.
+// Cuts a block that is in no list after `size` bytes and returns the rest; NULL: there is none.
 static SimBlock *cut(SimHeap *heap, SimBlock *block, size_t size)
 {
     if (block->size == size) return NULL;
@@ -222,7 +222,7 @@ SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const vo
     return block;
 }
 
-// A freed block, which nobody owns, for the next who wants one.
+// Makes a freed block available to the next request.
 static void hand_back(SimHeap *heap, SimBlock *block)
 {
     if (block->size > LARGE) {
@@ -242,7 +242,7 @@ static void hand_back(SimHeap *heap, SimBlock *block)
         release_oldest(heap);
 }
 
-// It was never freed: nothing is remembered of it.
+// Takes back a block that was never freed: it is not remembered.
 void sim_heap_keep(SimHeap *heap, SimBlock *block)
 {
     heap->live_bytes -= block->size;
@@ -269,7 +269,7 @@ void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)
     heap->freed[heap->n_freed++ % FREED_REMEMBERED] =
         (SimFreed){block->offset, block->asked, block->site, site};
     heap->live_bytes -= block->size;
-    block->fresh = block->size; // of a kept one, which the next launch takes again
+    block->fresh = block->size; // the next launch takes a kept block again
     if (block->kept)
         block->state = BLOCK_KEPT;
     else

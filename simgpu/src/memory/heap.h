@@ -1,7 +1,7 @@
-/* heap.h: which bytes of an arena are whose. Offsets only; no memory is touched.
+/* heap.h: the allocator of an arena. It handles offsets alone and touches no memory.
  *
- * An arena is tiled by blocks: in use, free, or waiting (freed a moment ago and kept back, so that
- * a use after the free is found instead of meeting the next owner's data). The caller holds the
+ * An arena consists of blocks: in use, free, or waiting (freed a moment ago and not reused yet, so
+ * that a use after the free is found and does not hit the next owner's data). The caller holds the
  * device's lock.
  */
 #ifndef SIMGPU_HEAP_H
@@ -15,19 +15,19 @@
 struct SimOwed;   // memory/owed.h
 struct SimShadow; // memory/shadow.h
 
-// cudaMalloc promises 256 bytes and today's drivers give 512. simgpu gives what is promised, so
-// that a program that relies on more shows it here.
+// cudaMalloc promises an alignment of 256 bytes, and today's drivers give 512. simgpu gives what is
+// promised, so that a program that relies on more fails here.
 #define SIM_ALIGN ((size_t)256)
 
-// The first bytes of an arena, which nobody gets: an address a little before the first allocation
-// is the device's all the same, and not host memory.
+// The first bytes of an arena, which are never allocated: so an address a little before the first
+// allocation is still the device's, and not host memory.
 #define SIM_GUARD ((size_t)2 << 20)
 
 typedef enum SimBlockState {
     BLOCK_FREE,
     BLOCK_LIVE,
     BLOCK_WAITING,
-    BLOCK_KEPT, // a graph's, which has it again at its next launch
+    BLOCK_KEPT, // a graph's, which uses it again at its next launch
     BLOCK_GUARD
 } SimBlockState;
 
@@ -41,17 +41,17 @@ typedef struct SimBlock {
     const void *site;    // live: who asked
     SimBlockState state;
     bool apart;                      // free: not joined with free neighbours
-    struct CUmemPoolHandle_st *pool; // live: whose it is (pool.c); NULL: not of cudaMallocAsync
-    bool kept;                       // live: a graph's, whose address it stays when it is freed
+    struct CUmemPoolHandle_st *pool; // live: its pool (pool.c); NULL: not of cudaMallocAsync
+    bool kept;                       // live: of a graph, which keeps its address when it is freed
     bool of_nccl;                    // from ncclMemAlloc
     bool managed;                    // the program may touch it: it has whole pages (managed.c)
-    size_t fresh;                    // live: from here on nobody has ever touched it
-    struct SimOwed *owed;            // live: what its bytes are still to be filled with
+    size_t fresh;                    // live: from here on it was never touched
+    struct SimOwed *owed;            // live: values that its bytes are still to get
     int n_owed, owed_room;
-    struct SimShadow *shadow; // live: who touched it (shadow.h); NULL: nobody keeps count
+    struct SimShadow *shadow; // live: accesses to it (shadow.h); NULL: they are not recorded
 } SimBlock;
 
-// What is remembered of a freed allocation.
+// The record of a freed allocation.
 typedef struct SimFreed {
     size_t offset, asked;
     const void *made, *freed; // call sites
@@ -60,7 +60,7 @@ typedef struct SimFreed {
 typedef struct SimHeap SimHeap;
 SimHeap *sim_heap_create(size_t arena); // larger than SIM_GUARD
 // A block for `bytes` bytes, which begins and ends at multiples of `unit`, a power of two from
-// SIM_ALIGN on; NULL where the address space is used up.
+// SIM_ALIGN on; NULL: the address space is used up.
 SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site);
 // Frees a live block, and remembers it.
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site);
@@ -72,7 +72,7 @@ void sim_heap_take_kept(SimHeap *heap, SimBlock *block, const void *site);
 void sim_heap_keep_no_more(SimHeap *heap, SimBlock *block);
 // The block that holds the offset, in use or not.
 SimBlock *sim_heap_find(SimHeap *heap, size_t offset);
-// The last freed allocation that held the offset; NULL: none that is remembered.
+// The last freed allocation that had the offset; NULL: none is remembered.
 const SimFreed *sim_heap_freed(const SimHeap *heap, size_t offset);
 SimBlock *sim_heap_first(SimHeap *heap);
 

@@ -1,9 +1,9 @@
-/* machine_memory.c: the memory of this machine, which simulated devices share. It is used when it
- * is touched, so that an allocation that fits a device may not fit here; the system then ends some
- * process and says nothing. So who touches much is told before the machine is full.
+/* machine_memory.c: the memory of this machine, which simulated devices share. Memory is used when
+ * it is touched, so an allocation that fits a device may not fit here; then the system ends some
+ * process without a word. So a process that touches much gets a report before the machine is full.
  *
- * What is left is MemAvailable of /proc/meminfo, or what a control group's limit leaves, where that
- * is less: of its usage, the pages of files can be given back (proc(5); the kernel's
+ * What is left is MemAvailable of /proc/meminfo, or what the limit of a control group leaves if
+ * that is less: of its usage, the pages of files can be given back (proc(5); the kernel's
  * Documentation/admin-guide/cgroup-v2.rst).
  */
 #define _GNU_SOURCE
@@ -23,10 +23,10 @@
 
 #define MEBIBYTE ((size_t)1 << 20)
 #define RESERVE (256 * MEBIBYTE)   // what the machine keeps for everything else
-#define FEWEST (32 * MEBIBYTE)     // bytes that are touched between two looks
-enum { WHERE = 256, SHARES = 32 }; // SHARES: of what is left, between two looks of a rank
+#define FEWEST (32 * MEBIBYTE)     // bytes that are touched between two checks
+enum { WHERE = 256, SHARES = 32 }; // SHARES: of what is left, between two checks of a rank
 
-// Of one control group.
+// What one control group leaves.
 static size_t left_in_group(const char *root, const char *controller, const char *path)
 {
     bool old = controller[0] != '\0';
@@ -59,7 +59,7 @@ static size_t left_on_machine(void)
     return group < left ? group : left;
 }
 
-// Of a range, the bytes that have no memory yet; looked at in steps of a mebibyte.
+// The bytes of a range that have no memory yet, checked in steps of a mebibyte.
 static size_t without_memory(const char *at, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), without = 0;
@@ -89,7 +89,7 @@ _Noreturn static void end_before_it_is_full(size_t bytes, size_t left, const cha
 
 void sim_machine_memory_touched(const char *at, size_t bytes, const char *call, const void *site)
 {
-    static atomic_size_t since; // bytes touched since the last look
+    static atomic_size_t since; // bytes touched since the last check
     static atomic_size_t until = FEWEST;
     if (sim_dry()) return;
     if (atomic_fetch_add_explicit(&since, bytes, memory_order_relaxed) + bytes <

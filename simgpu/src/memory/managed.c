@@ -1,15 +1,14 @@
-/* managed.c: memory that the host may touch too, and memory in rows.
+/* managed.c: memory that the host may touch, too, and memory in rows.
  *
- * A managed allocation is memory of the device that was current when it was made. Its pages are
- * whole, and mapped once more at the address that the program has, this time readable and
- * writable. So one pointer serves the host, kernels of every device, copies and collectives, and a
- * host that touches it after cudaFree is told so like for any device memory. A communicator takes
- * it for the device where it was made.
+ * A managed allocation is memory of the device that was current when it was made. It consists of
+ * whole pages, which are also mapped, readable and writable, at the address that the program sees.
+ * So one pointer serves the host, the kernels of every device, copies and collectives. A touch by
+ * the host after cudaFree is reported as for any device memory. For a communicator it is memory of
+ * the device where it was made.
  *
- * It counts against that device as cudaMalloc's does; a real one may hold more than fits. On
- * hardware the host must wait for the kernels that use managed memory before it touches it; since
- * operations run at their call, nothing goes wrong here where that wait is missing, and it is not
- * reported.
+ * It counts against that device as memory of cudaMalloc does; a real device may oversubscribe it.
+ * On hardware the host must wait for the kernels that use managed memory before it touches it.
+ * Since operations run at their call, a missing wait does no harm here, and it is not reported.
  *
  * Interface: allocation.h; cudaMallocManaged, cudaMallocPitch.
  */
@@ -27,9 +26,9 @@
 
 #define PITCH ((size_t)512) // bytes to a multiple of which a row is rounded, as GPUs of today do
 
-static atomic_uint alive; // managed allocations: none is the usual case, and quickly seen
+static atomic_uint alive; // managed allocations: usually none, which is a quick check
 
-// Ends the program where bytes of the device's program range could not be mapped anew.
+// Ends the program: bytes of the device's program range could not be mapped again.
 static void must_be_mapped(const void *at, size_t bytes)
 {
     if (at != MAP_FAILED) return;

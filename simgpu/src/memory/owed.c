@@ -1,7 +1,7 @@
-/* owed.c: what an allocation owes. See owed.h.
+/* owed.c: bytes of an allocation that are still to be written. See owed.h.
  *
- * A block has a list of pieces, sorted and apart. It is built anew where something of it is paid,
- * cancelled or filled; most blocks have one piece, or none any more.
+ * A block has a sorted list of pieces that do not overlap. The list is rebuilt when a part of it is
+ * paid, cancelled or filled; most blocks have one piece or none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "memory/heap.h"
 #include "memory/owed.h"
 
-#define MOST 64 // pieces of a block; what is beyond them is paid at once
-// An allocation larger than WHOLE is too large to be filled: both ENDS are poison.
+#define MOST 64 // pieces of a block; more are paid at once
+// An allocation larger than WHOLE is too large to fill: only its two ENDS are poison.
 #define WHOLE ((size_t)1 << 30)
 #define ENDS ((size_t)64 << 20)
-// What is marked: so many bytes at both ends, and at distances of a page.
+// The marks of a kernel's promise: so many bytes at both ends, and at distances of a page.
 #define MARK ((size_t)64)
 #define MARKS_APART ((size_t)4 << 10)
 
@@ -22,7 +22,7 @@ typedef struct List {
     int n;
 } List;
 
-// Whether the second piece goes on where the first one ends.
+// Whether the second piece begins where the first one ends, and is like it.
 static bool goes_on(const SimOwed *a, const SimOwed *b)
 {
     if (a->end != b->begin || a->users != b->users) return false;
@@ -48,14 +48,14 @@ static void pay(const SimOwed *piece, char *at)
         memset(at + piece->begin, piece->value, bytes);
 }
 
-// None of the block's pieces borrows any more.
+// Ends the borrowing of all pieces of the block.
 static void give_back(const SimBlock *block)
 {
     for (int i = 0; i < block->n_owed; i++)
         if (block->owed[i].lent) atomic_fetch_sub(block->owed[i].users, 1);
 }
 
-// Makes the list the block's own; what it has no room for is paid.
+// Gives the block the list; pieces for which it has no room are paid.
 static void keep(SimBlock *block, char *at, const List *list)
 {
     int n = list->n < MOST ? list->n : MOST;
@@ -66,7 +66,7 @@ static void keep(SimBlock *block, char *at, const List *list)
     }
     if (n > block->owed_room) n = block->owed_room;
     for (int i = n; i < list->n; i++) pay(&list->piece[i], at);
-    // The new users come before the old ones go: at 0 the place is somebody else's.
+    // Adds the new users before it removes the old ones: at 0 the place may be reused.
     for (int i = 0; i < n; i++)
         if (list->piece[i].lent) atomic_fetch_add(list->piece[i].users, 1);
     give_back(block);
@@ -109,7 +109,7 @@ void sim_owed_cancel(SimBlock *block, char *at, size_t from, size_t to)
     keep(block, at, &list);
 }
 
-// What is borrowed is not poison, which tells of itself wherever it shows: it is paid.
+// Borrowed bytes are no poison, which would show by itself: they are paid.
 static void mark(const SimOwed *piece, char *at)
 {
     if (piece->lent) pay(piece, at);
@@ -180,7 +180,7 @@ void sim_owed_borrow(SimBlock *block, char *at, size_t from, size_t to, const ch
     }
     if (!done) append(&list, piece);
     keep(block, at, &list);
-    atomic_fetch_sub(users, 1); // the piece has one of its own
+    atomic_fetch_sub(users, 1); // the piece has its own
 }
 
 const char *sim_owed_borrowed(const SimBlock *block, size_t from, size_t to)
@@ -207,7 +207,7 @@ void sim_owed_return(SimBlock *block, char *at)
     if (block->n_owed) keep(block, at, &list);
 }
 
-// Bytes [begin, end) of a new block: poison or nothing, on memory that is fresh from some byte on.
+// Bytes [begin, end) of a new block owe poison or nothing; the memory is fresh from some byte on.
 static void owe(List *list, const SimBlock *block, size_t begin, size_t end, bool poison)
 {
     SimOwed all = {begin, end, poison ? SIM_POISON : 0, false, NULL, NULL};

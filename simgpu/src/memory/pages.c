@@ -1,7 +1,7 @@
 /* pages.c: which pages of pinned memory the host may touch (pinned.h).
  *
- * The pages of a copy that is under way are closed where nobody else decides about them, and where
- * no system call is at work on them.
+ * The pages of a copy that is under way are closed, if nothing else controls their access and no
+ * system call is using them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 #include "memory/pinned_internal.h"
 
 #define MOST_KEPT_OPEN 64
-#define MOST_STEPS 256 // then a page with other bytes is not closed any more for that copy
+#define MOST_STEPS 256 // after these, a page with other bytes is no longer closed for a copy
 
 static struct {
     const char *at; // NULL: nobody's
     size_t bytes;
-} kept_open[MOST_KEPT_OPEN]; // to system calls under way: their pages stay open
+} kept_open[MOST_KEPT_OPEN]; // ranges of system calls under way: their pages stay open
 
 bool sim_pinned_watched(void)
 {
@@ -33,7 +33,7 @@ size_t sim_page_bytes(void)
     return bytes;
 }
 
-// The pages of [at, at+bytes) that hold nothing but the piece; false: there are none.
+// The pages of [at, at+bytes) that have bytes of the piece alone; false: there are none.
 static bool pages_of(const PinnedPiece *piece, const char *at, size_t bytes, char **first,
                      size_t *length)
 {
@@ -63,7 +63,7 @@ bool sim_pinned_open(const PinnedPiece *piece, const char *at, size_t bytes)
            mprotect(first, length, PROT_READ | PROT_WRITE) == 0;
 }
 
-// A debugger stops at every fault, also where the program is right.
+// A debugger would stop at every fault, also of a right program.
 static bool is_traced(void)
 {
     static int traced = -1;
@@ -77,20 +77,20 @@ static bool is_traced(void)
     return traced;
 }
 
-// A right program touches other bytes of a page, so nothing may keep the fault from coming here.
-// In its handler the signal is blocked.
+// A right program may touch other bytes of a page, so its fault must come here. It does not if the
+// signal is blocked, as in a handler of it.
 bool sim_pinned_may_close_shared(void)
 {
     return sim_pinned_watched() && !is_traced() && sim_fault_catches();
 }
 
-// Whether pages of the copy are closed on which there are other bytes.
+// Whether pages that also have other bytes are closed for the copy.
 static bool closes_shared(const PinnedPiece *piece, const PinnedCopy *p)
 {
     return piece->mapped && p->shared_closed && p->access != GPU_READ && p->steps < MOST_STEPS;
 }
 
-// The copy's pages on which the piece has no byte that is not the copy's; false: there are none.
+// The copy's pages on which all bytes of the piece are the copy's; false: there are none.
 static bool whole_pages(const PinnedPiece *piece, const PinnedCopy *p, char **first, size_t *length)
 {
     if (closes_shared(piece, p)) return pages_of(piece, p->at, copy_span(p), first, length);

@@ -1,7 +1,7 @@
 /* pending.c: copies from and into pinned memory that the host has not waited for (pinned.h).
  *
  * The bytes of a copy into pinned memory are delivered when a synchronisation covers it, in program
- * order where copies overlap; of a copy from it, only that it is under way is remembered.
+ * order if copies overlap. A copy from pinned memory is only noted as under way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ void sim_pinned_reopen(const char *at, size_t bytes)
     size_t page = sim_page_bytes();
     const char *from = (const char *)((size_t)at & -page);
     bytes += (size_t)(at - from) + page;
-    for (int writes = 0; writes < 2; writes++) // what writes closes more: it comes last
+    for (int writes = 0; writes < 2; writes++) // copies that write close more: they come last
         for (size_t i = 0; i < n_pending; i++)
             if ((pending[i].access != GPU_READ) == writes &&
                 copy_overlaps(&pending[i], from, bytes))
@@ -88,13 +88,13 @@ void sim_pinned_defer(const SimgpuOp *op, SimOpPlace place, void *dst, size_t dp
         n_pending++;
         if (piece) sim_pinned_close(piece, p);
     } else {
-        move_rows(to, dpitch, src, spitch, width, height); // early, for want of memory to wait in
+        move_rows(to, dpitch, src, spitch, width, height); // at once: no memory to keep them
     }
     pthread_mutex_unlock(&sim_pinned_lock);
 }
 
-// The same copy of an earlier round that nobody has waited for, or the oldest where they are too
-// many, is watched no longer.
+// Stops watching the same copy of an earlier round that was never waited for, or the oldest copy if
+// there are too many.
 static void make_place(const PinnedCopy *p)
 {
     for (size_t i = 0; i < n_pending; i++) {
@@ -121,7 +121,7 @@ void sim_pinned_watch(const SimgpuOp *op, SimOpPlace place, const void *ptr, siz
         make_place(&added);
         pending[n_pending++] = added;
         sim_pinned_reopen(added.at,
-                          copy_span(&added)); // what writes may have closed the same pages
+                          copy_span(&added)); // a copy that writes may have closed these pages
     }
     pthread_mutex_unlock(&sim_pinned_lock);
 }
@@ -138,7 +138,7 @@ static void deliver_one(PinnedCopy *p)
     p->data = NULL;
 }
 
-// Of two copies to one place the later one stays: what lies under a copy comes before it.
+// Of two copies to one place the later one wins: the bytes under a copy are delivered before it.
 static void deliver_up_to(size_t last)
 {
     for (size_t i = 0; i < last; i++)
@@ -170,7 +170,7 @@ void sim_pinned_deliver(const SimVectorClock *clock)
     pthread_mutex_unlock(&sim_pinned_lock);
 }
 
-// A copy that an operation has seen is still under way for the host.
+// A copy whose bytes an operation has read is still under way for the host.
 void *sim_pinned_use(const void *ptr, size_t bytes)
 {
     pthread_mutex_lock(&sim_pinned_lock);

@@ -1,4 +1,4 @@
-/* pinned.c: pinned host memory (pinned_internal.h says what is special about it), and its calls.
+/* pinned.c: pinned host memory (its rules are in pinned_internal.h), and its calls.
  *
  * Interface: cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister, cudaHostUnregister,
  * cudaHostGetDevicePointer, cudaHostGetFlags; simgpu_pinned_bytes; pinned.h;
@@ -29,7 +29,7 @@
 pthread_mutex_t sim_pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 static SimTreeNode *pieces;
 static SimSpare *spare;                          // of the pieces' shadows
-static atomic_size_t lowest = SIZE_MAX, highest; // all pieces there ever were lie between
+static atomic_size_t lowest = SIZE_MAX, highest; // the bounds of all pieces that ever were
 
 PinnedPiece *sim_pinned_floor(const void *ptr)
 {
@@ -190,7 +190,7 @@ static void report_early_end(const char *call, const void *site, const PinnedPie
                stream, p->access == GPU_READ ? "reads" : "writes", copy_span(p), what);
 }
 
-// Takes the piece that begins at ptr out of the table; NULL: there is none of this kind.
+// Removes the piece that begins at ptr from the table; NULL: there is none of this kind.
 static PinnedPiece *remove_piece(const char *call, void *ptr, bool ours, const void *site)
 {
     PinnedCopy busy, *p;
@@ -220,7 +220,7 @@ static bool map_twice(size_t bytes, void **first, void **second)
     *first = MAP_FAILED;
     *second = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
-    if (front != MAP_FAILED && *second != MAP_FAILED) // of 0 bytes: of shared memory, a second one
+    if (front != MAP_FAILED && *second != MAP_FAILED) // mremap of 0 bytes adds a second mapping
         *first = mremap(*second, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, front + page);
     if (*first != MAP_FAILED && *second != MAP_FAILED) return true;
     if (front != MAP_FAILED) munmap(front, page + bytes);

@@ -1,4 +1,4 @@
-/* place.c: what a report says of an address of a device. See place.h. */
+/* place.c: describes an address of a device for a report. See place.h. */
 #include <stdio.h>
 
 #include "log_writer.h"
@@ -7,16 +7,16 @@
 #include "report/report.h"
 
 #define WHERE 256
-#define NEAR ((size_t)1 << 20) // so far from it, an address may be meant to be an allocation's
-#define FREE_LOOKS 16          // bytes in front of what free() is given
+#define NEAR ((size_t)1 << 20) // up to here an address is taken to be meant for an allocation
+#define FREE_LOOKS 16          // free() reads so many bytes before its argument
 
 static bool is_live(const SimBlock *block)
 {
     return block && block->state == BLOCK_LIVE;
 }
 
-// The offset lies outside of every allocation, with a live one before it, or behind it, or both: it
-// is of the nearer, if that is near.
+// The offset is outside all allocations, with a live one before it, after it, or both: it is
+// described by the nearer one, if that is near.
 static SimPlace near_place(const SimBlock *before, const SimBlock *after, size_t offset)
 {
     size_t past = is_live(before) ? offset - before->offset - before->asked : SIZE_MAX;
@@ -28,8 +28,8 @@ static SimPlace near_place(const SimBlock *before, const SimBlock *after, size_t
     return (SimPlace){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
 }
 
-// Called with the device's lock held. A few bytes before an allocation is where free() looks when
-// it is given a device pointer: that is told before all but the bytes of another allocation.
+// Called with the device's lock held. free() of a device pointer reads a few bytes before the
+// allocation: this description is preferred to all but that of bytes of another allocation.
 static SimPlace find_place(SimDevice *device, size_t offset)
 {
     SimBlock *block = sim_heap_find(device->heap, offset);
@@ -110,7 +110,7 @@ bool sim_allocation(SimDevice *device, size_t offset, SimAllocation *found)
     return live || freed;
 }
 
-// A dying process may hold the lock already; then there is nothing to say.
+// A process that is ending may hold the lock already; then there is no description.
 void sim_describe_bytes(SimDevice *device, size_t offset, size_t bytes, char *text, size_t size)
 {
     snprintf(text, size, "device memory");

@@ -1,4 +1,4 @@
-/* memory/place.h: what a report says of an address of a device. */
+/* memory/place.h: describes an address of a device for a report. */
 #ifndef SIMGPU_PLACE_H
 #define SIMGPU_PLACE_H
 
@@ -11,7 +11,7 @@ void sim_describe_bytes(SimDevice *device, size_t offset, size_t bytes, char *te
 // The next report (report/report.h) is about these bytes.
 void sim_facts_range(const void *ptr, size_t bytes);
 
-// The allocation that holds the offset or held it last; false: none is known, or the device is
+// The allocation that has the offset or had it last; false: none is known, or the device is
 // locked.
 typedef struct SimAllocation {
     size_t offset, bytes; // in the arena; as asked for
@@ -19,7 +19,7 @@ typedef struct SimAllocation {
 } SimAllocation;
 bool sim_allocation(SimDevice *device, size_t offset, SimAllocation *found);
 
-// What there is to know of an offset, looked up with the device's lock held, and told without it.
+// What is known of an offset: found with the device's lock held, and printed without it.
 typedef struct SimPlace {
     enum { PLACE_LIVE, PLACE_BEHIND, PLACE_AHEAD, PLACE_FREED, PLACE_NEVER } kind;
     size_t byte;  // from the allocation's beginning; PLACE_AHEAD: to it

@@ -1,11 +1,11 @@
-/* pool.c: pools of stream-ordered memory, as cudaMallocAsync takes from them: a device's default
- * one, and those that a program makes.
+/* pool.c: pools of stream-ordered memory, from which cudaMallocAsync allocates: the default one of
+ * a device, and those that a program makes.
  *
- * A pool reserves what its allocations have, and what was freed to it and not given back yet: that
- * it does at a wait of the host, as far as it then has more than its release threshold, 0 unless it
- * is set (CUDA C++ programming guide, stream ordered memory allocator). Reserved memory serves the
- * pool's next allocations, and any other where the device is full otherwise. Bytes are counted as
- * they were asked for; a driver reserves whole chunks.
+ * A pool reserves the memory of its allocations, and what was freed to it and not released. When
+ * the host waits, the pool releases what it has beyond its release threshold, which is 0 unless the
+ * program sets it (CUDA C++ programming guide, stream ordered memory allocator). Reserved memory
+ * serves the pool's next allocations, and any other allocation if the device would be full. Bytes
+ * are counted as requested; a driver reserves whole chunks.
  *
  * Interface: allocation.h; the cudaMemPool* calls, cudaDeviceGetDefaultMemPool,
  * cudaDeviceGetMemPool, cudaDeviceSetMemPool.
@@ -20,12 +20,12 @@
 #include "report/report.h"
 #include "time/trace.h"
 
-// Behind its device's lock. A pool that was destroyed stays, so that who uses it is told.
+// Guarded by its device's lock. A destroyed pool stays, so that a use of it is reported.
 struct CUmemPoolHandle_st {
     SimDevice *device;
-    bool reuse[3]; // cudaMemPoolReuse*: kept for who asks, decided by nothing here
+    bool reuse[3]; // cudaMemPoolReuse*: only for cudaMemPoolGetAttribute
     uint64_t threshold;
-    size_t most; // that it may reserve; 0: what the device has
+    size_t most; // bytes that it may reserve; 0: all of the device
     size_t live, live_high;
     size_t kept, reserved_high; // freed to it, and still reserved; the most of both together
     const void *made, *destroyed;
@@ -116,7 +116,7 @@ static void note_highs(cudaMemPool_t pool)
         pool->reserved_high = pool->live + pool->kept;
 }
 
-// It keeps `bytes` of what was freed to it.
+// Sets how many freed bytes it keeps.
 static void keep(cudaMemPool_t pool, size_t bytes)
 {
     pool->device->kept -= pool->kept - bytes;
@@ -159,7 +159,7 @@ void sim_pools_reset(SimDevice *device, const void *site)
     device->pool = NULL;
 }
 
-// Down to `least` bytes with what is in use.
+// Releases freed memory until it reserves `least` bytes, with what is in use.
 static void shrink(cudaMemPool_t pool, uint64_t least)
 {
     if (least <= pool->live)
@@ -201,8 +201,8 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolPr
     return cudaSuccess;
 }
 
-// What it has goes with the last of its allocations; a device whose pool it was has its default one
-// again. That one cannot be destroyed.
+// It is released with the last of its allocations. A device whose pool it was uses its default pool
+// again, which cannot be destroyed.
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool)
 {
     SIM_ENTER();
@@ -270,7 +270,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr 
             sim_trace_release_threshold(device->index, memPool->threshold);
         break;
     case cudaMemPoolAttrReservedMemHigh:
-    case cudaMemPoolAttrUsedMemHigh: // can only be set to zero, as documented: it begins anew
+    case cudaMemPoolAttrUsedMemHigh: // can only be set to zero, as documented: a reset
         if (*(uint64_t *)value)
             error = cudaErrorInvalidValue;
         else if (attr == cudaMemPoolAttrUsedMemHigh)
@@ -310,7 +310,7 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr 
     return sim_leave(error);
 }
 
-// Gives back what is free beyond minBytesToKeep, and the pages of all that is free.
+// Releases what is free beyond minBytesToKeep, and the pages of all free memory.
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep)
 {
     SIM_ENTER();

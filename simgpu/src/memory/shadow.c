@@ -1,17 +1,16 @@
-/* shadow.c: the map of one allocation: which bytes were written, and by whom they were touched.
+/* shadow.c: the map of one allocation: which bytes were written, and the last accesses to each.
  *
- * The bytes are cut into pieces, sorted, without gaps. All bytes of a piece have the same past:
- * they were written or not, and the same accesses are remembered of them. A touch cuts pieces at
- * its borders, compares itself with what each piece remembers, is noted there, and joins neighbours
- * that have become equal. That costs the logarithm of the pieces to find the first, and then those
- * that it covers.
+ * The bytes are in sorted pieces without gaps. All bytes of a piece have the same history: written
+ * or not, and the same accesses. An access cuts pieces at its borders, is compared with the
+ * accesses of each piece, is added to them, and joins neighbours that have become equal. That costs
+ * the logarithm of the number of pieces for the first one, and then the number that it covers.
  *
- * What must be remembered: of accesses without gaps, the last write and the reads since then, and
- * of these only those that no later read is ordered after. Whoever waits for the later has waited
- * for the earlier; so nothing is lost by forgetting it (as in FastTrack, Flanagan and Freund 2009).
- * An access with gaps (the columns of a matrix) is noted in every piece from its first byte to its
- * last, and makes none forgotten but those of its own shape; where it meets another, the two shapes
- * decide.
+ * Of accesses without gaps a piece keeps the last write and the reads since then, of these only
+ * those that are not ordered before a later read. An access that waits for the later read has
+ * waited for the earlier one, so the earlier one can be dropped (as in FastTrack, Flanagan and
+ * Freund 2009). An access with gaps (the columns of a matrix) is added to every piece from its
+ * first byte to its last, and replaces only accesses of its own shape; if it meets another, the two
+ * shapes decide.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,12 @@
 #include "core/tree.h"
 #include "memory/shadow.h"
 
-// Of a piece, at most. Beyond it the oldest is forgotten: something may be missed.
+// Accesses of a piece, at most. With more, the oldest is dropped, and a race may be missed.
 #define MOST_MARKS 64
-// A write with more rows than this counts as a write of the gaps, too.
+// A write with more rows than this counts as a write of its gaps, too.
 #define ROWS_TOLD_APART 64
 #define MOST_STEPS 65536 // of the comparison of two shapes
-#define FEW_MARKS 3      // for so many a piece has room of its own
+#define FEW_MARKS 3      // a piece has room of its own for so many
 
 // ---- Shapes ----
 
@@ -94,12 +93,12 @@ static size_t next_in_block(const SimShape *s, size_t begin, size_t from)
     return row + 1 < s->rows ? start + s->pitch : SIZE_MAX;
 }
 
-// The first byte at or behind `from` of a shape that begins at `begin`; SIZE_MAX: there is none.
+// The first byte at or after `from` of a shape that begins at `begin`; SIZE_MAX: there is none.
 static size_t next_in_shape(const SimShape *s, size_t begin, size_t from)
 {
     if (s->blocks == 1 || from <= begin) return next_in_block(s, begin, from);
-    // Blocks may reach into one another: ask all from the first that ends behind `from` to the
-    // first that begins there.
+    // Blocks may overlap: try all from the first that ends after `from` to the first that begins
+    // there.
     size_t ahead = from - begin, length = block_bytes(s), best = SIZE_MAX;
     size_t block = ahead < length ? 0 : (ahead - length) / s->stride + 1;
     for (; block < s->blocks; block++) {
@@ -110,8 +109,8 @@ static size_t next_in_shape(const SimShape *s, size_t begin, size_t from)
     return best;
 }
 
-// Whether both touch a byte of [from, to), and which is the first. Each jumps to where the other
-// goes on.
+// Whether both touch a byte of [from, to), and the first such byte. In turns each jumps to the next
+// byte of the other.
 static bool meet(const SimAccess *a, const SimAccess *b, size_t from, size_t to, size_t *at)
 {
     for (int step = 0; step < MOST_STEPS; step++) {
@@ -145,7 +144,7 @@ typedef struct Piece {
     Mark few[FEW_MARKS];
 } Piece;
 
-// Pieces and accesses come and go with each operation: those that are not needed wait here.
+// Pieces and accesses come and go with each operation: unused ones are kept here.
 struct SimSpare {
     Piece *piece;      // a list by `next`, each with its room for marks
     SimAccess *access; // a list by `spare`
@@ -244,7 +243,7 @@ SimShadow *sim_shadow_create(size_t bytes, bool written, SimSpare **spare)
 
 static Piece *piece_at(SimShadow *shadow, size_t at)
 {
-    // The rows of a matrix are looked for one after the other, with a gap between two.
+    // The rows of a matrix are searched in turn, with a gap between two.
     const Piece *recent = shadow->recent;
     for (int i = 0; i < 2 && recent && at >= begin_of(recent); i++, recent = recent->next)
         if (at < recent->end) return (Piece *)recent;
@@ -262,7 +261,7 @@ void sim_shadow_destroy(SimShadow *shadow)
     free(shadow);
 }
 
-// Room for one mark more; false: there is no memory.
+// Makes room for one more mark; false: no memory.
 static bool make_room(Piece *piece, int n)
 {
     if (n <= piece->room) return true;
@@ -276,7 +275,7 @@ static bool make_room(Piece *piece, int n)
     return true;
 }
 
-// The piece that begins at `at`, cut there if need be; the whole one where there is no memory.
+// The piece that begins at `at`, cut there if necessary; without memory, the whole piece.
 static Piece *cut(SimShadow *shadow, size_t at)
 {
     Piece *piece = piece_at(shadow, at);
@@ -302,12 +301,12 @@ static bool alike(const Piece *a, const Piece *b)
     return true;
 }
 
-// Joins pieces that are alike from the one before `begin` to the one behind `end`.
+// Joins equal pieces, from the one before `begin` to the one after `end`.
 static void tidy(SimShadow *shadow, size_t begin, size_t end)
 {
     Piece *piece = piece_at(shadow, begin);
     if (piece->prev) piece = piece->prev;
-    shadow->recent = piece; // of those at hand the one that stays
+    shadow->recent = piece; // the one that remains
     while (piece->next && begin_of(piece) <= end) {
         Piece *next = piece->next;
         if (!alike(piece, next)) {
@@ -322,8 +321,8 @@ static void tidy(SimShadow *shadow, size_t begin, size_t end)
     }
 }
 
-// Cuts [begin, end) out; hands back the first piece of it. Where the map's end is reached there is
-// nothing to cut.
+// Cuts the pieces at begin and end, and returns the first piece of [begin, end). There is nothing
+// to cut at the end of the map.
 static Piece *cut_out(SimShadow *shadow, size_t begin, size_t end)
 {
     shadow->recent = cut(shadow, begin);
@@ -335,7 +334,7 @@ static Piece *cut_out(SimShadow *shadow, size_t begin, size_t end)
 
 static bool covers(const SimVectorClock *clock, const SimAccess *access)
 {
-    int slot = access->stream.slot; // the host's own is none of a clock's
+    int slot = access->stream.slot; // the host's slot is in no clock
     return slot < 0 || (slot < clock->n && clock->t[slot] >= access->time);
 }
 
@@ -392,12 +391,12 @@ static bool same_shape(const SimAccess *a, const SimAccess *b)
     return a->begin == b->begin && memcmp(&a->shape, &b->shape, sizeof a->shape) == 0;
 }
 
-// Whether nothing is lost when `first` is forgotten for `access`.
+// Whether `access` can replace `first` without a loss.
 static bool replaces(const SimAccess *access, const SimAccess *first, const SimVectorClock *clock)
 {
     bool gaps = sim_shape_has_gaps(&access->shape);
     if (gaps && !same_shape(access, first)) return false;
-    if (writes(access) && !gaps) return true; // it was compared with all of them
+    if (writes(access) && !gaps) return true; // all of them were compared with it
     bool ordered = first->stream.slot == access->stream.slot || covers(clock, first);
     return ordered && (writes(access) || !writes(first));
 }
@@ -425,7 +424,7 @@ static void set_written(SimShadow *shadow, size_t begin, size_t end, bool writte
         p->written = written;
 }
 
-// The rows that were written, and not what lies between them, unless they are very many.
+// Marks the rows as written, and not their gaps, unless there are very many rows.
 static void set_rows_written(SimShadow *shadow, const SimAccess *access)
 {
     const SimShape *s = &access->shape;

@@ -1,7 +1,7 @@
-/* shadow.h: who touched which bytes of an allocation last, and who may not have waited for whom.
+/* shadow.h: the last accesses to each byte of an allocation, and which of them are unordered.
  *
- * It is the map of one allocation and knows nothing of the rest: check/race.c asks it at every
- * access of an operation and says what is wrong, with SIMGPU_CHECK=full only.
+ * It is the map of one allocation alone. With SIMGPU_CHECK=full, check/race.c adds every access of
+ * an operation to it and reports what is wrong.
  */
 #ifndef SIMGPU_SHADOW_H
 #define SIMGPU_SHADOW_H
@@ -15,8 +15,8 @@
 // ---- Shapes ----
 
 // `blocks` blocks, `stride` bytes apart, of `rows` rows, `pitch` bytes apart, of `width` bytes.
-// What lies between is not touched. Made by sim_shape alone: rows that touch each other are one,
-// the larger step is the stride, and where one step is enough there is one block.
+// The gaps are not touched. Only sim_shape makes shapes: rows without a gap between them are one
+// row, the larger step is the stride, and if one step is enough there is one block.
 typedef struct SimShape {
     size_t width, rows, pitch, blocks, stride;
 } SimShape;
@@ -28,10 +28,10 @@ bool sim_shape_has_gaps(const SimShape *shape);
 
 // ---- The map of one allocation ---- The caller locks.
 
-// One operation's touch of one range.
+// The access of one operation to one range.
 typedef struct SimAccess {
     int refs;                // shadow.c's
-    struct SimAccess *spare; // the next that is not needed: shadow.c's
+    struct SimAccess *spare; // the next unused one: shadow.c's
     GpuOp op;
     GpuAccess access;
     const char *name;
@@ -44,28 +44,28 @@ typedef struct SimAccess {
     SimShape shape;
 } SimAccess;
 
-// What a touch found.
+// The result of an access.
 typedef struct SimFinding {
     bool conflict;
     SimAccess first;       // the earlier of the two
     size_t begin, end;     // bytes that both touch; with gaps: the first of them
-    size_t unwritten;      // bytes that were read and that nobody wrote; with gaps: at least one
+    size_t unwritten;      // bytes that were read and never written; with gaps: at least one
     size_t unwritten_from; // the first of them
-    bool some_written;     // others that were read, somebody wrote
+    bool some_written;     // other bytes that were read had been written
 } SimFinding;
 
 typedef struct SimShadow SimShadow;
-typedef struct SimSpare SimSpare; // what maps are made of, of all that one lock guards
-// Of an allocation of `bytes` bytes that holds nothing yet (or, with `written`, something); NULL:
-// no memory for it. *spare is NULL before the first of the lock's maps.
+typedef struct SimSpare SimSpare; // unused parts of all maps that one lock guards
+// Makes the map of an allocation of `bytes` bytes, which are unwritten or, with `written`, written;
+// NULL: no memory. *spare is NULL before the first map of the lock.
 SimShadow *sim_shadow_create(size_t bytes, bool written, SimSpare **spare);
 void sim_shadow_destroy(SimShadow *shadow);
 // Compares the access with those before it that `clock` does not cover, and notes it.
 void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimVectorClock *clock,
                       SimFinding *finding);
-// From here on the bytes count as written, or as not written.
+// From now on the bytes count as written, or as not written.
 void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool written);
-// The first stretch at or after `begin`, and before `end`, that nobody wrote; false: none.
+// The first unwritten range at or after `begin`, and before `end`; false: none.
 bool sim_shadow_unwritten(SimShadow *shadow, size_t begin, size_t end, size_t *from, size_t *to);
 
 #endif

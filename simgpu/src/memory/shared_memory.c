@@ -1,4 +1,4 @@
-/* shared_memory.c: memory that other processes map too. See shared_memory.h. */
+/* shared_memory.c: memory that other processes can map, too. See shared_memory.h. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -25,8 +25,8 @@ _Noreturn static void limited(const char *what, size_t bytes, size_t limit)
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
-// Attaches a segment, which happens in one piece, and keeps bytes of it, at `to` if that is given.
-// `fresh`: it is gone when nobody has it attached any more, and so at once if it cannot be.
+// Attaches a segment, which is possible only as a whole, and keeps some bytes of it, at `to` if
+// that is given. `fresh`: it is gone when no process has it attached, so at once if this fails.
 static void *attach(int segment, void *to, size_t offset, size_t bytes, bool fresh)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), end = (offset + bytes + page - 1) / page * page;

@@ -1,15 +1,16 @@
-/* syscall.c: device memory, or pinned memory in the middle of a copy, that is handed to the system.
+/* syscall.c: checks memory that is passed to system calls: device memory, or pinned memory that a
+ * copy uses.
  *
  * The system does not fault where a program would: write(2) of an address without access returns
- * EFAULT, and a program that saves a checkpoint straight from a device pointer is told nothing. So
- * the calls below stand in front of the C library's, look at the range that they are given, and
- * call the next definition. They look with SIMGPU_CHECK=full only; what they find is reported as a
- * plain touch is (fault.c, touch.c), and then they do what they are asked.
+ * EFAULT, and a program that saves a checkpoint directly from a device pointer gets no report. So
+ * the functions below replace the C library's: with SIMGPU_CHECK=full they check their range,
+ * report what a touch by the host would report (fault.c, touch.c), and then call the next
+ * definition.
  *
- * They are weak: a program that defines one of them keeps its own, and there is no clash; a
- * sanitizer's are the next ones. The C library's headers may call a name with _chk
- * (_FORTIFY_SOURCE) or 64 (_FILE_OFFSET_BITS) instead: those are here too. The C library's own
- * calls, such as fprintf's, do not come here.
+ * They are weak: a program that defines one of them keeps its own, without a clash; a sanitizer's
+ * are the next definitions. The C library's headers may call a name with _chk (_FORTIFY_SOURCE) or
+ * 64 (_FILE_OFFSET_BITS) instead: those are here, too. The C library's own calls, such as those of
+ * fprintf, do not come here.
  *
  * Interface: read, pread, readv, write, pwrite, writev, send, sendto, sendmsg, recv, recvfrom,
  * recvmsg, fread, fwrite; sim_syscall_install.
@@ -71,7 +72,7 @@ static const char *const names[NAMES] = {
 };
 static void *_Atomic found[NAMES];
 
-// NULL: there is none, in a program that is linked statically.
+// NULL: a program that is linked statically has none.
 static void *next(Name name)
 {
     void *function = found[name];
@@ -79,7 +80,7 @@ static void *next(Name name)
     return function;
 }
 
-// Before the program runs: a signal handler may be the first to write.
+// Runs before the program: a signal handler may be the first to write.
 __attribute__((constructor(101))) static void find_next(void)
 {
     for (Name name = 0; name < NAMES; name++) next(name);
@@ -87,12 +88,12 @@ __attribute__((constructor(101))) static void find_next(void)
 
 // ---- Looking ----
 
-// A range in the hands of the system.
+// A range that a system call uses.
 typedef struct Use {
     const char *call;
     const void *ptr, *returns;
     size_t bytes, before; // of other ranges of the same call
-    bool writes;          // the system does, into the range
+    bool writes;          // whether the system writes into the range
     bool pinned;
     int slot;
 } Use;
@@ -109,7 +110,7 @@ static bool looks(void)
     return atomic_load_explicit(&installed, memory_order_relaxed) && !sim_is_forked();
 }
 
-// `at`: an address as a number, since what is there is not looked at.
+// `at`: an address as a number, since nothing is read there.
 static Use begin(const char *call, uintptr_t at, size_t bytes, bool writes, const void *returns)
 {
     const void *ptr = (const void *)at;
@@ -201,7 +202,7 @@ WEAK ssize_t pwrite64(int fd, const void *buf, size_t n, off_t offset)
 
 // ---- Several ranges at once ----
 
-#define MOST_RANGES 64 // that are pinned; more are not looked at
+#define MOST_RANGES 64 // that are pinned; more are not checked
 
 typedef struct Uses {
     int n;

@@ -1,8 +1,8 @@
-/* touch.c: what the host and its system calls touch of pinned memory (pinned.h).
+/* touch.c: touches of pinned memory by the host and its system calls (pinned.h).
  *
- * A fault on a closed page, or a system call on a range, is held against the copies under way and
- * against what lies there: the bytes of a copy are a race, what was given back or lies in front of
- * a piece is a wrong use, and everything else may go on.
+ * A fault on a closed page, or a system call on a range, is compared with the copies under way and
+ * with the pieces: a touch of a copy's bytes is a race, a touch of freed memory or of the page in
+ * front of a piece is a misuse, and any other touch may go on.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static bool holds(const PinnedCopy *p, const char *address)
     return p->height == 1 || (size_t)(address - p->at) % p->pitch < p->width;
 }
 
-// free() and realloc() look in front of what they are given.
+// free() and realloc() read in front of their argument.
 static void report_in_front(const PinnedPiece *piece, const void *address, const char *verb,
                             const void *site)
 {
@@ -41,7 +41,7 @@ static void report_in_front(const PinnedPiece *piece, const void *address, const
               where, verb, piece->node.key - (size_t)address, piece->bytes, made);
 }
 
-// The piece that has the address in the closed page in front of it.
+// The piece in whose front page the address is.
 static const PinnedPiece *find_behind(const void *address)
 {
     const PinnedPiece *piece = sim_pinned_ceiling(address);
@@ -49,7 +49,7 @@ static const PinnedPiece *find_behind(const void *address)
     return piece->node.key - (size_t)address <= sim_page_bytes() ? piece : NULL;
 }
 
-// The piece whose pages hold the address, also behind its last byte.
+// The piece whose pages have the address, also after its last byte.
 static PinnedPiece *find_mapped(const void *address)
 {
     PinnedPiece *piece = sim_pinned_floor(address);
@@ -58,7 +58,7 @@ static PinnedPiece *find_mapped(const void *address)
     return (size_t)address - piece->node.key < bytes ? piece : NULL;
 }
 
-// `call`: the system call that did it; NULL: the host's code itself.
+// `call`: the system call; NULL: the host's own code.
 static void report_touch(const char *call, const PinnedPiece *piece, const PinnedCopy *p,
                          const void *address, const char *verb, const void *site)
 {
@@ -88,7 +88,7 @@ static void report_touch(const char *call, const PinnedPiece *piece, const Pinne
                       "buffer is filled again?");
 }
 
-// A touch of bytes on closed pages that no copy is about: the copies there count it.
+// A touch of bytes of no copy, on closed pages: the copies there count it.
 static void count_step(const char *address)
 {
     const char *page = (const char *)((size_t)address & -sim_page_bytes());
@@ -97,7 +97,7 @@ static void count_step(const char *address)
         if (!p->told && copy_overlaps(p, page, sim_page_bytes())) p->steps++;
 }
 
-// The host touches memory that is not there any more, or never was.
+// The host touches memory that was freed, or never existed.
 static void report_nothing_there(const void *address, const char *verb, const void *site)
 {
     PinnedPiece piece;
@@ -122,7 +122,7 @@ SimPinnedTouch sim_pinned_fault(const void *address, const char *verb,
         bool harmless = p->access == GPU_READ && strcmp(verb, "reads") == 0;
         if (p->told || harmless || !holds(p, address)) continue;
         p->told = told = true;
-        copy = *p; // of several, the last is told of
+        copy = *p; // of several, the last is reported
         sim_pinned_reopen(p->at, copy_span(p));
     }
     if (found && !told) count_step(address);
@@ -146,7 +146,7 @@ void sim_pinned_stepped(const void *address)
 
 // ---- Touches by system calls ----
 
-// The first byte of [ptr, ptr+bytes) that the copy is about; NULL: there is none.
+// The first byte of [ptr, ptr+bytes) that the copy uses; NULL: none.
 static const char *first_held(const PinnedCopy *p, const char *ptr, size_t bytes)
 {
     const char *end = ptr + bytes;
