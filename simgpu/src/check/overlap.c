@@ -1,9 +1,9 @@
-/* overlap.c: operands that are not aligned, or that overlap where they must lie apart.
+/* overlap.c: operands that are not aligned, or that overlap and must not.
  *
- * CUDA wants every access at a multiple of its size, and a kernel or a copy whose output lies over
- * its input reads bytes before or after they are written, as it happens. Identical ranges are an
- * update in place, which is fine for kernels. Ranges alone are compared: what lies in gaps between
- * rows is not accused.
+ * CUDA requires every access at a multiple of its size. A kernel or a copy whose output overlaps
+ * its input reads bytes before or after they are written, by chance. Identical ranges are an update
+ * in place, which is fine for kernels. Only ranges are compared: an operand in the gaps between
+ * rows is not reported.
  */
 #include <stdio.h>
 
@@ -81,8 +81,8 @@ void sim_report_overlap(const SimgpuOp *op, const GpuRange *written, const GpuRa
                      : "some are read before they are written\nover, others after");
 }
 
-// Whether b lies partly over what is written to a. An operation that says it reads and writes the
-// whole of a may say, too, that it reads a part of it.
+// Whether b overlaps a part of what is written to a. An operation that reads and writes all of a
+// may also declare that it reads a part of it.
 static bool cross(const GpuRange *a, const GpuRange *b)
 {
     const char *x = a->ptr, *y = b->ptr;
@@ -98,7 +98,7 @@ void sim_check_overlap(const SimgpuOp *op)
     bool copy = entry->op == GPU_COPY;
     if (entry->n_ranges < 2 || (entry->op != GPU_KERNEL && !copy)) return;
     if (sim_config()->check == CHECK_OFF) return;
-    // Rows with gaps between them may lie in each other's gaps.
+    // Rows may be in each other's gaps.
     if (copy && (entry->range[0].bytes != entry->bytes || entry->range[1].bytes != entry->bytes))
         return;
     for (int i = 0; i < entry->n_ranges; i++)

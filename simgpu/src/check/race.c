@@ -1,12 +1,12 @@
-/* race.c: operations that did not wait for each other, and reads of what nobody wrote.
+/* race.c: operations that did not wait for each other, and reads of unwritten bytes.
  *
  * With SIMGPU_CHECK=full every access of an operation comes here: the shadow of the allocation
  * (shadow.c) compares it with the earlier ones, by the clock of the operation's stream (streams/).
- * What is found is told when all locks are given back: both operations, the bytes, what a GPU would
- * do, and a question about the likely mistake, as far as the records and waits of events show it.
+ * The report is made after all locks are released. It has both operations, the bytes, what a GPU
+ * would do, and a question about the likely mistake, if the records and waits of events show it.
  *
- * A stream-ordered allocation counts as an access of all its bytes, and so does the free: a race
- * with one of them is a matter of lifetime.
+ * A stream-ordered allocation counts as an access to all its bytes, and so does its free: a race
+ * with one of them is reported as a mistake of lifetime.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 
 #define WHERE 256
 #define QUESTION 1536
-#define MOST_GAPS 64 // stretches nobody wrote that a copy takes along
+#define MOST_GAPS 64 // unwritten ranges that a copy copies
 #define PAIRS 64
 
 // ---- Words ----
@@ -70,7 +70,7 @@ static void describe_bytes(const void *ptr, size_t begin, size_t end, char *text
 
 // ---- Questions ----
 
-// What the program did about order, and what that says about the mistake; false: nothing is known.
+// What the program did to order the two, and the likely mistake; false: nothing is known.
 static bool ask_by_hint(const SimHint *hint, const char *first, const char *second, char *text,
                         size_t size)
 {
@@ -132,7 +132,7 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
     return false;
 }
 
-// Whether one is on a default stream and the other on a stream that takes no notice of it.
+// Whether one is on a default stream and the other on a non-blocking stream.
 static bool passes_default(const SimStreamId *a, const SimStreamId *b)
 {
     return a->device == b->device &&
@@ -237,8 +237,8 @@ static const char *consequence(const SimAccess *first, const SimAccess *second)
            "a mixture.";
 }
 
-// Of the two operations the one that the program's own line asked for comes first; of two such, or
-// of none, the later, whose call has found the conflict.
+// The operation that a line of the program itself has queued comes first; of two such, or of none,
+// the later one, whose call has found the conflict.
 static void report_conflict(const SimAccess *second, const SimFinding *found, const void *base)
 {
     const SimAccess *first = &found->first;
@@ -276,7 +276,7 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
     "too large, or zeros expected from cudaMalloc?\nA cudaMemset after the allocation gives "      \
     "zeros."
 
-// The call site of the allocation at base, where it is the program's own and the access is not;
+// The call site of the allocation at base, if that is in the program itself and the access is not;
 // else NULL.
 static const void *own_maker(const void *base, const SimAccess *access)
 {
@@ -288,7 +288,7 @@ static const void *own_maker(const void *base, const SimAccess *access)
     return gpulog_is_own(found.site) ? found.site : NULL;
 }
 
-// Where the program's own line allocated what given code reads, the memory comes first.
+// If the program itself has allocated memory that given code reads, the memory comes first.
 static void report_unwritten(const SimAccess *access, const SimFinding *found, const void *base)
 {
     char here[WHERE], on[2 * WHERE], what[4 * WHERE], count[64] = "";
@@ -317,8 +317,8 @@ static void report_unwritten(const SimAccess *access, const SimFinding *found, c
 
 // ---- Accesses ----
 
-// A copy uses no value: it may carry bytes along that nobody wrote, such as the other triangle of a
-// matrix, if not only such.
+// A copy does not use values: some of its bytes may be unwritten, such as the other triangle of a
+// matrix, but not all of them.
 static bool carries(const SimgpuOp *op)
 {
     return op && op->entry.op == GPU_COPY;

@@ -1,6 +1,6 @@
 /* machine_memory.c: the memory of this machine, which simulated devices share. Memory is used when
- * it is touched, so an allocation that fits a device may not fit here; then the system ends some
- * process without a word. So a process that touches much gets a report before the machine is full.
+ * it is touched, so an allocation that fits a device may not fit here; then the system silently
+ * ends a process. So a process that touches much gets a report before the machine is full.
  *
  * What is left is MemAvailable of /proc/meminfo, or what the limit of a control group leaves if
  * that is less: of its usage, the pages of files can be given back (proc(5); the kernel's

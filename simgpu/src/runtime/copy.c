@@ -1,14 +1,14 @@
 /* copy.c: cudaMemcpy and cudaMemset in all their forms.
  *
- * Who waits, as CUDA documents it ("API synchronization behavior"): a copy that is not Async
- * waits, but between two places on devices; an Async copy into pageable memory waits, one into
- * pinned memory does not (pinned.c delivers it), one from pageable memory has taken the bytes when
- * it returns. A memset does not wait. cudaMemcpyPeer does not either, but comes after all work
- * on the devices it is about, and before all that comes later.
+ * Which calls wait, CUDA documents ("API synchronization behavior"). A copy that is not Async
+ * waits, unless it is between two places on devices. An Async copy into pageable memory waits; one
+ * into pinned memory does not (pending.c delivers it); one from pageable memory has read the bytes
+ * when it returns. A memset does not wait. cudaMemcpyPeer does not wait either, but is ordered
+ * after all earlier work on its devices, and before all later work.
  *
- * CUDA lets a plain cudaMemcpy from pageable memory return when the bytes are staged and not yet
- * on the device. It has waited for what is before it on the stream, and the host knows no more than
- * that: a stream that does not wait for the default stream may not use the bytes yet.
+ * A plain cudaMemcpy from pageable memory may return when the bytes are staged and not yet on the
+ * device. It has waited for what is before it on the stream, and the host knows no more: a stream
+ * that does not wait for the default stream may not use the bytes yet.
  *
  * Interface: the cudaMemcpy* and cudaMemset* calls of up to two sides; sim_copy_rows,
  * sim_fill_rows.
@@ -37,7 +37,7 @@ typedef struct Copy {
     size_t dpitch, spitch, width, height;
     enum cudaMemcpyKind kind;
     bool async;
-    bool serial; // after all work on the devices it is about, and before all that comes later
+    bool serial; // ordered after all earlier work on its devices, and before all later work
 } Copy;
 
 static bool on_device(const void *ptr)
@@ -61,8 +61,8 @@ static const char *kind_name(enum cudaMemcpyKind kind)
     return names[kind];
 }
 
-// Whether one end of the copy is what the kind says. Pinned and managed memory is as good on a
-// device as on the host.
+// Whether one end of the copy is as the kind says. Pinned and managed memory counts as device
+// memory and as host memory.
 static bool end_fits(const void *ptr, size_t bytes, bool device_due)
 {
     bool inside;
@@ -109,7 +109,7 @@ static void move_rows(char *dst, const char *src, const Copy *c)
         memmove(dst + row * c->dpitch, src + row * c->spitch, c->width);
 }
 
-// In a dry run the host's memory alone is touched.
+// A dry run touches the host's memory alone.
 static void execute(const SimgpuOp *op, const Copy *c, char *dst, const char *src)
 {
     bool to_host = op->entry.to == GPULOG_HOST, from_host = op->entry.from == GPULOG_HOST;
@@ -132,7 +132,7 @@ static void *touch_rows(SimgpuOp *op, const void *ptr, const Copy *c, size_t pit
     return sim_touch_shape(op, range, &shape, access, true);
 }
 
-// The devices that a copy between two is about: the two, and the current one.
+// The devices of a copy between two devices: the two, and the current one.
 static void each_device(const SimgpuOp *op, const Copy *c,
                         void (*order)(const SimgpuOp *op, int device))
 {
@@ -150,7 +150,7 @@ static bool is_pageable(const void *ptr)
 
 static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site);
 
-// In a launch nobody waits for it, whatever memory it is about.
+// In a launch no call waits for it, whatever memory it uses.
 static cudaError_t copy_again(cudaGraphNode_t node)
 {
     return copy(node->name, node->call.args, NULL, node->site);

@@ -1,4 +1,4 @@
-/* device_calls.c: choosing devices, waiting for them, and what they may do with each other.
+/* device_calls.c: the calls that choose devices, wait for them, and enable access to peers.
  *
  * Interface: cudaGetDeviceCount, cudaSetDevice, cudaGetDevice, cudaSetDeviceFlags,
  * cudaGetDeviceFlags, cudaDeviceSynchronize, cudaDeviceReset; cudaDeviceCanAccessPeer,

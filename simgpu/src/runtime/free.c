@@ -49,8 +49,8 @@ cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPo
     return sim_allocate_on_stream("cudaMallocFromPoolAsync", ptr, size, stream, memPool, SIM_SITE);
 }
 
-// cudaFree waits for the whole device before it frees; but not for memory of a pool, of which it
-// assumes that nobody uses it any more (CUDA programming guide, stream ordered memory allocator).
+// cudaFree waits for the whole device before it frees, but not for memory of a pool: it assumes
+// that this is no longer in use (CUDA programming guide, stream ordered memory allocator).
 cudaError_t sim_free(void *devPtr, bool from_nccl, const void *site)
 {
     SIM_ENTER_UNSAFE_AS("cudaFree", site);

@@ -1,12 +1,12 @@
 /* graph_exec.c: executable graphs, and their launch.
  *
- * A launch makes each node's call again, through the same functions as the program's own: on
- * internal streams, the graph's *branches*, which wait for each other by internal events where the
- * graph has an edge from one to another. So whoever looks at operations, streams and events
- * (races, lifetimes, clock, log, ranks that wait) sees through a launch.
+ * A launch makes each node's call again, through the same functions as the program's own calls. The
+ * calls are on internal streams, the graph's *branches*, which wait for each other by internal
+ * events where an edge leads from one to another. So all checks of operations, streams and events
+ * (races, lifetimes, clock, log, ranks that wait) see through a launch.
  *
- * Nodes on a path of edges share a branch: a node is on the branch of one that it comes after, if
- * nothing else follows that one there. So a branch orders nothing that the edges do not.
+ * Nodes on a path of edges share a branch: a node is on the branch of a predecessor, unless another
+ * node follows that one there. So a branch orders only what the edges order.
  *
  * "A graph launch is ordered after all prior work of its stream and before all later work", and
  * launches of one executable are ordered one after the other, whatever their streams (CUDA
@@ -31,9 +31,9 @@
 typedef struct Step {
     cudaGraphNode_t node;
     int branch;
-    cudaEvent_t done; // recorded where another branch, or the launch's end, waits for it; or NULL
+    cudaEvent_t done; // for another branch, or the launch's end, to wait for; or NULL
     uint64_t number;  // of that event
-    bool last;        // nothing comes after it
+    bool last;        // it has no successor
 } Step;
 
 struct CUgraphExec_st {
@@ -49,7 +49,7 @@ struct CUgraphExec_st {
     int n_branches;
     Step begin, end; // of the last launch: their events
     unsigned long long flags;
-    struct CUgraphExec_st *next; // of all that were ever made: a handle is never used again
+    struct CUgraphExec_st *next; // of all that were ever made: a handle is never reused
 };
 
 static pthread_mutex_t execs_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -104,7 +104,7 @@ static bool make_event(Step *step, int device)
     return step->done != NULL;
 }
 
-// cudaDeviceReset may have ended it already, and somebody else may have its handle.
+// cudaDeviceReset may have ended it already, and its handle may belong to another one.
 static void end_event(const Step *step)
 {
     if (step->done && step->done->alive && step->done->number == step->number)
@@ -153,7 +153,7 @@ static bool lay_out(cudaGraphExec_t e, int *tail)
     return true;
 }
 
-// Events where an edge goes from one branch to another, and where nothing follows.
+// Makes events where an edge leads from one branch to another, and for nodes without a successor.
 static bool make_events(cudaGraphExec_t e)
 {
     bool *awaited = calloc((size_t)e->graph->n + 1, 1), good = awaited;
@@ -269,7 +269,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph
     return instantiate("cudaGraphInstantiateWithFlags", pGraphExec, graph, flags, SIM_SITE);
 }
 
-// What is under way is done all the same, as documented: its operations have been made.
+// As documented, a launch under way is still completed: its operations have been made already.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
 {
     SIM_ENTER();
@@ -303,7 +303,7 @@ static cudaError_t wait_on(cudaStream_t stream, cudaEvent_t event)
         if (error_ != cudaSuccess) return error_;                                                  \
     } while (0)
 
-// A node's branch waits for what it comes after.
+// The branch of a node waits for the node's predecessors.
 static cudaError_t await_before(cudaGraphExec_t e, const Step *step)
 {
     cudaGraphNode_t node = step->node;
@@ -330,7 +330,7 @@ static cudaError_t make_call(cudaGraphExec_t e, const Step *step, const cudaStre
     return error;
 }
 
-// Has the next step, and those that begin with it (*n, on `stream`), wait for what is before them.
+// Has the next step, and those that begin with it (*n, on `stream`), wait for their predecessors.
 static cudaError_t begin_next(cudaGraphExec_t e, int i, int *n, cudaStream_t *stream)
 {
     const void *together = e->step[i].node->together;
@@ -350,7 +350,7 @@ static cudaError_t end_steps(cudaGraphExec_t e, int i, int n)
     return cudaSuccess;
 }
 
-// Goes on up to the end, or with `stops` to calls of NCCL: *stops is their node.
+// Runs it to its end or, with `stops`, up to NCCL calls, whose node is *stops.
 static cudaError_t run_steps(SimLaunch *l, cudaGraphNode_t *stops)
 {
     cudaGraphExec_t e = l->exec;
@@ -384,7 +384,7 @@ static uint64_t next_launch(void)
     return number;
 }
 
-// Inside of a capture, the graph's nodes become the capture's own. On a GPU they are one node, of a
+// In a capture, the graph's nodes become nodes of the capture. On a GPU they are one node, of a
 // child graph.
 static cudaError_t launch_child(cudaGraphNode_t node)
 {
@@ -458,7 +458,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
     return error != cudaSuccess ? error : sim_leave(go_on(&launch, NULL));
 }
 
-// Its work is done already: simgpu keeps nothing on a device before a launch.
+// There is nothing to do: simgpu has nothing on a device before a launch.
 cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream)
 {
     SIM_ENTER();
@@ -471,7 +471,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream)
 
 // ---- Update ----
 
-// Whether the two graphs have the same nodes and edges, in the same order; else what differs.
+// Whether the two graphs have the same nodes and edges, in the same order; else the difference.
 static cudaGraphExecUpdateResultInfo compare(cudaGraph_t old, cudaGraph_t new)
 {
     cudaGraphExecUpdateResultInfo info = {cudaGraphExecUpdateErrorTopologyChanged, NULL, NULL};

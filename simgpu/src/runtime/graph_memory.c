@@ -8,7 +8,7 @@
 #include "runtime/operation.h"
 #include "streams/capture.h"
 
-// Of a node that allocates; all copies of the node share it.
+// The memory of a node that allocates; all copies of the node share it.
 typedef struct Allocation {
     void *ptr;
     size_t bytes;

@@ -1,4 +1,4 @@
-/* graph_nodes.c: graphs that a program makes node by node.
+/* graph_nodes.c: the calls that add nodes to a graph.
  *
  * Interface: sim_add_node (graph_nodes.h); cudaGraphAddMemcpyNode1D, cudaGraphAddMemsetNode,
  * cudaGraphAddHostNode, cudaGraphAddEmptyNode.

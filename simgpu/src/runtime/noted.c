@@ -1,10 +1,9 @@
-/* noted.c: calls that a graph makes again by their function and arguments. See noted.h.
+/* noted.c: calls that a graph makes again, from their function and arguments. See noted.h.
  *
- * A function is called as the machine's calling convention has it: the first integers and pointers
- * in registers of their own, the first floating-point numbers in others, the rest on the stack, in
- * order, eight bytes each (System V x86-64; AAPCS64 on Linux). A structure of more than 16 bytes
- * lies on the stack among them; on AArch64 its address is a word. A function that is called with
- * more than it takes does not notice.
+ * The call follows the machine's calling convention: the first integers and pointers are in
+ * registers, the first floating-point numbers in others, and the rest on the stack, in order, eight
+ * bytes each (System V x86-64; AAPCS64 on Linux). A structure of more than 16 bytes is on the stack
+ * among them; on AArch64 its address is a word. Extra arguments do not disturb a function.
  */
 #include "runtime/noted.h"
 
@@ -61,7 +60,7 @@ enum { NUMBERS = 8, STACK = 96 };
 typedef int (*Function)(REGISTERS, D, D, D, D, D, D, D, D, W8, W8, W8, W8, W8, W8, W8, W8, W8, W8,
                         W8, W8);
 
-// A float lies in the lower half of its register, or of its place on the stack.
+// A float is in the lower half of its register, or of its place on the stack.
 static W bits_of(const SimgpuArg *arg)
 {
     W bits = arg->word;
@@ -102,7 +101,7 @@ static int call_function(const SimNotedCall *c)
              S8(16), S8(24), S8(32), S8(40), S8(48), S8(56), S8(64), S8(72), S8(80), S8(88));
 }
 
-// What cuBLAS returns is its own; what was wrong is the runtime's last error.
+// cuBLAS returns an error of its own; the cause is the runtime's last error.
 static cudaError_t call_again(cudaGraphNode_t node)
 {
     SimNotedCall call = *(const SimNotedCall *)node->call.args;

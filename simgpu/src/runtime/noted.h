@@ -1,5 +1,5 @@
-/* runtime/noted.h: calls that say their function and their arguments, so that a graph can make them
- * again: kernels and cuBLAS's (simgpu_capture.h).
+/* runtime/noted.h: calls that note their function and their arguments, so that a graph can make
+ * them again: kernels and cuBLAS (simgpu_capture.h).
  */
 #ifndef SIMGPU_NOTED_H
 #define SIMGPU_NOTED_H
@@ -11,31 +11,31 @@
 #define SIM_MAX_SCALARS 4
 #define SIM_MAX_BYTES 512
 
-// As a node keeps it.
+// The form in which a node keeps it.
 typedef struct SimNotedCall {
     const void *function;
     int n;
     SimgpuArg arg[SIM_MAX_ARGS];
-    unsigned char bytes[SIM_MAX_BYTES]; // of its structures, one after the other
-    // What the host's memory held for the call when it was captured: cuBLAS's scalars.
+    unsigned char bytes[SIM_MAX_BYTES]; // its structures, one after the other
+    // Host memory that the call reads, as it was when it was captured: cuBLAS's scalars.
     int n_scalars;
     struct {
         const void *ptr;
         unsigned char bytes[16];
     } scalar[SIM_MAX_SCALARS];
-    int handle_bytes; // of what the first argument points to, in its place; 0: it stays as it is
+    int handle_bytes; // size of a copy in place of the first argument's target; 0: no copy
     unsigned char handle[128];
 } SimNotedCall;
 
-// Whether the noted call is held back (sim_hold_node, which is there).
+// Whether the noted call is held back (sim_hold_node, which exists then).
 bool sim_hold_kernel(const char *name, cudaStream_t stream, const void *site);
-// The captured operation becomes a node that makes the noted call; a report where none was noted.
+// Makes the captured operation a node that makes the noted call; without one, a report.
 void sim_capture_noted(SimgpuOp *op, enum cudaGraphNodeType type);
-// Before that: the call depends on what the first argument points to. Keeps it; at a launch a copy
-// of it, which is the launching thread's until the call has returned, takes its place.
+// Before that: the call depends on the memory at its first argument. Keeps a copy; at a launch the
+// call gets a copy of it, which the launching thread has until the call has returned.
 void sim_note_handle(const void *handle, int bytes);
-// The node's own copy of a scalar of the host's: kept now (a captured operation), or from then (in
-// a launch); else ptr itself.
+// The node's own copy of a host scalar: made now (for a captured operation) or then (in a launch);
+// otherwise ptr itself.
 const void *sim_noted_scalar(const SimgpuOp *op, const void *ptr, size_t bytes);
 
 #endif

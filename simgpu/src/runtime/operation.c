@@ -1,10 +1,9 @@
 /* operation.c: one operation on a stream, from its begin to its end.
  *
- * Kernels, copies, BLAS calls and collectives all go through here: begin finds the stream and what
- * is ordered before the operation, touch checks one range of bytes and gives the address to use,
- * end moves the clocks on and writes the log. Races are looked for in sim_touch (check/race.c):
- * there the operation's stream holds the clock of all that is ordered before it, and the range is
- * known.
+ * Kernels, copies, BLAS calls and collectives all use it: begin finds the stream and what is
+ * ordered before the operation, touch checks one range of bytes and gives the address to use, end
+ * advances the clocks and writes the log. sim_touch also checks for races (check/race.c): there the
+ * clock of the operation's stream covers all that is ordered before it, and the range is known.
  *
  * Interface: operation.h; simgpu.h: simgpu_begin, simgpu_read … simgpu_update and the same with
  * _as, simgpu_cost, simgpu_ready, simgpu_end.
@@ -74,11 +73,11 @@ SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site)
     if (op.captured)
         sim_capture_noted(&op, cudaGraphNodeTypeKernel);
     else if (simgpu_captures)
-        simgpu_note_call(NULL, 0, NULL); // it is over, and no later operation's
+        simgpu_note_call(NULL, 0, NULL); // it is not the call of a later operation
     return op;
 }
 
-// Which words describe a host pointer that a kernel was given.
+// Describes a host pointer that a kernel was given.
 static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t bytes, bool pinned)
 {
     char where[256];
@@ -108,13 +107,13 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
 
 static void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess access)
 {
-    // An operation with more ranges is checked all the same; the log holds the first ones.
+    // All ranges of an operation are checked; the log has room for the first ones.
     if (entry->n_ranges < GPULOG_RANGES)
         entry->range[entry->n_ranges++] = (GpuRange){ptr, bytes, access};
 }
 
 // A copy or a memset is refused by its call, which knows all allocations. A kernel faults when it
-// runs; then the device is lost to the program, and the error stays.
+// runs; then the program has lost the device, and the error is sticky.
 static void refuse(SimgpuOp *op)
 {
     bool by_call = op->entry.op == GPU_COPY || op->entry.op == GPU_MEMSET;
@@ -122,12 +121,13 @@ static void refuse(SimgpuOp *op)
     if (!by_call) sim_stick(op->error);
 }
 
-// Copies and collectives reach every device; a kernel reaches another one only when told so.
+// Copies and collectives reach every device; a kernel reaches another one only if access is
+// enabled.
 static bool reaches(SimgpuOp *op, const SimDevice *device, const void *ptr)
 {
     bool kernel = op->entry.op == GPU_KERNEL || op->entry.op == GPU_BLAS;
     if (!kernel || sim_peer_allowed(op->entry.device, device->index)) return true;
-    if (sim_managed(ptr)) return true; // it goes where it is used
+    if (sim_managed(ptr)) return true; // it migrates to where it is used
     char where[256];
     gpulog_where(op->entry.site, where, sizeof where);
     sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
@@ -223,7 +223,8 @@ void *(simgpu_write)(SimgpuOp *op, void *ptr, size_t bytes)
     return sim_touch(op, ptr, bytes, GPU_WRITE, false);
 }
 
-// What it owes stays owed until simgpu_ready: ranges that are yet to be declared may read it.
+// What the range owes is not cancelled before simgpu_ready: later ranges of the operation may read
+// it.
 void *(simgpu_overwrite)(SimgpuOp *op, void *ptr, size_t bytes)
 {
     int i = op->entry.n_ranges;
@@ -274,7 +275,7 @@ bool simgpu_ready(const SimgpuOp *op)
     return true;
 }
 
-// An operation that failed after a touch has its place on the stream all the same.
+// An operation that failed after a touch still has its place on the stream.
 static cudaError_t give_up(SimgpuOp *op)
 {
     op->entry.host_waits = false;
@@ -282,7 +283,7 @@ static cudaError_t give_up(SimgpuOp *op)
     return sim_leave(op->error);
 }
 
-// A kernel that uses pinned memory is under way for the host, as a copy is.
+// For the host, a kernel that uses pinned memory is under way, like a copy.
 static void watch_host(const SimgpuOp *op)
 {
     bool kernel = op->entry.op == GPU_KERNEL || op->entry.op == GPU_BLAS;

@@ -1,16 +1,16 @@
-/* runtime/: the calls of the CUDA runtime that need all the rooms below.
+/* runtime/: the calls of the CUDA runtime that need all the rooms below it.
  *
  *   operation.c     simgpu.h's begin … end, used by kernels, copies, cuBLAS and collectives alike
  *   copy.c          cudaMemcpy and cudaMemset
- *   noted.c         calls that a graph makes again by their function and arguments
+ *   noted.c         calls that a graph makes again, from their function and arguments
  *   graph_*.c       executable graphs and their launch; nodes that a program adds; their memory
  *   free.c          cudaFree, and memory that is allocated and freed in the order of a stream
  *   stream_calls.c  records, waits, and functions of the host in the order of a stream
  *   device_calls.c  choosing devices, waiting for them, resetting them
- *   properties.c    what a device is
+ *   properties.c    the properties of a device
  *
- * What is beyond simgpu.h of an operation: it finds its stream, is ordered and checked, and is
- * written to the log here (gpulog.h).
+ * Beyond simgpu.h: here an operation finds its stream, is ordered and checked, and is written to
+ * the log (gpulog.h).
  */
 #ifndef SIMGPU_OPERATION_H
 #define SIMGPU_OPERATION_H
@@ -20,22 +20,22 @@
 
 // Begins an operation of another kind than a kernel.
 SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void *site);
-// As simgpu_read/write/update; `host_ok` lets pageable and pinned host memory through too.
+// As simgpu_read/write/update; `host_ok` also allows pageable and pinned host memory.
 void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok);
-// The same for a range with gaps (memory/shadow.h): `logged` is what the log is told, `access` what
-// is done to the bytes of the shape.
+// The same for a range with gaps (memory/shadow.h): `logged` is for the log, `access` is the use of
+// the bytes of the shape.
 void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
                       bool host_ok);
 // The same for a range that the operation only reads, before it returns: perhaps at the address of
 // bytes that the range borrows (memory/contents.h: USE_READ).
 const void *sim_touch_read_only(SimgpuOp *op, GpuRange range, const SimShape *shape);
-// The same for a range that the operation overwrites, all of it: before it does, the caller says
+// The same for a range that the operation overwrites completely: before that the caller calls
 // sim_overwritten or the like (USE_OVERWRITE).
 void *sim_touch_overwrite(SimgpuOp *op, GpuRange range, bool host_ok);
-// As simgpu_end for an operation that the call waited to begin, and not to end.
+// As simgpu_end, for a call that waited for the operation's begin, but not for its end.
 cudaError_t sim_end_begun(SimgpuOp *op);
 
-// cudaMemcpy2D, or cudaMemcpy2DAsync, under the name of the call that wants it.
+// cudaMemcpy2D or cudaMemcpy2DAsync, with the name of the call that needs it.
 typedef struct SimRows {
     void *dst;
     const void *src;
@@ -44,7 +44,7 @@ typedef struct SimRows {
 } SimRows;
 cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool async,
                           cudaStream_t stream);
-// cudaMemset2DAsync, likewise.
+// The same for cudaMemset2DAsync.
 cudaError_t sim_fill_rows(const char *name, void *ptr, size_t pitch, int value, size_t width,
                           size_t height, cudaStream_t stream, const void *site);
 // cudaMallocAsync from a pool (NULL: the current one), and cudaFreeAsync.

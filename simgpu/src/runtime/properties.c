@@ -1,4 +1,4 @@
-/* properties.c: what a device is: its properties, its place, its versions.
+/* properties.c: the properties of a device, its PCI address, and versions.
  *
  * Interface: cudaGetDeviceProperties, cudaDeviceGetAttribute, cudaDeviceGetPCIBusId,
  * cudaDeviceGetByPCIBusId, cudaDeviceGetStreamPriorityRange, cudaDriverGetVersion,
@@ -15,7 +15,7 @@
 #define LAST_ATTRIBUTE 147 // of CUDA 13
 #define PCI_BUSES 256      // of a domain
 
-// Nobody can use a texture here; programs print what a device would allow.
+// There are no textures here; programs print the limits of a device.
 static void describe_textures(struct cudaDeviceProp *p)
 {
     p->textureAlignment = p->surfaceAlignment = 512;
@@ -49,9 +49,9 @@ static Capability capability_of(const SimGpu *gpu)
     return like;
 }
 
-// A device of the machine: its properties, and what only attributes say. Programs derive bandwidth
-// from bus and memory clock, and a peak from cores and clock, so that the clocks are those that
-// give the machine's figures.
+// A device of the machine: its properties, and values that only attributes have. Programs derive
+// the bandwidth from bus and memory clock, and the peak from cores and clock, so the clocks are
+// chosen to give the machine's figures.
 typedef struct Described {
     struct cudaDeviceProp p;
     int clock, memory_clock; // kHz
@@ -132,7 +132,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     Described d;
     describe_device(&d, device);
     *prop = d.p;
-    // What CUDA 13 dropped, for programs that are compiled for 12 (driver_types.h).
+    // Fields that CUDA 13 dropped, for programs that are compiled for 12 (driver_types.h).
     const int dropped[] = {d.clock, d.memory_clock, d.single_to_double, 1};
     memcpy(prop->reserved, dropped, sizeof dropped);
     return cudaSuccess;
@@ -231,8 +231,8 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId)
     return sim_leave(cudaErrorInvalidDevice);
 }
 
-// Lower numbers are more urgent. Today's devices have priorities 0 to -5; priorities change
-// nothing here.
+// Lower numbers are more urgent. Today's devices have priorities 0 to -5. Here priorities have no
+// effect.
 cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
     SIM_ENTER();

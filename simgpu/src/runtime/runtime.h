@@ -1,4 +1,4 @@
-/* runtime/runtime.h: what the libraries above the runtime are built on: blas/, nccl/, compat/. */
+/* runtime/runtime.h: for the libraries above the runtime: blas/, nccl/, compat/. */
 #ifndef SIMGPU_RUNTIME_H
 #define SIMGPU_RUNTIME_H
 

@@ -1,5 +1,4 @@
-/* stream_calls.c: what is queued on a stream and touches no memory: records, waits, and functions
- * of the host.
+/* stream_calls.c: operations on a stream that touch no memory: records, waits, and host functions.
  *
  * Interface: cudaEventRecord, cudaEventRecordWithFlags, cudaStreamWaitEvent, cudaLaunchHostFunc,
  * cudaStreamAddCallback.
@@ -27,7 +26,7 @@ static SimNewNode event_node(enum cudaGraphNodeType type, const cudaEvent_t *eve
     return (SimNewNode){.type = type, .again = again, .args = event, .bytes = sizeof *event};
 }
 
-// "Set the flag to capture the event record into a node": the event is none of the capture's.
+// "Set the flag to capture the event record into a node": the event does not join the capture.
 static cudaError_t capture_event(SimgpuOp *op, enum cudaGraphNodeType type, cudaEvent_t event)
 {
     return sim_capture_node(op, event_node(type, &event));
@@ -68,7 +67,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     return record("cudaEventRecordWithFlags", event, stream, flags != 0, SIM_SITE);
 }
 
-// An event that was never recorded holds nobody up, as documented.
+// As documented, a wait for an event that was never recorded does not wait.
 static cudaError_t wait(cudaEvent_t event, cudaStream_t stream, bool external, const void *site)
 {
     SimgpuOp op = sim_begin(GPU_STREAM_WAIT, "cudaStreamWaitEvent", stream, site);
@@ -85,8 +84,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return wait(event, stream, flags != 0, SIM_SITE);
 }
 
-// A function of the host after what its stream does. It runs between these two, sees the pinned
-// memory that the stream has filled before it, and may make no CUDA call.
+// A host function, in the order of its stream. It runs between these two, sees the pinned memory
+// that the stream has filled before it, and must not make a CUDA call.
 static SimgpuOp begin_host_function(const char *name, cudaStream_t stream, const void *site)
 {
     SimgpuOp op = sim_begin(GPU_KERNEL, name, stream, site);

@@ -1,13 +1,13 @@
-/* volume.c: copies and memsets of blocks with three sides, in memory with a pitch. A block whose
- * rows lie evenly is one operation; else each of its slices is one. Arrays, whose layout is for
- * textures, are not here.
+/* volume.c: copies and memsets of three-dimensional blocks, in memory with a pitch. A block whose
+ * rows are evenly spaced is one operation; else each of its slices is one. Arrays, whose layout is
+ * for textures, are not supported.
  *
  * Interface: cudaMemcpy3D, cudaMemcpy3DAsync, cudaMemset3D, cudaMemset3DAsync.
  */
 #include "core/error.h"
 #include "runtime/operation.h"
 
-// How many slices are one operation: all where the rows of both sides go on from slice to slice.
+// How many slices are one operation: all, if the rows of both sides continue from slice to slice.
 static size_t at_once(const struct cudaExtent *extent, size_t ysize, size_t other_ysize)
 {
     bool even = ysize == extent->height && other_ysize == extent->height;

@@ -1,4 +1,4 @@
-/* capture.c: which streams are captured, what joins a capture, and what it does not allow. See
+/* capture.c: which streams are captured, how streams join a capture, and what it forbids. See
  * capture.h.
  */
 #include "streams/capture.h"
@@ -26,7 +26,7 @@ static SimCaptureFault fault(const SimCapture *capture, cudaError_t error, const
                              capture ? capture->broken_by : NULL};
 }
 
-// The first fault of a capture is told; what follows from it returns "invalidated".
+// The first fault of a capture is reported; later calls return "invalidated".
 static SimCaptureFault invalidate(SimCapture *capture, cudaError_t error, const char *what,
                                   const char *instead)
 {

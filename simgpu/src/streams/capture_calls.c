@@ -1,4 +1,4 @@
-/* capture_calls.c: the calls that begin and end a capture, and those that ask about it.
+/* capture_calls.c: the calls that begin, end and query a capture.
  *
  * Interface: cudaStreamBeginCapture, cudaStreamEndCapture, cudaStreamIsCapturing,
  * cudaStreamGetCaptureInfo, cudaStreamUpdateCaptureDependencies,
@@ -105,7 +105,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
         "cudaStreamBeginCapture", SIM_SITE);
 }
 
-// A node that nothing of the origin's comes after, of a stream that was not joined; NULL: none.
+// The last node of a stream that was not joined to the origin; NULL: all were joined.
 static cudaGraphNode_t unjoined(const SimCapture *c, const struct CUstream_st *s)
 {
     cudaGraphNode_t found = NULL;

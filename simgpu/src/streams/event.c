@@ -1,4 +1,4 @@
-/* event.c: the cudaEvent* calls, but for those that queue something (runtime/stream_calls.c).
+/* event.c: the cudaEvent* calls, except those that queue something (runtime/stream_calls.c).
  *
  * Interface: sim_event_record, sim_event_wait (streams.h); cudaEventCreate,
  * cudaEventCreateWithFlags, cudaEventDestroy, cudaEventSynchronize, cudaEventQuery,
@@ -162,8 +162,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return wait_for_event("cudaEventQuery", event, true, SIM_SITE);
 }
 
-// Without the clock, operations run at their call: the time between two records is the time the
-// host took.
+// Without the clock, operations run at their call: the time between two records is that of the
+// host.
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
     SIM_ENTER();

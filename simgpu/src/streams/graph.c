@@ -1,4 +1,4 @@
-/* graph.c: graphs, nodes and edges, and what a program may ask about them. See graph.h.
+/* graph.c: graphs, nodes and edges, and the queries of them. See graph.h.
  *
  * Interface: graph.h; cudaGraphCreate, cudaGraphDestroy, cudaGraphClone, cudaGraphGetNodes,
  * cudaGraphGetRootNodes, cudaGraphGetEdges, cudaGraphNodeGetDependencies,
@@ -19,8 +19,8 @@
 #define MAX_GRAPHS (1 << 16)
 #define MAX_NODES (1 << 22)
 
-// As streams and events, handles are addresses in reserved tables: a wrong one is told from a right
-// one without a look at what it points to.
+// As for streams and events, handles are addresses in reserved tables: a wrong one is recognised
+// without a read of the memory at its address.
 static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUgraph_st *graphs, *unused_graphs;
 static struct CUgraphNode_st *nodes, *unused_nodes;
@@ -145,7 +145,7 @@ void sim_graph_free(cudaGraph_t graph)
     pthread_mutex_unlock(&tables_lock);
 }
 
-// Room for one more of `size` bytes; false: no memory.
+// Makes room for one more of `size` bytes; false: no memory.
 static bool make_room(void **items, size_t n, size_t *room, size_t size)
 {
     if (n < *room) return true;
@@ -184,7 +184,7 @@ bool sim_graph_edge(cudaGraphNode_t from, cudaGraphNode_t to)
     return good;
 }
 
-// Its graph, with the edges yet to come; takes over `call`.
+// Adds a node to its graph, without edges yet; takes `call` over.
 static cudaGraphNode_t append(cudaGraph_t graph, SimNodeCall call)
 {
     size_t room = (size_t)graph->room;
@@ -264,7 +264,7 @@ static bool is_next(cudaGraphNode_t node, const bool *taken)
     return true;
 }
 
-// The node and those that begin with it, if all of them are next.
+// Takes the node and those that begin with it, if all of them are next.
 static void take(cudaGraphNode_t node, bool *taken, cudaGraphNode_t *sorted, int *n)
 {
     cudaGraph_t graph = node->graph;
@@ -279,8 +279,8 @@ static void take(cudaGraphNode_t node, bool *taken, cudaGraphNode_t *sorted, int
     }
 }
 
-// Each pass takes, in their order, the nodes all of whose predecessors are taken; a captured graph
-// is in order already, and takes one.
+// Each pass takes, in their order, the nodes whose predecessors are all taken. A captured graph is
+// in order already, and needs one pass.
 cudaGraphNode_t *sim_graph_sorted(cudaGraph_t graph)
 {
     cudaGraphNode_t *sorted = malloc(((size_t)graph->n + 1) * sizeof *sorted);
@@ -347,8 +347,8 @@ cudaError_t cudaGraphClone(cudaGraph_t *pGraphClone, cudaGraph_t originalGraph)
     return *pGraphClone ? cudaSuccess : sim_leave(cudaErrorMemoryAllocation);
 }
 
-// As all these questions: with no array, how many there are; else as many as it has room for, and
-// NULL in the rest of it.
+// Like all these queries: without an array it gives the number; else as many as fit, and NULL in
+// the rest of the array.
 typedef struct Answer {
     cudaGraphNode_t *a, *b;
     size_t *count;

@@ -1,8 +1,8 @@
-/* streams/graph.h: graphs: nodes, each a call that a launch makes again, and what each comes after.
+/* streams/graph.h: graphs: nodes, each a call that a launch makes again, and their dependencies.
  *
- *   graph.c         graphs, nodes and edges, and what a program may ask about them
+ *   graph.c         graphs, nodes and edges, and the queries of them
  *   graph_print.c   cudaGraphDebugDotPrint
- *   capture.c       which streams are captured, and what joins them (capture.h)
+ *   capture.c       which streams are captured, and how streams join (capture.h)
  *   capture_calls.c cudaStreamBeginCapture and its kin
  *
  * A graph belongs to one thread at a time ("graph objects are not threadsafe", CUDA Runtime API,
@@ -18,7 +18,7 @@
 
 #include "core/config.h"
 
-// A call as a node keeps it. Copies of a node share what `args` points to.
+// The call of a node. Copies of a node share the memory of `args`.
 typedef struct SimNodeCall {
     cudaError_t (*again)(cudaGraphNode_t node); // makes the call, on the stream of sim_launching
     void (*drop)(void *args);                   // frees what args points to; NULL: nothing
@@ -26,7 +26,7 @@ typedef struct SimNodeCall {
     bool (*takes)(const void *args, const void *others);
     void *args; // (bytes), the node's own copy
     size_t bytes;
-    int *users; // nodes that have it
+    int *users; // how many nodes have it
 } SimNodeCall;
 
 struct CUgraphNode_st {
@@ -38,10 +38,10 @@ struct CUgraphNode_st {
     const void *site; // of the call
     int device;
     SimNodeCall call;
-    cudaGraphNode_t *from; // what it comes after
+    cudaGraphNode_t *from; // its dependencies
     int n_from, from_room;
     cudaGraphNode_t original; // of a clone
-    const void *together;     // nodes that begin together have the same; NULL: it begins alone
+    const void *together;     // equal for nodes that begin together; NULL: it begins alone
     struct CUgraphNode_st *next_unused;
 };
 
@@ -80,12 +80,12 @@ cudaGraphNode_t sim_graph_add(cudaGraph_t graph, SimNewNode what, const cudaGrap
 bool sim_graph_edge(cudaGraphNode_t from, cudaGraphNode_t to);
 // A copy with the same nodes in the same order; NULL: no memory.
 cudaGraph_t sim_graph_copy(cudaGraph_t graph, const void *site);
-// The nodes so that each comes after those it waits for, those that begin together next to each
-// other (graph->n, to be freed by the caller). NULL: there is a cycle, or no memory.
+// Sorts the nodes so that each comes after those for which it waits, and those that begin together
+// are neighbours (graph->n, to be freed by the caller). NULL: there is a cycle, or no memory.
 cudaGraphNode_t *sim_graph_sorted(cudaGraph_t graph);
-// Marks what `node` comes after, itself included, in seen (graph->n).
+// Marks `node` and all nodes that it depends on in seen (graph->n).
 void sim_graph_mark_before(cudaGraphNode_t node, bool *seen);
-// A handle that is none: cudaErrorInvalidValue, reported.
+// Reports an invalid handle: cudaErrorInvalidValue.
 typedef struct SimNoGraph {
     const char *title, *maker, *destroyer;
     const void *handle, *destroyed;
@@ -101,17 +101,17 @@ typedef struct SimNodes {
 bool sim_nodes_add(SimNodes *nodes, cudaGraphNode_t node); // once; false: no memory
 bool sim_nodes_set(SimNodes *nodes, const cudaGraphNode_t *from, size_t n);
 
-// What the thread makes again now; launch 0: nothing.
+// The launch whose calls the thread is making now; launch 0: none.
 typedef struct SimReplay {
     uint64_t launch;     // 1, 2 … of the process
-    cudaStream_t stream; // on which the call is made, whatever it says; NULL: what it says
+    cudaStream_t stream; // for the call, in place of its own; NULL: its own
     const void *site;    // of the call that was captured
     cudaGraphNode_t node;
     const cudaStream_t *together; // of nodes that begin together, in their order
 } SimReplay;
 extern _Thread_local SimReplay sim_launching;
 
-// A launch, and how far it is.
+// A launch, and how far it has run.
 typedef struct SimLaunch {
     cudaGraphExec_t exec;
     cudaStream_t stream;
@@ -119,16 +119,16 @@ typedef struct SimLaunch {
     const void *site;
     uint64_t number; // 0: not begun
     bool begun;      // its first step
-    int at, n;       // the next step; those that begin with it, which do so now
+    int at, n;       // the next step, and how many begin with it
     cudaStream_t together[SIM_MAX_DEVICES];
 } SimLaunch;
-// Whether the launch is held back, and made by sim_launch_held later (nccl/launches.c).
+// Whether the launch is held back: then sim_launch_held makes it later (nccl/launches.c).
 extern bool (*sim_hold_launch)(const SimLaunch *l);
-// Whether an operation after one is held back, too: it is such a node then. NULL: none is.
+// Whether an operation after it is held back, too: then it is this node. NULL: nothing is held.
 extern bool (*sim_hold_node)(cudaStream_t stream, const char *call, const void *site,
                              SimNewNode node);
-// Goes on up to the end, or to calls of NCCL: *stops is their node. They have been made when it is
-// called again.
+// Runs the launch to its end, or up to NCCL calls, whose node is *stops. When this is called again,
+// those calls have been made.
 cudaError_t sim_launch_held(SimLaunch *l, cudaGraphNode_t *stops);
 cudaGraph_t sim_launched_graph(const SimLaunch *l);
 

@@ -22,7 +22,7 @@ static const char *type_name(enum cudaGraphNodeType type)
     }
 }
 
-// Each node with its kind and call; with the verbose flag, the line of the call and its device too.
+// Prints each node with its kind and call; with the verbose flag also the call's line and device.
 cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned int flags)
 {
     SIM_ENTER();

@@ -1,8 +1,8 @@
 /* handles.c: the tables of streams and events, and their handles. See handles.h.
  *
- * A slot is used again after its stream is destroyed and goes on counting. So what follows in it
- * would count as ordered after what was before: therefore it is used again only when the host has
- * waited for that, unless there are very many.
+ * A slot is reused after its stream is destroyed, and continues to count. So operations of the new
+ * stream would count as ordered after those of the old one. Therefore a slot is reused only when
+ * the host has waited for the old stream, unless there are very many streams.
  */
 #define _GNU_SOURCE
 #include "streams/handles.h"
@@ -21,7 +21,7 @@
 
 #define MAX_STREAMS 65536
 #define MAX_EVENTS (1 << 20)
-#define ENOUGH_STREAMS 1024 // from so many on, slots are used again at once
+#define ENOUGH_STREAMS 1024 // from so many on, slots are reused at once
 
 pthread_mutex_t sim_streams_lock = PTHREAD_MUTEX_INITIALIZER;
 SimVectorClock sim_host_clock;
@@ -69,7 +69,7 @@ static void *reserve(size_t bytes)
     return table;
 }
 
-// Whether the host has waited for all that a stream did.
+// Whether the host has waited for all operations of a stream.
 static bool is_waited_for(const struct CUstream_st *s)
 {
     int slot = sim_stream_slot(s);
@@ -227,7 +227,7 @@ struct CUevent_st *sim_event_make(unsigned flags, const void *site)
     return e;
 }
 
-// The handle is used again as late as can be: the list is a queue.
+// A handle is reused as late as possible: the list is a queue.
 void sim_event_end(struct CUevent_st *e)
 {
     free(e->clock.t);
@@ -255,9 +255,9 @@ void sim_stream_reset(int device)
     pthread_mutex_unlock(&sim_streams_lock);
 }
 
-// ---- Handles that are none ----
+// ---- Invalid handles ----
 
-// `destroyer` destroyed it at `destroyed`; NULL: it never was, or nobody knows.
+// `destroyer` destroyed it at `destroyed`; NULL: it never existed, or that is not known.
 static cudaError_t report_handle(const char *call, const char *what, const void *handle,
                                  const char *destroyer, const void *destroyed, const void *site)
 {

@@ -1,11 +1,10 @@
-/* streams/handles.h: what the files of streams/ share: streams and events, as their handles find
- * them.
+/* streams/handles.h: what the files of streams/ share: streams and events, and their handles.
  *
- * The default stream (NULL, cudaStreamLegacy) is ordered with every blocking stream of its device
- * both ways; streams made with cudaStreamNonBlocking are left out.
+ * The default stream (NULL, cudaStreamLegacy) is ordered with every blocking stream of its device,
+ * both ways, but not with streams made with cudaStreamNonBlocking.
  *
- * All that is declared here is used with sim_streams_lock held, but for reports, and for
- * sim_is_unready, which is called without.
+ * All functions here need sim_streams_lock, except reports and sim_is_unready, which are called
+ * without it.
  */
 #ifndef SIMGPU_HANDLES_H
 #define SIMGPU_HANDLES_H
@@ -17,8 +16,8 @@
 #include "streams/capture.h"
 #include "streams/streams.h"
 
-// Handles are addresses in a reserved table, so that any wrong one is told from a right one without
-// a look at what it points to.
+// Handles are addresses in a reserved table: a wrong one is recognised without a read of the memory
+// at its address.
 struct CUstream_st {
     bool alive;
     bool is_default; // a device's NULL stream
@@ -27,15 +26,15 @@ struct CUstream_st {
     int device;
     int priority;
     unsigned flags;
-    const void *site;      // who made it; NULL: simgpu itself
+    const void *site;      // the call that made it; NULL: simgpu itself
     const void *destroyed; // where; NULL: it is alive, or a reset did it
     int number;     // 1, 2 … of those that the program made; 0: the default or a thread's own
     uint32_t order; // of all streams and devices, as they were made
     // What is done before the stream's next operation; its own slot: its number so far.
     SimVectorClock clock;
     SimCapture *capture;      // that it is part of; NULL: none
-    SimNodes last;            // … what its next node comes after
-    SimVectorClock asked;     // about what a query was answered: not ready
+    SimNodes last;            // … the dependencies of its next node
+    SimVectorClock asked;     // operations of which a query said that they are not ready
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
 };
 
@@ -44,13 +43,13 @@ struct CUevent_st {
     int device;
     unsigned flags;
     const void *site, *destroyed;
-    SimVectorClock clock; // what is done when the event is
+    SimVectorClock clock; // what is done when the event is reached
     uint64_t captured;    // the capture in which it was last recorded; 0: in none
-    SimNodes nodes;       // … what it stands for there
-    uint64_t number;      // tells events apart that have had the same handle
+    SimNodes nodes;       // … the nodes that it stands for there
+    uint64_t number;      // distinguishes events that have had the same handle
     SimStreamId recorded_on;
     const void *recorded_at; // call site
-    bool asked;              // a query of this record was answered: not ready
+    bool asked;              // a query of this record has said: not ready
     struct timespec when;
     struct CUevent_st *next; // of the unused ones
 };
@@ -58,8 +57,8 @@ struct CUevent_st {
 typedef struct SimDeviceStreams {
     struct CUstream_st *streams; // alive, made by the program or by cudaStreamPerThread
     struct CUstream_st *null;    // the default stream, made when it is first used
-    SimVectorClock destroyed;    // what streams that are destroyed had done
-    SimVectorClock fence;        // what every stream waits for, also one that is made later
+    SimVectorClock destroyed;    // the operations of destroyed streams
+    SimVectorClock fence;        // what every stream waits for, also a later one
 } SimDeviceStreams;
 
 extern pthread_mutex_t sim_streams_lock;
@@ -74,8 +73,7 @@ void sim_stream_link(struct CUstream_st *s); // among its device's
 void sim_stream_end(struct CUstream_st *s);
 struct CUevent_st *sim_event_make(unsigned flags, const void *site);
 void sim_event_end(struct CUevent_st *e);
-// The stream of a handle, as seen from the current device, or from another one; NULL: there is
-// none.
+// The stream of a handle, for the current device or for another one; NULL: there is none.
 struct CUstream_st *sim_stream_of_handle(cudaStream_t handle);
 struct CUstream_st *sim_stream_on(int device, cudaStream_t handle);
 struct CUstream_st *sim_stream_of_op(const SimgpuOp *op);
@@ -83,7 +81,7 @@ struct CUstream_st *sim_stream_in_slot(int slot);
 int sim_stream_slot(const struct CUstream_st *s);
 SimStreamId sim_stream_id(const struct CUstream_st *s);
 bool sim_is_event(cudaEvent_t handle);
-// A handle is none: cudaErrorInvalidResourceHandle.
+// Reports an invalid handle: cudaErrorInvalidResourceHandle.
 cudaError_t sim_report_stream(const char *call, cudaStream_t stream, const void *site);
 cudaError_t sim_report_event(const char *call, cudaEvent_t event, const void *site);
 
@@ -92,27 +90,27 @@ cudaError_t sim_report_event(const char *call, cudaEvent_t event, const void *si
 // Joins a clock with what is ordered before the stream's next operation.
 void sim_join_before(const struct CUstream_st *s, SimVectorClock *clock);
 void sim_catch_up(struct CUstream_st *s); // the same with its own clock
-// Waits for messages that are ordered before what the clock stands for; `tell` tells the virtual
+// Waits for messages that are ordered before what the clock stands for; `tell` notifies the virtual
 // clock, and may be NULL. Releases the lock while it waits.
 void sim_await_undone(const SimVectorClock *clock, void (*tell)(GpuLogEntry *), GpuLogEntry entry);
 void sim_host_joins(const SimVectorClock *clock); // the host has waited for what it covers
-bool sim_host_knows(const SimVectorClock *clock); // it has already
-// Whether the virtual clock finds a query too early. `known`: the host has waited for it already.
+bool sim_host_knows(const SimVectorClock *clock); // whether it has already
+// Whether a query is too early by the virtual clock. `known`: the host has waited for it already.
 bool sim_is_unready(const SimVectorClock *clock, const GpuLogEntry *query, bool known);
-// The same without a virtual clock: the first query about what the host has not waited for says
-// that it is not done, as a GPU may, and orders nothing. `asked` is what that has been said about.
+// The same without a virtual clock: the first query of operations for which the host has not waited
+// says that they are not done, as a GPU may, and orders nothing. `asked`: those already queried.
 bool sim_is_early(const SimVectorClock *clock, const SimVectorClock *asked);
 // The handle as the log keeps it, by which the stream is found again: NULL for the default stream.
 void sim_put_stream(GpuLogEntry *entry, struct CUstream_st *s);
 
 // ---- notes.c ----
 
-// A record or a wait, as it was when it was called.
+// A record or a wait, at the time of its call.
 typedef struct SimNote {
     enum { NOTE_RECORD, NOTE_WAIT, NOTE_HOST_WAIT } kind;
     uint64_t order;
     uint64_t event;        // its number
-    SimStreamId stream;    // that recorded, that waited, or that the host waited for
+    SimStreamId stream;    // which recorded, or waited, or for which the host waited
     bool recorded;         // a wait's event had been recorded:
     SimStreamId on;        // … on this stream,
     uint64_t upto;         // … after so many of its operations

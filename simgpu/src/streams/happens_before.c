@@ -1,8 +1,9 @@
-/* happens_before.c: what is ordered before an operation, and what waits for it. See streams.h.
+/* happens_before.c: which operations are ordered before another one. See streams.h.
  *
- * The clock of a stream says what is done before its next operation, an event's what is done for
- * whoever waits for it, the host's what the program knows. Operation a is ordered before b if b's
- * clock covers a's number. A wait joins clocks, element by element, by the larger.
+ * The clock of a stream says what is done before its next operation, that of an event what is done
+ * after a wait for it, and that of the host what the program knows to be done. Operation a is
+ * ordered before b if b's clock covers a's number. A wait takes the larger of two clocks, element
+ * by element.
  */
 #include <stdlib.h>
 
@@ -73,7 +74,7 @@ bool sim_is_early(const SimVectorClock *clock, const SimVectorClock *asked)
     return false;
 }
 
-// What only hands the order on does not wait itself.
+// A call that only passes the order on does not wait itself.
 static bool only_orders(GpuOp op)
 {
     return op == GPU_EVENT_RECORD || op == GPU_STREAM_WAIT || op == GPU_ALLOC || op == GPU_FREE;

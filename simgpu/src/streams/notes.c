@@ -1,5 +1,5 @@
-/* notes.c: the last records and waits, for the reports of races: they show which order the program
- * may have wanted.
+/* notes.c: keeps the last records and waits: reports of races use them to guess which order the
+ * program intended.
  */
 #include "streams/handles.h"
 
@@ -21,7 +21,7 @@ void sim_note(SimNote note)
     notes[n_notes++ % NOTES] = note;
 }
 
-// The note that is `back` notes old; NULL: none is so old.
+// The note `back` notes ago; NULL: there is none.
 static const SimNote *note_of(uint64_t back)
 {
     return back < n_notes && back < NOTES ? &notes[(n_notes - 1 - back) % NOTES] : NULL;
@@ -51,8 +51,8 @@ static const SimNote *covering_record(int slot, uint64_t time, uint64_t since)
     return first;
 }
 
-// The record of the wait's event that came next, if it covers operation `time` of a slot: the one
-// that the wait may have been meant for.
+// The next record of the wait's event, if it covers operation `time` of a slot: perhaps the one for
+// which the wait was meant.
 static const SimNote *next_record(const SimNote *wait, int slot, uint64_t time)
 {
     const SimNote *next = NULL, *note;
@@ -61,7 +61,8 @@ static const SimNote *next_record(const SimNote *wait, int slot, uint64_t time)
     return next && next->stream.slot == slot && next->upto >= time ? next : NULL;
 }
 
-// What the second's stream waited for instead of the first: since then or, not `recent`, before.
+// What the stream of the second waited for in place of the first: since the first or, if not
+// `recent`, before it.
 static bool hint_of_waits(SimHint *hint, int slot, uint64_t time, uint64_t since, int second,
                           bool recent)
 {
@@ -87,7 +88,7 @@ static bool hint_of_waits(SimHint *hint, int slot, uint64_t time, uint64_t since
     return false;
 }
 
-// What became of the events that were recorded after the first.
+// What the program did with the events that were recorded after the first.
 static bool hint_of_records(SimHint *hint, int slot, uint64_t time, uint64_t since, int second)
 {
     const SimNote *record = covering_record(slot, time, since), *w;

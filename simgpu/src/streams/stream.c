@@ -1,4 +1,4 @@
-/* stream.c: the cudaStream* calls, but for those that queue something (runtime/stream_calls.c).
+/* stream.c: the cudaStream* calls, except those that queue something (runtime/stream_calls.c).
  *
  * Interface: cudaStreamCreate, cudaStreamCreateWithFlags, cudaStreamCreateWithPriority,
  * cudaStreamDestroy, cudaStreamSynchronize, cudaStreamQuery, cudaStreamGetFlags,
@@ -26,7 +26,7 @@ static cudaError_t create_stream(cudaStream_t *stream, unsigned flags, int prior
     struct CUstream_st *s = sim_stream_make(device, flags, priority);
     if (s) sim_stream_link(s);
     if (s) {
-        gpulog_forget_stream(s); // a name that was given to the handle while it was nobody's
+        gpulog_forget_stream(s); // a name that the handle got while it had no stream
         s->site = site;
         s->number = ++streams_made;
     }
@@ -48,7 +48,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
     return create_stream(pStream, flags, 0, SIM_SITE);
 }
 
-// As documented, a priority outside the range is brought to its nearest end.
+// As documented, a priority outside the range becomes the nearest one in it.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 {
     SIM_ENTER();
@@ -59,8 +59,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int fla
                          SIM_SITE);
 }
 
-// What the stream still has to do is done all the same, as documented. Nobody can wait for it by
-// its stream any more, but cudaDeviceSynchronize does.
+// As documented, the stream's remaining work is still done. No call can wait for it by the stream
+// any more, but cudaDeviceSynchronize does.
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     SIM_ENTER();
@@ -77,7 +77,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return own ? cudaSuccess : sim_report_stream("cudaStreamDestroy", stream, SIM_SITE);
 }
 
-// The stream does not catch up by it: what waits for the stream would be ordered by the question.
+// The stream's clock does not move: else a query would order what waits for the stream.
 static bool is_stream_early(struct CUstream_st *s)
 {
     SimVectorClock before = {0, NULL};
@@ -88,7 +88,7 @@ static bool is_stream_early(struct CUstream_st *s)
     return early;
 }
 
-// Whether a query finds it too early for a stream, by the clock. False: there is no clock, or no
+// Whether a query of a stream is too early by the virtual clock. False: there is no clock, or no
 // such stream.
 static bool is_stream_unready(GpuLogEntry entry, cudaStream_t stream)
 {
@@ -155,7 +155,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return wait_for_stream("cudaStreamQuery", stream, true, SIM_SITE);
 }
 
-// Copies what a query may tell of a stream; false: there is none.
+// Copies the properties of a stream for a query; false: there is no such stream.
 static bool copy_of(cudaStream_t handle, struct CUstream_st *seen)
 {
     pthread_mutex_lock(&sim_streams_lock);
@@ -185,7 +185,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int *priority)
     return cudaSuccess;
 }
 
-// Of a stream for good: none has it after it was destroyed.
+// The number of a stream, which no later stream gets.
 cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long *streamId)
 {
     SIM_ENTER();
