@@ -1,8 +1,8 @@
-/* clock.c: the clock of this process: its recorder behind one lock, and what its threads do.
+/* clock.c: the clock of this process: its recorder, guarded by one lock, and the calls of its
+ * threads.
  *
- * A call is logged and goes on. Now and then, where the host waits anyway, what is logged is
- * recorded (clock_feed.c), and the engine runs as far as it can, so that what is not resolved stays
- * little.
+ * A call is only logged. Sometimes, when the host waits anyway, the logged calls are recorded
+ * (clock_feed.c), and the engine runs as far as it can, so that few calls stay unresolved.
  */
 #define _GNU_SOURCE
 #include "time/clock.h"
@@ -27,8 +27,8 @@
 
 #define TURN 256        // calls between two turns of the engine, where the host waits
 #define LATE 8192       // … and where it does not
-#define FEW 256         // calls that are not recorded, of a rank that waits for others
-#define MANY 50000      // calls that are not resolved: then the others are asked to go on
+#define FEW 256         // unrecorded calls of a rank that waits for others
+#define MANY 50000      // unresolved calls: then the others are asked to proceed
 #define ROOM (4 * LATE) // entries of the log from which on they are recorded later than logged
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -80,7 +80,7 @@ bool sim_clock_is_finished(void)
     return atomic_load(&finished);
 }
 
-// ---- The board, which nccl/ brings in ----
+// ---- The board, which nccl/ provides ----
 
 static void board_arrived(void *arg, const SimCall *call, SimPs when)
 {
@@ -170,7 +170,7 @@ _Atomic uint32_t *sim_clock_bell(void)
     return peers ? peers->bell : &own_bell;
 }
 
-// When something happens next here, or has to, because others want it.
+// The next time at which something happens here, or that others need.
 SimPs sim_clock_next(void)
 {
     SimPs next = sim_engine_next(sim_recorder_engine(recorder));
@@ -197,8 +197,8 @@ void sim_clock_turn(void)
     if (peers) peers->publish();
 }
 
-// A collective is where ranks meet anyway, and what one of them has told by then takes the others
-// a collective further at their next one: so little is left to be resolved, and nobody is asked.
+// Ranks meet at a collective anyway. What one has published by then lets the others resolve one
+// more collective at their next one: so few calls stay unresolved, and no rank must ask another.
 static bool is_wanted(void)
 {
     return peers && peers->is_wanted();
@@ -235,7 +235,7 @@ bool sim_clock_other_waiters(void)
     return atomic_load(&local_waiters) > 1;
 }
 
-// Of a call that the log does not have.
+// The same for a call that the log does not have.
 static void after_call(void)
 {
     if (is_wanted()) sim_clock_turn();
@@ -246,11 +246,11 @@ static void after_call(void)
 
 // ---- Calls ----
 
-// Whether the engine goes no further than to the calling thread's clock. Before, also after
-// queries, its call is recorded at once: else the engine could pass it by.
+// Whether the engine stops at the calling thread's clock. If it does not, also after queries, the
+// call is recorded at once: else the engine could pass it.
 static _Thread_local bool has_called;
 
-// Not with the lock: bad input ends the process.
+// Without the lock: bad input ends the process.
 static void begin(void)
 {
     log_room = gpulog_room();
@@ -365,7 +365,7 @@ void sim_clock_inside(bool inside)
 
 // ---- Questions ----
 
-// A query of a thread that has only asked waits until the process has run for a second, and a
+// A query of a thread that has made only queries waits until the process has run for a second and a
 // second has passed; at most a minute.
 static const SimPatience ASKER = {.seconds = 1.0, .processor = 1.0, .most = 60.0};
 
@@ -383,10 +383,10 @@ static bool is_answered(void *arg)
     for (int i = 0; i < 2; i++) ended &= sim_engine_times(engine, q->of[i], &q->ends[i]);
     bool earlier = !reached || (q->ends[0].end <= q->at.end && q->ends[1].end <= q->at.end);
     q->done = ended && earlier;
-    return q->answered = reached || ended; // what is not reached is later than what has ended
+    return q->answered = reached || ended; // an item that is not reached is later than an ended one
 }
 
-// Asks at the thread's clock. Nobody waits long for the others' clocks who has only asked.
+// Queries at the thread's clock. A thread with queries alone does not wait long for other clocks.
 static bool answer_now(Question *q, int thread)
 {
     bool called = sim_record_has_called(recorder, thread);

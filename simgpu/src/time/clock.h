@@ -1,5 +1,5 @@
-/* time/clock.h: what clock.c and resolve.c share, and what nccl/ brings in where there are other
- * processes (nccl/board.c): a program that only uses CUDA links none of that.
+/* time/clock.h: what clock.c and resolve.c share, and what nccl/ provides if there are other
+ * processes (nccl/board.c): a program that only uses CUDA does not link that.
  */
 #ifndef SIMGPU_CLOCK_H
 #define SIMGPU_CLOCK_H
@@ -12,40 +12,40 @@
 void sim_clock_lock(void);
 void sim_clock_unlock(void);
 bool sim_clock_is_awaited(void);  // whether a thread waits for the lock
-void sim_clock_lock_again(void);  // by a thread that waits in simgpu: nobody awaits it as a caller
+void sim_clock_lock_again(void);  // by a thread that waits in simgpu: it does not count as a caller
 bool sim_clock_is_finished(void); // without it
 SimRecorder *sim_clock_recorder(void); // made when it is first used
-// Which has all that is logged: for questions, and what the log does not say.
+// The same, with all logged calls recorded: for queries, and for calls that the log does not have.
 SimRecorder *sim_clock_fed_recorder(void);
 
 // The processes with which this one shares communicators.
 typedef struct SimPeers {
     SimBoard board;
     _Atomic uint32_t *bell; // a futex that the others ring when there is news
-    void (*look)(void);     // before a run of the engine: what it is about to see
+    void (*look)(void);     // before a run of the engine: reads the others' news
     // Whether all of them, and this process (`stuck`), wait for each other for good.
     bool (*is_hopeless)(bool stuck);
-    // Rings the bell of each that waits, if this process has told something since.
+    // Rings the bell of each that waits, if this process has published something since.
     void (*publish)(void);
-    // Rings the bell of all that this process waits for, and wants them to be as far as `until`;
-    // from here on it is told of news.
+    // Rings the bell of all processes for which this one waits, and asks them to reach `until`;
+    // from now on they ring back with news.
     void (*ask)(SimPs until);
     void (*asked_enough)(void);
-    // Whether one of them waits for more than this process has told.
+    // Whether one of them waits for more than this process has published.
     bool (*is_wanted)(void);
-    // How far they want it to be.
+    // The time that they want it to reach.
     SimPs (*wanted)(void);
-    void (*over)(void); // this process tells no more
+    void (*over)(void); // this process will publish no more
 } SimPeers;
 void sim_clock_meet_peers(const SimPeers *peers);
 const SimPeers *sim_clock_peers(void); // NULL: there are none
 
-// Runs the engine, tells what it knows, frees what it can.
+// Runs the engine, publishes what it knows, and frees what it can.
 void sim_clock_turn(void);
-SimPs sim_clock_next(void); // after a turn: up to when it would go on; SIM_FOREVER: nothing is left
+SimPs sim_clock_next(void); // after a turn: the next time of the engine; SIM_FOREVER: nothing left
 void sim_clock_ring(void);  // this process's own bell
 _Atomic uint32_t *sim_clock_bell(void);
-// Threads of this process that wait for a time: they do what the resolver does otherwise.
+// Threads of this process that wait for a time: they do the work of the resolver meanwhile.
 void sim_clock_local_waiter(int change);
 bool sim_clock_has_waiters(void);
 bool sim_clock_other_waiters(void); // than the calling one
@@ -55,12 +55,12 @@ bool sim_clock_other_waiters(void); // than the calling one
 typedef struct SimPatience {
     double seconds, processor, most;
 } SimPatience;
-// Waits until done(arg); false: it was given up, without patience. NULL: there is no end to it.
+// Waits until done(arg); false: its patience ended. NULL: without an end.
 bool sim_resolve(bool (*done)(void *arg), void *arg, const SimPatience *patience);
-void sim_resolve_start(void); // the thread that answers others
+void sim_resolve_start(void); // starts the thread that answers other processes
 
 // ---- clock_feed.c ----
-// Records some of the entries that are only logged; false: there is nothing to record.
+// Records some of the logged entries; false: there is nothing to record.
 bool sim_feed_some(SimRecorder *recorder);
 void sim_feed_all(SimRecorder *recorder);
 uint64_t sim_feed_behind(uint64_t length); // entries, of a log so long; without the lock
@@ -73,15 +73,15 @@ void sim_feed_forget_stream(int device, uint32_t number);
 int sim_clock_thread(void);
 void sim_threads_begin(void);
 void sim_threads_over(void);        // all of them: the process ends
-void sim_thread_inside(int change); // the calling thread waits in simgpu, or not any more
+void sim_thread_inside(int change); // the calling thread begins to wait in simgpu, or ends
 // The threads that have slept at their clock for a while, outside of simgpu, count as if they slept
 // until then; true: there is one. SIM_FOREVER: only looks who sleeps.
 // `again`: right after it has done so, in the same hold of the lock: nobody can have made a call.
 bool sim_clock_release_sleepers(int but, SimPs until, bool again);
 
-// The program makes no more calls: what it really waits for now, others need not know of.
+// The program makes no more calls: its real waits from now on concern no other process.
 void sim_clock_last_call(void);
-// At the end of the process: everything is resolved that others, or a hook for spans, may need.
+// At the end of the process: resolves all that others, or a hook for spans, may need.
 void sim_clock_finish(int status);
 
 #endif

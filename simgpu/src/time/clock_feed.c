@@ -1,9 +1,9 @@
-/* clock_feed.c: the calls that are in the log, and not recorded yet.
+/* clock_feed.c: the calls that are logged and not recorded yet.
  *
- * A call is only logged: between two calls the processor's caches are the program's. The recorder
- * is fed in a burst when the engine has come to the clock of a thread, whose next calls it then
- * needs, or when somebody is about to ask or to say something of which the log knows nothing. What
- * the log does not have and nobody waits for takes its place among the entries.
+ * A call is only logged, so that between two calls the program has the processor's caches. Entries
+ * are recorded in a burst when the engine has reached the clock of a thread, whose next calls it
+ * needs then, or before a query or a call that the log does not have. Such a call, if nothing waits
+ * for it, is kept with its place among the entries.
  *
  * All but sim_feed_behind are called with the clock's lock held.
  */
@@ -14,9 +14,9 @@
 #include "time/clock.h"
 #include "time/tables.h"
 
-#define BURST 64 // entries: what they need stays in the cache
+#define BURST 64 // entries: so many fit into the cache
 
-// What comes before the entry `index`, and after the one before that.
+// A call before the entry `index`, and after the entry before that.
 typedef struct Aside {
     uint64_t index;
     enum { THREAD_BEGAN, THREAD_ENDED, FORGET_EVENT, FORGET_STREAM } kind;
@@ -108,7 +108,7 @@ void sim_clock_in_call(bool in)
         atomic_store(&first_is_in, in ? gpulog_length() + 1 : 0);
 }
 
-// The log's length comes first: an entry of a call that begins after it is later.
+// Reads the log's length first: the entry of a call that begins after that is later.
 void sim_feed_thread_began(int thread)
 {
     Aside aside = {.index = gpulog_length(), .kind = THREAD_BEGAN, .thread = thread};

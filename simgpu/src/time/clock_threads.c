@@ -1,10 +1,10 @@
-/* clock_threads.c: the program's threads as the system has them: which there are, and which sleep.
+/* clock_threads.c: finds the program's threads, and which of them sleep.
  *
- * Nobody waits forever for a thread that sleeps outside of simgpu: see "What is outside" in
- * simgpu/pages/time.md. A thread counts as asleep that has not run for SLEEP_SECONDS and stands at
- * the same clock. One that waits in simgpu is no such thread: whom it waits for will wake it.
+ * No wait for a thread that sleeps outside of simgpu lasts forever: see "What is outside" in
+ * simgpu/pages/time.md. A thread counts as asleep if it has not run for SLEEP_SECONDS and its clock
+ * has not moved. A thread that waits in simgpu does not count: another will wake it.
  *
- * What clock.h declares of it is called with the clock's lock held.
+ * The functions that clock.h declares need the clock's lock.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -22,18 +22,18 @@
 #include "time/tables.h"
 
 #define SLEEP_SECONDS 0.1
-#define LOOK_SECONDS 0.02 // between two looks at a thread: each opens files
+#define LOOK_SECONDS 0.02 // between two checks of a thread: each opens files
 
 // A thread of the program, by its number in the log.
 typedef struct Sleeper {
     int number, tid;
     bool alive;
     int inside;    // simgpu, where it waits
-    SimItem clock; // when it was last looked at
+    SimItem clock; // at the last check
     uint64_t ran;  // nanoseconds until then
-    double since;  // it has slept like that; 0: it has not
-    double look;   // not before
-    bool released; // just now: it sleeps on
+    double since;  // when it fell asleep; 0: it does not sleep
+    double look;   // time of the next check
+    bool released; // just now: it still sleeps
 } Sleeper;
 
 static Sleeper *sleepers;
@@ -77,7 +77,7 @@ static void add_sleeper(int number, int tid)
     sleepers[i] = (Sleeper){.number = number, .tid = tid, .alive = true};
 }
 
-// The calling thread's number in the log. It is known here from its first call on.
+// The calling thread's number in the log. It is registered here at its first call.
 int sim_clock_thread(void)
 {
     int number = gpulog_thread();
@@ -120,8 +120,8 @@ static bool read_line(int tid, const char *file, char line[256])
     return true;
 }
 
-// Whether it sleeps, and how long it has run until now. Where the system does not say how long,
-// none has run.
+// Whether it sleeps, and how long it has run until now. If the system does not say how long, that
+// is 0.
 static bool is_asleep(int tid, uint64_t *ran)
 {
     char line[256];
@@ -140,9 +140,8 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// Whether it has slept long enough where it is. One whose clock is another has just called. One
-// that had slept long enough is looked at whenever it is asked for: it is released from clock to
-// clock.
+// Whether it has slept long enough at its clock. If its clock has moved, it has just made a call.
+// One that had slept long enough is checked at every query: it is released from clock to clock.
 static bool has_slept(Sleeper *s, SimItem clock)
 {
     uint64_t ran;
@@ -160,8 +159,7 @@ static bool has_slept(Sleeper *s, SimItem clock)
     return asleep && now - s->since >= SLEEP_SECONDS;
 }
 
-// Whether the thread waits in simgpu: it makes no call before its clock is reached, whatever it
-// runs.
+// Whether the thread waits in simgpu: it makes no call before its clock is reached.
 static bool is_inside(int tid)
 {
     for (int i = 0; i < n_sleepers; i++)
@@ -169,9 +167,9 @@ static bool is_inside(int tid)
     return false;
 }
 
-// What the threads of the process other than the calling one, and those that wait in simgpu, have
-// run until now, as one number that is another one if a single thread has run or is new; false: one
-// of them runs, or would if there were a core.
+// One number for how long the other threads of the process, without those that wait in simgpu, have
+// run until now: it changes if one of them has run or is new. False: one of them is running, or
+// would be if a core were free.
 static bool look_at_all(uint64_t *ran_by_all)
 {
     bool asleep = true;
@@ -189,17 +187,17 @@ static bool look_at_all(uint64_t *ran_by_all)
     return asleep;
 }
 
-// Whether a thread of the process runs: it may be about to make its first call. One may wake
-// another and go to sleep between two looks, so that each is seen asleep. Only where none has run
-// between two looks at all of them did all sleep when the first one ended.
+// Whether a thread of the process runs: it may be about to make its first call. A thread may wake
+// another and fall asleep between two checks, so that both are seen asleep. Only if none has run
+// between two checks of all threads did all sleep at the end of the first one.
 static bool somebody_runs(void)
 {
     uint64_t first, second;
     return !look_at_all(&first) || !look_at_all(&second) || first != second;
 }
 
-// Whether there are threads that hold the engine back, all of them sleepers. Those that were
-// released a moment ago sleep still.
+// Whether threads hold the engine back, and all of them sleep. Those that were released a moment
+// ago still sleep.
 static bool all_sleep(const SimRecorder *recorder, int but)
 {
     bool all = true, any = false;
@@ -220,13 +218,13 @@ bool sim_clock_release_sleepers(int but, SimPs until, bool again)
     for (int i = 0; i < n_sleepers && !again; i++) sleepers[i].released = false;
     if (!all_sleep(recorder, but) || until == SIM_FOREVER) return false;
     if (!again && somebody_runs()) return false;
-    if (sim_clock_is_awaited()) return false; // that thread sleeps until this one lets it in
+    if (sim_clock_is_awaited()) return false; // that thread sleeps for the lock of this one
     if (sim_feed_behind(gpulog_length())) return false;
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
         sim_record_release(recorder, s->number, until);
-        s->clock = sim_record_at(recorder, s->number); // it sleeps on
+        s->clock = sim_record_at(recorder, s->number); // it still sleeps
         s->released = released = true;
     }
     return released;

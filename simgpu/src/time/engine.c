@@ -1,8 +1,8 @@
 /* engine.c: the event simulation. See engine.h, and simgpu/pages/time.md for what it computes.
  *
- * Time goes from instant to instant. At each, operations end, and all that becomes ready by it;
- * then operations start; then rates are set. Between the first and the second the engine may have
- * to stop: what a thread queues at this instant must be there before anything starts.
+ * Time goes from instant to instant. At each, operations end, and others become ready by that; then
+ * operations start; then rates are set. Between the first and the second step the engine may have
+ * to stop: what a thread queues at this instant must be known before anything starts.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 // ---- Ready, started, ended ----
 
-// The followers that wait for nothing else go to the list of ready ones.
+// Puts followers that wait for nothing else on the list of ready items.
 static void end(SimEngine *e, SimItem number, SimPs when)
 {
     Item *item = sim_item(e, number);
@@ -54,7 +54,7 @@ static void become_ready(SimEngine *e, SimItem number)
 {
     Item *item = sim_item(e, number);
     if (item->at.ready < item->not_before) item->at.ready = item->not_before;
-    if (item->kind == SIM_ITEM_HOST) { // it may lie in the past: it only hands a time on
+    if (item->kind == SIM_ITEM_HOST) { // it may be in the past: it only passes a time on
         item->at.start = item->at.ready;
         SimPs ends = item->at.ready + item->work;
         item->state = RUNNING;
@@ -64,7 +64,7 @@ static void become_ready(SimEngine *e, SimItem number)
             sim_item_schedule(e, number, ends);
         return;
     }
-    if (item->at.ready < e->now) item->at.ready = e->now; // its threads raced for the device
+    if (item->at.ready < e->now) item->at.ready = e->now; // threads raced for the device
     if (item->kind >= SIM_ITEM_TRANSFER && item->at.ready < e->promised)
         item->at.ready = e->promised;
     if (item->kind >= SIM_ITEM_TRANSFER) {
@@ -83,7 +83,7 @@ static void settle_ready(SimEngine *e)
     while (e->ready.n) become_ready(e, e->ready.item[--e->ready.n]);
 }
 
-// The next event that is still meant; false: there is none.
+// The next event that is still valid; false: there is none.
 static bool next_event(SimEngine *e, SimHeapEntry *event)
 {
     while (sim_heap_top(&e->events, event)) {
@@ -112,14 +112,14 @@ static void end_all(SimEngine *e)
 
 // ---- How far it can go ----
 
-// Whether a thread stands here that may still queue something.
+// Whether a thread's clock is here, so that it may still queue something.
 static bool thread_stands(const SimEngine *e, const Thread *thread)
 {
     return thread->lives &&
            (thread->clock < e->first || sim_item(e, thread->clock)->state == ENDED);
 }
 
-// A time before which no thread makes a request that has not been told.
+// A time before which no thread makes a request that is not published.
 static SimPs next_request(const SimEngine *e)
 {
     SimPs earliest = SIM_FOREVER;
@@ -143,8 +143,8 @@ static bool a_thread_stands(const SimEngine *e)
     return false;
 }
 
-// When the transfer starts, if all its ranks have arrived (true); else a time before which it does
-// not.
+// The start of the transfer, if all its ranks have arrived (true); else a time before which it does
+// not start.
 static bool starts_at(SimEngine *e, const Item *item, SimPs *start)
 {
     SimPs when = 0;
@@ -154,8 +154,8 @@ static bool starts_at(SimEngine *e, const Item *item, SimPs *start)
     return known;
 }
 
-// The earliest time at which one of the transfers may start that are not known to; looks on the
-// board for them where that is not after `least`.
+// The earliest time at which a transfer whose start is unknown may start; reads the board for those
+// that may start by `least`.
 static SimPs look_at_board(SimEngine *e, SimPs least)
 {
     SimPs earliest = SIM_FOREVER;
@@ -177,13 +177,13 @@ static SimPs look_at_board(SimEngine *e, SimPs least)
     return earliest;
 }
 
-// Goes on to the next instant, or says how far it is settled that there is none.
+// Proceeds to the next instant, or says until when it is certain that there is none.
 static bool advance(SimEngine *e)
 {
     SimHeapEntry event = {0};
     e->settled = e->now;
     SimPs bound = look_at_board(e, e->now);
-    if (next_event(e, &event) && event.time <= e->now) return true; // the board has made one
+    if (next_event(e, &event) && event.time <= e->now) return true; // the board made it known
     if (a_thread_stands(e) || bound <= e->now) return false;
     sim_engine_start_all(e);
     for (int d = 0; d < e->n_devices; d++)
@@ -210,7 +210,7 @@ void sim_engine_run(SimEngine *e, SimPs least)
     if (e->board.until) e->board.until(e->board.arg, e->promised, next_request(e));
 }
 
-// Whether something is to start at this instant, as soon as it is known what else does: that is no
+// Whether something will start at this instant, once it is known what else starts. That is no
 // event.
 static bool starts_now(const SimEngine *e)
 {
@@ -226,20 +226,20 @@ SimPs sim_engine_next(SimEngine *e)
     SimPs next = next_event(e, &event) ? event.time : SIM_FOREVER;
     for (int i = 0; i < e->arrived.n; i++) {
         SimPs bound = sim_item(e, e->arrived.item[i])->bound;
-        if (bound <= e->settled) bound = e->settled + 1; // others have to come further first
+        if (bound <= e->settled) bound = e->settled + 1; // others must proceed first
         if (bound < next) next = bound;
     }
     return next;
 }
 
-// A run that a thread or another transfer holds back has not asked about each of them.
+// A run that a thread or another transfer holds back has not checked each of them.
 SimHeld sim_engine_held(SimEngine *e)
 {
     SimHeld held = SIM_NOT_HELD;
     for (int i = 0; i < e->arrived.n; i++) {
         const Item *item = sim_item(e, e->arrived.item[i]);
         SimPs start;
-        bool known = starts_at(e, item, &start); // what is known here, its ranks told after the run
+        bool known = starts_at(e, item, &start); // its ranks may have published it after the run
         if (start > e->settled) continue;
         if (known || e->board.missing(e->board.arg, &item->call) < e->settled)
             return SIM_HELD_BY_RANKS_BEHIND;
@@ -280,7 +280,7 @@ void sim_engine_give_up(SimEngine *e)
     sim_item_schedule(e, oldest, item->at.start);
 }
 
-// ---- What callers use ----
+// ---- The interface ----
 
 SimEngine *sim_engine_new(const SimMachine *machine, const SimBoard *board)
 {

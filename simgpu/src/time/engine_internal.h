@@ -8,14 +8,14 @@
 typedef enum State {
     WAITING,   // for other items
     QUEUED,    // ready, in its resource's order
-    ARRIVED,   // other ranks have not, or it is not known
+    ARRIVED,   // other ranks have not arrived, or that is not known
     SCHEDULED, // its transfer starts, or its meeting ends, at a time that is known
     RUNNING,
     ENDED,
 } State;
 
-// The fields from its SimItemSpec, and what has come of it. Most items are the host's and use no
-// more than the first cache line; between two calls the program's own data is in the cache.
+// The fields of its SimItemSpec, and its results. Most items are of the host and use the first
+// cache line alone, to leave the cache to the program.
 #define CACHE_LINE 64
 typedef struct Item {
     SimItemKind kind;
@@ -72,7 +72,7 @@ struct SimEngine {
     SimHeap events;
     Items arrived;                 // transfers and meetings whose start is not known
     Items starting;                // transfers that start at this instant
-    Items ready;                   // to be looked at
+    Items ready;                   // to be started
     size_t to_come, meets_to_come; // calls that have not arrived
     bool news;                     // a rank of this engine has arrived somewhere
     Device *device;

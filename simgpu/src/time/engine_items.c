@@ -29,7 +29,7 @@ Item *sim_item(const SimEngine *e, SimItem number)
     return &e->items[number & (e->room - 1)];
 }
 
-// Its fields are the caller's to fill.
+// The caller fills in its fields.
 Item *sim_item_new(SimEngine *e, SimItem *number)
 {
     if (e->next - e->first == e->room) {

@@ -1,10 +1,10 @@
 /* recorder.c: from the log to items of the engine. See recorder.h.
  *
- * A call is a HOST item, its request; what it queues, if anything, is another item; where the host
- * waits, one more.
+ * A call is a HOST item, its request. What it queues, if anything, is a second item; if the host
+ * waits, that is a third one.
  *
- * What it knows of devices and streams is in recorder_state.c, the threads are recorder_host.c's,
- * calls of NCCL recorder_nccl.c's.
+ * recorder_state.c has the devices and streams, recorder_host.c the threads, and recorder_nccl.c
+ * the NCCL calls.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ uint64_t sim_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-// What SIMGPU_SLOW and SIMGPU_JITTER make of the work of the next operation.
+// Applies SIMGPU_SLOW and SIMGPU_JITTER to the work of the next operation.
 SimPs sim_record_spread(SimRecorder *r, int device, SimItemKind kind, SimPs work)
 {
     const SimSpread *s = &r->spread;
@@ -70,7 +70,7 @@ static SimItemSpec copy_of(const SimRecorder *r, const GpuLogEntry *e)
     return spec;
 }
 
-// The operation of a call that is none of NCCL's; HOST, of no work: it takes no time.
+// The operation of a call other than NCCL's; HOST, of no work: it takes no time.
 static SimItemSpec operation_of(SimRecorder *r, const GpuLogEntry *e)
 {
     SimItemSpec spec = {.kind = SIM_ITEM_COMPUTE, .device = e->device};
@@ -138,7 +138,7 @@ Pending *sim_record_pend(SimRecorder *r, const GpuLogEntry *entry)
     return p;
 }
 
-// What is queued after a message on its stream is after the receiver's request, too.
+// An operation after a message on its stream is also after the receiver's request.
 static void pass_on_received(SimRecorder *r, const GpuLogEntry *e, StreamState *s)
 {
     After *received = sim_after_none(r, AFTER_RECEIVED);
@@ -205,7 +205,7 @@ static uint64_t awaited_record(SimRecorder *r, const GpuLogEntry *e)
     return event ? event->entry : SIM_NO_ENTRY;
 }
 
-// What only orders others is queued without waiting for receivers, and so is what is on no stream.
+// A call that only orders others does not wait for receivers, nor does one on no stream.
 static bool awaits_receivers(const GpuLogEntry *e)
 {
     return e->op == GPU_KERNEL || e->op == GPU_BLAS || e->op == GPU_COPY || e->op == GPU_MEMSET;
@@ -214,7 +214,7 @@ static bool awaits_receivers(const GpuLogEntry *e)
 void sim_record_entry(SimRecorder *r, const GpuLogEntry *e)
 {
     ThreadState *t = sim_record_thread(r, e->thread);
-    if (sim_record_is_query(e)) { // it was told, where that could be done
+    if (sim_record_is_query(e)) { // it has been answered, if that was possible
         Pending *p = sim_record_pend(r, e);
         if (!t->has_asked) sim_record_query(r, e->thread, e->device);
         p->request = t->asked;

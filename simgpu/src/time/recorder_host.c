@@ -1,8 +1,8 @@
 /* recorder_host.c: the host's part of a program: threads, their clocks, and which of them may still
  * call (simgpu/pages/time.md, § 1).
  *
- * The engine goes no further than to the clock of any thread that has called. A device remembers
- * the clock with which the thread that was there last has left it.
+ * The engine stops at the clock of any thread that has made a call. A device remembers the clock of
+ * the thread that used it last, at the time when that left it.
  */
 #include "time/recorder_internal.h"
 #include "time/tables.h"
@@ -19,9 +19,9 @@ static int index_of(const SimRecorder *r, const ThreadState *t)
     return (int)(t - r->thread);
 }
 
-// A thread that has not called before begins at the clock of the first thread, and of those that
-// have ended. If the first thread is in a call of NCCL (entry `in` or later), its clock before that
-// call counts: the call may wait for this thread's.
+// A new thread begins at the clock of the first thread, and of threads that have ended. If the
+// first thread is in an NCCL call (entry `in` or later), its clock before that call counts: the
+// call may wait for this thread's call.
 static ThreadState *new_thread(SimRecorder *r, int number, uint64_t in)
 {
     int i = 0;
@@ -57,7 +57,7 @@ void sim_record_thread_began(SimRecorder *r, int thread, uint64_t in)
 
 // ---- Who may still call ----
 
-// The engine stops at the thread's clock, if it has called.
+// The engine stops at the thread's clock, if it has made a call.
 static void move_clock(SimRecorder *r, ThreadState *t, Mark clock)
 {
     t->clock = clock;
@@ -90,7 +90,7 @@ void sim_record_set_rank(SimRecorder *r, int device, int rank)
 
 // ---- Calls ----
 
-// The clock of a thread is no earlier than what is in `after`.
+// Moves the clock of a thread to the times in `after`, if they are later.
 static void join_clock(SimRecorder *r, ThreadState *t, After *after)
 {
     sim_after(after, t->clock);
@@ -142,8 +142,8 @@ void sim_record_call(SimRecorder *r, int thread, int device, SimPs cost)
 
 // ---- The program really waits ----
 
-// A thread that is in its first call. The engine goes no further than its clock from here on, and
-// not only when the call is logged: until then other calls may let the engine go on.
+// A thread is in its first call. From now on the engine stops at its clock, and not only when the
+// call is logged: until then other calls may let the engine proceed.
 static ThreadState *calling_thread(SimRecorder *r, int number)
 {
     ThreadState *t = sim_record_thread(r, number);
@@ -172,7 +172,7 @@ void sim_record_before_comm(SimRecorder *r, int thread, uint64_t comm, int rank)
     sim_record_await_receivers(r, t, received);
 }
 
-// Its clock stays where it is for the call that follows; but the engine may go on.
+// Its clock stays for its next call; but the engine may proceed.
 void sim_record_before_wait(SimRecorder *r, const GpuLogEntry *on)
 {
     ThreadState *t =
@@ -199,12 +199,12 @@ void sim_record_thread_ended(SimRecorder *r, int thread)
     for (int d = 0; d < r->n_devices; d++)
         if (r->device[d].thread == thread) {
             r->device[d].is_there = false;
-            r->device[d].thread = -1; // the number comes again
+            r->device[d].thread = -1; // the number will be reused
         }
     if (t == first) return;
     t->alive = false;
     sim_after(after = sim_after_none(r, AFTER_THREAD), r->ended);
-    sim_after(after, first->clock); // it is taken to have joined it
+    sim_after(after, first->clock); // we assume that it has joined it
     move_clock(r, first, sim_add_host(r, 0, after));
 }
 
@@ -224,7 +224,7 @@ bool sim_record_stands(const SimRecorder *r, int thread)
     return t && sim_engine_waits_for(r->engine, index_of(r, t));
 }
 
-// ---- Questions ----
+// ---- Queries ----
 
 SimItem sim_record_query(SimRecorder *r, int thread, int device)
 {

@@ -4,13 +4,13 @@
 
 #include "time/recorder.h"
 
-// A point in time: the end of an item; where that is long over, its end, and no item.
+// A point in time: the end of an item; if that is long past, its time, and no item.
 typedef struct Mark {
     SimItem item;
     SimPs end;
 } Mark;
 
-// What an item is to wait for.
+// What an item will wait for.
 typedef struct After {
     SimItem *item;
     int n, room;
@@ -38,7 +38,7 @@ typedef struct StreamState {
 
 typedef struct DeviceState {
     Mark called;   // its last call
-    int thread;    // that made it, or has asked since; -1: nobody, or it has ended
+    int thread;    // that made it, or has queried since; -1: none, or it has ended
     bool is_there; // it has called on no other device since
     Mark left;     // its clock then
     int rank;      // -1: not known
@@ -65,7 +65,7 @@ typedef struct GroupCall {
 typedef struct ThreadState {
     int number;
     bool alive;
-    bool called;   // not only asked
+    bool called;   // it has made a call other than queries
     bool in_group; // makes requests of one group
     Mark clock;
     Mark before;    // its last call of NCCL,
@@ -82,7 +82,7 @@ typedef struct CommState {
     Mark last, received;
 } CommState;
 
-// An entry whose span has not been told yet.
+// An entry whose span is not passed to the hook yet.
 typedef struct Pending {
     Mark request, done, returned; // done: no item: there is no operation
     bool open;                    // its group has not ended
@@ -115,13 +115,13 @@ struct SimRecorder {
     SimReadEntry read;
     const void *read_from;
     size_t n_pending, pending_room, n_told;
-    size_t kept; // items that were left when it was last tidied
+    size_t kept; // items that were left at the last cleanup
 };
 
 // ---- recorder_state.c ----
 void sim_after(After *after, Mark mark);
 After *sim_after_none(SimRecorder *r, int which);
-// What an operation that is queued on the stream now follows; all that is queued on a device.
+// What a new operation on the stream will wait for; the same for all streams of a device.
 void sim_after_stream(SimRecorder *r, After *after, int device, const StreamState *s);
 void sim_after_device(SimRecorder *r, After *after, int device);
 // The receivers of messages that were sent before such an operation.
@@ -137,9 +137,9 @@ EventState *sim_record_event(SimRecorder *r, cudaEvent_t handle, bool make);
 // ---- recorder_host.c ----
 ThreadState *sim_record_thread(SimRecorder *r, int number);
 After *sim_after_call(SimRecorder *r, ThreadState *t,
-                      int device); // what its next call begins after
+                      int device); // its next call begins after that
 Mark sim_record_request(SimRecorder *r, ThreadState *t, int device, SimPs cost);
-// The host goes on when `for_` is done, and it is awake; when it has met others.
+// The host proceeds when `for_` is done and it is awake; when it has met the others.
 void sim_record_wait(SimRecorder *r, ThreadState *t, const After *for_);
 void sim_record_meet(SimRecorder *r, ThreadState *t, After *with);
 void sim_record_await_receivers(SimRecorder *r, ThreadState *t, After *received);

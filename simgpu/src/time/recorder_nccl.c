@@ -1,7 +1,7 @@
-/* recorder_nccl.c: calls of NCCL as items: the host's meeting, and the transfer.
+/* recorder_nccl.c: NCCL calls as items: the meeting of the hosts, and the transfer.
  *
- * The calls of a group are kept until the last of them: what comes first in it may have to wait for
- * streams that later ones use. A call outside of a group is a group of one.
+ * The calls of a group are kept until the last one: the first may have to wait for streams that
+ * later ones use. A call outside of a group is a group of one.
  *
  * Interface: sim_record_nccl, sim_record_end_group.
  */
@@ -68,7 +68,7 @@ static SimItemSpec operation_of(SimRecorder *r, const GpuLogEntry *e, Pending *p
     return spec;
 }
 
-// Whether the group sends to the same rank again: one message at a time is under way.
+// Whether the group sends to the same rank again: only one message at a time moves.
 static bool sends_again(const ThreadState *t, int i)
 {
     const GpuLogEntry *e = &t->group[i].entry;
@@ -82,9 +82,9 @@ static bool sends_again(const ThreadState *t, int i)
     return false;
 }
 
-// The hosts meet when the last has begun its call: a request takes all the same time. A sender's
-// does not wait for that; what comes after the message does. Nor does who does not block: it is
-// only met.
+// The hosts meet when the last has begun its call: a request takes the same time on all. A sender
+// does not wait for that, but what comes after the message does. Nor does a non-blocking call wait:
+// the others only meet it.
 static void meet(SimRecorder *r, ThreadState *t, int i, After *meets)
 {
     GroupCall *call = &t->group[i];
@@ -123,8 +123,8 @@ static int next_of(const ThreadState *t, int first, int i)
     return -1;
 }
 
-// Queues the calls of a rank on a communicator, from `first` on: they are one kernel, and so are
-// ready together; what comes later on their streams follows all of them.
+// Queues the calls of a rank on a communicator, from `first` on: they are one kernel, so they are
+// ready together, and later operations on their streams wait for all of them.
 static void queue_part(SimRecorder *r, ThreadState *t, int first)
 {
     const GpuCollective *c = &t->group[first].entry.collective;
@@ -161,8 +161,8 @@ static void queue_part(SimRecorder *r, ThreadState *t, int first)
     }
 }
 
-// The hosts' part: it begins when all messages before it have receivers; then the requests are made
-// one after the other.
+// The part of the host: it begins when all messages before it have receivers; then it makes the
+// requests, one after the other.
 static void request_all(SimRecorder *r, ThreadState *t, After *meets)
 {
     After *received = sim_after_none(r, AFTER_RECEIVED);
@@ -222,7 +222,7 @@ void sim_record_nccl(SimRecorder *r, ThreadState *t, const GpuLogEntry *e)
     if (!e->collective.group || !e->collective.group_left) end_group(r, t);
 }
 
-// A group whose last calls failed is over when its thread does something else.
+// A group whose last calls failed ends when its thread makes another call.
 void sim_record_end_group(SimRecorder *r, ThreadState *t, uint64_t but)
 {
     if (t->n_group && (!but || t->group[0].entry.collective.group != but)) end_group(r, t);

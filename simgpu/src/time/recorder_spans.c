@@ -1,9 +1,9 @@
-/* recorder_spans.c: what has come of the entries, and what can be forgotten. */
+/* recorder_spans.c: passes finished spans to the hook, and forgets items. */
 #include <string.h>
 
 #include "time/recorder_internal.h"
 
-#define ENOUGH 256 // items, before it is worth a look; few stay in the cache
+#define ENOUGH 256 // items before a cleanup is worth it; few, so that they stay in the cache
 
 static bool times_of(const SimRecorder *r, Mark mark, SimTimes *times)
 {
@@ -82,7 +82,7 @@ static void seal_received(const SimRecorder *r, Mark *mark)
     if (mark->item && sim_engine_times(r->engine, mark->item, &times)) *mark = (Mark){0, 0};
 }
 
-// What ended so long ago that not even a host that wakes up is held up by it.
+// The time before which an end delays nothing, not even a host that wakes up.
 static bool is_past(const SimRecorder *r, const Mark *mark)
 {
     return !mark->item && mark->end + r->machine->host.wake < sim_engine_now(r->engine);
@@ -105,7 +105,7 @@ static SimItem earlier(SimItem item, const Mark *mark)
     return mark->item && mark->item < item ? mark->item : item;
 }
 
-// The oldest item that has not ended, or that belongs to a span which has not been told.
+// The oldest item that has not ended, or that a span needs which is not passed on yet.
 static SimItem oldest_needed(const SimRecorder *r)
 {
     SimItem oldest = sim_engine_oldest(r->engine);

@@ -1,7 +1,6 @@
-/* recorder_state.c: what the recorder knows of devices, streams and events, and what is waited for.
+/* recorder_state.c: the recorder's devices, streams and events, and what is waited for.
  *
- * What is to be waited for is remembered as a Mark: an item, or, when that is long over and
- * forgotten, its end.
+ * A wait is for a Mark: an item or, when that is long past and forgotten, the time of its end.
  */
 #include <string.h>
 
@@ -34,7 +33,7 @@ Mark sim_add_host(SimRecorder *r, SimPs work, const After *after)
     return sim_add(r, (SimItemSpec){.kind = SIM_ITEM_HOST, .work = work}, after);
 }
 
-// An After to be filled; there are a few, which are used again.
+// An empty After; there are a few, which are reused.
 After *sim_after_none(SimRecorder *r, int which)
 {
     After *after = &r->after[which];
@@ -57,7 +56,7 @@ DeviceState *sim_record_device(SimRecorder *r, int index)
     return &r->device[index];
 }
 
-// The handle of a destroyed stream may come again as a stream of the other kind, or as a new one,
+// The handle of a destroyed stream may be reused for a stream of the other kind, or for a new one,
 // which has a number of its own.
 StreamState *sim_record_stream(SimRecorder *r, const GpuLogEntry *entry)
 {
@@ -82,7 +81,7 @@ StreamState *sim_record_stream(SimRecorder *r, const GpuLogEntry *entry)
     return &d->stream[d->n_streams++];
 }
 
-// What an operation that is queued on the stream now follows.
+// What a new operation on the stream will wait for.
 void sim_after_stream(SimRecorder *r, After *after, int device, const StreamState *s)
 {
     const DeviceState *d = sim_record_device(r, device);
@@ -102,7 +101,7 @@ void sim_after_device(SimRecorder *r, After *after, int device)
 
 // ---- Messages that are before it ----
 
-// What has ended holds up no call any more: none begins before the engine's time.
+// An ended item delays no call any more: none begins before the engine's time.
 void sim_after_received_mark(const SimRecorder *r, After *after, Mark received)
 {
     SimTimes times;

@@ -1,7 +1,7 @@
-/* replay.c: the times of a whole world whose logs are at hand. See replay.h.
+/* replay.c: computes the times of a whole world from its logs. See replay.h.
  *
- * Every process has a recorder and an engine, as it would have by itself; what the processes write
- * on boards in shared memory is a table here. The engines take turns until none can go on.
+ * Every process has a recorder and an engine, as in its own run. In place of boards in shared
+ * memory there is a table. The engines take turns until none can proceed.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define MOST_DEVICES 1024
 #define MOST_THREADS 4096
-#define PIECE 1024 // entries that are recorded before the engines go on
+#define PIECE 1024 // entries that are recorded before the engines proceed
 
 // A call of NCCL, or its hosts' meeting, as far as its ranks have arrived.
 typedef struct Meeting {
@@ -24,7 +24,7 @@ typedef struct Meeting {
     } * arrival; // (n)
 } Meeting;
 
-// A rank of a communicator is a process's.
+// A rank of a communicator, and its process.
 typedef struct Member {
     uint64_t comm;
     int ranks, rank, log;
@@ -51,7 +51,7 @@ typedef struct Replay {
     bool some; // ranks without a log are phantoms
 } Replay;
 
-// ---- Who is who ----
+// ---- Processes and ranks ----
 
 static const Member *member_of(const Replay *w, uint64_t comm, int rank)
 {
@@ -60,7 +60,7 @@ static const Member *member_of(const Replay *w, uint64_t comm, int rank)
     return NULL;
 }
 
-// False: two processes say that they are the same rank.
+// False: two processes claim the same rank.
 static bool add_member(Replay *w, const GpuCollective *c, int log)
 {
     const Member *known = member_of(w, c->comm, c->rank);
@@ -80,7 +80,7 @@ static const GpuLogEntry *entry_of(const SimLog *log, size_t i, GpuLogEntry *roo
     return room;
 }
 
-// Looks through the logs once, before anything is made of them.
+// Reads the logs once, before it makes items of them.
 static const char *find_members(Replay *w)
 {
     GpuLogEntry room;
@@ -136,7 +136,7 @@ static void widen(Replay *w)
     w->meetings_room = room;
 }
 
-// How many of the call's ranks have logs that it waits for.
+// How many ranks of the call have logs, so that the call waits for them.
 static int ranks_of(const Replay *w, const SimCall *call)
 {
     if (!w->some) return call->from >= 0 ? 2 : member_of(w, call->comm, call->rank)->ranks;
@@ -180,7 +180,7 @@ static bool has_arrived(const Meeting *meeting, int rank)
     return false;
 }
 
-// A time before which the rank does not arrive; of what nobody logged, there is none.
+// A time before which the rank does not arrive; a rank without a log has none.
 static SimPs bound_of(const struct Seat *seat, const Meeting *meeting, int rank)
 {
     if (has_arrived(meeting, rank)) return 0;
@@ -224,7 +224,7 @@ static void until(void *arg, SimPs when, SimPs request)
     seat->replay->changed = true;
 }
 
-// ---- All of it ----
+// ---- The whole world ----
 
 static void on_span(const SimSpan *span, void *arg)
 {

@@ -1,16 +1,15 @@
-/* time/replay.h: the times of a whole world whose logs are at hand: where they come from, simulated
- * GPUs or real ones, is all the same.
+/* time/replay.h: computes the times of a whole world from its logs, of simulated or of real GPUs.
  *
- * Whoever judges a program by its times does it here, outside of the program's processes, on a
- * machine of its own choice.
+ * A judge of a program's times uses it outside of the program's processes, with a machine of the
+ * judge's choice.
  */
 #ifndef SIMGPU_REPLAY_H
 #define SIMGPU_REPLAY_H
 
 #include "time/recorder.h"
 
-// What one process has logged, from its first entry on (gpulog_get). Of an entry's pointers only
-// `name` is looked into. Where it has the entries in another form, `read` makes them of `from`.
+// The log of one process, from its first entry on (gpulog_get). Of an entry's pointers only `name`
+// is followed. If the entries are in another form, `read` makes them of `from`.
 typedef struct SimLog {
     const GpuLogEntry *entry;
     size_t n;
@@ -18,15 +17,15 @@ typedef struct SimLog {
     const void *from;
 } SimLog;
 
-// Told of each entry of each log, log by log in no order, each in its own order; `log` is its
-// number.
+// Called for each entry of each log: in the order of its log, the logs in no order. `log` is the
+// number of the log.
 typedef void (*SimReplayHook)(int log, const SimSpan *span, void *arg);
 
 // NULL, or why there are no times: the logs do not fit together. `spread` may be NULL.
 const char *sim_replay_logs(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
                             int n_logs, SimReplayHook hook, void *arg);
-// The same where only some of the ranks have logs, dry runs among phantoms (nccl/phantom.c): of a
-// call, those without one arrive when the last of the others does.
+// The same if only some of the ranks have logs, in dry runs among phantoms (nccl/phantom.c): ranks
+// without a log arrive at a call when the last of the others does.
 const char *sim_replay_some(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
                             int n_logs, SimReplayHook hook, void *arg);
 

@@ -1,11 +1,12 @@
-/* resolve.c: waiting for a time, and the thread that answers other processes.
+/* resolve.c: waits for a time, and the thread that answers other processes.
  *
- * Who needs a time runs the engine; where that stands at the clock of another thread, or waits for
- * ranks of other processes, it asks those and sleeps until there is news. A process that has
- * communicators with others has a thread for that, the resolver, since its own may be in long code
- * of the host: it sleeps until it is asked, runs the engine, and says what has come of it.
+ * A thread that needs a time runs the engine. If the engine is at the clock of another thread, or
+ * waits for ranks of other processes, the thread asks those and sleeps until there is news. A
+ * process that has communicators with others has a thread to answer them, the resolver, since its
+ * own threads may be in long host code: it sleeps until it is asked, runs the engine, and publishes
+ * the result.
  *
- * Nobody waits forever for a thread that sleeps: see "What is outside" in simgpu/pages/time.md.
+ * No wait for a sleeping thread lasts forever: see "What is outside" in simgpu/pages/time.md.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -18,7 +19,7 @@
 #include "simgpu.h"
 #include "time/clock.h"
 
-#define LOOK_MILLISECONDS 30 // between two looks at threads that may sleep
+#define LOOK_MILLISECONDS 30 // between two checks of threads that may sleep
 
 static bool started;
 
@@ -29,13 +30,13 @@ static double seconds(clockid_t clock)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// A wait, from when something was last resolved.
+// A wait, since something was last resolved.
 typedef struct Wait {
-    double began, ran; // now, and what the process had run
+    double began, ran; // the time then, and how long the process had run
     SimItem reached;
 } Wait;
 
-// Seconds for which it is worth to go on; 0: none.
+// Seconds for which it is worth waiting on; 0: none.
 static double left_of(Wait *wait, const SimPatience *patience, SimItem reached)
 {
     if (!patience) return 1e9;
@@ -53,7 +54,7 @@ static void sleep_at(_Atomic uint32_t *bell, uint32_t ticket, int milliseconds)
     syscall(SYS_futex, bell, FUTEX_WAIT, ticket, milliseconds ? &limit : NULL, NULL, 0);
 }
 
-// Those who wait for a time, with what they wait for. With the lock held.
+// The threads that wait for a time, and for what. With the lock held.
 typedef struct Waiter {
     bool (*done)(void *arg);
     void *arg;
@@ -68,8 +69,8 @@ static void remove_waiter(const Waiter *waiter)
     *at = waiter->next;
 }
 
-// Whether other ranks have to come further before anything can happen here. Those that are behind
-// do so without this process; one that is as far may wait for it in its turn, and then says so.
+// Whether other ranks must proceed before anything can happen here. Those that are behind do so
+// without this process; one that is not behind may in turn wait for it, and then publishes that.
 static bool others_come_first(void)
 {
     const SimPeers *peers = sim_clock_peers();
@@ -79,9 +80,9 @@ static bool others_come_first(void)
 }
 
 // As sim_clock_release_sleepers. But a thread that only has to wake up to have its answer may be
-// about to make its first call, which nothing else would hold back the engine for. And where others
-// come first, a sleeper that is released would be later than what wakes it: that may be what they
-// do.
+// about to make its first call, and nothing else would hold back the engine for that. And if other
+// ranks must proceed first, a released sleeper would be later than what wakes it, perhaps one of
+// them.
 static bool release_sleepers(int but, bool again)
 {
     if (others_come_first()) return false;
@@ -157,7 +158,7 @@ void sim_resolve_start(void)
     if (started) return;
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signals are its own threads'
+    pthread_sigmask(SIG_SETMASK, &all, &before); // the program's threads handle its signals
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

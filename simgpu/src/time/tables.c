@@ -1,5 +1,5 @@
-/* tables.c: blocks whose sizes are powers of two. A block that was freed is used again by the next
- * table of its size; large blocks have pages of their own, and go back to the system.
+/* tables.c: blocks whose sizes are powers of two. The next table of its size reuses a freed block.
+ * Large blocks have pages of their own, which go back to the system.
  */
 #include "time/tables.h"
 
@@ -12,7 +12,7 @@
 #define HEAD 64    // bytes in front of a block's first element: its header, and the alignment
 #define SMALLEST 7 // log2 of the bytes of the smallest block
 #define LARGE 16   // blocks of 2^LARGE bytes and more have pages of their own
-#define CHUNK (1UL << 18) // bytes that small blocks are cut from
+#define CHUNK (1UL << 18) // bytes from which small blocks are cut
 
 typedef struct Block {
     int log2_bytes; // with the header
@@ -21,7 +21,7 @@ typedef struct Block {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Block *unused[LARGE]; // by log2_bytes
-static char *chunk;          // what is left of the newest one
+static char *chunk;          // the rest of the newest one
 static size_t chunk_left;
 
 static void *pages(size_t bytes)

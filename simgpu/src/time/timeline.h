@@ -1,4 +1,4 @@
-/* time/timeline.h: a binary heap of what is to happen, by time, then by key, then by item.
+/* time/timeline.h: a binary heap of future events, by time, then by key, then by item.
  *
  * All zero: an empty heap; sim_table_free its entries.
  */
@@ -10,7 +10,7 @@
 
 typedef struct SimHeapEntry {
     uint64_t time, key, item;
-    uint32_t version; // whatever the owner makes of it
+    uint32_t version; // for the owner
 } SimHeapEntry;
 
 typedef struct SimHeap {

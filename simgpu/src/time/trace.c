@@ -1,11 +1,11 @@
-/* time/trace.c: what is drawn of each span of the clock.
+/* time/trace.c: draws the spans of the clock.
  *
  * A process of the trace is a device of this process: a rank. It has a track for each host thread
- * that called, with NVTX's ranges around its calls, one for each stream, and counters of memory. On
- * a stream's track are its operations, of a collective how long it waits for the other ranks and
- * its transfer; where a stream waits for an event, how long; arrows go from an event's record to
- * who waited for it, and between the ranks of a collective. Operations of a stream that overlap
- * (messages of a group) get a track more, because the slices of a track must nest.
+ * that made calls, with NVTX's ranges around them, one for each stream, and counters of memory. A
+ * stream's track has its operations; of a collective, its wait for the other ranks and its
+ * transfer; and its waits for events. Arrows lead from the record of an event to what waited for
+ * it, and between the ranks of a collective. Operations of a stream that overlap (messages of a
+ * group) get one more track, because the slices of a track must nest.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #include "time/trace_memory.h"
 
 #define TRACKS 2048
-#define RECORDS 65536 // events' records that a wait may still ask for
+#define RECORDS 65536 // records of events that a later wait may need
 #define STREAM_TID 1000
 
 typedef struct Lane {
@@ -45,7 +45,7 @@ typedef struct EventRecord {
 static struct {
     const SimMachine *machine;
     const TraceFormat *format;
-    pthread_mutex_t lock; // for a process that ends in the middle
+    pthread_mutex_t lock; // for a process that ends meanwhile
     bool on;
     int rank[GPULOG_DEVICES];  // plus 1
     bool seen[GPULOG_DEVICES]; // it has a track
@@ -86,7 +86,7 @@ static void declare(int device, const TraceTrack *track)
     sim_trace_file_put(0, 0, &b);
 }
 
-// Names the process; before its rank is known only where `now`.
+// Names the process; before its rank is known only with `now`.
 static void name_process(int device, bool now)
 {
     TraceTrack track = {.kind = TRACE_PROCESS, .uuid = uuid_of(device, 0), .pid = pid_of(device)};
@@ -135,8 +135,8 @@ static Lane *new_lane(const GpuLogEntry *e, bool host, int number, int lane)
     return l;
 }
 
-// The first track of the thread or stream on which nothing goes on at `from`. *last: when its last
-// slice ends, on any of its tracks.
+// The first track of the thread or stream without a slice at `from`. *last: the end of the last
+// slice on any of its tracks.
 static Lane *lane_of(const GpuLogEntry *e, bool host, SimPs from, SimPs *last)
 {
     int number = host ? e->thread : (int)e->stream_number, lanes = 0;
@@ -215,7 +215,7 @@ static uint64_t mixed(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-// The same on all ranks of a call, and no other call's.
+// An id that all ranks of a call have, and no other call.
 static uint64_t collective_flow(const GpuLogEntry *e)
 {
     const GpuCollective *c = &e->collective;
@@ -238,7 +238,7 @@ static TraceFlow collective_role(const GpuLogEntry *e)
                                      : TRACE_FLOW_GOES_ON;
 }
 
-// The record that a wait waited for, with the arrow's beginning drawn; NULL: it is not known.
+// The record of a wait, with the beginning of its arrow drawn; NULL: not known.
 static const EventRecord *arrow_from(const SimSpan *span, uint64_t *id)
 {
     if (span->record == SIM_NO_ENTRY) return NULL;
@@ -278,7 +278,7 @@ static void note_rates(TraceEvent *e, const SimSpan *span)
     note_real(e, "ideal TFLOP/s", trace.machine->peak[entry->type] / 1e12);
 }
 
-// Of a node: which launch of a graph made it.
+// Of a node: the number of the launch that made it.
 static void note_launch(TraceEvent *e, const SimSpan *span)
 {
     if (span->entry->launch) note_count(e, "graph launch", span->entry->launch);
@@ -297,7 +297,7 @@ static void draw_operation(const SimSpan *span, const char *where)
     end(l, span->end);
 }
 
-// Bus bandwidth, as nccl-tests have it: from when the last rank came.
+// Bus bandwidth as in nccl-tests, from the arrival of the last rank on.
 static void draw_collective(const SimSpan *span, const char *where)
 {
     const GpuLogEntry *entry = span->entry;
@@ -339,7 +339,7 @@ static void draw_record(const SimSpan *span)
         trace.record[index % RECORDS] = (EventRecord){index + 1, l, span->end, span->entry->site};
 }
 
-// A stream that waits: for how long nothing else has held it up, and for what.
+// Draws a wait of a stream: as long as nothing else delays it, and for what.
 static void draw_stream_wait(const SimSpan *span, const char *where)
 {
     SimPs last, from;
@@ -357,8 +357,7 @@ static void draw_stream_wait(const SimSpan *span, const char *where)
     if (slice) end(l, span->end);
 }
 
-// NVTX's ranges of a thread that are drawn and not ended yet end, but for those that the call at
-// `from` is in, too.
+// Ends NVTX's open ranges of a thread, except those in which the call at `from` is, too.
 static void end_scopes(Lane *l, const SimScope *until)
 {
     while (l->scope && (!until || l->scope != until)) {
@@ -370,7 +369,7 @@ static void end_scopes(Lane *l, const SimScope *until)
     }
 }
 
-// From the outermost on; they begin with the first call that is in them.
+// Begins ranges from the outermost on, with the first call in them.
 static void begin_scopes(Lane *l, const SimScope *scope, SimPs from)
 {
     TraceEvent e = {.name = scope ? scope->name : "", .category = "nvtx"};
@@ -461,7 +460,7 @@ static void finish(void)
     if (!sim_trace_file_close(error, sizeof error)) sim_report(SIMGPU_SYSTEM, error, "%s", "");
 }
 
-// A report ends the process: what is known is worth having, unless it is being written just now.
+// A report ends the process: writes what is known, unless it is being written already.
 static void finish_dying(void)
 {
     if (pthread_mutex_trylock(&trace.lock) != 0) return;

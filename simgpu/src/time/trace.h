@@ -1,5 +1,5 @@
-/* time/trace.h: SIMGPU_TRACE=file: what every operation did in virtual time, to be looked at: the
- * spans of the clock (time.h) as a trace of Perfetto's, Chrome's JSON where the name ends in .json.
+/* time/trace.h: SIMGPU_TRACE=file: writes the spans of the clock (time.h), all operations in
+ * virtual time, as a trace for Perfetto; as Chrome's JSON if the name ends in .json.
  */
 #ifndef SIMGPU_TRACE_H
 #define SIMGPU_TRACE_H
@@ -7,7 +7,7 @@
 #include "time/time.h"
 
 // Begins the file that SIMGPU_TRACE names; false: it names none. Bad input ends the process with
-// one line. `machine` NULL: there is no clock. The spans are to be told from here on.
+// one line. `machine` NULL: there is no clock. From now on it needs the spans.
 bool sim_trace_begin(const SimMachine *machine);
 // A SimSpanHook.
 void sim_trace_span(const SimSpan *span, void *arg);

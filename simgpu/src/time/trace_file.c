@@ -1,11 +1,11 @@
-/* time/trace_file.c: the parts of a trace, and the file that they become.
+/* time/trace_file.c: the parts of a trace, and the file that is made of them.
  *
  * FILE.parts/PID.NUMBER is a part: records of a time, an order and an event's bytes. Its process
- * holds a lock of the file as long as it lives, so that the others see whether it still writes. A
- * process that begins and finds no part alive takes what is there for an earlier run's, and removes
- * it. All of this is done while FILE.parts/lock is held.
+ * holds a lock of the file while it lives, so that the others see whether it still writes. If a
+ * process begins and no part has a living process, the parts are of an earlier run, and it removes
+ * them. All of this needs FILE.parts/lock.
  *
- * A dying process may come here in a signal handler: no malloc, no stdio.
+ * A process that is ending may use this in a signal handler: no malloc, no stdio.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -70,14 +70,14 @@ static bool lock_file(int fd, bool wait)
     return done == 0;
 }
 
-// Whether another process has it.
+// Whether another process holds it.
 static bool is_locked(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-// Makes the folder where it is not, and takes its lock; -1: that cannot be.
+// Makes the folder if necessary, and takes its lock; -1: that failed.
 static int lock_folder(void)
 {
     char path[PATH_MAX + 8];
@@ -88,7 +88,7 @@ static int lock_folder(void)
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0 && errno != ENOENT) return -1;
         if (fd < 0) continue;
-        // Whoever had it may have taken the folder away meanwhile.
+        // The process that held it may have removed the folder meanwhile.
         if (lock_file(fd, true) && fstat(fd, &mine) == 0 && stat(path, &named) == 0 &&
             mine.st_ino == named.st_ino)
             return fd;
@@ -261,7 +261,7 @@ static unsigned char *map_part(const char *name, size_t *size)
     return bytes == MAP_FAILED ? NULL : bytes;
 }
 
-// The records of a part, as far as they are whole; where `to` is NULL they are only counted.
+// The complete records of a part; if `to` is NULL it only counts them.
 static size_t find_records(const Part *part, Found *to)
 {
     size_t n = 0;
@@ -282,7 +282,7 @@ static bool comes_before(const Found *a, const Found *b)
     return a->ns != b->ns ? a->ns < b->ns : a->order < b->order;
 }
 
-// Sorts n records, stably; `other` has room for as many. The sorted ones are in what is returned.
+// Sorts n records, stably; `other` has room for as many. Returns the sorted ones.
 static Found *sort_records(Found *all, Found *other, size_t n)
 {
     for (size_t run = 1; run < n; run *= 2) {
@@ -364,8 +364,8 @@ static bool join_parts(const Listing *ended)
     return good;
 }
 
-// With the folder's lock: the parts of those that have ended, this one's among them, become the
-// file.
+// With the folder's lock: makes the file of the parts of all processes that have ended, and of this
+// one.
 static bool put_together(void)
 {
     char path[PATH_MAX + 64];

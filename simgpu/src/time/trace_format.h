@@ -2,10 +2,10 @@
  * and Chrome's JSON. Both have tracks, and on them slices that begin and end, points and counters;
  * arrows (flows) go from slice to slice.
  *
- *   trace_proto.c, trace_json.c   the formats: bytes of one event after the other
+ *   trace_proto.c, trace_json.c   the formats: the bytes of an event
  *   trace_file.c   one file of many processes (trace_file.h)
  *   trace_memory.c   counters of memory
- *   trace.c        what is drawn (trace.h)
+ *   trace.c        draws the spans (trace.h)
  */
 #ifndef SIMGPU_TRACE_FORMAT_H
 #define SIMGPU_TRACE_FORMAT_H
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Bytes of one event. What has no room is not written, and `full` says so.
+// Bytes of one event. Bytes without room are not written; then `full` is true.
 typedef struct TraceBuffer {
     size_t used;
     bool full;

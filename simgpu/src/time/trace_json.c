@@ -1,8 +1,7 @@
-/* time/trace_json.c: a trace as Chrome's JSON, an object of a line after the other. Numbers are
- * written without the C library's formats for them, because a program's locale may have a decimal
- * comma.
+/* time/trace_json.c: a trace as Chrome's JSON, one object a line. Numbers are written without the C
+ * library's formats, because a program's locale may have a decimal comma.
  *
- * A point is a slice without length here: arrows go from slice to slice alone.
+ * A point is a slice of length 0 here, since arrows only connect slices.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* time/trace_memory.c: memory in virtual time, by category.
  *
- * An allocation begins and ends when its stream gets there, and has one category for all of its
- * life: the one that it was given last. So nothing is known before its free, and the counters are
- * told in the end.
+ * An allocation begins and ends when its stream reaches the calls. It has one category for all of
+ * its life: the one that it got last. So its category is known only at its free, and the counters
+ * are written at the end.
  *
- * Allocated is what the program holds. Reserved is what the process keeps of the device: a stream's
- * pool keeps what is freed until the host synchronises, and then gives back what is above its
- * release threshold. What cudaMalloc gives is both.
+ * Allocated memory is what the program has. Reserved memory is what the process has of the device:
+ * a stream's pool keeps freed memory until the host synchronises, and then releases what exceeds
+ * its release threshold. Memory of cudaMalloc is both.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "log_writer.h"
 #include "time/trace_memory.h"
 
-#define OPEN 4096 // a power of two: lists of what is not freed yet, by address
+#define OPEN 4096 // a power of two: lists of allocations that are not freed yet, by address
 
 typedef struct Change {
     SimPs at;
@@ -28,7 +28,7 @@ typedef struct Change {
     bool frees, waits, pool, known;
 } Change;
 
-// Reserved as a whole, so that a dying process needs no malloc.
+// Reserved as a whole, so that a process that is ending needs no malloc.
 #define CHANGES ((size_t)1 << 26)
 static Change *changes, *other;
 static size_t n_changes;
@@ -83,7 +83,7 @@ static void ends(const SimSpan *span)
         *link = c->next;
         c->category = (uint8_t)span->entry->category;
         c->known = true;
-        // Its stream may get there before the allocation's, as virtual time has it.
+        // In virtual time its stream may get there before the allocation's.
         add((Change){.at = span->end > c->at ? span->end : c->at,
                      .bytes = c->bytes,
                      .device = c->device,
@@ -151,7 +151,7 @@ static void apply(Sums *s, const Change *c)
         if (c->pool) s->pool_used += change;
         if (s->pool_used > s->pool_reserved) s->pool_reserved = s->pool_used;
     }
-    // What cudaMalloc gave is what is allocated and of no pool.
+    // Memory of cudaMalloc is what is allocated and of no pool.
     s->counter[TRACE_RESERVED] = s->counter[TRACE_ALLOCATED] - s->pool_used + s->pool_reserved;
 }
 

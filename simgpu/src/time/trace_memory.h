@@ -1,4 +1,4 @@
-/* time/trace_memory.h: how much memory each category of it holds, in virtual time. */
+/* time/trace_memory.h: how much memory each category has, in virtual time. */
 #ifndef SIMGPU_TRACE_MEMORY_H
 #define SIMGPU_TRACE_MEMORY_H
 
@@ -9,7 +9,7 @@ void sim_trace_memory_span(const SimSpan *span);
 // A counter's new value. `counter`: a GpuCategory, or one of these.
 enum { TRACE_ALLOCATED = GPU_CATEGORIES, TRACE_RESERVED, TRACE_COUNTERS };
 typedef void (*SimTraceCount)(int device, int counter, uint64_t ns, uint64_t bytes);
-// Tells all values in the order of time. What is not freed yet has the category that it has now.
+// Writes all values in the order of time. Memory that is not freed has its present category.
 void sim_trace_memory_tell(SimTraceCount count);
 
 #endif

@@ -1,10 +1,9 @@
 /* time/trace_proto.c: a trace as Perfetto's protobuf packets.
  *
- * A file is a message Trace, which is packets one after the other, so that files of several
- * processes can be put together as they are. The numbers are those of Perfetto's
- * trace_packet.proto, track_descriptor.proto and track_event.proto. A message within a message has
- * its length before it: it is written with room for five bytes of length, which protobuf allows to
- * be more than are needed.
+ * A file is a message Trace, a sequence of packets, so that files of several processes can simply
+ * be concatenated. The numbers are those of Perfetto's trace_packet.proto, track_descriptor.proto
+ * and track_event.proto. A message within a message has its length before it. That has room for
+ * five bytes, which protobuf allows even if fewer are needed.
  */
 #include <string.h>
 
@@ -85,7 +84,7 @@ static void put_text(TraceBuffer *b, unsigned field, const char *text)
     sim_trace_bytes(b, text, strlen(text));
 }
 
-// A message of the field begins; where its length will be.
+// Begins a message of the field; returns the place of its length.
 static size_t open_message(TraceBuffer *b, unsigned field)
 {
     static const unsigned char room[LENGTH];
@@ -148,7 +147,7 @@ static void put_note(TraceBuffer *b, const TraceNote *note)
     close_message(b, at);
 }
 
-// A packet with an event of a track, which stays open: where its lengths will be.
+// Begins a packet with an event of a track, and leaves it open: the places of its lengths.
 static void open_event(TraceBuffer *b, const TraceTrack *track, uint64_t ns, unsigned type,
                        size_t at[2])
 {
