@@ -1,6 +1,6 @@
-/* apart.c: the matrices that a batch writes lie apart. Where two share an element, which of the
- * products a GPU leaves there depends on its timing ("the pointers in Carray must not overlap",
- * cuBLAS's guide, cublasgemmBatched); simgpu computes them one after the other.
+/* apart.c: checks that the matrices that a batch writes do not overlap. If two share an element,
+ * the timing of a GPU decides which product it gets ("the pointers in Carray must not overlap",
+ * cuBLAS's guide, cublasgemmBatched); simgpu computes the products in turn.
  */
 #include <string.h>
 
@@ -13,8 +13,8 @@ static size_t bytes_spanned(const Matrix *m)
     return (size_t)((m->cols - 1) * m->ld + m->rows) * m->format->bytes;
 }
 
-// Whether a matrix and one of the same form that begins `apart` bytes behind it share an element.
-// Their columns do: those that are `whole` columns apart, or one more.
+// Whether a matrix and one of the same shape that begins `apart` bytes after it share an element.
+// Only columns that are `whole` columns apart, or one more, can.
 static bool share_an_element(const Matrix *m, size_t apart)
 {
     size_t column = (size_t)m->rows * m->format->bytes, ld = (size_t)m->ld * m->format->bytes;

@@ -1,11 +1,11 @@
 /* blas.h: what the files of simgpu's cuBLAS share.
  *
- *   check.c     what is wrong with a call, in words; the names of the states
- *   handle.c    handles, and what they remember
+ *   check.c     checks arguments and reports what is wrong; the names of the states
+ *   handle.c    handles and their settings
  *   transfer.c  cublasSetVector … cublasGetMatrixAsync
  *   number.c    the formats of numbers, from 8 bits to double complex
- *   operand.c   vectors and matrices as they lie in device memory
- *   apart.c     the matrices that a batch writes lie apart
+ *   operand.c   vectors and matrices in device memory
+ *   apart.c     checks that the matrices that a batch writes do not overlap
  *   multiply.c  the products themselves: the CPU's BLAS for floats, plain loops for the rest
  *   halves.c    half precision and bfloat16, to floats and back
  *   types.c     which formats cuBLAS multiplies with each other
@@ -14,12 +14,12 @@
  *   matrices.c  a matrix and vectors; sums, scaled rows, and triangular systems of matrices
  *   factor.c    batches of matrices in factors: L·U, systems, inverses
  *
- * The calls are in tables (simgpu_cublas/calls.h): each kind of them is one function, run_KIND,
- * which takes the arguments of all types, and SIMBLAS_DEFINE makes the calls of it.
+ * The calls are in tables (simgpu_cublas/calls.h). Each kind is one function, run_KIND, which takes
+ * the arguments for all types, and SIMBLAS_DEFINE makes the calls of that kind.
  *
- * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes
- * that it reads and writes like any other operation on a stream, and then computes. Where nothing
- * else is said, it computes in double, whatever the format, and rounds once.
+ * Every call checks its arguments as cuBLAS does and reports the wrong one, declares the bytes that
+ * it reads and writes like any other operation on a stream, and then computes. Unless a comment
+ * says otherwise, it computes in double, whatever the format, and rounds once.
  */
 #ifndef SIMGPU_BLAS_H
 #define SIMGPU_BLAS_H
@@ -117,17 +117,17 @@ struct cublasContext {
     bool alive;
     const void *site;      // cublasCreate's
     const void *destroyed; // cublasDestroy's
-    int device;            // current when it was created; cuBLAS keeps to it
+    int device;            // current when it was created; cuBLAS stays on it
     cudaStream_t stream;
     cublasPointerMode_t pointers;
-    // Remembered, and otherwise without effect.
+    // Settings without an effect here.
     cublasMath_t math;
     cublasAtomicsMode_t atomics;
     int multiprocessors;
     cublasEmulationStrategy_t emulation;
 };
 bool simblas_is_handle(const struct cublasContext *handle);
-// Where it was destroyed; NULL: it was not, or is no handle.
+// Where it was destroyed; NULL: it was not, or is not a handle.
 const void *simblas_destroyed_at(const struct cublasContext *handle);
 
 // ---- operand.c ----
@@ -138,7 +138,7 @@ cublasStatus_t simblas_end(SimgpuOp *op);
 // The same, after a computation that may have failed: for want of memory
 // (CUBLAS_STATUS_ALLOC_FAILED), or because the CPU's BLAS refused it.
 cublasStatus_t simblas_finish(Call call, SimgpuOp *op, cublasStatus_t computed);
-// A scalar argument, wherever the pointer mode says that it is.
+// A scalar argument, on the host or the device, as the pointer mode says.
 Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar,
                       const Format *format);
 // The place for a scalar result; NULL: there is none.
@@ -151,14 +151,14 @@ typedef struct Vector {
     const void *ptr;
     const Format *format;
     int64_t n, inc;
-    char *at; // where the elements are to be had: simblas_touch_vector
+    char *at; // usable address of the elements: simblas_touch_vector
 } Vector;
 static inline Vector simblas_vector(const Format *format, const void *x, int64_t n, int64_t inc)
 {
     return (Vector){x, format, n, inc, NULL};
 }
-// Declares what is done to the vector. Where elements lie apart, a plain write is an update of the
-// whole for the log, if `gaps_stay`.
+// Declares the use of the vector. If there are gaps between elements and `gaps_stay`, the log gets
+// a plain write as an update of the whole range.
 void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay);
 Number simblas_get(const Vector *v, int64_t i);
 void simblas_put(const Vector *v, int64_t i, Number x);
@@ -173,7 +173,7 @@ typedef struct Matrix {
     int64_t rows, cols, ld;
     Part part;
     bool unit; // the diagonal is ones, and not stored
-    char *at;  // where the elements are to be had: simblas_touch_matrix
+    char *at;  // usable address of the elements: simblas_touch_matrix
 } Matrix;
 static inline Matrix simblas_matrix(const Format *format, const void *ptr, int64_t rows,
                                     int64_t cols, int64_t ld)
@@ -245,9 +245,9 @@ Gemm simblas_gemm(Call call, cublasOperation_t turn_a, cublasOperation_t turn_b,
                   int k, int lda, int ldb, int ldc);
 cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *p,
                                   const void *alpha, const void *beta);
-// Notes what is multiplied, for whoever wants to know how long a GPU takes for it (time/).
+// Notes the product, for the time that a GPU would take (time/).
 void simblas_note_product(SimgpuOp *op, cublasHandle_t handle, const Gemm *p, int64_t count);
-// The product, where A, B and C are. A and B are NULL where there is no product to add.
+// The product of A, B and C at these addresses. A and B are NULL if there is no product to add.
 cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
 
 // ---- types.c ----
@@ -258,7 +258,7 @@ cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cud
 
 // ---- Calls, from their tables ----
 
-// The headers have it, and the calls that take it, for C++ alone.
+// The headers declare it, and the calls that take it, for C++ alone.
 typedef struct __half {
     unsigned short bits;
 } __half;

@@ -1,4 +1,4 @@
-/* check.c: what is wrong with a cuBLAS call, in words, and the names of the states. */
+/* check.c: reports what is wrong with a cuBLAS call; the names of the states. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
-/* factor.c: batches of square matrices in factors: P·A = L·U, and what is solved with them. Each is
- * computed in double, in the order of LAPACK's unblocked routines, and rounded once.
+/* factor.c: factorises batches of square matrices, P·A = L·U, and solves systems with the factors.
+ * Each is computed in double, in the order of LAPACK's unblocked routines, and rounded once.
  *
- * A wrong argument's place among the arguments, counted without the handle, is what `info` on the
- * host says, as a negative number; `info` in device memory has for each matrix the first column
- * whose pivot is 0, counted from 1, or 0.
+ * For a wrong argument, `info` on the host is its negative place among the arguments, without the
+ * handle. `info` in device memory has for each matrix the first column whose pivot is 0, counted
+ * from 1, or 0.
  */
 #include <math.h>
 #include <string.h>
@@ -136,8 +136,8 @@ static int invert(const Work *w, const int *pivots, const Work *out)
 
 // ---- A batch ----
 
-// What a call was given; B is the right-hand side of getrs, and where an inverse goes. The arrays
-// lie in device memory.
+// The arguments of a call; B is the right-hand side of getrs, or the place for an inverse. The
+// arrays are in device memory.
 typedef struct Factors {
     Call call;
     int n, columns, lda, ldb, count; // columns of B

@@ -45,7 +45,7 @@ static Matrix matrix_at(const void *at, const Format *format, int64_t rows, int6
     return (Matrix){.format = format, .rows = rows, .cols = cols, .ld = ld, .at = (char *)at};
 }
 
-// C = beta·C, where beta = 0 forgets whatever was there.
+// C = beta·C; with beta = 0 the old contents do not matter.
 static void scale_matrix(const Matrix *C, Number beta)
 {
     for (int64_t j = 0; j < C->cols; j++)
@@ -154,8 +154,8 @@ cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B,
 
 // ---- A batch at equal strides ----
 
-// Multiplications of a batch that are worth sharing, and of a piece of it: some 20 us and some 5,
-// as small products wait for their numbers longer than they multiply.
+// Multiplications of a batch that are worth sharing, and of a piece of it: some 20 us and some 5.
+// Small products wait for memory longer than they multiply.
 #define BATCH_WORK 6e5
 #define BATCH_PIECE 9e4
 enum { BATCH_LEAST = 4 }; // products of which threads take one each
@@ -182,8 +182,8 @@ static GpuLogProduct as_logged(const Gemm *p, const Batch *batch)
                            .keeps = !is_zero(p->beta)};
 }
 
-// Declares a batch of matrices, the first of which may not be where its bytes begin; hands back
-// where the first one is. `settled`: settle() says what becomes of what is owed there.
+// Declares a batch of matrices, whose bytes may begin before the first matrix; returns the address
+// of the first one. `settled`: settle() decides about the bytes that are owed there.
 static char *touch_batch(SimgpuOp *op, const GpuLogMatrix *matrix, int64_t rows, int64_t cols,
                          int64_t count, size_t align, GpuRange operand, bool settled)
 {
@@ -227,16 +227,16 @@ static void check_overlap(const SimgpuOp *op, const Gemm *p, int64_t count,
     }
 }
 
-// One product of floats, for which no copies are needed, that is added to what was there.
+// One product of floats that needs no copies and is added to the old contents.
 static bool is_sum(const Gemm *p, int64_t count)
 {
     bool floats = p->a == &simblas_S && p->b == &simblas_S && p->c == &simblas_S;
     return floats && count == 1 && p->alpha.re > 0.0 && p->beta.re == 1.0;
 }
 
-// Before C is written: what it owes (memory/contents.h). A sum that begins with zeros which nobody
-// has written yet is the product alone, and they never are: adding 0 changes no bits, but the sign
-// of a product that is rounded to -0.
+// Before C is written: settles what it owes (memory/contents.h). If C owes zeros, the sum is the
+// product alone, and the zeros are never written: adding 0 changes no bits, except the sign of a
+// product that is rounded to -0.
 static void settle(Gemm *p, const GpuRange *C)
 {
     if (C->access == GPU_WRITE)

@@ -1,13 +1,13 @@
-/* handle.c: cuBLAS handles, what they remember, and the library's own facts.
+/* handle.c: cuBLAS handles, their settings, and properties of the library.
  *
- * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
- * look at what it points to.
+ * Handles are in a table, so that a destroyed or invented handle is recognised without a read of
+ * the memory at its address.
  */
 #include "blas.h"
 
 #define MAX_HANDLES 4096
 static struct cublasContext handles[MAX_HANDLES];
-static int used; // of them were ever alive: the others' pages are not touched
+static int used; // so many were ever alive: the pages of the others are not touched
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // ---- Handles ----
@@ -39,7 +39,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
     *handle = NULL;
     sim_hooks_add(&hooks);
     pthread_mutex_lock(&handles_lock);
-    // A handle that is destroyed is not used again soon, so that a use of it is found.
+    // A destroyed handle is not reused soon, so that a use of it is found.
     for (int tries = 0; tries < MAX_HANDLES && *handle == NULL; tries++) {
         static int next;
         int i = next++ % MAX_HANDLES;
@@ -74,7 +74,7 @@ cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// No product here needs a workspace, so it is only looked at.
+// No product here needs a workspace, so it is only checked.
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace,
                                      size_t workspaceSizeInBytes)
 {
@@ -123,7 +123,7 @@ cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// ---- What is remembered, and otherwise without effect: products are always in full precision ----
+// ---- Settings without an effect here: products are always in full precision ----
 
 #define REMEMBERED(Name, T, field, argument)                                                       \
     cublasStatus_t cublasGet##Name(cublasHandle_t handle, T *argument)                             \

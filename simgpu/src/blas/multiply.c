@@ -1,11 +1,11 @@
 /* multiply.c: products of matrices: the CPU's BLAS for floats, plain loops in double for the rest.
  *
- * [Note: blocks] A product is cut into blocks of its output, by its shape and by the processors
- * that the machine has (SIMGPU_CORES), and the BLAS makes each block with one thread. Threads share
- * the blocks (simgpu_parallel), so a result does not depend on how many threads or ranks there are.
- * A block's bits are not those of the same elements in a larger product: a BLAS has other loops for
- * other shapes. One with threads of its own may also split the sum over k, and then adds in another
- * order for another number of threads.
+ * [Note: blocks] The output of a product is cut into blocks, by its shape and the machine's
+ * processors (SIMGPU_CORES), and the BLAS computes each block with one thread. Threads share the
+ * blocks (simgpu_parallel), so a result does not depend on the number of threads or ranks. The bits
+ * of a block differ from those of the same elements in a larger product: a BLAS has other loops for
+ * other shapes. A BLAS with its own threads may also split the sum over k, and then the order of
+ * additions depends on the number of threads.
  *
  * The loops in double add an element's products in the order of k, one by one.
  */
@@ -34,11 +34,11 @@ void omp_set_num_threads(int n);
 // for smaller ones the BLAS spends too long on packing its factors. Half of a small product is
 // worth a thread, too.
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 64, LEAST_HALF = 32 };
-// What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
-// it. And how much may be packed once more because of the blocks, times the processors that can
-// share them: for each column (A) or row (B) of the sum a number for so many of the output. For 750
-// that costs about a fiftieth of the product's time, for 75 a fifth: the more processors would have
-// nothing to do, the more it is worth. Halves are always worth it.
+// The cost of packing a number of a transposed factor, relative to one in the BLAS's own layout.
+// And how much may be packed again because of the blocks, times the processors that can share them:
+// for each column (A) or row (B) of the sum one number for so many of the output. For 750 that
+// costs about a fiftieth of the product's time, for 75 a fifth: the more processors would be idle,
+// the more it is worth. Halves are always worth it.
 enum { TRANSPOSED = 2, PACKED_AGAIN = 600 };
 
 typedef struct Blocks {
@@ -58,8 +58,8 @@ static bool part(int64_t side, int64_t count, int64_t least, int64_t *size)
     return count == 1 || (side / count >= least && pieces(side, *size) == count);
 }
 
-// Every block packs its rows of A and its columns of B: of all ways to cut the product in so many
-// blocks, the one that packs least again. False: there is none, or that is too much.
+// Every block packs its rows of A and its columns of B. Of all ways to cut the product into so many
+// blocks, finds the one that packs the least again. False: there is none, or that is too much.
 static bool cut_in(const Sgemm *p, int64_t blocks, int64_t least, Blocks *best)
 {
     int sharing = sim_config()->cores < MOST_BLOCKS ? sim_config()->cores : MOST_BLOCKS;
@@ -187,7 +187,7 @@ __attribute__((constructor)) static void before_forks(void)
     pthread_atfork(write_kernels, NULL, NULL);
 }
 #else
-// An OpenBLAS made with OpenMP obeys this too; it holds for all threads that call it.
+// An OpenBLAS with OpenMP obeys this, too; it applies to all threads that call it.
 static void use_one_thread(void)
 {
     openblas_set_num_threads(1);
@@ -290,7 +290,7 @@ void simblas_free_planes(Planes *p)
     p->re = p->im = NULL;
 }
 
-// A tile of the output: so many rows and columns are summed up in registers.
+// A tile of the output: its rows and columns are summed in registers.
 enum { TILE_ROWS = 16, TILE_COLS = 4 };
 
 typedef struct DoubleJob {

@@ -1,4 +1,4 @@
-/* number.c: the formats of numbers in device memory, and their way to double and back.
+/* number.c: the formats of numbers in device memory, and conversions to double and back.
  *
  * Narrow formats round to the nearest, ties to even; whole numbers saturate.
  */
@@ -117,7 +117,7 @@ const Format *simblas_real(const Format *format)
     return format == &simblas_Z ? &simblas_D : format;
 }
 
-// By the larger part of the divisor, so that nothing overflows on the way (Smith's algorithm).
+// Divides by the larger part of the divisor first, so that nothing overflows (Smith's algorithm).
 Number simblas_divide(Number a, Number b)
 {
     if (a.im == 0.0 && b.im == 0.0) return number(a.re / b.re);

@@ -1,9 +1,9 @@
 /* operand.c: scalars, vectors and matrices as operands: which bytes of device memory a call reads
  * and writes, and the elements in them.
  *
- * What a matrix does not store (the other triangle, gaps between columns) is neither read nor
- * written, and the checker is told of exactly what is. The log gets one range an operand, from the
- * first byte to the last.
+ * The bytes that a matrix does not store (the other triangle, gaps between columns) are neither
+ * read nor written, and the checker gets exactly the others. The log gets one range for each
+ * operand, from the first byte to the last.
  */
 #include "blas.h"
 
@@ -53,11 +53,11 @@ Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar, c
     if (handle->pointers == CUBLAS_POINTER_MODE_HOST)
         return format->get(sim_noted_scalar(op, scalar, format->bytes), 0);
     const void *value = sim_touch(op, scalar, format->bytes, GPU_READ, false);
-    // In a dry run nobody knows it: most likely its operands are read.
+    // Not known in a dry run: most likely it is not 0, and the operands are read.
     return simgpu_ready(op) ? format->get(value, 0) : number(sim_dry() ? 1.0 : 0.0);
 }
 
-// On the host a result is there when the call returns, so the call waits.
+// A result on the host is there when the call returns, so the call waits.
 void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes)
 {
     if (handle->pointers == CUBLAS_POINTER_MODE_DEVICE)
@@ -80,7 +80,7 @@ const void *const *simblas_pointers(SimgpuOp *op, const void *array, int64_t cou
     return there && sim_dry() ? sim_dry_addresses(array, bytes) : there;
 }
 
-// Elements, or more than any memory has: their bytes are to be counted by a size_t.
+// A number of elements; too many become more than any memory has, whose bytes fit in a size_t.
 static size_t at_most(size_t elements)
 {
     const size_t most = (size_t)1 << 56;

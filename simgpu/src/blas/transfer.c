@@ -3,8 +3,8 @@
  */
 #include "blas.h"
 
-// What is copied: `cols` columns of `rows` elements of `size` bytes, between matrices whose columns
-// lie lda and ldb elements apart.
+// A copy: `cols` columns of `rows` elements of `size` bytes, between matrices whose columns are lda
+// and ldb elements apart.
 typedef struct Transfer {
     enum cudaMemcpyKind kind;
     bool async;

@@ -1,8 +1,8 @@
 /* types.c: which formats cuBLAS multiplies with each other. */
 #include "blas.h"
 
-// What cuBLAS computes as which compute type (its table for cublasGemmEx): the formats of A and B,
-// of C, and of the scalars.
+// cuBLAS's table for cublasGemmEx: for each compute type the formats of A and B, of C, and of the
+// scalars.
 typedef struct Combination {
     cudaDataType a, c, scale;
     cublasComputeType_t compute;

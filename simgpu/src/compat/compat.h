@@ -1,10 +1,10 @@
-/* compat/: what is there so that programs from elsewhere compile and run, and changes no result.
+/* compat/: functions with which others' programs compile and run, and which change no result.
  *
  *   driver.c   calls of the CUDA driver, cuda.h: refused
  *   hints.c    calls that make a GPU faster, limit it, or watch it: they succeed
- *   kernels.c  what a multiprocessor has for a kernel's blocks
+ *   kernels.c  the resources of a multiprocessor for a kernel's blocks
  *   nvtx.c     NVTX's ranges, which a trace shows
- *   refused.c  calls that simgpu does not do: arrays, memory of other processes
+ *   refused.c  calls that simgpu does not support: arrays, memory of other processes
  *
  * The other folders need nothing of it: a program that makes none of these calls links none of it.
  */

@@ -1,5 +1,5 @@
-/* hints.c: calls that make a GPU faster, limit it, or watch it. None changes a result, so here they
- * look at their arguments, remember what can be asked for again, and succeed.
+/* hints.c: calls that make a GPU faster, limit it, or watch it. None changes a result, so they
+ * check their arguments, remember values for later queries, and succeed.
  *
  * Interface: cudaMemPrefetchAsync, cudaMemAdvise, cudaStreamAttachMemAsync, cudaDeviceSetLimit,
  * cudaDeviceGetLimit, cudaDeviceSetCacheConfig, cudaDeviceGetCacheConfig, cudaInitDevice,
@@ -83,7 +83,7 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr, size_t l
 
 #define LIMITS (cudaLimitPersistingL2CacheSize + 1)
 
-// Set values, plus one; 0: as a GPU has it from the start.
+// Set values, plus one; 0: the default of a GPU.
 static atomic_size_t limits[LIMITS];
 
 static size_t usual_limit(enum cudaLimit limit)

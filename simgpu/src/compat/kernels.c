@@ -1,5 +1,6 @@
-/* compat/kernels.c: what a GPU's multiprocessor has for blocks of a kernel. A kernel is a C
- * function here, whose registers nobody knows: so threads, blocks and shared memory alone limit it.
+/* compat/kernels.c: the resources of a GPU's multiprocessor for blocks of a kernel. A kernel is a C
+ * function here, and its registers are not known: so only threads, blocks and shared memory limit
+ * it.
  *
  * Interface: cudaFuncSetAttribute, cudaFuncSetCacheConfig, the cudaOccupancy* calls.
  */

@@ -1,6 +1,6 @@
-/* nvtx.c: NVTX's ranges, which a trace shows (time/ranges.h). A range that is started and ended is
- * taken for one of its thread's that is pushed and popped. Marks and names of other things are
- * taken, and not shown.
+/* nvtx.c: NVTX's ranges, which a trace shows (time/ranges.h). A range that is started and ended
+ * counts as one that its thread pushes and pops. Marks and names of other things are accepted and
+ * not shown.
  *
  * Interface: nvtx3/nvToolsExt.h.
  */

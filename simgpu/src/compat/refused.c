@@ -1,6 +1,6 @@
-/* refused.c: calls that simgpu does not do. They are declared so that a program that has them
- * compiles; each says where it was called and what can be done instead, and returns
- * cudaErrorNotSupported. A device's memory reaches other processes through NCCL alone.
+/* refused.c: calls that simgpu does not support. They are declared so that programs that have them
+ * compile. Each reports its call site and an alternative, and returns cudaErrorNotSupported. The
+ * memory of a device reaches other processes through NCCL alone.
  *
  * Interface: cudaMalloc3DArray; cudaIpc*.
  */

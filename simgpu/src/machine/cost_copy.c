@@ -1,4 +1,4 @@
-/* machine/cost_copy.c: what a copy over a link costs. */
+/* machine/cost_copy.c: the cost of a copy over a link. */
 #include "machine/figures.h"
 
 SimPs sim_cost_copy(const SimMachine *m, SimCopy kind, uint64_t bytes)

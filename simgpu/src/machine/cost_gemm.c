@@ -1,15 +1,15 @@
-/* machine/cost_gemm.c: what a product of matrices costs, by its shape and the type of its elements.
+/* machine/cost_gemm.c: the cost of a product of matrices, by its shape and type.
  *
- * C (rows, cols) = A (rows, inner) · B (inner, cols), `batch` times. The library cuts C into tiles,
- * and where those are too few for the multiprocessors the inner dimension into parts, whose sums a
- * second pass adds. The tiles go to the multiprocessors in waves; the last wave takes as long as a
- * full one. A tile's time is that of its operations at the multiprocessor's share of the best rate,
- * and some of the inner dimension more, in which its pipeline fills and drains. The product takes
- * the least over tiles and parts, and never less than its bytes take. So efficiency rises with
- * size, in steps.
+ * C (rows, cols) = A (rows, inner) · B (inner, cols), `batch` times. The library cuts C into tiles.
+ * If these are too few for the multiprocessors, it cuts the inner dimension into parts, whose sums
+ * a second pass adds. The tiles go to the multiprocessors in waves; the last wave takes as long as
+ * a full one. The time of a tile is that of its operations at the multiprocessor's share of the
+ * best rate, for a slightly longer inner dimension, in which its pipeline fills and drains. The
+ * product takes the least time over tiles and parts, and never less than its bytes take. So
+ * efficiency rises with size, in steps.
  *
- * The tiles are CUTLASS's usual ones. What a smaller one loses, because it loads more for each of
- * its operations, and the fill are assumed, not measured.
+ * The tiles are CUTLASS's usual ones. The loss of smaller tiles, which load more for each
+ * operation, and the fill are assumed, not measured.
  */
 #include "machine/figures.h"
 

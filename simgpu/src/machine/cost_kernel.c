@@ -1,8 +1,8 @@
-/* machine/cost_kernel.c: what a kernel costs: the bytes that it moves or the operations that it
- * computes, whichever takes longer, after a fixed start.
+/* machine/cost_kernel.c: the cost of a kernel: a fixed start, and then the time of its bytes or of
+ * its operations, whichever is longer.
  *
- * A kernel that multiplies on tensor cores keeps them busy for a part of the time alone: it has
- * other work in between, as the softmax of fused attention.
+ * A kernel that multiplies on tensor cores uses them for a part of the time only: it has other
+ * work, such as the softmax of fused attention.
  */
 #include "machine/figures.h"
 

@@ -1,4 +1,4 @@
-/* machine/cost_nccl.c: what a collective costs.
+/* machine/cost_nccl.c: the cost of a collective.
  *
  * `model nccl` is NCCL's own: it gives every algorithm and protocol a latency and a bandwidth, and
  * the call takes the pair that is fastest for its bytes (NVIDIA/nccl 2.30.7, src/graph/tuning.cc,
@@ -50,7 +50,7 @@ static const double most_tree[4][3] = {
 static const double most_nvls_tree[4][3] = {{0}, {0}, {0, 57.7, 45.5}, {0, 96, 80}};
 static const double nvls_efficiency[4] = {0, 0, .85, .74};
 
-// What of a tree's bandwidth an all-reduce gets, by log2(bytes / 64).
+// The part of a tree's bandwidth that an all-reduce gets, by log2(bytes / 64).
 static const double tree_factor[PROTOCOLS][23] = {
     {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1},
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1},
@@ -144,7 +144,7 @@ static double tree_bandwidth(const Call *c, Protocol p, double bus, double chann
     if (p == LL128)
         bus = least(bus * (c->nodes == 1 ? 7.0 / 9 : 120.0 / 128),
                     channels * most_tree_ll128[generation][n]);
-    return c->per_node == 1 ? bus * .85 : bus; // a node's GPU takes all of its network's traffic
+    return c->per_node == 1 ? bus * .85 : bus; // one GPU handles all of its node's traffic
 }
 
 // Of the whole buffer.

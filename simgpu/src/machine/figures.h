@@ -1,5 +1,5 @@
-/* machine/figures.h: what the costs of a machine are computed from; machine.c reads it, cost_*.c
- * use it.
+/* machine/figures.h: the figures from which the costs of a machine are computed; machine.c reads
+ * them, cost_*.c use them.
  *
  * Times are in picoseconds, bandwidths in bytes/s. A cost is one expression of IEEE doubles in + -
  * x / and square root, which sim_round rounds up: so every compiler and host gives the same.
@@ -20,7 +20,7 @@ typedef struct SimGraph {
     double intra, inter;
 } SimGraph;
 
-// What published training steps say, fitted for plans; the clock uses none of it. 0: not said.
+// Fitted to published training steps, for plans; the clock does not use it. 0: not given.
 typedef struct SimFitted {
     double eager, compiled; // of hbm, what a framework's kernels reach, each alone or fused
     double flash1;          // fused_efficiency of the first FlashAttention
@@ -31,7 +31,7 @@ typedef struct SimFitted {
 
 typedef struct SimFigures {
     double hbm, link[SIM_LINKS]; // 0: the machine has no such link
-    double kernel, copy;         // what starts before the first byte
+    double kernel, copy;         // the start, before the first byte
     double kernel_efficiency;    // of hbm, of kernels without products; 0: all of it
     SimFitted fitted;
     // gemm tiles

@@ -1,9 +1,10 @@
 /* machine/machine.c: machines by name, from the texts of simgpu/machines or a file of the program's
  * user.
  *
- * A line is `key value unit`, and # begins a comment. Every figure that the machine's models need
- * is there once; `base NAME` in the first line takes from a machine that comes with simgpu what the
- * file does not say. A file that is wrong is refused in one line, which names file, line and key.
+ * A line is `key value unit`, and # begins a comment. The file has every figure that the machine's
+ * models need once; with `base NAME` in the first line, figures that the file does not give are
+ * those of a machine that comes with simgpu. A wrong file is refused with one line, which names
+ * file, line and key.
  *
  * The texts are made by make/rules.mk: sim_machine_texts.
  */

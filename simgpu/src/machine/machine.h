@@ -1,9 +1,9 @@
-/* machine/machine.h: the modelled machine, and what things cost on it.
+/* machine/machine.h: the modelled machine, and the costs of operations on it.
  *
  * The contract is simgpu/pages/time.md. A machine is a small text file (simgpu/machines/), each
  * figure with its source; the ones that come with simgpu are compiled into the library. Costs are
- * pure functions of a machine and of what a call says of itself: no state, nothing of the process.
- * The clock uses them, and so does whoever wants to plan.
+ * pure functions of a machine and of a call's properties, without state. The clock and the planner
+ * use them.
  */
 #ifndef SIMGPU_MACHINE_H
 #define SIMGPU_MACHINE_H
@@ -38,14 +38,14 @@ typedef struct SimSpread {
     uint64_t seed;
 } SimSpread;
 
-// What a call costs the host, and what the host needs to go on after a wait: pages/time.md, § 1.
+// The cost of a call for the host, and of its start after a wait: pages/time.md, § 1.
 typedef struct SimHostCosts {
     SimPs launch, collective, enqueue, allocate, free, pin, sync, query, wake;
     SimPs graph_launch; // of a graph; 0: as launch
     SimPs graph_node;   // of each of its nodes
 } SimHostCosts;
 
-// What a GPU says of itself: cudaGetDeviceProperties. 0 and "": the machine's file does not say.
+// Properties for cudaGetDeviceProperties. 0 and "": the machine's file does not give them.
 typedef struct SimGpu {
     char name[64];
     int major, minor; // compute capability
@@ -62,13 +62,13 @@ typedef struct SimMachine {
     SimRatio slow_compute, slow_transfer; // § 5
     SimRatio slow_compute_nic;            // where all transfers are on the network
     bool has_link[SIM_LINKS];
-    // What costs are computed from: cost_*.c.
+    // For the costs: cost_*.c.
     double peak[SIM_TYPES]; // FLOP/s, dense
     struct SimFigures *figures;
 } SimMachine;
 
-// The machine called `name`, or described by the file of that name. NULL: there is none such, or
-// the file is wrong; error then says in one line which file, line and key. Lives forever.
+// The machine called `name`, or described by the file of that name. NULL: there is none, or the
+// file is wrong; then error is one line with file, line and key. It is never freed.
 const SimMachine *sim_machine(const char *name, char *error, size_t size);
 // The names of those that are built in, NULL at the end.
 const char *const *sim_machine_names(void);

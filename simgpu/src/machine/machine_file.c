@@ -1,5 +1,4 @@
-/* machine/machine_file.c: reads the text of a machine; which keys there are, and what each may
- * hold.
+/* machine/machine_file.c: reads the text of a machine: its keys, and the values that each may have.
  *
  * Numbers are read here and not by strtod, so that a program's locale changes nothing.
  */
@@ -26,7 +25,7 @@ typedef enum Kind {
     VERSION,  // two int: 9.0
 } Kind;
 
-// For which machines a key is there; MAYBE: for any, and none needs it.
+// Which machines need a key; MAYBE: none, and any may have it.
 typedef enum Needed { ALWAYS, NCCL, PLAIN, TILES, MAYBE } Needed;
 
 typedef struct Key {
@@ -136,7 +135,7 @@ static const Unit *units_of(Kind kind)
     }
 }
 
-// "a number and GB/s, TB/s": what a key of the kind holds.
+// "a number and GB/s, TB/s": describes the values of a kind of key.
 static void say_wanted(const Key *key, char *text, size_t size)
 {
     int n = 0;
@@ -219,7 +218,7 @@ static bool read_name(const char *text, char *name)
     return true;
 }
 
-// A number with its unit into the place of the key.
+// Stores a number with its unit in the place of the key.
 static bool store(const Key *key, void *to, Number n, uint64_t times)
 {
     unsigned __int128 all = (unsigned __int128)n.digits * times;
@@ -260,7 +259,7 @@ static bool store(const Key *key, void *to, Number n, uint64_t times)
     return true;
 }
 
-// The words of a line: key, value, unit; the rest is too much. Cuts the line.
+// Splits a line into key, value, unit; more words are an error.
 static int split(char *line, char *word[4])
 {
     int n = 0;
@@ -369,7 +368,7 @@ static bool is_needed(const SimMachineFile *file, Needed needed)
            (needed == TILES && file->figures->gemm == SIM_GEMM_TILES);
 }
 
-// Nothing is missing, nothing is too much.
+// Checks that no key is missing and none is superfluous.
 static bool is_complete(const SimMachineFile *file, int lines, Error error)
 {
     static const char *const belongs[] = {"", "model nccl", "model plain", "gemm tiles"};

@@ -10,12 +10,12 @@ typedef struct SimMachineFile {
     SimMachine *machine;
     SimFigures *figures;
     const char *name;           // of the file, for messages
-    int line[SIM_MACHINE_KEYS]; // of this file's key; 0: it does not have it
+    int line[SIM_MACHINE_KEYS]; // of the key in this file; 0: it is not there
     bool set[SIM_MACHINE_KEYS]; // here or in a base
 } SimMachineFile;
 
 // Fills in machine and figures from a text; `base` finds the text of a base. False, with one line
-// in error, where the text is wrong.
+// in error: the text is wrong.
 bool sim_machine_read(SimMachineFile *file, const char *name, const char *text,
                       const char *(*base)(const char *name), char *error, size_t size);
 

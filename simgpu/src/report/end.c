@@ -1,9 +1,9 @@
-/* end.c: what simgpu does when a process ends by exit.
+/* end.c: runs simgpu's parts of the end when a process ends by exit.
  *
- * A process that was forked ends with all that its parent had for its own end: handlers of exit and
- * destructors of libraries. oneDNN's alone copy some hundred pages to free what no longer matters,
- * a tenth of a short rank's processor time. A launcher may do without them (simgpu_quick_end); then
- * simgpu's own parts, which may have been registered before the fork too, are still run.
+ * At its end a forked process runs all that its parent had registered: exit handlers and
+ * destructors of libraries. Those of oneDNN alone copy some hundred pages to free what no longer
+ * matters, a tenth of a short rank's processor time. A launcher may skip them (simgpu_quick_end);
+ * then simgpu's own parts, which may have been registered before the fork, still run.
  *
  * Interface: sim_on_end (hooks.h); simgpu_quick_end (simgpu.h).
  */
@@ -31,7 +31,7 @@ static void run_end(int status, void *arg)
     end->done = true;
 }
 
-// Called when the program starts, and under locks of the owners' own: never twice at a time.
+// Called when the program starts, and under the owners' locks: never twice at the same time.
 void sim_on_end(void (*run)(int status))
 {
     for (int i = 0; i < n_ends; i++)

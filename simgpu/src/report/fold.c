@@ -1,14 +1,14 @@
-/* fold.c: a report that several ranks make is printed once.
+/* fold.c: prints a report that several ranks make once.
  *
- * Ranks run one program, and so they make one mistake together. Where a launcher says that it will
- * tell who else made a report (the line "fold reports" in its file, README.md, "For launchers"),
- * each rank adds a line to that file before it prints:
+ * Ranks run the same program, so they often make the same mistake. If a launcher will say which
+ * other ranks made a report (the line "fold reports" in its file, README.md, "For launchers"), each
+ * rank adds a line to that file before it prints:
  *
  *     report RANK KEY TITLE
  *
- * and the rank of the first line with a key prints. Two reports have one key if they have a class,
- * a title and the places of their calls in common, which is what a reader would compare: bytes may
- * differ. Of a report without calls its words count.
+ * and the rank of the first line with a key prints. Two reports have the same key if their class,
+ * their title and the places of their calls are equal, which a reader would compare; bytes may
+ * differ. For a report without calls its words are compared.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static uint64_t key_of(const SimgpuReport *report, const char *body, const SimFa
     return facts->n_calls ? key : mix(key, body);
 }
 
-// The rank of the file's first line with the key, -1: there is none; whether ranks are to fold.
+// The rank of the file's first line with the key, or -1; whether ranks fold reports.
 static int first_of(FILE *file, uint64_t key, bool *wanted)
 {
     char line[512];

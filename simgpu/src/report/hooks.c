@@ -1,8 +1,8 @@
-/* hooks.c: what the parts are told that a program need not link.
+/* hooks.c: calls parts of simgpu that a program may not link.
  *
  * A program that only uses CUDA gets no object of nccl/ or blas/ from the library. So nothing here
- * names a function of theirs. The list only grows, and is read without a lock, also by a process
- * that is ending in a signal handler.
+ * may name their functions. The list only grows and is read without a lock, also by a process that
+ * is ending in a signal handler.
  */
 #include "report/hooks.h"
 

@@ -1,5 +1,5 @@
-/* report/hooks.h: what a part is told that a room below it does not know, or that a program need
- * not link: memory/, streams/, nccl/, blas/. It adds its hooks when it is first used.
+/* report/hooks.h: calls into rooms above, or into parts that a program may not link: memory/,
+ * streams/, nccl/, blas/. A part adds its hooks when it is first used.
  */
 #ifndef SIMGPU_HOOKS_H
 #define SIMGPU_HOOKS_H
@@ -14,7 +14,7 @@ struct SimLeaks; // core/leak.h
 typedef struct SimHooks {
     void (*visit)(struct SimLeaks *leaks); // notes what is alive when the process ends
     void (*end)(void);                     // the program ends well, with no report before
-    // The host waits for a stream that has nothing to do.
+    // The host waits for a stream that has no work.
     void (*idle_wait)(const char *call, cudaStream_t stream, const void *site);
     void (*fatal)(void); // a report ends the process
     atomic_bool added;

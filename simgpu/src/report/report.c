@@ -1,4 +1,4 @@
-/* report.c: the one way to tell the user something, and fatal ends.
+/* report.c: prints reports, and ends the process after a fatal one.
  *
  * A report is a title with its class and a few lines, each with the rank in front, written to
  * stderr in one write so that reports of several ranks do not run into each other:
@@ -11,16 +11,16 @@
  *   simgpu: rank 1 |   …
  *   simgpu: rank 1 |   Read: simgpu/pages/mistakes.md, "Lifetime"
  *
- * A caller writes the body as prose; a sentence that begins with "On a GPU" or "On real GPUs" says
- * what real hardware would do, one that ends in a question mark asks for the likely mistake. What
- * it gives as facts (sim_facts_*) puts source lines below the lines that name their places, and
- * goes into the record (report_json.c). The place of a call is the nearest line of the program's
- * own code (gpulog_own_code); which given code it called is said below its source line.
+ * A caller writes the body as prose. A sentence that begins with "On a GPU" or "On real GPUs" says
+ * what real hardware would do, and one that ends in a question mark asks about the likely mistake.
+ * The caller's facts (sim_facts_*) put source lines below the lines that name their places, and go
+ * into the record (report_json.c). The place of a call is the nearest line of the program's own
+ * code (gpulog_own_code); the given code that it called is below its source line.
  *
- * A mistake seldom comes alone. The first report of a process is printed (where ranks share it, by
- * one of them: fold.c), the others are counted, and a line at the process's end says how many there
- * were; SIMGPU_REPORTS=all prints them all. A full device and a fault of the machine's are always
- * told.
+ * One mistake often causes several reports. The first report of a process is printed (if ranks
+ * share it, by one of them: fold.c), the others are counted, and a line at the end of the process
+ * has their number; SIMGPU_REPORTS=all prints all. A full device and a fault of the machine are
+ * always reported.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -145,7 +145,7 @@ void sim_facts_bytes(SimFactRange range)
 
 // ---- Layout ----
 
-// Text that is never overrun: what does not fit is left away.
+// Text that never overflows: what does not fit is dropped.
 typedef struct Buffer {
     char *text;
     size_t size, used;
@@ -161,8 +161,8 @@ static void add(Buffer *b, const char *format, ...)
     if (n > 0) b->used += (size_t)n < b->size - b->used ? (size_t)n : b->size - b->used - 1;
 }
 
-// The line of source of the place that this line of the body names, if it names one, and the given
-// code that the call went through. `shown` keeps which are shown already.
+// Adds the source line of the place that this line of the body names, if any, and the given code
+// between. `shown` has the places that are shown already.
 static void add_source(Buffer *out, const char *head, const char *line, size_t n, unsigned *shown)
 {
     char where[256], other[256], source[SOURCE_COLUMNS + 1], path[512];
@@ -171,7 +171,7 @@ static void add_source(Buffer *out, const char *head, const char *line, size_t n
         if (!site || (*shown & 1u << i)) continue;
         gpulog_where(site, where, sizeof where);
         if (!memmem(line, n, where, strlen(where))) continue;
-        for (int j = i; j < facts.n_calls; j++) { // two calls of one line: it is shown once
+        for (int j = i; j < facts.n_calls; j++) { // two calls of one line show it once
             gpulog_where(facts.call[j].site, other, sizeof other);
             if (strcmp(where, other) == 0) *shown |= 1u << j;
         }
@@ -246,7 +246,7 @@ void sim_report_begin(void)
 
 // ---- First causes ----
 
-// Of this process: a forked one begins anew.
+// Of this process: a forked one starts again.
 static struct {
     atomic_int pid;
     atomic_int printed, followed; // reports of mistakes
@@ -295,7 +295,7 @@ void sim_report_summary(void)
 
 // ---- Reporting ----
 
-// A report in the making. Of its own memory, since the stack of a signal handler is small.
+// A report that is being made. It has its own memory, since a signal handler's stack is small.
 typedef struct Work {
     char body[BODY], text[TEXT], record[SIM_RECORD];
 } Work;
@@ -318,7 +318,7 @@ static void print(const SimgpuReport *whole, bool fatal, const char *body)
         atomic_store(&count.folded, true);
     } else if (!whole->follows || all_reports) {
         write_whole(whole->text, strlen(whole->text));
-    } else if (fatal) { // why the process ends is always told, if in one line
+    } else if (fatal) { // the reason of the end is always printed, at least in one line
         add_title(&out, whole->kind, "and then this ended the process: ", whole->title);
         write_whole(line, out.used);
     }
@@ -365,7 +365,7 @@ void sim_fatal(SimgpuClass kind, const char *title, const char *format, ...)
     if (begun) sim_report_summary();
     for (const SimHooks *hooks = sim_hooks(); hooks; hooks = hooks->next)
         if (hooks->fatal) hooks->fatal();
-    // What the program said before is worth having, unless another thread is busy saying something.
+    // Print what the program has buffered, unless another thread is printing.
     if (ftrylockfile(stdout) == 0) fflush(stdout);
     _exit(SIMGPU_FATAL_EXIT);
 }

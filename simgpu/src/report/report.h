@@ -1,13 +1,13 @@
-/* report/: the one way to tell the user something.
+/* report/: all messages to the user.
  *
  *   report.c       reports on stderr, and fatal ends
- *   fold.c         a report that several ranks make is printed once
- *   report_json.c  a report as a line of JSON, and SIMGPU_REPORT's file of such (report_json.h)
- *   hooks.c        what the parts are told that a program need not link (hooks.h)
+ *   fold.c         prints a report that several ranks make once
+ *   report_json.c  a report as a line of JSON, and SIMGPU_REPORT's file of them (report_json.h)
+ *   hooks.c        calls parts of simgpu that a program may not link (hooks.h)
  *   end.c          the end of a process by exit
  *
- * The lowest room: it knows nothing of devices, streams and memory. Every other one reports through
- * sim_report or sim_fatal, and says with sim_facts_* which calls and bytes a report is about.
+ * The lowest room: it does not depend on devices, streams or memory. All other rooms report by
+ * sim_report or sim_fatal, and sim_facts_* give the calls and bytes of a report.
  */
 #ifndef SIMGPU_REPORT_H
 #define SIMGPU_REPORT_H
@@ -28,27 +28,27 @@ _Noreturn void sim_fatal(SimgpuClass kind, const char *title, const char *format
 void sim_set_report_rank(int rank);
 // The calling thread's current device, for the head of reports; 0 before it is set.
 void sim_set_report_device(int device);
-// Reads SIMGPU_REPORTS and SIMGPU_REPORT, once; before that, only what is wrong with the settings
-// or with the machine is told.
+// Reads SIMGPU_REPORTS and SIMGPU_REPORT, once. Before that, only faults of the settings or of the
+// machine are reported.
 void sim_report_begin(void);
 // How many reports of mistakes this process has made.
 int sim_reported(void);
-// Says on stderr how many reports were counted and not printed.
+// Prints on stderr how many reports were counted and not printed.
 void sim_report_summary(void);
 // The name of a class in records, "race-between-streams"; and the section of
 // simgpu/pages/mistakes.md about it, NULL: there is none.
 const char *sim_report_id(SimgpuClass kind);
 const char *sim_report_page(SimgpuClass kind);
 
-// Facts of this thread's next report, in the order in which it tells them: the calls it names (the
-// first is the one that is wrong; `site` as gpulog_where takes it; the report puts the line of
-// source below the line of its body that names the place), and the bytes it is about. The report
-// takes them and clears them. A name lives until then; SIM_NO_STREAM: the stream is not known.
+// Facts of this thread's next report, in its order: the calls that it names (the first is the wrong
+// one; `site` as for gpulog_where; the source line is put below the line of the body that names the
+// place), and its bytes. The report uses them and clears them. A name must live until then;
+// SIM_NO_STREAM: the stream is not known.
 #define SIM_NO_STREAM ((cudaStream_t)-1)
 void sim_facts_call(const char *name, const void *site, cudaStream_t stream);
 void sim_facts_named_call(const char *name, const void *site, const char *stream_name);
 void sim_facts_rank_call(int rank, const char *name, const void *site, cudaStream_t stream);
-// Who knows the allocations calls sim_facts_range (memory/place.h), which looks up `base`.
+// Callers that know the allocations use sim_facts_range (memory/place.h), which finds `base`.
 typedef struct SimFactRange {
     const void *ptr;
     size_t bytes;

@@ -8,9 +8,8 @@
  *                "begin": 0, "end": 4}],
  *    "hardware": …, "question": …, "read": …, "text": …}
  *
- * What is not known is left out, or null. `rank` of a call is there where the call is another
- * rank's; begin and end are bytes of the allocation. Every line is appended by one write, so that
- * ranks can share a file.
+ * Unknown values are left out, or null. A call has `rank` if it is another rank's; begin and end
+ * are bytes of the allocation. Every line is appended by one write, so that ranks can share a file.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -29,7 +28,7 @@
 
 // ---- JSON ----
 
-// Text in which whole pieces find room, or nothing of them.
+// Text to which a piece is added completely or not at all.
 typedef struct Json {
     char *text;
     size_t size, used;
@@ -47,8 +46,8 @@ static void put(Json *j, const char *format, ...)
     if (!j->full) j->used += (size_t)n;
 }
 
-// The bytes of the well-formed UTF-8 character at c: 0 for what is none. Source files may hold
-// anything.
+// The number of bytes of the UTF-8 character at c; 0: it is not well-formed. Source files may have
+// any bytes.
 static int character(const unsigned char *c)
 {
     int n = c[0] < 0x80 ? 1 : c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : (c[0] & 0xf0) == 0xe0 ? 3 : 0;
@@ -101,7 +100,7 @@ static bool tells_of_hardware(const char *sentence)
 }
 
 // Whether a sentence ends at text[i]: a full stop or question mark before a blank, or a line that
-// the next one does not go on with.
+// the next one does not continue.
 static bool ends_at(const char *text, size_t i)
 {
     if (text[i] == '\n') return isupper((unsigned char)text[i + 1]);
@@ -113,7 +112,7 @@ static bool ends_at(const char *text, size_t i)
     return !bracket || !*next || isupper((unsigned char)*next);
 }
 
-// Gathers the sentences that tell of hardware, or those that ask.
+// Collects the sentences about hardware, or those that ask.
 static void gather(const char *body, bool asking, char *out, size_t size)
 {
     size_t used = 0, begin = 0;
@@ -133,7 +132,7 @@ static void gather(const char *body, bool asking, char *out, size_t size)
 
 // ---- Facts ----
 
-// "prog.c:12 (main)" as file, line, function; what is not of this kind is the file.
+// Splits "prog.c:12 (main)" into file, line, function; any other text is the file.
 static void put_place(Json *j, const void *site)
 {
     char where[256];
@@ -252,7 +251,7 @@ static void tell_unwritable(const char *path, int reason)
                 strerror(reason));
 }
 
-// The file is not made: without a report there is none.
+// The file is not made here: without a report there is none.
 static void check_writable(const char *path)
 {
     int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK), reason = errno;

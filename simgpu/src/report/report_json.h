@@ -1,4 +1,4 @@
-/* report_json.h: a report as a JSON object of one line, and SIMGPU_REPORT's file of such. */
+/* report_json.h: a report as a JSON object of one line, and SIMGPU_REPORT's file of them. */
 #ifndef SIMGPU_REPORT_JSON_H
 #define SIMGPU_REPORT_JSON_H
 
@@ -22,7 +22,7 @@ void sim_record(const SimgpuReport *report, const char *body, const SimFacts *fa
                 size_t size);
 // Appends it to SIMGPU_REPORT's file; does nothing before sim_record_begin.
 void sim_record_write(const char *record);
-// Reads SIMGPU_REPORT. Says so at once, in one line, if records could not be written to that file.
+// Reads SIMGPU_REPORT. If records could not be written to that file, prints one line at once.
 void sim_record_begin(void);
 
 #endif
