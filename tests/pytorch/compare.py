@@ -6,9 +6,9 @@ in FSDP2 and comes back, by examples/dcp.py.
 Runs in the virtual environment of `make compare-pytorch` (compare_pytorch.py). Float
 has 24 bits of fraction, 6e-8; the two add in other orders. Of the loss, whose error is that
 of a mean, LOSS is some thirty times that; the norm is a sum over gradients that each have that
-error, NORM. It is compared with the norm of PyTorch's gradients that is added in double:
-clip_grad_norm_ adds floats, and of 124 million is 6e-5 away. In bf16 the losses may be twice
-as far from float's as PyTorch's are: both round at the same places, in other orders.
+error, NORM. It is compared with the norm of PyTorch's gradients that is added in double, and that
+clips them: clip_grad_norm_ adds floats, and of 124 million it is 6e-5 away. In bf16 the losses may
+be twice as far from float's as PyTorch's are: both round at the same places, in other orders.
 
 Interface: compare.py FOLDER LAUNCH TRAIN_GPT2 [MODEL] (what make has built). Exit status 1 where a
 difference is above the bound.
@@ -145,7 +145,8 @@ def train(rank, job, tokens):
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         loss.backward()
         norm = exact_norm(model)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for p in model.parameters(): # as clip_grad_norm_ does by its own norm
+            p.grad.mul_(min(1.0, 1.0 / (norm + 1e-6)))
         adamw.step()
         adamw.zero_grad()
         mean = loss.detach()
