@@ -63,16 +63,20 @@ def key_of(theirs, moment):
 def convert_to(options):
     with open(os.path.join(options.folder, "index.json"), encoding="utf-8") as file:
         index = json.load(file)
-    table, state, n = GPT2 if "embed.wpe" in index["parameters"] else LLAMA, {}, index["files"]
+    params, state, n = index["parameters"], {}, index["files"]
+    table = GPT2 if "embed.wpe" in params else LLAMA
+    blocks = {int(block) for name in params for block in re.findall(r"^h\.(\d+)\.", name)}
+    want = {name.replace("N", str(i)) for name in table for i in range(max(blocks, default=0) + 1)}
+    for name in sorted((set(params) ^ want) - {"head.weight"}): # of a Llama that is not tied
+        raise Trouble("%s: %s is %s a GPT-2 or a Llama" % (
+            options.folder, name, "missing: this is not all of" if name in want else "not of"))
     files = [safetensors.safe_open(
         os.path.join(options.folder, "rank-%d-of-%d.safetensors" % (i, n)), framework="pt")
              for i in range(n)]
-    for ours, entry in index["parameters"].items():
+    for ours, entry in params.items():
         block = "".join(re.findall(r"(?<=^h\.)\d+", ours))
         pattern = re.sub(r"^h\.\d+", "h.N", ours)
-        names = [name.replace("N", block) for name in table.get(pattern, [])]
-        if not names:
-            raise Trouble("%s is no parameter of a GPT-2 or a Llama" % ours)
+        names = [name.replace("N", block) for name in table[pattern]]
         trains = index["adamw"] is not None and not entry.get("frozen")
         for part, moment in {"": None, **(MOMENTS if trains else {})}.items():
             tensor = torch.cat([files[i].get_tensor(ours + part) for i, _, _ in entry["slices"]])
@@ -156,8 +160,10 @@ def main():
         os.rename(options.tmp, options.new)
     except Trouble as trouble:
         problem = str(trouble)
-    except Exception as error: # pickle, torch and safetensors have classes of their own
-        problem = "%s: cannot be converted: %r" % (options.folder, error)
+    except (Exception, checkpoint.CheckpointException) as error: # which is no Exception
+        causes = [failure[0] for failure in getattr(error, "failures", {}).values()] or [error]
+        problem = "%s: cannot be converted: %s" % (
+            options.folder, causes[0] if isinstance(causes[0], OSError) else repr(causes[0]))
     else:
         return 0
     shutil.rmtree(options.tmp, ignore_errors=True)

@@ -137,7 +137,6 @@ static void *write_all(void *arg)
 {
     BackgroundSave *s = arg;
     Status status = s->writes ? write_file(s) : OK;
-    if (status == OK && s->first) status = index_write(&s->index, s->tmp);
     s->status = status;
     atomic_store(&s->done, true);
     return NULL;
@@ -152,10 +151,9 @@ Status background_save_begin(BackgroundSave **save, Trainer *t, const char *dir,
     BackgroundSave *s = calloc(1, sizeof *s);
     Status status = s != NULL ? fill(s, t, dir, position)
                               : fail(ERR_MEMORY, "%s: no host memory for a save", dir);
-    status = checkpoint_agree(&t->ctx, status);
+    status = agree_over_ranks(t, status);
     if (status == OK)
-        status =
-            checkpoint_agree(&t->ctx, s->first ? checkpoint_begin(s->dir, s->tmp, s->old) : OK);
+        status = agree_over_ranks(t, s->first ? checkpoint_begin(s->dir, s->tmp, s->old) : OK);
     if (status == OK) {
         s->started = pthread_create(&s->thread, NULL, write_all, s) == 0;
         if (!s->started) write_all(s); // then the training waits
@@ -187,10 +185,12 @@ Status background_save_end(BackgroundSave **save, Trainer *t, bool wait)
     if (!wait) TRY(all_done(s, t, &done));
     if (!done) return OK;
     if (s->started) pthread_join(s->thread, NULL);
-    Status status = checkpoint_agree(&t->ctx, s->status);
-    if (status == OK && s->first) status = checkpoint_commit(s->dir, s->tmp, s->old);
+    Status status = agree_over_ranks(t, s->status);
+    if (status == OK && s->first) status = index_write(&s->index, s->tmp);
+    status = agree_over_ranks(t, status);
     if (status != OK && s->first) IGNORE_STATUS(folder_remove(s->tmp));
-    status = checkpoint_agree(&t->ctx, status);
+    if (status == OK && s->first) status = checkpoint_commit(s->dir, s->tmp, s->old);
+    status = agree_over_ranks(t, status);
     free_save(s);
     *save = NULL;
     return status;

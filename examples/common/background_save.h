@@ -2,8 +2,9 @@
  *
  * Its files are checkpoint_save's. The shards are copied to host memory, which takes as long as the
  * copy; a thread of each rank then writes its file, and brings it to the disk. Once all ranks have,
- * which they find out between steps, rank 0 renames the folder. So a kill at any moment leaves the
- * last checkpoint that was complete, as DIR, or as DIR.old, which a load takes.
+ * which they find out between steps, rank 0 adds the index and renames the folder. So a kill at any
+ * moment leaves the last checkpoint that was complete, as DIR, or as DIR.old, which a load takes.
+ * Of a pipeline each stage does so, after all of them have their indexes: see restage.c.
  */
 #ifndef EXAMPLES_BACKGROUND_SAVE_H
 #define EXAMPLES_BACKGROUND_SAVE_H

@@ -156,6 +156,16 @@ Status gather_over_ranks(Trainer *t, const uint64_t *mine, int n, uint64_t *all)
     return OK;
 }
 
+Status agree_over_ranks(Trainer *t, Status mine)
+{
+    uint64_t own = (uint64_t)mine, *all = malloc((size_t)t->world.size * sizeof *all);
+    Status status = all != NULL ? gather_over_ranks(t, &own, 1, all) : ERR_MEMORY;
+    for (int i = 0; i < t->world.size && status == OK && mine == OK; i++)
+        if (all[i] != OK) mine = ERR_IO;
+    free(all);
+    return status != OK ? status : mine;
+}
+
 // ---- Training ----
 
 // Copies a batch to the device. cudaMemcpy from pageable memory: the compute stream, a blocking

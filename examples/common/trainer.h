@@ -126,5 +126,7 @@ Status trainer_unsharded_peak(Trainer *t, size_t *peak);
 Status mean_over_ranks(Trainer *t, float *value);
 // all (world, n) = everybody's mine (n).
 Status gather_over_ranks(Trainer *t, const uint64_t *mine, int n, uint64_t *all);
+// checkpoint_agree over all ranks, those of other stages too.
+Status agree_over_ranks(Trainer *t, Status mine);
 
 #endif

@@ -14,8 +14,11 @@ static Status save_to(Program *p, const char *to, int step, bool background)
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
     char dir[PATH_BYTES];
     TRY(stage_dir(to, t->stages.stage, t->opt.stages, dir));
-    return background ? background_save_begin(&p->saving, t, dir, &position)
-                      : checkpoint_save(dir, t->model, &t->adamw, &position);
+    if (!background && t->opt.stages == 1)
+        return checkpoint_save(dir, t->model, &t->adamw, &position);
+    TRY(commit_stages(t, to));
+    TRY(background_save_begin(&p->saving, t, dir, &position));
+    return background ? OK : background_save_end(&p->saving, t, true);
 }
 
 Status save_best(Program *p, int step)

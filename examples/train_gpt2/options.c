@@ -43,7 +43,11 @@ static void set_defaults(TrainOptions *o, TrainerOptions *t)
 static Status check_data(const TrainOptions *o, const char *program)
 {
     const DataOptions *data = &o->data;
-    if (!o->trains && (o->generate != NULL || o->export_to != NULL)) return OK;
+    const char *unused = o->save != NULL ? "--save" : data->val != NULL ? "--val" : NULL;
+    if (!o->trains && (o->generate != NULL || o->export_to != NULL))
+        return unused == NULL
+                   ? OK
+                   : fail(ERR_ARGUMENT, "%s: nothing is trained: name texts, or --data", unused);
     if (!o->trains)
         return fail(ERR_ARGUMENT, "no text file: %s [options] FILE…, or --data FILE (--help)",
                     program);
@@ -148,8 +152,6 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         return fail(ERR_ARGUMENT, "--sample %d: a pipeline has its logits on the last stage alone",
                     o->sample);
     if (t->stages > 1 || o->data.train != NULL || o->generate != NULL) o->sample = 0;
-    if (o->generate != NULL && t->stages > 1)
-        return fail(ERR_ARGUMENT, "--generate: a pipeline has its logits on the last stage alone");
     if (!o->trains && o->from == NULL && o->resume == NULL)
         return fail(ERR_ARGUMENT,
                     "of which model? (--from DIR, --resume DIR, or texts to learn from)");
@@ -186,22 +188,24 @@ static Status check_stages(const TrainerOptions *t, int ranks)
     return OK;
 }
 
-// What goes with a model of Hugging Face's.
+// What goes with a model of Hugging Face's, and with --generate.
 static Status check_folders(const TrainOptions *o, const TrainerOptions *t)
 {
-    if (o->from == NULL && o->export_to == NULL) return OK;
-    const char *name = o->from != NULL ? "--from" : "--export";
+    const char *folder = o->export_to != NULL ? "--export" : o->from != NULL ? "--from" : NULL;
+    // With --resume, --from says the sizes alone: a stage's weights are the checkpoint's.
+    bool all = o->export_to != NULL || (o->from != NULL && o->resume == NULL);
     if (o->from != NULL && o->sizes)
         return fail(ERR_ARGUMENT,
                     "--from %s: its config.json says what the model is: leave out --model, "
                     "--layers, --heads, --dim, --vocab, --context, --kv-heads, --hidden and --tied",
                     o->from);
-    if (t->unsharded) return fail(ERR_ARGUMENT, "%s is for FSDP: leave out --unsharded", name);
-    if (t->stages > 1)
+    if (folder != NULL && t->unsharded)
+        return fail(ERR_ARGUMENT, "%s is for FSDP: leave out --unsharded", folder);
+    if ((all || o->generate != NULL) && t->stages > 1)
         return fail(ERR_ARGUMENT,
                     "%s is for all of a model: leave out --stages (--save, then --resume goes from "
                     "any number of stages to any other)",
-                    name);
+                    all ? folder : "--generate");
     return OK;
 }
 

@@ -43,6 +43,8 @@ enum { PATH_BYTES = 4096 };
 Status stage_dir(const char *dir, int stage, int stages, char *path);
 // Of how many stages the checkpoint is: of as many as there are now, if there is one.
 Status find_stages(const Trainer *t, const char *dir, int *stages);
+// Ends a save of all stages that was killed while it committed. Collective.
+Status commit_stages(Trainer *t, const char *dir);
 // As checkpoint_load, from the checkpoints of so many stages. Collective.
 Status load_stages(Trainer *t, const char *dir, int stages, CheckpointPosition *position);
 

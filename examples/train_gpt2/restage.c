@@ -1,6 +1,7 @@
 /* restage.c: goes on from a checkpoint of pipeline stages, as many as there are now or others. Each
- * has saved one of its own (a kill in between leaves them at different steps); a rank reads what it
- * owns now from whichever have it. See program.h.
+ * has saved one of its own; a rank reads what it owns now from whichever have it. A kill while they
+ * commit leaves them at different steps; then DIR.tmp of those that are behind is complete, because
+ * the stages commit once each has an index in its DIR.tmp. See program.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,60 @@ Status find_stages(const Trainer *t, const char *dir, int *stages)
         *stages = found = n;
     }
     return OK; // or of none: to be refused by who reads it
+}
+
+// The step of the checkpoint in DIR.tmp or DIR; -1: none has its index there, which is no error.
+// Afterwards rank 0 alone prints what fails.
+static int64_t step_in(const Trainer *t, char *path, const char *ending)
+{
+    CheckpointIndex index = {0};
+    size_t end = strlen(path);
+    strcat(path, ending);
+    check_set_silent(true);
+    int64_t step = index_read(&index, path) == OK ? index.position.step : -1;
+    check_set_silent(t->world.rank != 0);
+    index_free(&index);
+    path[end] = '\0';
+    return step;
+}
+
+// The step of a save that was killed while the stages committed; -1: none was. (Without stages the
+// index does not say that all ranks have written.)
+static Status find_uncommitted(const Trainer *t, const char *dir, int stages, int64_t *step)
+{
+    char path[PATH_BYTES];
+    bool all = true;
+    *step = -1;
+    for (int i = 0; i < 2 * stages && stages > 1; i++) {
+        TRY(stage_dir(dir, i % stages, stages, path));
+        int64_t found = step_in(t, path, ".tmp");
+        if (i < stages)
+            *step = found > *step ? found : *step;
+        else
+            all = all && (found == *step || step_in(t, path, "") == *step);
+    }
+    if (!all) *step = -1;
+    return OK;
+}
+
+static Status commit_each(const Trainer *t, const char *dir)
+{
+    char path[PATH_BYTES], tmp[PATH_BYTES + 4], old[PATH_BYTES + 4];
+    int64_t step;
+    TRY(find_uncommitted(t, dir, t->opt.stages, &step));
+    for (int n = 0; n < t->opt.stages && step >= 0; n++) {
+        TRY(stage_dir(dir, n, t->opt.stages, path));
+        snprintf(tmp, sizeof tmp, "%s.tmp", path);
+        snprintf(old, sizeof old, "%s.old", path);
+        if (step_in(t, path, "") != step) TRY(checkpoint_commit(path, tmp, old));
+    }
+    return OK;
+}
+
+Status commit_stages(Trainer *t, const char *dir)
+{
+    if (t->opt.stages == 1) return OK;
+    return agree_over_ranks(t, t->world.rank == 0 ? commit_each(t, dir) : OK);
 }
 
 typedef struct Stages {
@@ -101,11 +156,16 @@ static Status load_param(const Stages *s, const Trainer *t, int u, int i, bool r
 // What can be wrong with the checkpoints, which all stages find alike but for their own parameters.
 static Status read_indexes(Stages *s, const Trainer *t)
 {
+    int64_t step;
+    TRY(find_uncommitted(t, s->dir, s->n, &step));
     for (int n = 0; n < s->n; n++) {
         char path[PATH_BYTES];
         CheckpointIndex *index = &s->indexes[n];
         TRY(stage_dir(s->dir, n, s->n, path));
-        find_there(path);
+        if (step >= 0 && step_in(t, path, "") != step)
+            strcat(path, ".tmp");
+        else
+            find_there(path);
         TRY(index_read(index, path));
         if (!index->has_moments)
             return fail(ERR_IO, "%s: adamw is null: it was saved without an optimizer", path);
@@ -120,16 +180,6 @@ static Status read_indexes(Stages *s, const Trainer *t)
     return OK;
 }
 
-static Status agree(Trainer *t, Status mine)
-{
-    uint64_t own = (uint64_t)mine, *all = malloc((size_t)t->world.size * sizeof *all);
-    Status status = all != NULL ? gather_over_ranks(t, &own, 1, all) : ERR_MEMORY;
-    for (int i = 0; i < t->world.size && status == OK && mine == OK; i++)
-        if (all[i] != OK) mine = ERR_IO;
-    free(all);
-    return status != OK ? status : mine;
-}
-
 Status load_stages(Trainer *t, const char *dir, int stages, CheckpointPosition *position)
 {
     FsdpRoot *root = fsdp_unit(t->model)->root;
@@ -138,11 +188,11 @@ Status load_stages(Trainer *t, const char *dir, int stages, CheckpointPosition *
     Status status =
         s.indexes != NULL ? read_indexes(&s, t) : fail(ERR_MEMORY, "%s: no host memory", dir);
     check_set_silent(false);
-    status = agree(t, status);
+    status = agree_over_ranks(t, status);
     for (int u = 0; u < root->n_units; u++)
         for (int i = 0; i < root->units[u]->flat.layout.n && status == OK; i++)
             status = load_param(&s, t, u, i, true);
-    status = agree(t, status);
+    status = agree_over_ranks(t, status);
     fsdp_shards_written(root);
     if (status == OK) {
         *position = s.indexes[0].position;

@@ -42,6 +42,17 @@ TEST(a_model_leaves_and_comes_back)
     }
 }
 
+static void refuses(const char *before, const char *options, const char *data, int status,
+                    const char *words)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "%s; $LAUNCH -n 2 $BIN/train_gpt2 --brief --steps 3 %s %s",
+             before, options, data);
+    expect_printed(run_programs(command), status, words);
+    if (printed_lines() > 2) // and the launcher's
+        fail_msg("%s: want one line:\n%s", options, programs_printed);
+}
+
 TEST(refuses_a_folder_in_one_line)
 {
     static const struct {
@@ -67,15 +78,8 @@ TEST(refuses_a_folder_in_one_line)
     expect_printed(run_programs("rm -rf $DIR/model; $LAUNCH -n 2 $BIN/train_gpt2 " SMALL
                                 "--steps 1 --export $DIR/model $DIR/text"),
                    0, "exported to ");
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        char command[1024];
-        snprintf(command, sizeof command,
-                 "%s; $LAUNCH -n 2 $BIN/train_gpt2 --brief --steps 1 %s $DIR/text", table[i].before,
-                 table[i].options);
-        expect_printed(run_programs(command), table[i].status, table[i].words);
-        if (printed_lines() > 2) // and the launcher's
-            fail_msg("%s: want one line:\n%s", table[i].options, programs_printed);
-    }
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        refuses(table[i].before, table[i].options, "$DIR/text", table[i].status, table[i].words);
 }
 
 // So many tokens as nanoGPT has them.
@@ -192,6 +196,9 @@ TEST(refuses_options_in_one_line)
         {"head -c 1999 $DIR/train_0.bin >$DIR/cut.bin", "--data $DIR/cut.bin", "it is truncated"},
         {":", "--data $DIR/train_0.bin --val $DIR/cut.bin", "it is truncated"},
         {":", "--generate a", "of which model?"},
+        {":", "--from $DIR/none --generate a --save $DIR/none", "--save: nothing is trained"},
+        {":", "--from $DIR/none --export $DIR/none --val $DIR/val.bin", "--val: nothing is"},
+        {":", "--resume $DIR/none --generate a --stages 2", "--generate is for all of a"},
         {":", "--generate \"\" $DIR/text", "a prompt has a token at least"},
         {":", "--vocab 300 --generate \"7 300\" $DIR/text", "want tokens from 0 to 299"},
         {":", "--vocab 300 --generate Hello $DIR/text", "tokenize.py encode makes them"},
@@ -219,14 +226,8 @@ TEST(refuses_options_in_one_line)
     };
     needs_ranks(2);
     write_corpus();
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        char command[1024];
-        snprintf(command, sizeof command, "%s; $LAUNCH -n 2 $BIN/train_gpt2 " SMALL "--steps 3 %s",
-                 table[i].before, table[i].options);
-        expect_printed(run_programs(command), 2, table[i].words);
-        if (printed_lines() > 2) // and the launcher's
-            fail_msg("%s: want one line:\n%s", table[i].options, programs_printed);
-    }
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        refuses(table[i].before, table[i].options, "", 2, table[i].words);
 }
 
 // ---- What a model writes ----
@@ -481,8 +482,9 @@ TEST(dropout_is_the_same_on_any_world)
 // stages have left.
 #define STAGED                                                                                     \
     "$BIN/train_gpt2 --layers 3 --dim 32 --heads 4 --context 24 --brief --accumulate 3 "           \
-    "--schedule "                                                                                  \
-    "constant --log $DIR/log "
+    "--schedule constant --log $DIR/log "
+#define SAVE_STAGES                                                                                \
+    "$LAUNCH -n 4 " STAGED "--batch 2 --stages 2 --resume $DIR/cut --save $DIR/cut $DIR/text "
 TEST(stages_resume_as_others)
 {
     static const struct {
@@ -510,8 +512,18 @@ TEST(stages_resume_as_others)
             if (fabs(loss[step] - want[4 + step]) > 1e-5)
                 fail_msg("%s\nloss %g, want %g", command, loss[step], want[4 + step]);
     }
+    // Killed between the stages' renames: step 5 is complete; a save that fails does not lose it.
+    expect_printed(
+        run_programs("cd $DIR; cp -r cut-stage-1-of-2 four; " SAVE_STAGES
+                     "--steps 5 && mv cut-stage-1-of-2 cut-stage-1-of-2.tmp && "
+                     "mv four cut-stage-1-of-2; mkdir -p cut-stage-0-of-2.old/mine; " SAVE_STAGES
+                     "--steps 6"),
+        1, "after step 5\n");
     expect_printed(run_programs("$LAUNCH -n 1 " STAGED "--resume $DIR/cut --export $DIR/uncut"), 0,
                    "exported to ");
+    expect_printed(run_programs("$LAUNCH -n 2 $BIN/train_gpt2 --brief --from $DIR/uncut --stages 2 "
+                                "--resume $DIR/cut --steps 6 $DIR/text"),
+                   0, "after step 5\n");
     expect_printed(
         run_programs("rm $DIR/cut-stage-1-of-2/rank-0-of-2.safetensors; $LAUNCH -n 1 " STAGED
                      "--resume $DIR/cut --export $DIR/none"),

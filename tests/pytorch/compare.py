@@ -14,9 +14,11 @@ Interface: compare.py FOLDER LAUNCH TRAIN_GPT2 [MODEL] (what make has built). Ex
 difference is above the bound.
 """
 
+import glob
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -292,6 +294,44 @@ def compare_dcp(training):
     say("and comes back: losses", apart(got, all_there[end:]), RESUMED)
 
 
+def dcp_refuses(training):
+    """What is no checkpoint of all of a model, here or there: one line, and nothing is left."""
+    source, new = (os.path.join(training.place, name) for name in ("ck", "new"))
+    with open(os.path.join(source, "index.json"), encoding="utf-8") as file:
+        index = json.load(file)
+
+    def part(folder, first): # a stage's parameters
+        shutil.copytree(source, folder)
+        params = {name: entry for name, entry in index["parameters"].items()
+                  if first == (name.startswith("embed") or name.startswith("h.0."))}
+        with open(os.path.join(folder, "index.json"), "w", encoding="utf-8") as file:
+            json.dump(dict(index, parameters=params), file)
+
+    def cut(folder, source, name):
+        shutil.copytree(os.path.join(training.place, source), folder)
+        os.truncate(os.path.join(folder, name), 100)
+
+    def other(folder):
+        torch.distributed.checkpoint.save({"model": {"bert.weight": torch.zeros(3)}},
+                                          checkpoint_id=folder, no_dist=True)
+
+    bad = {"none": ("to", lambda folder: None, "none/index.json"),
+           "stage 0": ("to", lambda folder: part(folder, True), "ln_f.bias is missing"),
+           "stage 1": ("to", lambda folder: part(folder, False), "embed.wte is missing"),
+           "short": ("to", lambda folder: cut(folder, "ck", "rank-1-of-4.safetensors"), "header"),
+           "no dcp": ("from", lambda folder: None, "no dcp/.metadata"),
+           "short dcp": ("from", lambda folder: cut(folder, "dcp", "__0_0.distcp"), "EOFError"),
+           "other": ("from", other, "is it a GPT-2 or a Llama")}
+    for name, (direction, make, said) in bad.items():
+        folder = os.path.join(training.place, name)
+        make(folder)
+        done = subprocess.run([sys.executable, "-B", DCP, direction, folder, new],
+                              stderr=subprocess.PIPE, text=True, check=False)
+        good = done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+        left = glob.glob(glob.escape(new) + "*")
+        say("dcp.py refuses: " + said, 0 if good and not left else 1, 0)
+
+
 def compare_files():
     """Models as their files have them: the loss and the gradients' norm of one step, and what is
     exported after it, bitwise. Then files that no model has."""
@@ -330,6 +370,8 @@ def main():
         if small:
             compare_bf16(training, exact)
             compare_dcp(training)
+        if name == "GPT-2":
+            dcp_refuses(training)
     for failure in failures:
         print("failed: " + failure)
     return 1 if failures else 0
