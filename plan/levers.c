@@ -15,7 +15,7 @@
 
 enum { MOST = 4096, WANTED = 3, MOST_RUNS = 6, FEW_RUNS = 2, MOST_PASSES = 32 };
 
-#define MOST_HOST 64e9 // bytes: a node of 8 GPUs has 0.5 to 2 TB
+#define MOST_HOST 512e9 // bytes of a node, for the ranks on it: nodes have 0.5 to 2 TB
 
 typedef struct Candidate {
     PlanOptions options;
@@ -89,8 +89,9 @@ static void add(Candidates *all, const PlanOptions *o)
         if (most_memory(&f) > most) most = most_memory(&f);
         if (i == 0) time += about(o, &f);
         // Masters, gradients and moments of a rank: 16 bytes per element, in the host's memory.
-        if (o->offload && 16.0 * (double)f.parameters / (plan_places(o) / o->replicas) > MOST_HOST)
-            return;
+        int per_node = o->machine->gpus_per_node, ranks = o->gpus < per_node ? o->gpus : per_node;
+        double shard = (double)f.parameters / (plan_places(o) / o->replicas);
+        if (o->offload && 16 * shard * ranks > MOST_HOST) return;
     }
     if (plan_fits(o, (uint64_t)memory))
         all->of[all->n++] = (Candidate){*o, time, memory, plan_fits(o, (uint64_t)most)};
@@ -106,15 +107,19 @@ static void add_kinds(Candidates *all, PlanOptions o)
 {
     const PlanOptions *from = all->from;
     bool zero3 = o.strategy == STRATEGY_ZERO3;
-    for (int kind = 0; kind < 8; kind++) {
+    for (int kind = 0; kind < 12; kind++) {
         PlanOptions with = o;
+        RecomputeKind again = (RecomputeKind)(kind / 4);
         if (kind & 1) with.reduce_every_time = true;
-        if (kind & 2) with.recompute = RECOMPUTE_BLOCKS;
-        if (kind & 4) with.offload = true;
-        if ((kind & 1) && (from->reduce_every_time || o.accumulate == 1)) continue;
+        if (kind & 2) with.offload = true;
+        if (again != RECOMPUTE_NONE) with.recompute = again;
+        if ((kind & 1) && (from->reduce_every_time || o.accumulate == 1 || o.gpus == 1)) continue;
         if ((kind & 1) && o.strategy == STRATEGY_ZERO1) continue;
-        if ((kind & 2) && from->recompute == RECOMPUTE_BLOCKS) continue;
-        if ((kind & 4) && (from->offload || !zero3 || o.reshard_ranks > 0 || o.fp8 || is_lab_8(&o)))
+        if (again != RECOMPUTE_NONE &&
+            (from->recompute == again || from->recompute == RECOMPUTE_BLOCKS))
+            continue;
+        if (again == RECOMPUTE_ATTENTION && o.model.attention != ATTENTION_PLAIN) continue;
+        if ((kind & 2) && (from->offload || !zero3 || o.reshard_ranks > 0 || o.fp8 || is_lab_8(&o)))
             continue;
         with.strategic = true;
         add(all, &with);
@@ -136,7 +141,8 @@ static void add_shards(Candidates *all, PlanOptions o)
 {
     const PlanOptions *from = all->from;
     for (; o.replicas >= 1; o.replicas /= 2) {
-        if (plan_places(&o) % o.replicas == 0 && o.replicas < plan_places(&o)) {
+        int places = plan_places(&o);
+        if (places % o.replicas == 0 && (o.replicas < places || places == 1)) {
             add_parts(all, o);
             if (from->strategy != STRATEGY_ZERO3) {
                 PlanOptions zero3 = o;
@@ -153,8 +159,10 @@ static void add_stages(Candidates *all, PlanOptions o)
 {
     bool one = o.dtype == DTYPE_F16 || o.reshard_ranks > 0 || o.llama.tied || is_lab_8(&o);
     int most = one ? o.stages : PLAN_STAGES;
-    for (; o.stages <= most && o.stages <= o.model.layers && o.stages < o.gpus; o.stages *= 2)
+    for (; o.stages <= most && o.stages <= o.model.layers; o.stages *= 2) {
+        if (o.stages >= o.gpus && o.stages > 1) break;
         if (o.gpus % o.stages == 0 && o.batch % plan_places(&o) == 0) add_shards(all, o);
+    }
 }
 
 static int by_time(const void *a, const void *b)
@@ -176,7 +184,7 @@ static void name_of(const PlanOptions *o, const PlanOptions *from, char *text, s
     NAME(o->stages != from->stages, "STAGES=%d", o->stages);
     NAME(o->accumulate != from->accumulate, "ACCUMULATE=%d", o->accumulate);
     NAME(o->reduce_every_time != from->reduce_every_time, "REDUCE=each");
-    NAME(o->recompute != from->recompute, "RECOMPUTE=blocks");
+    NAME(o->recompute != from->recompute, "RECOMPUTE=%s", plan_recompute_name(o));
     NAME(o->offload != from->offload, "OFFLOAD=yes");
 #undef NAME
 }

@@ -4,11 +4,16 @@
 
 #include "plan.h"
 
+static const char *plural(int n)
+{
+    return n == 1 ? "" : "s";
+}
+
 // What was asked for of labs 3, 4, 6, 7 and 8.
 static void print_labs(const PlanOptions *o)
 {
     if (o->stages > 1)
-        plan_say("; %d stages of %d GPUs, %s", o->stages, plan_places(o),
+        plan_say("; %d stages of %d GPU%s, %s", o->stages, plan_places(o), plural(plan_places(o)),
                  o->schedule == PIPELINE_1F1B ? "1F1B" : "GPipe");
     if (o->recompute != RECOMPUTE_NONE)
         plan_say("; %s again", o->recompute == RECOMPUTE_BLOCKS ? "blocks" : "attention's weights");
@@ -25,11 +30,12 @@ static void print_head(const Plan *plan)
 {
     const PlanOptions *o = plan->options;
     int nodes = (o->gpus + o->machine->gpus_per_node - 1) / o->machine->gpus_per_node;
-    plan_say("%s, %.3f billion parameters, on %d GPUs (%d node%s of %s), %s", o->model_name,
-             1e-9 * (double)plan->parameters, o->gpus, nodes, nodes == 1 ? "" : "s",
+    plan_say("%s, %.3f billion parameters, on %d GPU%s (%d node%s of %s), %s", o->model_name,
+             1e-9 * (double)plan->parameters, o->gpus, plural(o->gpus), nodes, plural(nodes),
              o->machine->name, o->strategy_name);
     if (o->replicas > 1) plan_say(", %d replicas", o->replicas);
-    plan_say("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
+    plan_say("\n%d sequence%s of %d token%s per step: %d", o->batch, plural(o->batch), o->seq,
+             plural(o->seq), o->micro);
     if (o->accumulate > 1) plan_say(" · %d micro-batches", o->accumulate);
     plan_say(" on each GPU; %s", o->tf32 ? "products in TF32" : plan_type_name(o->dtype));
     if (o->fp8_products) plan_say(" with products in FP8");
@@ -180,7 +186,7 @@ static void print_latency(const Plan *plan)
         plan_say("  - %s: %.0f %% of its time is latency (%s%s%s, %d ranks on %d node%s)\n",
                  plan_kind_name((PlanKind)i), plan_percent(s->latency, s->work),
                  s->algorithm ? s->algorithm : "", s->protocol && *s->protocol ? " " : "",
-                 s->protocol ? s->protocol : "", s->ranks, s->nodes, s->nodes == 1 ? "" : "s");
+                 s->protocol ? s->protocol : "", s->ranks, s->nodes, plural(s->nodes));
     }
 }
 

@@ -1,9 +1,10 @@
 /* step_time.c: the step in time: the ranks' logs are played on the modelled machine, and the
  * slowest rank's last step is looked at.
  *
- * Communication is hidden while something computes on the same GPU, exposed while nothing does. A
- * collective counts from when its last rank has arrived. What neither computes nor communicates is
- * idle; while the next kernel had not been queued, that is the host's.
+ * Communication, copies from and to the host too, is hidden while something computes on the same
+ * GPU, exposed while nothing does. A collective counts from when its last rank has arrived. What
+ * neither computes nor communicates is idle; while the next kernel had not been queued, that is the
+ * host's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,13 @@ typedef struct Rank {
     PlanTimes sums; // what its operations add up to
     PlanSpan *of;   // (n - first)
 } Rank;
+
+// Copies within a GPU are its own work; those from and to the host are not.
+static bool is_moved(const GpuLogEntry *e)
+{
+    return e->op > GPU_BLAS ||
+           (e->op == GPU_COPY && (e->to == GPULOG_HOST) != (e->from == GPULOG_HOST));
+}
 
 static bool takes_time(const GpuLogEntry *e)
 {
@@ -132,10 +140,10 @@ static Status step_of(const Rank *rank, PlanTimes *t)
         Interval part = {rank->of[i - r->first].start, rank->of[i - r->first].end};
         if (part.end <= part.begin) continue;
         if (part.end > last) last = part.end;
-        if (plan_entry(r, i)->op <= GPU_BLAS)
-            compute[n_compute++] = part;
-        else
+        if (is_moved(plan_entry(r, i)))
             moved[n_moved++] = part;
+        else
+            compute[n_compute++] = part;
         both[n++] = part;
     }
     t->step = last - rank->from;

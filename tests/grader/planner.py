@@ -99,6 +99,10 @@ class Plan(TempFolder):
             self.assertEqual(rank, dry["ranks"][rank["rank"]])
         if alike:
             self.assertEqual(kinds["times"], dry["times"])
+            own = lambda rank: [unit["valid"] for unit in rank["units"]]
+            stands = [own(rank) for rank in kinds["ranks"]]
+            for rank in dry["ranks"]: # one of them has as much padding
+                self.assertIn(own(rank), stands)
         self.same(dry, self.plan(*settings, "RUN=executed"))
         return dry
 

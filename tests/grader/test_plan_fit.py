@@ -81,7 +81,9 @@ class Fit(Plan):
         """Activations are most of this step's memory: without recomputation no plan fits."""
         machine = self.write("small.machine", "base h100x8\nmemory 600 KB\n")
         settings = [*SMALL, "LAYERS=6", "GPUS=2", "BATCH=2", "SEQ=64", "MACHINE=" + machine]
-        self.assertIn("; blocks again", self.said("FIT=yes", *settings))
+        out = self.said("FIT=yes", *settings)
+        self.assertIn("; blocks again", out)
+        self.assertEqual({row[6] for row in self.rows(out)}, {"1", "2", "3"}) # of ZeRO-3, the best
         _, out, _ = self.run_plan(*settings)
         said = re.search(r"RECOMPUTE=blocks: ([\d.]+) GiB at the peak; a step takes "
                          r"([\d.]+ \w+)", " ".join(out.split()))
@@ -108,6 +110,17 @@ class Fit(Plan):
                                               self.time(plan["times"]["step"])))
             steps.append(plan["times"]["step"])
         self.assertEqual((len(steps), steps), (3, sorted(steps)))
+
+    def test_attentions_weights_again_make_a_step_fit(self):
+        """Where they are most of the memory that alone is quicker than whole blocks again."""
+        machine = self.write("small.machine", "base h100x8\nmemory 8 GiB\n")
+        settings = ["LAYERS=12", "HEADS=16", "DIM=1024", "SEQ=4096", "GPUS=8", "BATCH=8",
+                    "ATTENTION=plain", "MACHINE=" + machine]
+        named = re.findall(r"(RECOMPUTE=\w+): ", self.said(*settings))
+        self.assertEqual(named[:2], ["RECOMPUTE=attention", "RECOMPUTE=blocks"])
+        self.assertNotIn("attention:", self.said(*settings, "RECOMPUTE=attention"))
+        steps = [self.plan(*settings, again)["times"]["step"] for again in named[:2]]
+        self.assertLess(*steps)
 
     def test_what_is_too_large_for_a_dry_run_does_not_fit(self):
         """A candidate that needs terabytes ends nothing, and says nothing but that."""

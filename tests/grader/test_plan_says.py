@@ -23,7 +23,16 @@ class Says(Plan):
         self.assertGreater(kept[0], 14 << 30)
         self.assertLess(kept[1], 1 << 20)
         out = " ".join(self.said("MODEL=gpt2", "GPUS=8", "OFFLOAD=yes").split())
-        self.assertRegex(out, r"The optimizer's step is the host's, and not in this time: 28 bytes")
+        self.assertIn("The optimizer's step is the host's, and not in this time: 28 bytes per "
+                      "element, 0.44 GB", out) # 28 · 124,439,808 / 8
+
+    def test_copies_of_the_hosts_shards_are_no_compute(self):
+        times = self.plan("MODEL=gpt2", "GPUS=1", "SEQ=128", "OFFLOAD=yes")["times"]
+        kernels = sum(kind[1] for name, kind in times["kinds"].items() if name != "copies")
+        self.assertLessEqual(times["compute"], kernels)
+        # Of 124,439,808 floats, to the GPU, and their gradients back, at 55.4 GB/s.
+        self.assertGreater(times["communication"], 2 * 4 * 124439808 / 55.4e9 * 1e12)
+        self.assertGreater(times["exposed"], times["step"] // 2)
 
     def test_no_limit_of_files_reaches_the_hosts_shards(self):
         """Where files may have 1 MiB, as under Autolab's ulimit -f: units of 100 and 300 MiB, whose
@@ -124,12 +133,28 @@ class Says(Plan):
                      r"- reduce-scatter: \d+ % of its time is latency",
                      r"not host-bound\."):
             self.assertRegex(text, line)
+        kinds = self.plan("MODEL=gpt2-xl", "GPUS=16", "BATCH=64", "DTYPE=bf16")["times"]["kinds"]
+        gather, product = kinds["all-gather"], kinds["products"]
+        tokens = gather[2] / gather[0] * product[3] / product[1] / (24 * 1600 ** 2)
+        self.assertIn("from %.0f tokens per GPU on" % tokens, text)
+        self.assertIn("all-gather: %.0f %% of its time is latency" % (
+            100 * gather[5] / gather[2]), text)
+        # Kernels in TF32 wait for memory below 494.5 / 3.35 FLOP per byte, others below 67 / 3.35.
+        for dtype, bound in (("tf32", "memory"), ("float", "arithmetic")):
+            self.assertRegex(why("MODEL=gpt2", "GPUS=8", "SEQ=256", "DTYPE=" + dtype),
+                             r"- products: [\d.]+ FLOP per byte, bound by " + bound)
         small = ["MODEL=gpt2", "DTYPE=bf16", "EFFICIENCY=100"]
         for settings, help_ in [
                 (["MODEL=gpt3-175b", "GPUS=8"],
                  "more GPUs, or shorter sequences: it does not fit"),
                 (["MODEL=llama3-8b", "SEQ=8192", "GPUS=8", "DTYPE=bf16", "BATCH=16"],
                  "it does not fit; these settings do, the fastest first: "),
+                (["MODEL=llama3-70b", "SEQ=512", "GPUS=8"], # 1.1 TB of shards: no host has room
+                 "more GPUs, or shorter sequences: it does not fit"),
+                (["MODEL=llama3-8b", "SEQ=4096", "GPUS=1"], # a host of 8 GPUs has room for one's
+                 "it does not fit; these settings do, the fastest first: OFFLOAD=yes: "),
+                (["MODEL=gpt2", "GPUS=1", "BATCH=512"],
+                 "it does not fit; these settings do, the fastest first: ACCUMULATE=8: "),
                 (["MODEL=gpt2", "GPUS=8", "STAGES=4", "BATCH=8", "ACCUMULATE=2"],
                  "more micro-batches (ACCUMULATE): "),
                 (["MODEL=mpt-1b", "GPUS=8", "BATCH=32", "DTYPE=float"],
@@ -141,7 +166,20 @@ class Says(Plan):
                  "more tokens per GPU (BATCH): the same bytes hide behind more compute; or slices"),
                 (small + ["GPUS=16", "SLOW=5:10%"], "a rank 5 as fast as the others")]:
             with self.subTest(settings=settings):
-                self.assertIn("What would help most: " + help_, why(*settings))
+                text = why(*settings)
+                self.assertIn("What would help most: " + help_, text)
+                for found in re.findall(r"([A-Z_]+=\w+): ([\d.]+) GiB at the peak, (fits|does not "
+                                        r"fit); a step takes ([\d.]+ m?s)", text):
+                    plan = self.plan(*settings, found[0])
+                    self.assertEqual(found[1:], (
+                        "%.1f" % (max(rank["peak"] for rank in plan["ranks"]) / (1 << 30)),
+                        "fits" if plan["reserved"] <= plan["offered"] else "does not fit",
+                        self.time(plan["times"]["step"])))
+                if "STAGES=4" in settings: # three of five places in time
+                    self.assertIn("of 4 stages and 2 micro-batches 60 % is the bubble", text)
+        times = self.plan("MODEL=mpt-1b", "GPUS=8", "STAGES=4", "ACCUMULATE=4")["times"]
+        self.assertGreater(times["idle"], times["step"] // 4) # of which the host has little part
+        self.assertLess(times["host"], times["step"] // 50)
         llama = why("MODEL=llama3-8b", "GPUS=16", "SEQ=2048", "DTYPE=bf16")
         # 2 · 4096 · (2 · 4096 + 2 · 1024 + 3 · 14336)
         self.assertIn("2·C·(2·C + 2·K + 3·F) = 4.36e+08 FLOP per token", llama)
@@ -311,8 +349,10 @@ class Says(Plan):
     def check_timeline(self, plan, path):
         line = json.loads(self.read(path))
         spans = [(row[0], row[4], row[5]) for row in line["operations"] if row[5] > row[4]]
-        moved = [span[1:] for span in spans if span[0] in plan["ranks"][0]["messages"]]
-        computed = [span[1:] for span in spans if span[0] not in plan["ranks"][0]["messages"]]
+        self.assertEqual(plan["ranks"][0]["copies_within"], [0, 0]) # all are the host's
+        moves = [*plan["ranks"][0]["messages"], "copy"]
+        moved = [span[1:] for span in spans if span[0] in moves]
+        computed = [span[1:] for span in spans if span[0] not in moves]
         times = plan["times"]
         self.assertEqual((line["rank"], line["step"]), (times["rank"], times["step"]))
         self.assertEqual(max(end for _, _, end in spans), times["step"])
