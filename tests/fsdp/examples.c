@@ -169,7 +169,6 @@ TEST(graphs_train_the_same)
         const char *strategy;
     } table[] = {{1, ""},
                  {2, "--strategy ddp"},
-                 {2, "--dim 448 --batch 1 --accumulate 2"}, // a plan merges its all-gathers
                  {2, "--accumulate 2 --strategy zero1 --val-every 9"},
                  {3, "--accumulate 2 --strategy zero2"},
                  {4, "--tied --model llama"},
@@ -195,6 +194,32 @@ TEST(graphs_train_the_same)
         }
     }
 }
+
+#ifndef BACKEND_CUDA
+// Units so large that a plan merges reductions, which the last micro-batch alone has.
+TEST(reductions_of_micro_batches_are_merged)
+{
+    static const char *const WAYS[] = {"", "--regroup 0", "--regroup 0 --graph"};
+    double loss[3][LOGGED];
+    needs_ranks(2);
+    for (int way = 0; way < 3; way++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 "rm -f $DIR/log; SIMGPU_TRACE=$DIR/trace.json $LAUNCH -n 2 $BIN/train_gpt2 "
+                 "--layers 4 --dim 512 --heads 4 --context 8 --batch 1 --accumulate 2 --sample 0 "
+                 "--brief --steps 2 --log $DIR/log %s $DIR/text && "
+                 "echo reduced by $(grep -o -m1 regroup_reduce $DIR/trace.json || echo units)",
+                 WAYS[way]);
+        expect_printed(run_programs(command), 0,
+                       way > 0 ? "reduced by regroup_reduce" : "reduced by units");
+        assert_int_equal(logged("log", "loss", loss[way]), 2);
+        for (int k = 0; k < 2; k++)
+            if (loss[way][k] != loss[0][k])
+                fail_msg("%s: step %d has loss %.9g, want %.9g", WAYS[way], k + 1, loss[way][k],
+                         loss[0][k]);
+    }
+}
+#endif
 
 static const char LLAMA[] = "$BIN/train_gpt2 --model llama --layers 2 --dim 32 --heads 4 "
                             "--context 24 --sample 0 $DIR/text";
