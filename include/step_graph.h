@@ -127,7 +127,7 @@ typedef struct StepCall {
 
 // Lists the collectives of the trace, in their order, each with the phases whose ends have a path
 // to it, and the phases to which it has a path. Writes at most `max` to out (which may be NULL for
-// max = 0); *n is their number. ERR_MEMORY.
+// max = 0); *n is how many the trace has. ERR_MEMORY.
 Status step_calls(const StepTrace *trace, StepCall *out, int max, int *n);
 
 // Given code (lib/fsdp/step_trace.c). Begins to record the root's units, between steps.

@@ -33,7 +33,7 @@ FAILING := cudaMalloc cudaMallocAsync cudaMallocHost cudaMemcpyAsync cudaMemcpy2
     cudaStreamSynchronize kernel_add_divided kernel_add_divided_ex kernel_add_ex kernel_cast \
     kernel_adamw kernel_check_finite kernel_scale_ex kernel_scale kernel_sum_squares kernel_amax \
     kernel_quantize_e4m3 kernel_dequantize_e4m3 ncclAllGather ncclReduceScatter ncclAllReduce \
-    ncclReduce ncclBroadcast ncclCommSplit ncclSend ncclRecv
+    ncclReduce ncclBroadcast ncclCommSplit ncclSend ncclRecv cudaGraphInstantiate cudaGraphLaunch
 FAILING := $(if $(filter simgpu,$(BACKEND)),$(FAILING:%=-Xlinker --wrap=%))
 $(BUILD)/tests/fsdp/failing_calls $(foreach folder,$(LAB_FOLDERS), \
     $(BUILD)/impl/$(IMPL_KEY)/suite/$(call name_of,$(folder))): LDFLAGS += $(FAILING)

@@ -172,8 +172,10 @@ Status step_graph_launch(StepGraph *graph)
     //  shards are written (fsdp_shards_written), and graph->launched says when it is done. With
     //  `accumulates` there are no numbers, and nothing is counted.
     //? graph->host is read when the graph runs. When may the next launch write there?
-    CUDA_TRY(cudaEventSynchronize(graph->launched));
-    if (!graph->options.accumulates) step_numbers(&opt->config, opt->t + 1, graph->host);
+    if (!graph->options.accumulates) {
+        CUDA_TRY(cudaEventSynchronize(graph->launched));
+        step_numbers(&opt->config, opt->t + 1, graph->host);
+    }
     CUDA_TRY(cudaGraphLaunch(graph->exec, opt->ctx->compute_stream));
     CUDA_TRY(cudaEventRecord(graph->launched, opt->ctx->compute_stream));
     if (graph->options.accumulates) return OK;
@@ -207,7 +209,7 @@ Status step_calls(const StepTrace *trace, StepCall *out, int max, int *n)
     bool *reached = calloc((size_t)trace->n_nodes + 1, sizeof *reached);
     *n = 0;
     if (reached == NULL) return fail(ERR_MEMORY, "no host memory for a record");
-    //[L8.7] out has the first `max` collectives of the trace, and *n is how many it has.
+    //[L8.7] out has the first `max` collectives of the trace; *n counts all of them.
     //? Two streams, and no event between them: does an edge lead from one to the other?
     for (int i = 0; i < trace->n; i++) {
         const StepMark *call = &trace->marks[i];

@@ -148,7 +148,7 @@ Status step_calls(const StepTrace *trace, StepCall *out, int max, int *n)
     bool *reached = calloc((size_t)trace->n_nodes + 1, sizeof *reached);
     *n = 0;
     if (reached == NULL) return fail(ERR_MEMORY, "no host memory for a record");
-    // TODO L8.7: out has the first `max` collectives of the trace, and *n is how many it has.
+    // TODO L8.7: out has the first `max` collectives of the trace; *n counts all of them.
     // Hint: Two streams, and no event between them: does an edge lead from one to the other?
     NOT_YET("L8.7");
     free(reached);

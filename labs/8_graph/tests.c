@@ -283,22 +283,24 @@ float *steps_eagerly(const Spec *spec, const Training *k, const Rank *r, float *
 static float *queued_steps(Steps *t, StepGraph *graph, int steps, size_t *n)
 {
     Sharded *s = t->s;
+    const bool whole = !graph->options.accumulates;
     for (int i = 1; i <= steps; i++) {
         s->adamw.config.lr = rate_of(i);
         need_cuda(cudaDeviceSynchronize());
         uint64_t first = gpulog_length();
         need(step_graph_warm_up(graph));
-        check_no_host_wait((uint64_t)gpulog_find(GPU_EVENT_SYNC, NULL, first) + 1,
+        check_no_host_wait(whole ? (uint64_t)gpulog_find(GPU_EVENT_SYNC, NULL, first) + 1 : first,
                            "in a step that is to be captured");
         GpuLogEntry entry = {0};
         int64_t copy = gpulog_find(GPU_COPY, NULL, first);
-        check(copy >= 0 && gpulog_get((uint64_t)copy, &entry) &&
-                  entry.range[0].ptr == (const void *)graph->numbers,
-              "the first copy of a step is not that of the numbers");
+        bool numbers = copy >= 0 && gpulog_get((uint64_t)copy, &entry) &&
+                       entry.range[0].ptr == (const void *)graph->numbers;
+        check(numbers == whole, whole ? "the first copy of a step is not that of the numbers"
+                                      : "a pass that accumulates copies numbers");
         for (uint64_t k = first; k < gpulog_length(); k++) {
             if (!gpulog_get(k, &entry) || (int64_t)k == copy) continue;
             bool works = entry.op <= GPU_BLAS || gpulog_is_collective(entry.op);
-            if (works && (int64_t)k > copy && entry.stream != s->ctx.compute_stream)
+            if (whole && works && (int64_t)k > copy && entry.stream != s->ctx.compute_stream)
                 check(log_ordered((uint64_t)copy, k),
                       "%s does not wait for the step's beginning: its stream takes no part",
                       entry.name);
@@ -337,9 +339,24 @@ static void queued_body(Sharded *s, const Rank *r, void *arg)
     steps_destroy(&queued);
 }
 
+static void accumulating_body(Sharded *s, const Rank *r, void *arg)
+{
+    Steps queued;
+    StepGraph graph;
+    size_t n;
+    steps_create(&queued, s, 1, r);
+    StepGraphOptions options = {steps_pass, &queued, 0.05f, true};
+    need(step_graph_create(&graph, &s->adamw, &options));
+    free(queued_steps(&queued, &graph, 2, &n));
+    check(s->adamw.t == 0, "opt->t is %d after passes that accumulate", s->adamw.t);
+    step_graph_destroy(&graph);
+    steps_destroy(&queued);
+}
+
 TEST(a_step_is_queued_at_once)
 {
     Training one = {0.05f, 1, 3}, two = {0.0f, 2, 2};
+    run_steps(spec_mlp(3), accumulating_body, NULL, 2);
     run_steps(spec_mlp(3), queued_body, &one, 1, 2, 3);
     run_steps(spec_gpt2(1), queued_body, &two, 2);
 }

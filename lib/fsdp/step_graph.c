@@ -63,8 +63,10 @@ void step_graph_destroy(StepGraph *graph)
 Status step_graph_warm_up(StepGraph *graph)
 {
     FsdpAdamW *opt = graph->opt;
-    CUDA_TRY(cudaEventSynchronize(graph->launched));
-    if (!graph->options.accumulates) step_numbers(&opt->config, opt->t + 1, graph->host);
+    if (!graph->options.accumulates) {
+        CUDA_TRY(cudaEventSynchronize(graph->launched));
+        step_numbers(&opt->config, opt->t + 1, graph->host);
+    }
     TRY(step_queue(graph));
     CUDA_TRY(cudaEventRecord(graph->launched, opt->ctx->compute_stream));
     if (graph->options.accumulates) return OK;

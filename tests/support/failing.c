@@ -110,6 +110,9 @@ CUDA(cudaStreamWaitEvent, (cudaStream_t s, cudaEvent_t e, unsigned flags), (s, e
 CUDA(cudaStreamCreateWithFlags, (cudaStream_t * s, unsigned flags), (s, flags))
 CUDA(cudaStreamCreateWithPriority, (cudaStream_t * s, unsigned flags, int p), (s, flags, p))
 CUDA(cudaStreamSynchronize, (cudaStream_t s), (s))
+CUDA(cudaGraphInstantiate, (cudaGraphExec_t * e, cudaGraph_t g, unsigned long long flags),
+     (e, g, flags))
+CUDA(cudaGraphLaunch, (cudaGraphExec_t e, cudaStream_t s), (e, s))
 CUDA(kernel_add_divided, (float *to, const float *x, float by, size_t n, cudaStream_t s),
      (to, x, by, n, s))
 CUDA(kernel_add_divided_ex,
