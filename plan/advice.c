@@ -1,14 +1,14 @@
-/* advice.c: what would help most: one thing, chosen by what the step waits for, and what a dry run
- * says that it does.
+/* advice.c: the one thing that would help most, chosen by what the step waits for, and its effect
+ * in a dry run.
  */
 #include <stdio.h>
 
 #include "plan.h"
 
-// The figures of another plan, as part of a line. Nothing where it cannot be made.
+// Prints the figures of another plan, as part of a line; nothing if it cannot be made.
 static void try_it(const Plan *plan, const PlanOptions *with, const char *name)
 {
-    PlanOptions alone = *with; // the plan's own step is in its file
+    PlanOptions alone = *with; // the file is for the plan's own step
     alone.timeline = NULL;
     alone.candidate = true;
     Plan other = {.options = &alone};
@@ -22,7 +22,7 @@ static void try_it(const Plan *plan, const PlanOptions *with, const char *name)
                  (double)step / (double)plan->times.step);
 }
 
-// The latency of collectives: a replica on each node.
+// Advises a replica on each node, against the latency of collectives.
 static void advise_replicas(const Plan *plan)
 {
     PlanOptions with = *plan->options;
@@ -35,7 +35,7 @@ static void advise_replicas(const Plan *plan)
     if (with.advice && with.reshard_ranks == 0) try_it(plan, &with, "STRATEGY=hsdp");
 }
 
-// What is exposed: more to compute, or other bytes.
+// Advises more compute, or fewer bytes, against exposed communication.
 static void advise_batch(const Plan *plan, bool slices)
 {
     PlanOptions larger = *plan->options, with = larger;

@@ -1,4 +1,4 @@
-/* config.c: a model as Hugging Face describes it, config.json, which lib/checkpoint/config.c reads.
+/* config.c: a model from Hugging Face's config.json, which lib/checkpoint/config.c reads.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ Status plan_read_config(const char *path, PlanOptions *o)
     check_set_silent(true);
     Status status = hugging_face_config_read(path, false, &config);
     check_set_silent(false);
-    if (status != OK) // after the place in the source: file, line, what is wrong
+    if (status != OK) // after the place in the source: file, line, error
         return plan_refuse("CONFIG=%s", strstr(check_last(), ": ") + 2);
     snprintf(o->model_name, sizeof o->model_name, "%s", config.type);
     o->model = (Gpt2Config){.vocab = sizes->vocab,
@@ -26,10 +26,10 @@ Status plan_read_config(const char *path, PlanOptions *o)
     o->llama.kv_heads = sizes->kv_heads;
     o->llama.hidden = sizes->hidden;
     o->llama.tied = sizes->tied;
-    // What a window leaves out a plan's attention computes.
+    // A plan's attention does not leave out tokens outside a window.
     if (config.window < o->seq)
-        return plan_refuse("CONFIG=%.200s: sliding_window is %d: SEQ has more tokens, and a Llama "
-                           "sees them all",
+        return plan_refuse("CONFIG=%.200s: sliding_window is %d: SEQ has more tokens, and a "
+                           "plan's attention has no window",
                            path, config.window);
     if (config.window < o->model.max_T) o->model.max_T = config.window;
     return OK;

@@ -1,13 +1,13 @@
-/* fit.c: the fastest of several plans that fit: strategies, which also decide whether parameters
- * are resharded after a forward, to shards or to slices; what is computed again; micro-batches of a
- * batch that stays the same; whether each of those reduces; and how many units are prefetched.
+/* fit.c: the fastest of several plans that fit. They differ in strategy (and so in whether a
+ * forward reshards parameters, to shards or to slices), in recomputation, in micro-batches of an
+ * unchanged batch, in whether each of those reduces, and in how many units are prefetched.
  *
  * More micro-batches take less memory and more messages. So for each strategy, with and without
  * recomputation, their number is doubled until the plan fits, and once more. Reducing each time
- * takes less memory, too. Where no batch is asked for it is looked for: it is doubled while the
- * plan fits and a token takes less time; in a pipeline, more micro-batches are. More units ahead
- * are tried last, on the fastest. What was asked for (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, GATHER,
- * STAGES) stays. Replicas, which reduce less and keep more, are halved from one on each node.
+ * takes less memory, too. If no batch is given, it is doubled while the plan fits and a token takes
+ * less time; a pipeline gets more micro-batches. Prefetching more units is tried last, on the
+ * fastest plan. Given settings (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, GATHER, STAGES) stay.
+ * Replicas, which reduce less and keep more, are halved from one on each node.
  */
 #include <stdio.h>
 
@@ -18,14 +18,13 @@ static const struct {
     Strategy strategy;
     bool by_node; // a replica on each node
     bool slices;  // of a node's ranks
-    bool each;    // micro-batches may reduce each
+    bool each;    // each micro-batch may reduce
 } choices[] = {
     {"zero3", STRATEGY_ZERO3, false, false, true}, {"zero3", STRATEGY_ZERO3, false, true, true},
     {"zero2", STRATEGY_ZERO2, false, false, true}, {"zero1", STRATEGY_ZERO1, false, false, false},
     {"ddp", STRATEGY_DDP, false, false, false},    {"hsdp", STRATEGY_ZERO3, true, false, true}};
 
-// Units ahead; sequences on a GPU; micro-batches for each stage of a pipeline, whose log has them
-// all.
+// Units ahead; sequences on a GPU; micro-batches per stage of a pipeline, whose log has them all.
 enum { MOST_AHEAD = 3, MOST_SEQUENCES = 1024, MOST_PARTS = 4 };
 
 typedef struct Found {
@@ -33,7 +32,7 @@ typedef struct Found {
     uint64_t step; // 0: nothing fits yet
 } Found;
 
-// Whether a sequence takes less time, and by more than one part of so many (0: by anything).
+// Whether a sequence takes less time, by more than 1/part of it (0: by anything).
 static bool is_faster(const Found *one, const Found *other, int part)
 {
     double limit = part ? 1.0 - 1.0 / part : 1.0;
@@ -42,7 +41,7 @@ static bool is_faster(const Found *one, const Found *other, int part)
            limit * (double)other->step / other->options.batch;
 }
 
-// Makes a plan and says what it takes; *fits. *best becomes it where it is faster.
+// Makes a plan and prints what it takes. *fits: it fits. *best becomes it if it is faster.
 static Status look_at(const PlanOptions *o, Found *best, bool *fits)
 {
     Plan plan = {.options = o};
@@ -82,7 +81,8 @@ static Status try_parts(PlanOptions o, bool each, Found *best)
     return OK;
 }
 
-// Larger batches, for as long as they fit and bring one percent; reduced each time where that fits.
+// Tries larger batches while they fit and gain one percent; each micro-batch reduces if only that
+// fits.
 static Status try_batches(PlanOptions o, bool each, Found *best)
 {
     int *n = o.stages > 1 ? &o.accumulate : &o.micro,
@@ -104,7 +104,7 @@ static Status try_batches(PlanOptions o, bool each, Found *best)
     return OK;
 }
 
-// Without recomputation and with each kind of it, unless one was asked for.
+// Tries each kind of recomputation, and none, unless one is given.
 static Status try_strategy(PlanOptions o, bool each, Found *best)
 {
     RecomputeKind last = o.recompute_given                      ? o.recompute
@@ -116,8 +116,8 @@ static Status try_strategy(PlanOptions o, bool each, Found *best)
     return OK;
 }
 
-// A replica on each node, then on two, on four …: each is larger, so that more fits, and its
-// collectives have more ranks. Until that is slower than what fitted before.
+// Tries a replica on each node, then on two, on four …: a larger replica fits more, but its
+// collectives have more ranks. Stops when that is slower than the one before.
 static Status try_replicas(PlanOptions o, bool each, Found *best)
 {
     for (Found before = {.step = 0}; o.replicas > 1; o.replicas /= 2) {
@@ -130,7 +130,7 @@ static Status try_replicas(PlanOptions o, bool each, Found *best)
     return OK;
 }
 
-// Whether what was asked for goes with the choice.
+// Whether the given settings go with the choice.
 static bool goes(const PlanOptions *o, int i)
 {
     int per_node = o->machine->gpus_per_node;
@@ -142,7 +142,7 @@ static bool goes(const PlanOptions *o, int i)
     return !(ddp && (o->offload || o->fp8));
 }
 
-// More units ahead, of the fastest so far.
+// Tries more units ahead, with the fastest plan so far.
 static Status try_ahead(bool given, Found *best)
 {
     PlanOptions o = best->options;

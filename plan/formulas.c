@@ -1,19 +1,19 @@
-/* formulas.c: what a step computes, sends and keeps, without a run: from the model's sizes alone.
+/* formulas.c: what a step computes, sends and keeps, from the model's sizes alone, without a run.
  *
  * With R = B·T rows of a micro-batch, C columns, V tokens and L layers, the products of a forward
- * are 2·R·C·12·C per layer and 2·R·C·V for the head; the backward has twice as many. Of W ranks
- * that shard, each keeps 4·⌈n/W⌉ bytes of a unit of n parameters, its gradient, and twice that of
- * Adam's state, in any type. An all-gather or a reduce-scatter of it sends (W - 1) such shards, in
- * the types of the policy. What is unsharded at most: the table of lab 2's handout. A Llama's
- * layers have K columns of keys and F of the feed-forward part: 2·(2·C + 2·K + 3·F)·C in place of
- * 24·C·C.
+ * are 2·R·C·12·C per layer and 2·R·C·V for the head; the backward has twice as many. With W ranks
+ * that shard, each keeps 4·⌈n/W⌉ bytes of a unit of n parameters, as much of its gradient, and
+ * twice that of Adam's state, in any type. An all-gather or a reduce-scatter of the unit sends
+ * (W - 1) such shards, in the types of the policy. The table of lab 2's handout has the most that
+ * is unsharded. A Llama's layers have K columns of keys and F of the feed-forward part:
+ * 2·(2·C + 2·K + 3·F)·C in place of 24·C·C.
  *
- * Of activations most live at the end of a forward: all that the layers keep for their backwards.
+ * Most activations live at the end of a forward: all that the layers keep for their backwards.
  *
- * Of p stages each has some of the blocks, the first one the embedding, the last one the head,
- * and f micro-batches in flight. A block that runs again has a forward more, and keeps its input
- * alone. Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is
- * copied; gathered in FP8, a matrix has one byte per element on its way.
+ * Each of p stages has some of the blocks, the first the embedding, the last the head, and f
+ * micro-batches in flight. A recomputed block has one more forward and keeps only its input. Cut by
+ * parameter, each parameter is padded by rows, and gathered or reduced elements are copied;
+ * gathered in FP8, a matrix has one byte per element on its way.
  */
 #include "fsdp.h"
 #include "machine/figures.h"
@@ -21,7 +21,7 @@
 
 double plan_peak(const PlanOptions *o)
 {
-    if (o->dtype != DTYPE_F32) return o->machine->peak[SIM_BF16]; // of fp16, too
+    if (o->dtype != DTYPE_F32) return o->machine->peak[SIM_BF16]; // fp16's, too
     return o->machine->peak[o->tf32 ? SIM_TF32 : SIM_F32];
 }
 
@@ -59,14 +59,14 @@ uint64_t plan_block_flops(const PlanOptions *o)
     return 2 * C * (2 * C + 2 * key_columns(o) + products * hidden_columns(o));
 }
 
-// What a stage has: blocks, micro-batches in flight; elements of its root and of a block's unit,
-// padding and all.
+// The size of a stage: blocks, micro-batches in flight; elements of its root and of a block's unit,
+// with padding.
 typedef struct Stage {
     const PlanOptions *o;
     PlanParts parts;
     int shards;
     uint64_t layers, flying, R, u;
-    uint64_t R_sent, u_sent; // bytes of them, gathered
+    uint64_t R_sent, u_sent; // bytes of those, gathered
     bool first, last;
 } Stage;
 
@@ -75,7 +75,7 @@ static uint64_t several(const Stage *s)
     return s->o->accumulate > 1 && !s->o->reduce_every_time;
 }
 
-// FLOP of a rank's step: in products, and in kernels of attention. What runs again: a forward of
+// FLOP of a rank's step, in products and in attention kernels. Recomputation repeats a forward of
 // blocks, or the scores of plain attention.
 static void count_flops(const Stage *s, PlanFormulas *f)
 {
@@ -93,8 +93,8 @@ static void count_flops(const Stage *s, PlanFormulas *f)
         f->attention = n * L * R * (T + 1) / 2 * ((1 + again) * (4 * C + 5 * H) + (10 * C + 8 * H));
 }
 
-// Gatherings of a unit in a step: a root that stays unsharded to its backward has one less. In a
-// pipeline what a strategy keeps is kept to the end of the step.
+// All-gathers of a unit per step: a root that stays unsharded until its backward has one less. In a
+// pipeline a strategy keeps unsharded parameters to the end of the step.
 static int gathers_of(const PlanOptions *o, bool root)
 {
     switch (o->strategic ? o->strategy : STRATEGY_ZERO3) {
@@ -104,8 +104,8 @@ static int gathers_of(const PlanOptions *o, bool root)
     }
 }
 
-// Bytes that a rank sends of its shard of a unit: FP8 has one for an element of a matrix, after the
-// others, and some up to a multiple of theirs.
+// Bytes of a rank's shard of a unit that the rank sends. In FP8 an element of a matrix has one
+// byte; these come after the other elements, padded to a multiple of those elements' bytes.
 static uint64_t part_of(const PlanOptions *o, const PlanUnitSize *unit)
 {
     uint64_t a = (uint64_t)dtype_bytes(o->dtype), n = (uint64_t)unit->shard,
@@ -113,8 +113,8 @@ static uint64_t part_of(const PlanOptions *o, const PlanUnitSize *unit)
     return others > 0 ? a * others + (codes + a - 1) / a * a : codes;
 }
 
-// What is copied on the GPU: into place after a gathering, but for what FP8 has kernels for, and
-// together before a reduction. One rank gathers in FP8, too, and from the host.
+// Copies on the GPU: into place after a gather, except where FP8 has kernels, and together before a
+// reduction. One rank also gathers in FP8, and from the host.
 static void add_copies(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit, uint64_t gathers,
                        uint64_t reductions)
 {
@@ -137,7 +137,7 @@ static void add_copies(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit
     }
 }
 
-// What a unit adds.
+// Adds a unit.
 static void add_unit(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit, bool root)
 {
     const PlanOptions *o = s->o;
@@ -156,7 +156,7 @@ static void add_unit(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit, 
         uint64_t slice = gathered * shards / slices;
         f->gather_sent += (uint64_t)o->accumulate * (others * gathered + (slices - 1) * slice);
         f->slices += slice;
-        f->copies += (uint64_t)o->accumulate; // a rank's own
+        f->copies += (uint64_t)o->accumulate; // a rank's own slice
         f->copied += (uint64_t)o->accumulate * slice;
     } else {
         f->gather_sent += gathers * others * gathered;
@@ -174,9 +174,9 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-// Bytes of unsharded parameters at most, gather buffers too. A unit is used, and as many as are
-// prefetched are on their way, one at least. A unit that is copied out has two buffers until the
-// next one is.
+// The most bytes of unsharded parameters, gather buffers included. One unit is in use; as many as
+// are prefetched, at least one, are on their way. A unit that is copied out has two buffers until
+// the next one is copied.
 static uint64_t most_params(const Stage *s)
 {
     const PlanOptions *o = s->o;
@@ -190,13 +190,13 @@ static uint64_t most_params(const Stage *s)
     if (ahead > blocks) ahead = blocks;
     uint64_t begin = s->R_sent + ahead * s->u_sent; // the root is copied out
     if (keeps) return R + larger(begin, blocks * u + s->u_sent);
-    // The block that is used, copied, and what is on its way; the first has no more ahead than all.
+    // The block in use, copied, and those on their way; at most all blocks are there.
     uint64_t there = ahead + 1 > blocks ? blocks : ahead + 1;
     return R + larger(begin, u + there * s->u_sent);
 }
 
-// Bytes of unsharded gradients at most. One rank has masters and gradients for them where they are
-// floats, and reduces nothing. What is copied in to be reduced has two buffers for that time.
+// The most bytes of unsharded gradients. One rank has masters, with gradients for them if they are
+// floats, and reduces nothing. Gradients that are copied in for a reduction have two buffers then.
 static uint64_t most_grads(const Stage *s)
 {
     const PlanOptions *o = s->o;
@@ -216,11 +216,11 @@ static uint64_t most_grads(const Stage *s)
     return a * R + larger((a + b) * u, b * R);
 }
 
-// What the layers of a micro-batch keep: outputs that are another layer's input, in the type of the
-// modules; statistics of normalisations and of softmax, in floats; of GPT-2's feed-forward part the
-// product before the GELU, too; of plain attention its weights. Logits are floats, and where the
-// modules are not, there are those of the head as well. What is computed again lives for one block
-// at a time: then the last normalisation and the head's logits are gone.
+// What the layers of a micro-batch keep: outputs that are another layer's input, in the modules'
+// type; statistics of normalisations and of softmax, in floats; in GPT-2's feed-forward part also
+// the product before the GELU; in plain attention its weights. Logits are floats; if the modules
+// are not, the head's own logits are kept as well. Recomputed values live for one block at a time,
+// when the last normalisation and the head's logits are gone.
 static uint64_t count_activations(const Stage *s)
 {
     const PlanOptions *o = s->o;
@@ -233,14 +233,14 @@ static uint64_t count_activations(const Stage *s)
     uint64_t out = R * a * C, weights = plain ? R * a * H * T : 0,
              floats = 2 * norm + (plain ? 0 : 2 * H);
     uint64_t block = R * (a * (5 * C + 2 * key_columns(o) + wide) + 4 * floats) + weights;
-    // What is gone when the backward of the last block begins.
+    // Freed when the backward of the last block begins.
     uint64_t ends = s->last ? R * (a * C + 4 * norm) + (a < 4 ? R * V * a : 0) : 0;
     uint64_t outs = (L + 1) * out, logits = s->last && !o->fused_loss ? R * V * 4 : 0;
     uint64_t kept = outs + ends + logits;
     if (o->recompute == RECOMPUTE_BLOCKS)
         return s->flying * kept + (block > ends ? block - ends : 0);
     if (o->recompute == RECOMPUTE_ATTENTION) {
-        // The weights are there again in the last block's backward; its feed-forward part is done.
+        // The last block's backward has its weights again; its feed-forward part is done.
         uint64_t rest = block - weights, all = kept + L * rest,
                  back = outs + logits + (L - 1) * rest + R * (6 * a * C + 8) + weights;
         return (s->flying - 1) * all + larger(all, back);
@@ -248,7 +248,7 @@ static uint64_t count_activations(const Stage *s)
     return s->flying * (kept + L * block);
 }
 
-// Of a pipeline's first place: n messages in each direction, and what two stages share.
+// For a pipeline's first place: n messages in each direction, and what two stages share.
 static void count_messages(const Stage *s, PlanFormulas *f)
 {
     const PlanOptions *o = s->o;
@@ -264,8 +264,8 @@ static void count_messages(const Stage *s, PlanFormulas *f)
     f->sent_messages += 4 * (own < V * C ? own : V * C);
 }
 
-// Shards in host memory: copies of two are on the device at a time, of parameters and of gradients.
-// One rank's unsharded floats are no collective's buffer: the log has them among what is temporary.
+// Shards in host memory: the device has copies of two at a time, of parameters and of gradients.
+// One rank's unsharded floats are no collective's buffer: the log counts them as temporary.
 static void move_to_host(const Stage *s, PlanFormulas *f)
 {
     uint64_t shards = (uint64_t)s->shards;
@@ -310,7 +310,7 @@ double plan_useful(const PlanOptions *o, uint64_t parameters, bool full_attentio
 {
     const Gpt2Config *m = &o->model;
     double s = (double)o->seq;
-    double seen = full_attention ? s : (s + 1) / 2; // tokens, by each
+    double seen = full_attention ? s : (s + 1) / 2; // tokens that each token sees
     return (6 * (double)parameters + 12 * (double)m->layers * (double)m->dim * seen) * s *
            (double)o->batch;
 }

@@ -1,11 +1,11 @@
 /* host_dry.c: shards in host memory (OFFLOAD=yes), of which a dry run needs no byte.
  *
- * A program's own code runs in a dry run, and pinned memory is there: the optimizer of a model of
- * 175 billion parameters would read and write terabytes. What it computes from zeros nobody looks
- * at. So the planner is linked with functions of its own in front of these (--wrap): a large pinned
- * allocation is the same few pages again and again, of which all are written when the first ones
- * are, and none for zeros, which they hold; the host's arithmetic is left out. A run that is
- * executed gets the functions themselves.
+ * A dry run executes the program's host code, and pinned memory is real: the optimizer of a model
+ * of 175 billion parameters would read and write terabytes. But all values are zeros, and no one
+ * uses the results. So the planner puts functions of its own in front of these (--wrap): a large
+ * pinned allocation repeats the same few pages. Writing its first pages writes all; writing zeros,
+ * which the pages hold, is skipped; and so is the host's arithmetic. A run that is executed gets
+ * the functions themselves.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -16,8 +16,8 @@
 #include "host_kernels.h"
 #include "plan.h"
 
-// An allocation has its pages so often. A process has room for 65,530 mappings (vm.max_map_count):
-// what finds none keeps pages of its own, terabytes where a model is cut by parameter.
+// An allocation repeats its pages about TIMES times. A process has room for 65,530 mappings
+// (vm.max_map_count): allocations above that keep their own pages, terabytes if cut by parameter.
 enum { TIMES = 8, MOST_SHARED = 8192 }; // allocations
 #define LEAST_BYTES ((size_t)1 << 20)   // smaller ones keep pages of their own
 
@@ -38,7 +38,7 @@ void plan_host_dry(void)
     dry = true;
 }
 
-// So many bytes of pages to share; what has older ones keeps them.
+// Makes that many bytes of pages to share. Allocations with older pages keep those.
 static bool make_pages(size_t bytes)
 {
     if (bytes <= pages_bytes) return true;
@@ -51,7 +51,7 @@ static bool make_pages(size_t bytes)
     return true;
 }
 
-// The pages within the allocation become these, again and again.
+// Repeats these pages in place of the allocation's own.
 static void share_pages(char *begin, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = -(uintptr_t)begin & (page - 1),
@@ -86,7 +86,7 @@ cudaError_t __wrap_cudaFreeHost(void *ptr)
     return __real_cudaFreeHost(ptr);
 }
 
-// Of bytes whose pages repeat: those in front of them, the first of each page, those after them.
+// Of bytes with repeated pages, writes those in front of them, one period, and those after them.
 void *__real_memset(void *to, int value, size_t bytes);
 void *__wrap_memset(void *to, int value, size_t bytes);
 void *__wrap_memset(void *to, int value, size_t bytes)
@@ -104,7 +104,7 @@ void *__wrap_memset(void *to, int value, size_t bytes)
     return __real_memset(to, value, bytes);
 }
 
-// The host's arithmetic, which a dry run leaves out.
+// The host's arithmetic, which a dry run skips.
 #define WRAP(type, name, parameters, arguments, nothing)                                           \
     type __real_##name parameters;                                                                 \
     type __wrap_##name parameters;                                                                 \

@@ -141,7 +141,7 @@ static void write_plan(FILE *file, const Plan *plan)
     fprintf(file, "\n  \"tokens_per_second_per_gpu\": %.3f, \"mfu\": %.6f,\n",
             (double)o->batch * o->seq / o->gpus / seconds,
             plan->useful / (seconds * plan_peak(o) * o->gpus));
-    fprintf(file, "  \"formulas\": "); // of the first stage; below, of each
+    fprintf(file, "  \"formulas\": "); // of the first stage; those of each are below
     write_formulas(file, &plan->formulas[0], plan->useful);
     fprintf(file, ",\n  \"stages\": [");
     for (int s = 0; s < o->stages; s++) {
@@ -149,7 +149,7 @@ static void write_plan(FILE *file, const Plan *plan)
         write_formulas(file, &plan->formulas[s], plan->useful);
     }
     fprintf(file, "],\n");
-    uint64_t step = plan->times.step; // 0 and 0: not known
+    uint64_t step = plan->times.step; // a range of 0 to 0: not known
     fprintf(file, "  \"range\": [%llu, %llu],\n", (unsigned long long)plan_range(o, step, 0),
             (unsigned long long)plan_range(o, step, 1));
     write_times(file, &plan->times);

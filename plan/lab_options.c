@@ -1,5 +1,5 @@
-/* lab_options.c: what labs 3, 4, 6, 7 and 8 add to a step, and what that does not go with, as
- * train_gpt2 has it.
+/* lab_options.c: what labs 3, 4, 6, 7 and 8 add to a step, and which settings exclude each other,
+ * as in train_gpt2.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@ const char *plan_recompute_name(const PlanOptions *o)
     return recomputes[o->recompute];
 }
 
-// Before what is shared out over the ranks of a stage: batch and shards.
+// Called before batch and shards are divided among the ranks of a stage.
 Status plan_read_stages(const PlanValues value, PlanOptions *o)
 {
     bool is_1f1b;
@@ -33,8 +33,7 @@ Status plan_read_stages(const PlanValues value, PlanOptions *o)
     return OK;
 }
 
-// What does not go together, as train_gpt2 has it (for lab 8, graph_steps_check of
-// examples/common).
+// Settings that exclude each other, as in train_gpt2 (lab 8: graph_steps_check, examples/common).
 static Status refuse_pairs(const PlanOptions *o)
 {
     bool ddp = o->strategy == STRATEGY_DDP, slices = o->reshard_ranks > 0, staged = o->stages > 1,

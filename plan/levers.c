@@ -1,10 +1,9 @@
-/* levers.c: what makes a step that does not fit fit: reductions of each micro-batch,
- * recomputation, more micro-batches, fewer replicas, stages, offload, and any of these together,
- * with the batch as it is.
+/* levers.c: settings that make a step fit: reductions of each micro-batch, recomputation, more
+ * micro-batches, fewer replicas, stages, offload, and combinations of these, with the same batch.
  *
- * By formulas alone each combination has a least and a most memory, and about a time. Those that
- * may fit are run dry, the fastest first, until three fit. Offload comes last: the host's optimizer
- * is not in a plan's time.
+ * Formulas give each combination a least and a most memory, and about a time. Combinations that may
+ * fit run dry, the fastest first, until three fit. Offload comes last: a plan's time does not
+ * include the host's optimizer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,7 @@ typedef struct Candidate {
     PlanOptions options;
     double time;  // by formulas, seconds; offload after all others
     double least; // bytes
-    bool likely;  // to fit: all that it has unsharded at most may live at one time
+    bool likely;  // likely to fit: all that it has unsharded at most may live at one time
 } Candidate;
 
 typedef struct Candidates {
@@ -29,7 +28,7 @@ typedef struct Candidates {
     int n;
     const PlanOptions *from;
     Module *stage[2]; // the first and the last
-    int stages;       // for which they are
+    int stages;       // the number of stages that they are of
 } Candidates;
 
 static double most_memory(const PlanFormulas *f)
@@ -45,7 +44,7 @@ static double least_memory(const PlanFormulas *f)
     return (double)(f->params + f->grads + f->state + most);
 }
 
-// Roughly: what is computed, or sent if that takes longer, a part of the other, and the bubble.
+// Roughly: compute or sending, whichever is longer, a part of the other, and the bubble.
 static double about(const PlanOptions *o, const PlanFormulas *f)
 {
     const SimMachine *m = o->machine;
@@ -71,7 +70,7 @@ static double about(const PlanOptions *o, const PlanFormulas *f)
 static void add(Candidates *all, const PlanOptions *o)
 {
     const PlanOptions *from = all->from;
-    int passes = from->stages * from->accumulate; // what a dry run of a pipeline takes grows with
+    int passes = from->stages * from->accumulate; // a pipeline's dry run takes longer with more
     if (passes < MOST_PASSES) passes = MOST_PASSES;
     if (all->n == MOST || (o->stages > 1 && o->stages * o->accumulate > passes)) return;
     if (all->stages != o->stages) {
@@ -88,7 +87,7 @@ static void add(Candidates *all, const PlanOptions *o)
         if (least_memory(&f) > memory) memory = least_memory(&f);
         if (most_memory(&f) > most) most = most_memory(&f);
         if (i == 0) time += about(o, &f);
-        // Masters, gradients and moments of a rank: 16 bytes per element, in the host's memory.
+        // A rank's masters, gradients and moments: 16 bytes per element, in the host's memory.
         int per_node = o->machine->gpus_per_node, ranks = o->gpus < per_node ? o->gpus : per_node;
         double shard = (double)f.parameters / (plan_places(o) / o->replicas);
         if (o->offload && 16 * shard * ranks > MOST_HOST) return;
@@ -102,7 +101,7 @@ static bool is_lab_8(const PlanOptions *o) // which goes with neither stages nor
     return o->graph || o->regroups;
 }
 
-// Recomputation, reductions of each micro-batch, and offload.
+// Adds recomputation, reductions of each micro-batch, and offload.
 static void add_kinds(Candidates *all, PlanOptions o)
 {
     const PlanOptions *from = all->from;
@@ -136,7 +135,7 @@ static void add_parts(Candidates *all, PlanOptions o)
     }
 }
 
-// Fewer replicas, each of more GPUs; without strategy: ZeRO-3.
+// Adds fewer replicas, each of more GPUs; without a strategy: ZeRO-3.
 static void add_shards(Candidates *all, PlanOptions o)
 {
     const PlanOptions *from = all->from;
@@ -171,7 +170,7 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// The settings that differ, as they are written.
+// Writes the settings that differ, as a user gives them.
 static void name_of(const PlanOptions *o, const PlanOptions *from, char *text, size_t size)
 {
     size_t n = 0;
@@ -206,8 +205,8 @@ typedef struct Missed {
     uint64_t memory; // that it took; 0: more than a dry run has
 } Missed;
 
-// Whether it cannot fit either: of another with the same strategy, recomputation and stages a dry
-// run took so many times its least memory. A twentieth less is allowed for.
+// Whether it cannot fit either: scales its least memory as that of one with the same strategy,
+// recomputation and stages, which did not fit in a dry run. Allows for a twentieth less.
 static bool is_too_large(const Candidate *c, const Missed *missed, int n)
 {
     const PlanOptions *o = &c->options;
@@ -223,8 +222,8 @@ static bool is_too_large(const Candidate *c, const Missed *missed, int n)
     return false;
 }
 
-// Runs the candidates, in their order; how many of them fit. After so many that do not, only those
-// that are likely to.
+// Runs the candidates in order; returns how many fit. After a number of misses, it runs only the
+// likely ones.
 static int run_candidates(const Candidates *all, Found found[WANTED])
 {
     const PlanOptions *from = all->from;

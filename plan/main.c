@@ -2,7 +2,7 @@
  *
  *   plan MODEL=gpt2-xl GPUS=1024 MACHINE=h100x8 BATCH=1024 SEQ=1024 STRATEGY=zero3 …
  *
- * handouts/plan.md says what the settings are. Exit status 2: they make no sense; 1: a rank failed.
+ * handouts/plan.md explains the settings. Exit status 2: they are invalid; 1: a rank failed.
  */
 #include "plan.h"
 

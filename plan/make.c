@@ -1,4 +1,4 @@
-/* make.c: one plan: what the formulas say of it, its ranks' logs, and those in time. */
+/* make.c: one plan: its formulas, its ranks' logs, and the times of those. */
 #include "fsdp.h"
 #include "plan.h"
 
@@ -25,16 +25,16 @@ Status plan_make(Plan *plan)
     if (n == 0) return ERR_ARGUMENT;
     TRY(count_formulas(plan));
     Status status = plan_run(plan->options, ranks, n, &plan->ranks);
-    if (status != OK) return status; // which it has said, but of a candidate
+    if (status != OK) return status; // already reported, except for a candidate
     return plan_times(plan->options, &plan->ranks, &plan->times);
 }
 
-// PyTorch's allocator frees what it caches before it fails, so that near the limit it holds little
-// more than what lives: published runs fitted whose plans' live bytes are 95.8 % of the GPU's
-// (fsdp_runs.csv). For CUDA's context (534 MiB on an H100: meta-pytorch/torchcomms #777) and NCCL's
-// buffers (544 to 688 MB for a communicator of A100s: NVIDIA/nccl #964) a hundredth of the memory,
-// less than both together: else those runs would not have fitted. What a GPU has is 98.5 to 99.1 %
-// of what its name says (39.4 GiB of an A100's 40, 79.1 to 79.3 of 80).
+// PyTorch's allocator frees its cache before it fails, so near the limit it holds little more than
+// live memory: published runs fitted whose plans' live bytes are 95.8 % of the GPU's memory
+// (fsdp_runs.csv). CUDA's context (534 MiB on an H100: meta-pytorch/torchcomms #777) and NCCL's
+// buffers (544 to 688 MB for a communicator of A100s: NVIDIA/nccl #964) get a hundredth of the
+// memory, less than both together: otherwise those runs would not have fitted. A GPU has 98.5 to
+// 99.1 % of the memory in its name (39.4 GiB of an A100's 40, 79.1 to 79.3 of 80).
 uint64_t plan_reserved(const PlanOptions *o, uint64_t live)
 {
     return live + live / 100 + o->machine->memory / 100;

@@ -1,12 +1,12 @@
 /* models.c: models by name: GPT-2's architecture (learned positions, biases, a head tied to the
- * embedding), which MPT's published parameter counts are those of, too; and Llama's.
+ * embedding), which MPT's published parameter counts match, too; and Llama's.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "plan.h"
 
-// context 0: as long as the sequences are. kv_heads and hidden: a Llama's.
+// context 0: as long as the sequences. kv_heads and hidden: a Llama's.
 static const struct {
     const char *name;
     int layers, heads, dim, vocab, context, kv_heads, hidden;

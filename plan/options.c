@@ -1,4 +1,4 @@
-/* options.c: what is asked for, and what is wrong with it. */
+/* options.c: reads the settings and reports invalid ones. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ int plan_places(const PlanOptions *o)
     return o->gpus / o->stages;
 }
 
-// A Llama has fewer heads of keys, and a feed-forward part of its own size.
+// A Llama has fewer heads of keys, and its own size of the feed-forward part.
 static Status read_llama(const PlanValues value, PlanOptions *o)
 {
     LlamaOptions *llama = &o->llama;
@@ -69,7 +69,7 @@ static Status read_model(const PlanValues value, PlanOptions *o)
     return read_llama(value, o);
 }
 
-// What lies between a forward and its backward, and between micro-batches.
+// Between a forward and its backward, and between micro-batches.
 static Status read_reshard(const PlanValues value, PlanOptions *o)
 {
     int n, shards = plan_places(o) / o->replicas;
@@ -120,7 +120,7 @@ static Status read_strategy(const PlanValues value, PlanOptions *o)
     return OK;
 }
 
-// In which types; a policy needs a strategy, so this comes before read_strategy.
+// The types; a policy needs a strategy, so this comes before read_strategy.
 static Status read_types(const PlanValues value, PlanOptions *o)
 {
     static const char *const types[] = {"float", "bf16", "fp16", "tf32"}; // as DType has them
@@ -135,7 +135,7 @@ static Status read_types(const PlanValues value, PlanOptions *o)
     return OK;
 }
 
-// Sequences of a step over GPUs and micro-batches.
+// The sequences of a step, divided among GPUs and micro-batches.
 static Status read_batch(const PlanValues value, PlanOptions *o)
 {
     TRY(plan_number(value, ACCUMULATE, 1, &o->accumulate));
@@ -152,7 +152,7 @@ static Status read_batch(const PlanValues value, PlanOptions *o)
     return OK;
 }
 
-// The kernels count rows, and elements of a row, in int; a log of 2^62 bytes is no log.
+// The kernels count rows, and elements of a row, in int; a log of 2^62 bytes is not possible.
 static Status check_sizes(const PlanOptions *o)
 {
     const Gpt2Config *m = &o->model;

@@ -9,7 +9,7 @@ static const char *plural(int n)
     return n == 1 ? "" : "s";
 }
 
-// What was asked for of labs 3, 4, 6, 7 and 8.
+// The settings of labs 3, 4, 6, 7 and 8.
 static void print_labs(const PlanOptions *o)
 {
     if (o->stages > 1)
@@ -161,7 +161,7 @@ static void print_roofline(const Plan *plan)
     }
 }
 
-// From how many tokens on a unit's all-gather hides behind a unit's forward.
+// The number of tokens from which a unit's all-gather hides behind a unit's forward.
 static void print_hiding(const Plan *plan)
 {
     const PlanOptions *o = plan->options;

@@ -1,11 +1,11 @@
 /* rank_kinds.c: which ranks differ.
  *
- * The ranks of a stage queue the same, except for the padding: of a flat parameter the first ranks'
- * shards are full, one may be partly padding, and those after it have nothing else; cut by
- * parameter, each parameter has such ranks of its own. So the ranks fall into a few intervals, cut
- * where a padding begins, and the first rank of each stands for it. The last rank runs in any case,
- * and so does one that is slow. Of stages the ranks of the same place run in each: they send each
- * other.
+ * The ranks of a stage queue the same work, except for the padding. The first ranks' shards of a
+ * flat parameter are full, one may be partly padding, the rest are only padding; cut by parameter,
+ * each parameter has such ranks of its own. So the ranks fall into a few intervals, cut where a
+ * padding begins, and the first rank of each interval represents it. The last rank always runs, and
+ * so does a slow one. In a pipeline, the ranks of the same place run in each stage: they send
+ * each other messages.
  */
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 
 typedef struct Places {
     int n, place[PLAN_KINDS];
-    int shards; // ranks that shard: places repeat after so many
+    int shards; // ranks that shard: places repeat after these
 } Places;
 
 static int by_number(const void *a, const void *b)
@@ -29,7 +29,7 @@ static void add(Places *p, int place)
     if (p->n < PLAN_KINDS) p->place[p->n++] = place;
 }
 
-// The places at which the padding of so many rows begins, and at which nothing else is left.
+// The places where the padding of that many rows begins, and where only padding is left.
 static void add_cuts(Places *p, int64_t rows)
 {
     int64_t shard = (rows + p->shards - 1) / p->shards, full = shard ? rows / shard : 0;

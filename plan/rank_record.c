@@ -1,9 +1,9 @@
-/* rank_record.c: what a rank keeps of its own log: how much memory lives, for what and because of
- * which line, the messages of the last step, its operations. Of these the layers and micro-batches
- * have the same again and again, so an entry is kept as one of those that differ.
+/* rank_record.c: what a rank keeps of its own log: how much memory lives, its purpose and the line
+ * that caused it, the messages of the last step, and its operations. Layers and micro-batches
+ * repeat their operations, so an entry is kept as the number of an equal one.
  *
- * An allocation's category is what was said of it last: a free has it in the log, of what lives
- * the process knows it.
+ * An allocation's category is the last one that it was given: the log has it with a free, the
+ * process knows that of live memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,11 +38,11 @@ enum { SLOTS = 4 * PLAN_ALIKE };
 
 typedef struct Keeping {
     PlanRecord *record;
-    unsigned char *category; // (n) of what an entry allocates
+    unsigned char *category; // (n) the category of an entry's allocation
     bool *is_logits;         // (n) it allocates logits in floats, or their gradient
     Live *live;              // (room), by address
     size_t room;             // a power of two
-    uint32_t *slot;          // (SLOTS) by hash: of record->alike, from 1 on
+    uint32_t *slot;          // (SLOTS) by hash: number in record->alike, from 1
 } Keeping;
 
 static Live *live_slot(Keeping *k, const void *ptr)
@@ -57,7 +57,7 @@ static bool is_named(const GpuLogEntry *e, const char *name)
     return e->op == GPU_KERNEL && strcmp(e->name, name) == 0;
 }
 
-// The loss's largest operands are the logits, and their gradient where that is another one.
+// The loss's largest operands are the logits, and their gradient if it has its own memory.
 static void find_logits(Keeping *k, const GpuLogEntry *e)
 {
     size_t most = 0;
@@ -69,7 +69,7 @@ static void find_logits(Keeping *k, const GpuLogEntry *e)
     }
 }
 
-// What each allocation is for.
+// Finds the category of each allocation.
 static void find_categories(Keeping *k, bool fused_loss)
 {
     GpuLogEntry e;
@@ -86,9 +86,9 @@ static void find_categories(Keeping *k, bool fused_loss)
     }
 }
 
-// A fused loss has no logits in floats: it reads those of the head, and writes their gradient as
-// the head's backward wants it. So these take no memory, the casts from and to them move nothing,
-// and the loss itself moves half as much.
+// A fused loss has no logits in floats: it reads the head's logits, and writes their gradient in
+// the type that the head's backward reads. So these take no memory, casts from and to them move
+// nothing, and the loss moves half as much.
 static void fuse_loss(Keeping *k, int i, GpuLogEntry *e)
 {
     if (e->op == GPU_ALLOC) {
@@ -105,7 +105,7 @@ static void fuse_loss(Keeping *k, int i, GpuLogEntry *e)
     }
 }
 
-// The entry as the first one that is like it, and what it has of its own.
+// Keeps the entry as the number of the first equal one, with its own fields.
 static void keep(Keeping *k, int i, GpuLogEntry *e)
 {
     PlanRecord *r = k->record;
@@ -175,14 +175,14 @@ uint64_t plan_flops_of(const GpuLogEntry *e)
 
 // ---- Memory ----
 
-// The call's line.
+// The source line of the call.
 static void name_site(int i, char text[PLAN_TEXT])
 {
     GpuLogEntry e;
     if (i >= 0 && gpulog_get((uint64_t)i, &e)) gpulog_where(e.site, text, PLAN_TEXT);
 }
 
-// Walks through the log; what an entry brought past the peak, or past the memory, is named later.
+// Walks through the log; the entries that exceed the peak, or the memory, are named later.
 static void count_memory(PlanRecord *r, const unsigned char *category, uint64_t memory)
 {
     uint64_t live = 0, each[GPU_CATEGORIES] = {0};

@@ -1,8 +1,8 @@
-/* run_ranks.c: the processes that run the ranks: a few steps of the example's trainer, dry, each
+/* run_ranks.c: the processes that run the ranks: a few dry steps of the example's trainer, each
  * rank alone among phantoms, or all of them.
  *
- * Parameters get storage and no values (checkpoint_storage_only, as PyTorch's to_empty), unless
- * values are asked for. What a rank says on stderr is kept until it is known how it ended.
+ * Parameters get storage and no values (checkpoint_storage_only, like PyTorch's to_empty), unless
+ * values are asked for. A rank's stderr is kept until the rank has ended.
  */
 #define _GNU_SOURCE
 #include <float.h>
@@ -22,14 +22,14 @@
 
 typedef struct Job {
     const PlanOptions *options;
-    const int *ranks; // that run
+    const int *ranks; // ranks that run
     PlanRecord *const *record;
     const int *said; // memfds in the place of stderr
 } Job;
 
 // ---- In a rank ----
 
-// The mesh's splits, as any rank makes them.
+// Makes the mesh's splits, as any rank does.
 static void split_as(ncclComm_t comm, void *arg)
 {
     const PlanOptions *o = arg;
@@ -40,7 +40,7 @@ static void split_as(ncclComm_t comm, void *arg)
     int ranks = 0;
     if (staged && pipeline_mesh(&stages, comm, o->stages) != OK) return;
     ncclComm_t group = staged ? stages.group.comm : comm;
-    ncclCommCount(group, &ranks); // one: what the part is, is not known yet
+    ncclCommCount(group, &ranks); // one: the size of the part is not known yet
     if (ranks > 1 && mesh_2d(&mesh, group, ddp ? ranks : o->replicas) == OK) {
         if (o->reshard_ranks > 0 && mesh.shard.size > 1 &&
             group_split(&part, &mesh.shard, o->reshard_ranks) == OK)
@@ -52,7 +52,7 @@ static void split_as(ncclComm_t comm, void *arg)
 
 static TrainerOptions trainer_options(const PlanOptions *o)
 {
-    // A dry run's norm is 0: not larger than any, or than -1.
+    // The norm in a dry run is 0: above -1 and no other limit.
     return (TrainerOptions){.model = o->model,
                             .llama = o->llama,
                             .adamw = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f},
@@ -116,7 +116,7 @@ static void record_units(PlanRecord *record, const Module *model)
 static Status run_rank(const World *world, const PlanOptions *o, PlanRecord *record)
 {
     Trainer t = {.opt = trainer_options(o), .world = *world};
-    float scale = 2.0f; // of an fp16 model's loss: of a plan's steps none overflows and is left out
+    float scale = 2.0f; // an fp16 model's loss scale: no step of a plan overflows and is left out
     int tracker = 0;
     if (o->run != PLAN_EXECUTED) plan_host_dry();
     TRY(world_connect(world, &t.comm));
@@ -180,7 +180,7 @@ static char *text_of(int fd)
     return text;
 }
 
-// What ended the run, in the words of the rank that failed first of itself.
+// Prints why the run ended, in the words of the rank that failed first by itself.
 static Status print_first_failure(const Job *job, const RankEnd *ends, int n)
 {
     int which = 0;

@@ -1,4 +1,4 @@
-/* settings.h: NAME=VALUE on the command line, before it is known what the values mean. */
+/* settings.h: NAME=VALUE on the command line, before the values get a meaning. */
 #ifndef PLAN_SETTINGS_H
 #define PLAN_SETTINGS_H
 
@@ -14,28 +14,28 @@
 #define PLAN_SETTING(name) name
 typedef enum PlanSetting { PLAN_SETTINGS(PLAN_SETTING), SETTINGS } PlanSetting;
 
-// Of each setting what it was given; NULL: nothing.
+// The value of each setting; NULL: not given.
 typedef const char *PlanValues[SETTINGS];
 
-// One line on stderr; ERR_ARGUMENT.
+// Prints one line on stderr; returns ERR_ARGUMENT.
 Status plan_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 Status plan_read(int argc, char **argv, PlanValues value);
-// A whole number, from 1 on or from another; `otherwise` where it is not set.
+// A whole number, from 1 or another least one; `otherwise` if it is not set.
 Status plan_number(const PlanValues value, PlanSetting which, int otherwise, int *number);
 Status plan_number_from(const PlanValues value, PlanSetting which, int least, int otherwise,
                         int *number);
-// The place of the value among `n` words; 0 where it is not set.
+// The index of the value among `n` words; 0 if it is not set.
 Status plan_word(const PlanValues value, PlanSetting which, const char *const *words, int n,
                  int *found);
 
-// Whether it is the second of two words; the first is what counts where it is not set.
+// Whether it is the second of two words; the first is the default.
 Status plan_choice(const PlanValues value, PlanSetting which, const char *first, const char *second,
                    bool *is_second);
 
-// ---- config.c ---- Sizes and name from a config.json of Hugging Face's; o->seq: of SEQ, or 0.
+// ---- config.c ---- Sizes and name from Hugging Face's config.json; o->seq: SEQ, or 0.
 Status plan_read_config(const char *path, PlanOptions *o);
 
-// ---- lab_options.c ---- What the labs add, and what that does not go with.
+// ---- lab_options.c ---- The labs' settings, and which of them exclude each other.
 Status plan_read_stages(const PlanValues value, PlanOptions *o);
 Status plan_read_labs(const PlanValues value, PlanOptions *o);
 

@@ -1,6 +1,6 @@
-/* stage_parts.c: the model of a stage, and what its units are made of.
+/* stage_parts.c: the model of a stage, and the sizes of its units.
  *
- * A unit is cut as one range of elements, padded at its end, or parameter by parameter, each padded
+ * A unit is one range of elements, padded at its end, or is cut parameter by parameter, each padded
  * by rows.
  */
 #include <stdlib.h>
@@ -34,7 +34,7 @@ bool plan_in_block(const Module *stage, int blocks, const Param *param)
     return false;
 }
 
-// Of the parameters of m that no block that is a unit has; blocks 0: of all.
+// The size of m's parameters that are in none of the first `blocks` blocks; blocks 0: of all.
 static PlanUnitSize size_of(const PlanOptions *o, const Module *m, int blocks, int shards)
 {
     PlanUnitSize size = {0};

@@ -1,8 +1,8 @@
-/* stage_ties.c: which elements of a tied parameter a rank shares with the ranks of another stage.
+/* stage_ties.c: the elements of a tied parameter that a rank shares with ranks of another stage.
  *
- * A pipeline asks all ranks for that, by an all-gather whose result it reads on the host
- * (pipeline_create). In a dry run it reads zeros, and would send nothing. So a plan says it: from
- * the layout that the other stage's unit has.
+ * A pipeline finds them by an all-gather whose result it reads on the host (pipeline_create). In a
+ * dry run it reads zeros and would send nothing. So a plan finds them from the layout of the other
+ * stage's unit.
  */
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 #include "per_parameter.h"
 #include "plan.h"
 
-// The layout of the stage's root; *place: the parameter's in it.
+// The layout of the stage's root; *place: the parameter's index in it.
 static Status lay_out(const PlanOptions *o, const Module *stage, int64_t id, int shards,
                       FlatLayout *layout, int *place)
 {
@@ -32,7 +32,7 @@ static Status lay_out(const PlanOptions *o, const Module *stage, int64_t id, int
     return status;
 }
 
-// The pieces that this rank's shard has in common with those of the other stage.
+// The pieces that this rank's shard shares with shards of the other stage.
 static void find_pieces(const Trainer *t, PipelineShared *shared, int own, const FlatLayout *other,
                         int place)
 {

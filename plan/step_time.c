@@ -1,10 +1,10 @@
-/* step_time.c: the step in time: the ranks' logs are played on the modelled machine, and the
- * slowest rank's last step is looked at.
+/* step_time.c: the step in time: plays the ranks' logs on the modelled machine and reports the last
+ * step of the slowest rank.
  *
- * Communication, copies from and to the host too, is hidden while something computes on the same
- * GPU, exposed while nothing does. A collective counts from when its last rank has arrived. What
- * neither computes nor communicates is idle; while the next kernel had not been queued, that is the
- * host's.
+ * Communication, with the copies from and to the host, is hidden while something computes on the
+ * same GPU, otherwise exposed. A collective counts from the arrival of its last rank. Time without
+ * computation and communication is idle; the host is the cause while the next kernel had not been
+ * queued.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,8 @@ typedef struct Interval {
 
 typedef struct Rank {
     const PlanRecord *record;
-    SimPs from;     // when the measured step begins: the one before has ended
-    PlanTimes sums; // what its operations add up to
+    SimPs from;     // end of the step before: the measured step begins
+    PlanTimes sums; // the sums over its operations
     PlanSpan *of;   // (n - first)
 } Rank;
 
@@ -86,7 +86,7 @@ static int by_begin(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-// Sorts them, and joins those that overlap; how many are left.
+// Sorts them and joins those that overlap; returns how many are left.
 static int unite(Interval *part, int n)
 {
     int kept = 0;
@@ -109,7 +109,7 @@ static SimPs length_of(const Interval *part, int n)
 
 // ---- One rank's step ----
 
-// Between what computes: the time in which nothing did, and the next kernel had not been queued.
+// The time between computations during which the next kernel had not been queued.
 static SimPs waits_for_host(const Rank *rank)
 {
     const PlanRecord *r = rank->record;
@@ -158,7 +158,7 @@ static Status step_of(const Rank *rank, PlanTimes *t)
     return OK;
 }
 
-// The machine with what published steps say of kernels, by the recipe that was asked for.
+// The machine, with kernels fitted to published steps of the given recipe.
 static void set_fitted(const PlanOptions *o, SimMachine *machine, SimFigures *figures)
 {
     const SimFitted *fitted = &o->machine->figures->fitted;
@@ -170,7 +170,7 @@ static void set_fitted(const PlanOptions *o, SimMachine *machine, SimFigures *fi
                                                : fitted->eager;
     if (o->flash1 && fitted->flash1 > 0) figures->fused_efficiency = fitted->flash1;
     if (!o->fp8_products) return;
-    // Products alone: what the log has as bf16 is multiplied at the peak of FP8.
+    // Only products: the log has them as bf16; they take the peak of FP8.
     figures->fused_efficiency *= machine->peak[SIM_BF16] / machine->peak[SIM_FP8];
     machine->peak[SIM_BF16] = machine->peak[SIM_FP8];
 }

@@ -1,5 +1,5 @@
-/* text.c: what a plan prints, in 80 columns whatever its names and numbers are; times in the unit
- * that fits.
+/* text.c: a plan's output, in 80 columns whatever its names and numbers are; times in a fitting
+ * unit.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static int columns_of(const char *text, size_t length)
     return columns;
 }
 
-// Prints a line of words; what is too long for 80 columns goes on in lines that are indented more.
+// Prints a line of words; what exceeds 80 columns continues in further lines with more indent.
 static void print_wrapped(const char *line)
 {
     size_t indent = strspn(line, " ");
@@ -46,7 +46,7 @@ static void print_wrapped(const char *line)
 
 void plan_say(const char *format, ...)
 {
-    static char line[MOST_LINE]; // of a line that has not ended
+    static char line[MOST_LINE]; // the line that has not ended
     size_t length = strlen(line);
     va_list args;
     va_start(args, format);
@@ -70,7 +70,7 @@ double plan_percent(uint64_t part, uint64_t of)
     return of ? 100.0 * (double)part / (double)of : 0.0;
 }
 
-// Of a time, and of its range in the same unit: tenths of ms, of s; ms in between.
+// The decimals of a time and of its range: 1 below 100 ms and from 10 s on, 0 in between.
 #define SECONDS UINT64_C(10000000000000)
 static int digits_of(uint64_t ps)
 {
@@ -85,7 +85,7 @@ static double unit_of(uint64_t ps)
 uint64_t plan_range(const PlanOptions *o, uint64_t ps, int end)
 {
     const SimFitted *f = &o->machine->figures->fitted;
-    if (f->most.num == 0 || o->efficiency > 0) return 0; // of kernels of one's own nothing is known
+    if (f->most.num == 0 || o->efficiency > 0) return 0; // custom kernels have no known range
     return (uint64_t)((double)ps * (end ? (double)f->most.num / (double)f->most.den : f->least));
 }
 

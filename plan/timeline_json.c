@@ -1,12 +1,11 @@
-/* timeline_json.c: the measured step of the slowest rank, operation by operation, as an object of
- * JSON.
+/* timeline_json.c: the measured step of the slowest rank, operation by operation, as a JSON object.
  *
  *   rank, step      its number; picoseconds that the step takes
- *   operations      in the order in which they were queued, each of them
+ *   operations      in the order in which they were queued, each as
  *                   [operation, name, stream, event, start, end, bytes sent]
  *
  * Times are picoseconds since the step began. `event` numbers the events of records and waits from
- * 1 on, by their first use; other operations have 0. Waits and records have no time of their own.
+ * 1 on, by their first use; other operations have 0. Waits and records take no time.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@ static bool is_shown(const GpuLogEntry *e)
     return e->op >= GPU_COPY && e->op <= GPU_STREAM_WAIT;
 }
 
-// The event's number; 0 where there is none, or there are too many.
+// The event's number; 0: there is none, or there are too many.
 static int number_of(cudaEvent_t event, cudaEvent_t *seen, int *n)
 {
     int i = 0;

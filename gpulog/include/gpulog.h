@@ -1,8 +1,8 @@
 /* gpulog.h: what a process did on its GPUs: memory held, traffic, and a log of every operation.
  *
- * simgpu keeps it for itself; on real GPUs an interposer keeps the same log, so that one test
- * suite asserts the same figures on both. Everything here is about the calling process alone. The
- * interposer's settings (GPULOG_MEMORY and others) are listed in gpulog/interpose/config.c.
+ * simgpu writes the log on simulated GPUs, an interposer on real ones, so that one test suite
+ * asserts the same figures on both. All figures are the calling process's own.
+ * gpulog/interpose/config.c lists the interposer's settings (GPULOG_MEMORY and others).
  */
 #ifndef GPULOG_H
 #define GPULOG_H
@@ -45,7 +45,7 @@ typedef struct GpuRange {
     GpuAccess access;
 } GpuRange;
 
-// The formats of numbers, as far as they make arithmetic faster or slower.
+// Number formats, as far as they change the speed of arithmetic.
 typedef enum GpuType {
     GPU_F64,
     GPU_F32,
@@ -54,26 +54,25 @@ typedef enum GpuType {
     GPU_FP8,
 } GpuType;
 
-// What a call of NCCL is, among the calls of all ranks. `comm` 0: the entry is none.
+// The place of an NCCL call among those of all ranks. `comm` 0: the entry is not such a call.
 typedef struct GpuCollective {
-    uint64_t comm;    // the communicator: the same number on all its ranks, and on no other's
-    uint64_t call;    // 1, 2 …: of the communicator's collectives, or of the messages to or from
-                      // the peer
-    uint64_t group;   // calls of one ncclGroup have the same number; 0: it was called by itself
-    int group_left;   // so many calls of the group come after it
+    uint64_t comm;    // the same number on all ranks of the communicator, and on no other
+    uint64_t call;    // 1, 2 … among the communicator's collectives, or among the messages to
+                      // or from the peer
+    uint64_t group;   // the same number for all calls of one ncclGroup; 0: not in a group
+    int group_left;   // calls of the group that come after this one
     int ranks, rank;  // of the communicator
-    int peer;         // of a message; else -1
-    int nodes;        // on which its ranks are, as far as that is known; 0: it is not
-    bool in_progress; // the call returned before the other ranks came: a communicator that does not
-                      // block
+    int peer;         // the other rank of a message; else -1
+    int nodes;        // how many nodes its ranks are on; 0: not known
+    bool in_progress; // the call returned before the other ranks came (non-blocking communicator)
 } GpuCollective;
 
-// What cuBLAS multiplies: `batch` times (rows, inner) by (inner, cols). batch 0: it is no product.
+// A cuBLAS product: `batch` times (rows, inner) by (inner, cols). batch 0: not a product.
 typedef struct GpuProduct {
     uint64_t rows, cols, inner, batch;
 } GpuProduct;
 
-// What memory of a device is for, in a trace. What nobody has said of is temporary.
+// The purpose of device memory, in a trace. Memory without a category is temporary.
 typedef enum GpuCategory {
     GPU_TEMPORARY,
     GPU_SHARDED_PARAM,
@@ -82,11 +81,11 @@ typedef enum GpuCategory {
     GPU_UNSHARDED_GRAD,
     GPU_ACTIVATION,
     GPU_OPTIMIZER_STATE,
-    GPU_COMMUNICATION, // buffers of collectives that are none of the above
+    GPU_COMMUNICATION, // other buffers of collectives
     GPU_CATEGORIES
 } GpuCategory;
 
-#define GPULOG_HOST (-1) // in place of a device: memory of the host
+#define GPULOG_HOST (-1) // in place of a device number: host memory
 #define GPULOG_RANGES 12
 typedef struct GpuLogEntry {
     uint64_t index; // 0, 1, 2 … since the process began
@@ -96,23 +95,23 @@ typedef struct GpuLogEntry {
     cudaStream_t stream;
     cudaEvent_t event;    // GPU_EVENT_*, GPU_STREAM_WAIT
     bool blocking_stream; // false for a stream made with cudaStreamNonBlocking, and for cudaMalloc,
-                          // which no stream takes part in
+                          // which uses no stream
     bool host_waits;  // the call returns only when the operation is done (cudaMemcpy, cudaMalloc;
                       // cudaFree, which waits for the whole device first …)
     size_t bytes;     // collectives: as nccl-tests' "size"; copies, allocations: bytes
     size_t sent;      // collectives: bytes this rank must send over the wire (see gpulog_traffic)
     const void *site; // call site, for gpulog_where
     bool pool;        // allocations and frees: the memory is cudaMallocAsync's
-    int thread;       // that called: 0 is the process's first, the others by their first call
-    uint32_t stream_number;          // by the order in which the process made its streams: 1, 2 …
-    int to, from;                    // copies: whose memory, a device's or GPULOG_HOST
+    int thread;       // the caller: 0 is the process's first thread, others count by first call
+    uint32_t stream_number;          // 1, 2 … in the order in which the process made its streams
+    int to, from;                    // copies: the memory's device, or GPULOG_HOST
     GpuCollective collective;        // calls of NCCL
     GpuProduct product;              // cuBLAS
-    uint64_t flops;                  // kernels, cuBLAS: as far as they say so
+    uint64_t flops;                  // kernels, cuBLAS: if the call declares them
     GpuType type;                    // … in this arithmetic
     GpuCategory category;            // GPU_FREE: what the memory was for
     const struct GpuLogScope *scope; // simgpu's: the NVTX range of the call; NULL: none
-    uint64_t launch; // the launch of a graph, 1, 2 … of the process, that did it; 0: none did
+    uint64_t launch; // the graph launch that did it: 1, 2 … of the process; 0: none
     int n_ranges;
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;
@@ -120,7 +119,7 @@ typedef struct GpuLogEntry {
 // Device memory as requested, before any rounding.
 size_t gpulog_live_bytes(int device);
 size_t gpulog_peak_bytes(int device);
-void gpulog_reset_peak(int device); // the peak is the live bytes from here on
+void gpulog_reset_peak(int device); // sets the peak to the bytes that are live now
 
 // Traffic of one kind of collective since the last reset. `sent` is what the bandwidth-optimal ring
 // makes every rank send, in bytes, with S = bytes of one rank's shard and M = bytes of a whole
@@ -135,69 +134,69 @@ typedef struct GpuTraffic {
 GpuTraffic gpulog_traffic(GpuOp op);
 void gpulog_reset_traffic(void);
 
-// Operations logged so far, and one of them; false where the index is not there (not yet, or so
-// long ago that the log has let it go).
+// The number of operations logged so far, and one of them. False: the index is not in the log (not
+// yet, or overwritten).
 uint64_t gpulog_length(void);
 bool gpulog_get(uint64_t index, GpuLogEntry *entry);
 
-// Resolves a call site, which is an entry's or a return address: "forward.c:88 (fsdp_unshard)", or
-// the address where nothing is known of it. An entry's knows what called the caller, too: named is
-// the nearest line of the program's own code (gpulog_own_code), else the nearest line that the
-// debug information has.
+// Resolves a call site (an entry's, or a return address): "forward.c:88 (fsdp_unshard)", or the
+// address if nothing is known of it. An entry's site knows the outer callers, too: the text names
+// the nearest line of the program's own code (gpulog_own_code), else the nearest line with debug
+// information.
 void gpulog_where(const void *site, char *text, size_t size);
-// The text of that line, without the blanks at its ends: "cudaMalloc((void **)&x, bytes);". False,
-// and "", where the source file cannot be read or was edited since the program was built.
+// The text of that line without blanks at its ends: "cudaMalloc((void **)&x, bytes);". False, and
+// "": the source file cannot be read, or was edited after the program was built.
 bool gpulog_source(const void *site, char *text, size_t size);
 
-// Says that the source file which holds `function` is the program's own, as opposed to a library
-// that it calls: (const void *)main. Where an operation was asked for by a call from that file,
-// however indirectly, reports name its line. Up to 32 files; NULL is ignored.
+// Declares the source file of `function` as the program's own, not a library's: (const void *)main.
+// If a call from that file leads to an operation, however indirectly, reports name the call's line.
+// Up to 32 files; NULL is ignored.
 void gpulog_own_code(const void *function);
 
-// Names the allocation that begins at ptr for reports: "gradient of h.3.attn". The name goes when
-// the memory is given to somebody else. Without one, reports use the variable that the line of the
-// allocating call stores it in.
+// Names the allocation that begins at ptr for reports: "gradient of h.3.attn". The name ends when
+// the memory is allocated again. Without a name, reports use the variable that stores the result in
+// the source line of the allocating call.
 void gpulog_name(const void *ptr, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Names a stream for reports, as the program's source does: "ctx->all_gather_stream". The name goes
+// Names a stream for reports, as the program's source does: "ctx->all_gather_stream". The name ends
 // when the stream is destroyed. The default stream keeps its own.
 void gpulog_name_stream(cudaStream_t stream, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// What the program knows of bytes [begin, end) of the allocation of `bytes` bytes at ptr, for a
-// report: "element 10 of h.0, padding"; false: nothing. It is called while a report is written,
-// perhaps in a signal handler: it may compare and print, and must not allocate, wait or make calls
-// of a device. One per process; NULL takes it away.
+// Describes bytes [begin, end) of the allocation of `bytes` bytes at ptr for a report: "element 10
+// of h.0, padding"; false: nothing is known. Reports call it, perhaps in a signal handler: it may
+// compare and print, but must not allocate, wait or call the device. One per process; NULL removes
+// it.
 typedef bool (*GpuElements)(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
                             size_t size, void *arg);
 void gpulog_name_elements(GpuElements elements, void *arg);
 
-// Says what the allocation that holds ptr is for; the last word counts, for all of its life. Of
-// what is no live allocation it is ignored. And what has been said of it.
+// Sets the category of the allocation that holds ptr, for its whole life; the last call counts. It
+// is ignored if no live allocation holds ptr. The second function returns the category.
 void gpulog_category(const void *ptr, GpuCategory category);
 GpuCategory gpulog_category_of(const void *ptr);
 const char *gpulog_category_name(GpuCategory category); // "sharded parameters"
 
-// Where a program keeps its buffers in tables, it may be asked instead: with each operand of every
-// collective, before that is logged. GPU_TEMPORARY: nothing to say. It may compare, and must not
-// make calls of a device. One per process; NULL takes it away.
+// Alternatively, a program that keeps its buffers in tables can give a function, which is called
+// with each operand of a collective before that is logged. GPU_TEMPORARY: no answer. It may
+// compare, but must not call the device. One per process; NULL removes it.
 typedef GpuCategory (*GpuCategoryOf)(const void *ptr, void *arg);
 void gpulog_categories(GpuCategoryOf of, void *arg);
 
-// What this process does on its devices now, or did last, in one line: "waiting in
-// cudaStreamSynchronize at forward.c:88 (fsdp_unshard)". For a time limit's message: it waits for
-// no lock, so that a signal handler may call it.
+// One line on what this process does on its devices now, or did last: "waiting in
+// cudaStreamSynchronize at forward.c:88 (fsdp_unshard)". For the message of a time limit: it waits
+// for no lock, so that a signal handler may call it.
 void gpulog_activity(char *text, size_t size);
 
-// For the launcher of a kernel on a real GPU, after a launch that worked: notes it in the log.
-// `site` is the launcher's return address, `name` lives forever. (A kernel for the simulated GPU
-// says the same through simgpu.h.)
+// Logs a kernel on a real GPU; its launcher calls this after a successful launch. `site` is the
+// launcher's return address, `name` lives forever. (A kernel for the simulated GPU logs through
+// simgpu.h.)
 void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,
                    const GpuRange *ranges);
 
-// The words for an operation kind: "all-gather".
+// The name of a kind of operation: "all-gather".
 const char *gpulog_op_name(GpuOp op);
-// Whether it is a collective or a message: a call of NCCL that moves data.
+// Whether it is an NCCL call that moves data: a collective or a message.
 bool gpulog_is_collective(GpuOp op);
 
 #ifdef __cplusplus

@@ -1,14 +1,14 @@
-/* gpulog_collectives.h: the calls of NCCL that move data, a row each. gpulog.h has their operations
- * by it, simgpu defines the calls, the interposer wraps them, a test holds NVIDIA's header against
- * it, and the grader reads the words of it. gpulog/log/collectives.h says what the fields mean.
+/* gpulog_collectives.h: the NCCL calls that move data, one row each. gpulog.h takes its operations
+ * from it, simgpu defines the calls, the interposer wraps them, a test compares NVIDIA's header
+ * with it, and the grader reads its words. gpulog/log/collectives.h explains the fields.
  *
- * What differs otherwise is the work itself: do_NAME of simgpu/src/nccl/collective.c.
+ * Only the work itself is elsewhere: do_NAME in simgpu/src/nccl/collective.c.
  */
 #ifndef GPULOG_COLLECTIVES_TABLE_H
 #define GPULOG_COLLECTIVES_TABLE_H
 
-// What calls take: the parameters, the arguments, the same for all calls (send buffer, receive
-// buffer, count, type, reduction, root or peer), and whether they reduce.
+// The form of a call: its parameters, its arguments, the arguments in one order for all calls (send
+// buffer, receive buffer, count, type, reduction, root or peer), and whether it reduces.
 #define GPULOG_COPIES                                                                              \
     (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, \
      cudaStream_t stream),                                                                         \
@@ -40,8 +40,8 @@
         (recvbuff, count, datatype, peer, comm, stream),                                           \
         (NULL, recvbuff, count, datatype, ncclSum, peer), false
 
-// ROW(op, name, call, words, takes, send, recv, root, route, in_place) of each. Messages are the
-// last two. What a call takes is four arguments of the next macro that ROW hands it to.
+// ROW(op, name, call, words, takes, send, recv, root, route, in_place) of each call. Messages are
+// the last two. `takes` expands to four arguments of the macro that ROW passes it to.
 #define GPULOG_COLLECTIVES(ROW)                                                                    \
     ROW(GPU_ALL_GATHER, all_gather, ncclAllGather, "all-gather", GPULOG_COPIES, EXTENT_ONE,        \
         EXTENT_EACH, ROOT_NONE, ROUTE_RING, IN_PLACE_SEND_IS_PART)                                 \
@@ -58,7 +58,7 @@
     ROW(GPU_RECV, recv, ncclRecv, "receive", GPULOG_RECEIVES, EXTENT_NONE, EXTENT_ONE,             \
         ROOT_IS_PEER, ROUTE_PAIR, IN_PLACE_NEVER)
 
-#ifdef GPULOG_NAMES // the calls alone, for the linker of the interposer (make/flags.mk)
+#ifdef GPULOG_NAMES // only the names, for the interposer's linker flags (make/flags.mk)
 #define GPULOG_NAME(op, name, call, ...) @call
 GPULOG_COLLECTIVES(GPULOG_NAME)
 #endif

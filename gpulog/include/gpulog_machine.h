@@ -1,4 +1,4 @@
-/* gpulog_machine.h: on whose clock events are timed. */
+/* gpulog_machine.h: the clock that times events. */
 #ifndef GPULOG_MACHINE_H
 #define GPULOG_MACHINE_H
 
@@ -6,11 +6,11 @@
 extern "C" {
 #endif
 
-// The modelled machine whose times cudaEventElapsedTime gives, "h100x8"; NULL: they are real, or
-// no device has been used yet.
+// The modelled machine that gives cudaEventElapsedTime its times, "h100x8"; NULL: the times are
+// real, or no device has been used yet.
 const char *gpulog_machine(void);
 
-// For simgpu: there is such a machine. The name lives forever.
+// For simgpu: sets the modelled machine. The name lives forever.
 void gpulog_set_machine(const char *name);
 
 #ifdef __cplusplus

@@ -17,8 +17,8 @@ Op blas_begin(const char *name, cublasHandle_t handle, const void *site)
     return (Op){entry_on(GPU_BLAS, name, stream, site), mode == CUBLAS_POINTER_MODE_DEVICE};
 }
 
-// All bits but the sign of each part are 0. For a 32-bit integer the "sign" is its most negative
-// value, which nobody scales by.
+// Whether all bits but the sign of each part are 0. In a 32-bit integer the "sign" is the most
+// negative value, by which nobody scales.
 static bool is_zero(const void *scalar, Number type)
 {
     unsigned char byte[16] = {0};
@@ -36,7 +36,7 @@ bool blas_scalar(Op *op, const void *scalar, Number type)
     return true;
 }
 
-// A place for a result. On the host it is there when the call returns, so the call waits.
+// Adds the place for a result. A result on the host is there when the call returns: the call waits.
 static void add_result(Op *op, const void *result, size_t bytes)
 {
     if (op->on_device)
@@ -55,7 +55,7 @@ static void add_vector(Op *op, const void *x, int64_t n, int inc, Number type, G
     add(op, gpulog_vector(x, n, inc, type.bytes, access));
 }
 
-// The stored part of a matrix; nothing, where nothing of it is stored.
+// Adds the stored part of a matrix, if there is one.
 static void add_part(Op *op, GpuLogStored m, GpuAccess access)
 {
     GpuRange stored = gpulog_stored(&m, access);
@@ -242,7 +242,7 @@ cublasStatus_t __wrap_cublasCreate_v2(cublasHandle_t *handle)
     return WAITING("cublasCreate", SITE, __real_cublasCreate_v2(handle));
 }
 
-// Ending one waits for the device, too.
+// Destroying a handle waits for the device, too.
 cublasStatus_t __wrap_cublasDestroy_v2(cublasHandle_t handle)
 {
     return WAITING("cublasDestroy", SITE, __real_cublasDestroy_v2(handle));

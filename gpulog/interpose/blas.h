@@ -1,15 +1,14 @@
 /* blas.h: what the files of the interposer share for cuBLAS. Its calls are in the tables of
- * simgpu_cublas/calls.h; what each kind of them touches is said by a function touch_KIND with the
- * arguments of the call, in the order in which simgpu says it, and how many bytes that is by
- * gpulog/log/operands.c.
+ * simgpu_cublas/calls.h. For each kind of call, a function touch_KIND takes the arguments and lists
+ * the operands in simgpu's order; gpulog/log/operands.c counts their bytes.
  *
  *   blas.c           handles, vectors, matrices
  *   blas_products.c  products, batches of matrices in factors, copies between host and device
  *
- * Where alpha is 0 the factors are not read, and where beta is 0 the result is only written.
- * Scalars in device memory cannot be looked at without waiting for the device; they count as not 0.
- * Nor can arrays of addresses: of a batch that is handed over by them, the arrays are logged and
- * the matrices are not. Calls for C++ alone, of halves, are not logged.
+ * If alpha is 0 the factors are not read; if beta is 0 the result is only written. The interposer
+ * cannot read scalars in device memory without waiting for the device: they count as not 0. Nor can
+ * it read arrays of addresses: it logs the arrays of such a batch, and not the matrices. Calls for
+ * C++ alone, of halves, are not logged.
  */
 #ifndef GPULOG_BLAS_H
 #define GPULOG_BLAS_H
@@ -20,13 +19,13 @@
 #include "../../simgpu/include/simgpu_cublas/calls.h"
 #include "interpose.h"
 
-// A type of numbers: its bytes, in one part or two.
+// A type of number: its bytes, in one part or two.
 typedef struct Number {
     size_t bytes;
     int parts;
 } Number;
 
-// Of a call: its numbers, its factors, its result.
+// The types of a call: of its numbers, its factors, its result.
 typedef struct Types {
     Number element, factor, result;
 } Types;
@@ -39,15 +38,15 @@ typedef struct Types {
 // A call on the stream of its handle.
 typedef struct Op {
     GpuLogEntry entry;
-    bool on_device; // scalars and results are
+    bool on_device; // scalars and results are in device memory
 } Op;
 Op blas_begin(const char *name, cublasHandle_t handle, const void *site);
-// Notes a scalar that is read from device memory; true: it may be other than 0.
+// Logs a scalar that is read from device memory; true: it may be other than 0.
 bool blas_scalar(Op *op, const void *scalar, Number type);
-void blas_list(Op *op, const void *addresses, int count); // that are read
+void blas_list(Op *op, const void *addresses, int count); // which are read
 
-// The wrapped function of a call, from its row in a table. touch_KIND returns false where the call
-// does nothing, and has no entry.
+// The wrapped function of a call, from its row in a table. touch_KIND returns false if the call
+// does nothing and gets no entry.
 #define OPEN(...) __VA_ARGS__
 #define WRAP(symbol, name, KIND, T, TF, TR, parameters, arguments, call)                           \
     WRAPPED(symbol);                                                                               \
@@ -63,7 +62,7 @@ void blas_list(Op *op, const void *addresses, int count); // that are read
     }
 #define CALL(name, end, KIND, T, TF, TR, parameters, arguments)                                    \
     WRAP(name##end, #name, KIND, T, TF, TR, parameters, arguments, __real_##name##end arguments)
-// One that has a result may wait for the device.
+// A call with a result may wait for the device.
 #define RESULT(name, end, KIND, T, TF, TR, parameters, arguments)                                  \
     WRAP(name##end, #name, KIND, T, TF, TR, parameters, arguments,                                 \
          WAITING(#name, site, __real_##name##end arguments))

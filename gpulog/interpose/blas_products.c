@@ -44,7 +44,7 @@ static Formats named(cudaDataType a, cudaDataType b, cudaDataType c, cublasCompu
     return (Formats){type_of(a), type_of(b), type_of(c), scalar_type(compute, type_of(a))};
 }
 
-// Its shape, and in which arithmetic: as far as the type of A and the handle's mode say so.
+// Notes the product's shape and, as far as A's type and the handle's mode tell it, its arithmetic.
 static void note_product(Op *op, cublasHandle_t handle, Number A, const GpuLogProduct *p)
 {
     cublasMath_t math = CUBLAS_DEFAULT_MATH;
@@ -79,7 +79,7 @@ static bool touch_product(Op *op, cublasHandle_t handle, const Formats *f, GpuLo
     return true;
 }
 
-// The product of these arguments, which all calls name alike.
+// The product of a call's arguments, which have the same names in all calls.
 #define PRODUCT(f, stride_a, stride_b, stride_c, count)                                            \
     ((GpuLogProduct){transa != CUBLAS_OP_N,                                                        \
                      transb != CUBLAS_OP_N,                                                        \
@@ -195,7 +195,7 @@ static bool touch_matinv(Op *op, const Types *t, cublasHandle_t handle, int n, c
     return touch_getri(op, t, handle, n, A, lda, NULL, C, ldc, info, count);
 }
 
-// Its info is on the host.
+// getrs has its info on the host.
 static bool touch_getrs(Op *op, const Types *t, cublasHandle_t handle, cublasOperation_t trans,
                         int n, int nrhs, const void *A, int lda, const int *P, const void *B,
                         int ldb, const int *info, int count)

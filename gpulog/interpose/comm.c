@@ -1,10 +1,10 @@
-/* comm.c: communicators. Making and ending one is not in the log, but it waits for other ranks, and
- * then gpulog_activity says so.
+/* comm.c: communicators. Making and destroying one is not logged, but it waits for other ranks, and
+ * gpulog_activity then says so.
  *
- * A call's entry names its communicator by a number that is the same on all ranks: it is made of
- * the unique id, or of the parent's number, its split's and the color. The same id may be used
- * again (NCCL_COMM_ID makes all of them alike), so it counts how often this rank has. On how many
- * nodes the ranks are, nobody here knows.
+ * An entry names its communicator by a number that is the same on all ranks. It is made from the
+ * unique id, or from the parent's number, the split's number and the color. An id may be used again
+ * (NCCL_COMM_ID makes all ids equal), so the number also counts this rank's uses of it. The
+ * interposer does not know on how many nodes the ranks are.
  */
 #include <nccl.h>
 #include <stdlib.h>
@@ -18,10 +18,10 @@
 typedef struct Comm {
     struct Comm *next;
     ncclComm_t comm;
-    uint64_t number; // 0: nobody knows
+    uint64_t number; // 0: not known
     uint64_t collectives, splits;
-    uint64_t *sends, *recvs; // (ranks) to and from each
-    CommPlace place;         // ranks is 0 until it has been asked for
+    uint64_t *sends, *recvs; // (ranks) to and from each rank
+    CommPlace place;         // ranks is 0 until NCCL has been asked
 } Comm;
 
 // An id that this process has used for a rank, and how often.
@@ -36,8 +36,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Comm *comms; // few
 static Use *uses;
 
-// What has been asked for and is not there yet: when the group has ended, or, where the parent does
-// not block, when that says that it is.
+// A communicator that was asked for and does not exist yet. It does when the group has ended or,
+// with a non-blocking parent, when the parent says so.
 typedef struct Asked {
     struct Asked *next;
     ncclComm_t parent, *comm;
@@ -45,7 +45,7 @@ typedef struct Asked {
     CommPlace place;
 } Asked;
 static _Thread_local Asked asked[64];
-static Asked *awaited; // of parents that do not block
+static Asked *awaited; // of non-blocking parents
 static _Thread_local int n_asked;
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -56,7 +56,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return a ? a : 1; // 0 is no communicator
 }
 
-// Called with the lock held, as all that follow.
+// Called with the lock held, like the functions that follow.
 static Comm **find(ncclComm_t comm)
 {
     Comm **link = &comms;
@@ -78,12 +78,12 @@ static void add(ncclComm_t comm, uint64_t number, CommPlace place)
 {
     Comm *made = calloc(1, sizeof *made);
     if (!made) give_up("no host memory for a communicator");
-    forget(comm); // one that had this address, and is gone
+    forget(comm); // a destroyed one that had this address
     *made = (Comm){.next = comms, .comm = comm, .number = number, .place = place};
     comms = made;
 }
 
-// The number of what is made by that, as often as this rank has made it.
+// The number of a communicator that is made from `hash`; it counts this rank's uses of `hash`.
 static uint64_t number_of_use(uint64_t hash, int rank)
 {
     pthread_mutex_lock(&lock);
@@ -121,7 +121,7 @@ static void add_or_await(const Asked *it)
     }
 }
 
-// `parent`: NULL for what is there when its call returns, as far as it will ever be.
+// `parent`: NULL if the communicator exists when the call returns, or never will.
 static ncclResult_t made_of(ncclResult_t result, ncclComm_t parent, ncclComm_t *comm,
                             uint64_t number, CommPlace place)
 {
@@ -142,7 +142,7 @@ static ncclResult_t made(ncclResult_t result, ncclComm_t *comm, uint64_t number,
     return made_of(result, NULL, comm, number, place);
 }
 
-// The parent's calls are over: its children are there, or (not `there`) never will be.
+// The parent's calls are over: its children exist or, if not `there`, never will.
 static void take_awaited(ncclComm_t parent, bool there)
 {
     pthread_mutex_lock(&lock);
@@ -208,7 +208,7 @@ GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer)
     return call;
 }
 
-// Where this process is in one that it asks for on its current device.
+// This process's place in a communicator that it asks for on its current device.
 static CommPlace place_here(int ranks, int rank)
 {
     CommPlace place = {ranks, rank, 0};
@@ -287,7 +287,7 @@ ncclResult_t __wrap_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 WRAPPED(ncclCommShrink);
-// The same number on all ranks that stay: those who leave make no call.
+// The number is the same on all ranks that stay: the ranks that leave make no call.
 ncclResult_t __wrap_ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
                                    ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
 {

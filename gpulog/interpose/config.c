@@ -5,7 +5,7 @@
  *   GPULOG_MEMORY    bytes that a device holds at most, with K, M, G, T after it   (what it has)
  *   GPULOG_ENTRIES   how many operations the log keeps                           (262144)
  *
- * A value that makes no sense ends the program with one line.
+ * An invalid value ends the program with one line.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #include "interpose.h"
 
-#define FATAL_EXIT 86 // as where simgpu ends a program
+#define FATAL_EXIT 86 // as when simgpu ends a program
 
 static Settings config;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -34,7 +34,7 @@ void give_up(const char *format, ...)
     _exit(FATAL_EXIT);
 }
 
-// Reads "80G", "64M", "4096"; false where the text is something else.
+// Reads "80G", "64M", "4096"; false: the text is something else.
 static bool parse_bytes(const char *text, size_t *bytes)
 {
     static const char units[] = "KMGT";

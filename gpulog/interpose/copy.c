@@ -1,8 +1,8 @@
 /* copy.c: cudaMemcpy and cudaMemset in all their forms.
  *
- * Who waits, as CUDA documents it ("API synchronization behavior") and simgpu has it: a copy that
- * is not Async waits, but between two places on devices; an Async copy waits only where it writes
- * pageable memory. Whose memory a pointer is, CUDA is asked.
+ * Calls wait as CUDA documents it ("API synchronization behavior") and as in simgpu: a copy without
+ * Async waits, except between two places on devices; an Async copy waits only if it writes pageable
+ * memory. CUDA tells whose memory a pointer is.
  *
  * Interface: log_copy; the wrapped cudaMemcpy* and cudaMemset*.
  */
@@ -22,7 +22,7 @@ WRAPPED(cudaMemset2DAsync);
 
 typedef struct Owner {
     enum cudaMemoryType type;
-    int device; // GPULOG_HOST: it is memory of the host
+    int device; // GPULOG_HOST: host memory
 } Owner;
 
 static Owner owner(const void *ptr)

@@ -1,4 +1,4 @@
-/* entry.c: an entry of the log, from the call that it tells of to the log; kernels.
+/* entry.c: makes an entry from a call and writes it to the log; kernels.
  *
  * Interface: entry_on, entry_on_device, add_range, write_entry, current_device; gpulog_kernel.
  */
@@ -38,7 +38,7 @@ void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess acce
 
 void write_entry(const GpuLogEntry *entry)
 {
-    settings(); // how many entries the log keeps is settled before the first
+    settings(); // set the log's size before the first entry
     if (graph_takes(entry)) return;
     gpulog_write(entry);
 }

@@ -31,7 +31,7 @@ cudaError_t __wrap_cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int fla
     return note_event(__real_cudaEventCreateWithFlags(event, flags), event);
 }
 
-// Forgotten first: as soon as it is destroyed, another thread may be given the same handle.
+// Forgets the event first: once it is destroyed, another thread may get the same handle.
 cudaError_t __wrap_cudaEventDestroy(cudaEvent_t event)
 {
     Known known;

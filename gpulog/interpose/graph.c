@@ -1,10 +1,9 @@
-/* graph.c: captures and graphs. What a captured call would log is kept with its graph, and written
+/* graph.c: captures and graphs. The entries of captured calls are kept with their graph and written
  * when the graph is launched.
  *
- * In the log the streams of a capture are streams of the graph's own, which begin after the
- * launch's stream and end before it goes on, and its events are events of its own: so who follows
- * the order of the log (gpulog_order.h) finds the order of the graph. A call of NCCL has the number
- * that it had when it was captured.
+ * In the log a graph has streams of its own for those of the capture. They begin after the launch's
+ * stream and end before it goes on. Events, too, are the graph's own, so the order of the log
+ * (gpulog_order.h) includes the graph's. A call of NCCL keeps the number that it had when captured.
  *
  * Interface: graph_takes; the wrapped cudaStreamBeginCapture, cudaStreamEndCapture, cudaGraph….
  */
@@ -24,8 +23,7 @@ WRAPPED(cudaGraphExecUpdate);
 WRAPPED(cudaGraphExecDestroy);
 WRAPPED(cudaGraphLaunch);
 
-// Of a graph, or of an executable: the entries; what stands for a stream or an event of the
-// capture.
+// The entries of a graph, or of an executable; and the stand-in for a stream of the capture.
 typedef struct Kept {
     const void *key;
     GpuLogEntry *entry;
@@ -190,7 +188,7 @@ typedef struct Launch {
     int n;
 } Launch;
 
-// Handles that nobody has, another one for each event of the capture.
+// Unused handles, a different one for each event of the capture.
 static cudaEvent_t event_of(const Launch *l, const void *of)
 {
     return (cudaEvent_t)((uintptr_t)of ^ ~(uintptr_t)l->exec);
@@ -209,7 +207,7 @@ static void write_order(const Launch *l, const Stand *stand, GpuOp op, cudaEvent
     gpulog_write(&entry);
 }
 
-// The stream that stands for a captured one, which begins where the launch does.
+// The stand-in for a captured stream; it begins where the launch does.
 static const Stand *stand_for(Launch *l, const GpuLogEntry *entry)
 {
     for (int i = 0; i < l->n; i++)

@@ -13,13 +13,13 @@
  *   comm.c     communicators
  *   nccl.c     collectives, messages, groups
  *
- * A function X of the libraries has a __wrap_X here. The linker's --wrap=X leads the program's
- * calls of X to __wrap_X, and calls of __real_X to X itself. Libraries that are shared objects keep
- * calling X: what they do for themselves is not logged, and neither is what the interposer does.
+ * For a function X of the libraries there is a __wrap_X here. The linker's --wrap=X leads the
+ * program's calls of X to __wrap_X, and calls of __real_X to X itself. Shared libraries keep
+ * calling X: neither their own calls nor the interposer's are logged.
  *
- * A call is passed on first. If it worked, an entry is written; what must be known of a pointer or
- * a handle is asked of CUDA, or was noted when it was made. Calls that simgpu does not have are not
- * seen, nor is a program compiled for per-thread default streams, which calls other names
+ * A call is passed on first. If it worked, an entry is written. Facts about a pointer or a handle
+ * come from CUDA, or were noted when it was made. The interposer does not see calls that simgpu
+ * lacks, nor a program compiled for per-thread default streams, which calls other names
  * (CUDA_API_PER_THREAD_DEFAULT_STREAM).
  *
  * Source: simgpu/src, which says what an entry of each call holds; ld's manual (--wrap).
@@ -55,11 +55,11 @@ typedef struct Known {
     size_t bytes;    // allocations
     int device;
     bool blocking;   // streams
-    uint32_t number; // streams: as the log has it
+    uint32_t number; // streams: their number in the log
     bool pool;       // allocations: of a pool
 } Known;
 
-// All zero but the lock: an empty table.
+// An empty table is all zeros, except the lock.
 typedef struct Table {
     pthread_mutex_t lock;
     Known *slot; // (room)
@@ -70,21 +70,21 @@ typedef struct Table {
         PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0                                                      \
     }
 
-void table_put(Table *table, Known known); // in place of what is there by that key
+void table_put(Table *table, Known known); // replaces the entry of that key
 bool table_find(Table *table, const void *key, Known *known);
 bool table_take(Table *table, const void *key, Known *known);
 bool table_take_device(Table *table, int device, Known *known); // any one of that device
 
 // ---- entry.c ----
-// An entry of a call on a stream: the stream's fields are filled in. The handle of a default stream
-// means that of the current device, or of `device`.
+// An entry of a call on a stream, with the stream's fields filled in. A default stream's handle
+// means the stream of the current device, or of `device`.
 GpuLogEntry entry_on(GpuOp op, const char *name, cudaStream_t stream, const void *site);
 GpuLogEntry entry_on_device(GpuOp op, const char *name, int device, cudaStream_t stream,
                             const void *site);
 void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess access);
 void write_entry(const GpuLogEntry *entry);
 int current_device(void);
-// Calls a function that may wait for a device or for other ranks, and says so meanwhile.
+// Calls a function that may wait for a device or for other ranks; gpulog_activity then says so.
 #define WAITING(name, site, call)                                                                  \
     __extension__({                                                                                \
         gpulog_waiting(name, site);                                                                \
@@ -94,22 +94,22 @@ int current_device(void);
     })
 
 // ---- memory.c ----
-// An allocation, from the call to the log; ncclMemAlloc makes some, too. `site` and `name` are
-// the call's. memory_reserve says no, in a line on stderr, where GPULOG_MEMORY leaves no room.
+// An allocation, from the call to the log, ncclMemAlloc's too. `site` and `name` are the call's. If
+// GPULOG_MEMORY leaves no room, memory_reserve prints a line on stderr and returns false.
 bool memory_reserve(const char *name, int device, size_t bytes, const void *site);
-void memory_unreserve(int device, size_t bytes); // it failed
+void memory_unreserve(int device, size_t bytes); // the allocation failed
 void memory_made(const char *name, void *ptr, size_t bytes, const void *site);
-// A free: it is logged before it is freed, since another thread may be given the same
-// address at once. False: nothing is known of it.
+// A free is logged before the memory is freed, since another thread may get the same address at
+// once. False: the allocation is not known.
 bool memory_leaves(const void *ptr, Known *known);
-void memory_stays(const Known *known); // it failed
+void memory_stays(const Known *known); // the free failed
 void memory_freed(const char *name, const Known *known, const void *site);
 void memory_reset(int device);
-// A launch makes or frees a graph's memory: counts it, and completes the entry.
+// Counts memory that a launch allocates or frees for its graph, and completes the entry.
 void memory_launched(GpuLogEntry *entry);
 
 // ---- stream.c ----
-// Device, blocking_stream and the handle as the log keeps it.
+// Fills in device, blocking_stream and the handle as the log has it.
 void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current);
 void stream_reset(int device);
 
@@ -117,7 +117,7 @@ uint32_t stream_next_number(int device);
 
 // ---- graph.c ----
 bool graph_captures(cudaStream_t stream); // whether calls on the stream become nodes now
-// Keeps the entry of a call that was captured, for the launches of its graph; false: it was not.
+// Keeps the entry of a captured call for the launches of its graph; false: it was not captured.
 bool graph_takes(const GpuLogEntry *entry);
 
 // ---- nccl.c ----
@@ -125,15 +125,15 @@ bool in_group(void); // the calling thread is between ncclGroupStart and its end
 
 // ---- comm.c ----
 typedef struct CommPlace {
-    int ranks, rank, device; // ranks is 0 where nobody knows
+    int ranks, rank, device; // ranks is 0 if not known
 } CommPlace;
-// Asks NCCL where that is not known: so it is to be called before a call on the communicator, as a
-// communicator that does not block answers nothing while that is in progress. `worked`: it is one,
-// as a call on it has worked; else only one that this process has seen made is asked.
+// This process's place in a communicator. It may ask NCCL, so call it before a call on the
+// communicator: a non-blocking one answers nothing while a call is in progress. `worked`: a call on
+// it has worked, so it exists; otherwise NCCL is asked only if this process has seen it made.
 CommPlace comm_place(ncclComm_t comm, bool worked);
-// What the log says of a call that is made now, to or from a peer where it is a message.
+// The log's fields for a call that is made now; peer: of a message.
 GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer);
-// A group has ended: communicators that were asked for in it are there.
+// A group has ended: communicators that were asked for in it exist now.
 void comm_group_ended(void);
 
 // ---- event.c ----

@@ -1,9 +1,8 @@
-/* memory.c: cudaMalloc and friends: who holds how many bytes, a limit to it, and NaNs in fresh
- * memory.
+/* memory.c: cudaMalloc and friends: the bytes held, a limit to them, and NaNs in fresh memory.
  *
- * Memory is counted as it was asked for, whatever CUDA makes of it. With GPULOG_MEMORY an
- * allocation fails exactly when the bytes in use and the bytes asked for are more than that,
- * without a look at the device: a program can run out of memory on a GPU of any size.
+ * Memory is counted as requested, whatever CUDA makes of it. With GPULOG_MEMORY an allocation fails
+ * exactly when the bytes in use and the bytes requested exceed the limit. The device is not asked:
+ * a program can run out of memory on a GPU of any size.
  *
  * Interface: memory_reserve, memory_unreserve, memory_made, memory_leaves, memory_stays,
  * memory_freed, memory_reset; the wrapped cudaMalloc*, cudaFree*, cudaMemGetInfo, cudaGetLastError,
@@ -36,7 +35,7 @@ static _Atomic size_t reserved[GPULOG_DEVICES]; // bytes in use or asked for rig
 
 // ---- The limit ----
 
-// The error of an allocation that CUDA was never asked for, as cudaGetLastError tells it.
+// The error that cudaGetLastError returns for an allocation that was not passed on to CUDA.
 static _Thread_local cudaError_t refusal;
 
 static cudaError_t refuse(void **ptr)
@@ -58,7 +57,7 @@ cudaError_t __wrap_cudaGetLastError(void)
     return error != cudaSuccess ? error : ours;
 }
 
-// Once a process: a program that tries again in a loop need not be told each time.
+// Reports once per process: a program may try again in a loop.
 static void report_no_memory(const char *name, int device, size_t bytes, size_t used,
                              const void *site)
 {
@@ -95,7 +94,7 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-// A program that asks how much there is must not be told of more than it can have.
+// Reports no more memory than the program can have.
 cudaError_t __wrap_cudaMemGetInfo(size_t *free, size_t *total)
 {
     cudaError_t error = __real_cudaMemGetInfo(free, total);
@@ -109,8 +108,8 @@ cudaError_t __wrap_cudaMemGetInfo(size_t *free, size_t *total)
 
 // ---- Allocation ----
 
-// Nothing promises what fresh memory holds, so it holds NaNs: a sum that forgets to start from zero
-// shows. Of an allocation too large to fill, both ends are filled.
+// Fresh memory may hold anything, so it is filled with NaNs, which reveal a sum that does not start
+// from zero. If an allocation is too large to fill, both its ends are filled.
 static void poison(void *ptr, size_t bytes, cudaStream_t stream)
 {
     if (!settings()->poison) return;
@@ -122,8 +121,7 @@ static void poison(void *ptr, size_t bytes, cudaStream_t stream)
     }
 }
 
-// cudaMalloc takes part in no stream: when it returns, the memory is there for all of them, NaNs
-// included.
+// cudaMalloc uses no stream: when it returns, the memory is ready for all streams, NaNs included.
 void memory_made(const char *name, void *ptr, size_t bytes, const void *site)
 {
     int device = current_device();
@@ -156,7 +154,7 @@ cudaError_t __wrap_cudaMalloc(void **devPtr, size_t size)
     return error;
 }
 
-// Managed memory counts where it was made, wherever its pages go.
+// Managed memory counts on the device where it was made, wherever its pages move.
 cudaError_t __wrap_cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
 {
     const char *name = "cudaMallocManaged";
@@ -171,7 +169,7 @@ cudaError_t __wrap_cudaMallocManaged(void **devPtr, size_t size, unsigned int fl
     return error;
 }
 
-// How long a row is, and so how much this asks for, is CUDA's to say.
+// CUDA chooses the length of a row, and so the bytes.
 cudaError_t __wrap_cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
 {
     const char *name = "cudaMallocPitch";
@@ -186,14 +184,14 @@ cudaError_t __wrap_cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, s
     return cudaSuccess;
 }
 
-// The entry begins before the call: it knows the stream's device, whose memory it will be.
+// The entry is made before the call: it knows the stream's device, which will own the memory.
 static cudaError_t made_on_stream(cudaError_t error, GpuLogEntry *entry, void **ptr, int device,
                                   cudaStream_t stream)
 {
     size_t size = entry->bytes;
     if (error != cudaSuccess || graph_captures(stream)) memory_unreserve(device, size);
     if (error != cudaSuccess) return error;
-    if (graph_captures(stream)) { // it is allocated by a launch
+    if (graph_captures(stream)) { // a launch allocates it
         entry->pool = true;
         add_range(entry, *ptr, size, GPU_WRITE);
         write_entry(entry);
@@ -220,7 +218,7 @@ cudaError_t __wrap_cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStr
     return made_on_stream(error, &entry, devPtr, entry.device, hStream);
 }
 
-// A pool may be another device's, and only what comes out of it tells whose.
+// A pool may belong to another device; only memory from it tells which.
 cudaError_t __wrap_cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
                                            cudaStream_t stream)
 {
@@ -251,7 +249,7 @@ void memory_stays(const Known *known)
     table_put(&allocations, *known);
 }
 
-// What the memory was for.
+// Counts the memory as freed and returns its category.
 static GpuCategory let_go(const Known *known)
 {
     gpulog_freed(known->device, known->bytes);

@@ -1,8 +1,8 @@
 /* nccl.c: collectives, messages, groups, and NCCL's memory.
  *
- * A call outside a group is written when it returns; one inside when the outermost ncclGroupEnd has
- * worked, in program order, because none begins before it. A communicator that does not block
- * answers ncclInProgress, which is no failure.
+ * A call outside a group is logged when it returns. Calls in a group are logged in program order
+ * when the outermost ncclGroupEnd has worked, because none begins before it. A non-blocking
+ * communicator answers ncclInProgress, which is not a failure.
  */
 #include <nccl.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "interpose.h"
 
 WRAPPED(ncclBcast);
-// NCCL's header declares these two and says nothing of their arguments.
+// NCCL's header declares these two without a parameter list.
 ncclResult_t __wrap_ncclGroupStart(void), __real_ncclGroupStart(void);
 ncclResult_t __wrap_ncclGroupEnd(void), __real_ncclGroupEnd(void);
 WRAPPED(ncclRedOpCreatePreMulSum);
@@ -38,7 +38,7 @@ bool in_group(void)
     return group.depth > 0;
 }
 
-// Of a message the peer is in the entry.
+// The entry of a message has its peer.
 static void write_call(GpuLogEntry *entry, ncclComm_t comm, uint64_t number, size_t left)
 {
     entry->collective = comm_call(comm, entry->op, entry->collective.peer);
@@ -61,7 +61,7 @@ static void write_or_keep(GpuLogEntry *entry, ncclComm_t comm)
     group.call[group.n++] = (struct Kept){*entry, comm};
 }
 
-// A group of one call is none.
+// A group of one call counts as no group.
 static void write_group(bool worked)
 {
     static _Atomic uint64_t groups;
@@ -101,7 +101,7 @@ ncclResult_t __wrap_ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 }
 #endif
 
-// ---- Reductions of one's own: in the log where their scalar is read from memory ----
+// ---- User-defined reductions: logged if their scalar is read from memory ----
 
 typedef struct Scalar {
     struct Scalar *next;
@@ -225,7 +225,7 @@ ncclResult_t __wrap_ncclBcast(void *buff, size_t count, ncclDataType_t datatype,
         &call);
 }
 
-// ---- Calls that are several messages: in the log they are those, all sends first ----
+// ---- Calls made of several messages: the log has the messages, all sends first ----
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 WRAPPED(ncclAlltoAll);
@@ -234,8 +234,8 @@ WRAPPED(ncclScatter);
 
 enum { ALL = -1, NONE = -2 };
 
-// Logs messages with all ranks, with one, or with none (`rank`): what goes to or comes from rank r
-// lies at element r·count of the buffer, that of one rank at its begin.
+// Logs messages with rank `rank`, with ALL ranks or with NONE. With ALL, those of rank r are at
+// element r·count of the buffer; with one rank, they are at its start.
 static void log_messages(Call call, GpuOp op, const void *buffer, int rank)
 {
     int world = comm_place(call.comm, true).ranks;
@@ -250,7 +250,7 @@ static void log_messages(Call call, GpuOp op, const void *buffer, int rank)
     }
 }
 
-// The buffers are those of the call; it sends to rank `to`, and receives from rank `from`.
+// The call sends from its buffer to rank `to`, and receives from rank `from`.
 static ncclResult_t exchanged(ncclResult_t result, const Call *call, int to, int from)
 {
     if (!worked(result)) return result;
@@ -261,7 +261,7 @@ static ncclResult_t exchanged(ncclResult_t result, const Call *call, int to, int
     return result;
 }
 
-// Whom the root has to do with.
+// The ranks with which the root exchanges messages.
 static int all_if_root(ncclComm_t comm, int root)
 {
     CommPlace place = comm_place(comm, true);

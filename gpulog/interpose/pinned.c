@@ -1,5 +1,5 @@
-/* pinned.c: pinned host memory. It is not in the log; but making and freeing it may wait for the
- * device, and then gpulog_activity says so.
+/* pinned.c: pinned host memory. It is not logged, but making and freeing it may wait for the
+ * device, and gpulog_activity then says so.
  *
  * Interface: the wrapped cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister,
  * cudaHostUnregister.

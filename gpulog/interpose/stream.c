@@ -1,7 +1,7 @@
 /* stream.c: streams, and the host's waits for streams and devices.
  *
- * What the log says of a stream is noted when the program makes it. Of a stream that somebody else
- * made, CUDA tells whether it is blocking, and from 12.8 on its device.
+ * What the log needs of a stream is noted when the program makes it. For other streams, CUDA tells
+ * whether they are blocking and, from 12.8 on, their device.
  *
  * Interface: stream_facts, stream_reset; the wrapped cudaStream*, cudaDeviceSynchronize,
  * cudaDeviceReset, cudaSetDevice, cudaLaunchHostFunc, cudaStreamAddCallback.
@@ -63,8 +63,8 @@ static Known ask_stream(cudaStream_t stream, int current)
     return known;
 }
 
-// The default stream is NULL in the log, under whichever name it was used. The streams that
-// cudaStreamPerThread stands for have but this one name: in the log all threads share it.
+// The default stream is NULL in the log, whatever name the call used. Each thread has a stream of
+// its own under the name cudaStreamPerThread: in the log all threads share one.
 void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current)
 {
     bool is_default = stream == NULL || stream == cudaStreamLegacy;
@@ -80,7 +80,7 @@ void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current)
 static cudaError_t note_stream(cudaError_t made, const cudaStream_t *stream, unsigned int flags)
 {
     if (made != cudaSuccess) return made;
-    gpulog_forget_stream(*stream); // a name that was given to the handle while it was nobody's
+    gpulog_forget_stream(*stream); // drops a name that the handle got while no stream had it
     table_put(&streams, (Known){.key = *stream,
                                 .device = current_device(),
                                 .number = next_number(current_device()),
@@ -105,7 +105,7 @@ cudaError_t __wrap_cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned 
                        flags);
 }
 
-// Forgotten first: as soon as it is destroyed, another thread may be given the same handle.
+// Forgets the stream first: once it is destroyed, another thread may get the same handle.
 cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream)
 {
     Known known;
@@ -156,7 +156,7 @@ cudaError_t __wrap_cudaDeviceSynchronize(void)
     return cudaSuccess;
 }
 
-// A device that is chosen is used.
+// Choosing a device counts as using it.
 cudaError_t __wrap_cudaSetDevice(int device)
 {
     cudaError_t error = __real_cudaSetDevice(device);

@@ -1,7 +1,7 @@
 /* table.c: pointers and handles, and what is known of each: a hash table with a lock.
  *
- * A key lies in the first free slot at or behind the one its hash names. When one is taken out,
- * those behind it move up, so that no gap hides a key from a search.
+ * A key is in the first free slot at or after the one that its hash gives. When one is removed,
+ * those after it move up, so that no gap hides a key from a search.
  */
 #include <stdlib.h>
 
@@ -44,7 +44,7 @@ void table_put(Table *table, Known known)
     pthread_mutex_unlock(&table->lock);
 }
 
-// Called with the lock held. Whoever has its home at or before the gap moves into it.
+// Called with the lock held. A key whose hash gives a slot at or before the gap moves into the gap.
 static void take_out(Table *table, size_t gap)
 {
     size_t mask = table->room - 1;

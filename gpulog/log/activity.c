@@ -1,8 +1,7 @@
-/* activity.c: what this process does now, or did last, in one line: for a time limit's message.
+/* activity.c: one line on what this process does now, or did last, for a time limit's message.
  *
- * A thread that is about to wait takes a slot and writes there what it waits in; gpulog_activity
- * reads the slots without a lock, because it runs in the signal handler of a process that may be
- * dying in the middle of anything.
+ * Before a thread waits, it takes a slot and writes the call there. gpulog_activity reads the slots
+ * without a lock, because it runs in a signal handler of a process that may be dying at any point.
  */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
-/* category.c: what the memory of a device is for, as far as the program says so.
+/* category.c: the purpose of device memory, as far as the program tells it.
  *
- * Allocations that are alive are in a table by address, so that an address in the middle of one
- * finds it, too. An allocation keeps the category that it was given last; its free is logged with
- * it.
+ * A table holds the live allocations by address, so that an address within one finds it, too. An
+ * allocation keeps the last category that it was given; its free is logged with it.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,7 +40,7 @@ const char *gpulog_category_name(GpuCategory category)
     return (unsigned)category < GPU_CATEGORIES ? names[category] : "unknown category";
 }
 
-// The place of the first allocation that ends after the address.
+// The index of the first allocation that ends after the address.
 static size_t place_of(uintptr_t address)
 {
     size_t low = 0, high = n_live;
@@ -55,14 +54,14 @@ static size_t place_of(uintptr_t address)
     return low;
 }
 
-// The allocation that holds an address; NULL: none does.
+// The allocation that holds an address; NULL: none.
 static Live *find(const void *ptr)
 {
     size_t i = place_of((uintptr_t)ptr);
     return i < n_live && live[i].begin <= (uintptr_t)ptr ? &live[i] : NULL;
 }
 
-// Not on the program's heap, and of memory only the pages that are used.
+// Reserves the table outside the program's heap; only pages in use take memory.
 static Live *reserve(void)
 {
     void *memory = mmap(NULL, MOST * sizeof(Live), PROT_READ | PROT_WRITE,
@@ -70,7 +69,7 @@ static Live *reserve(void)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-// What another thread has freed, and not said so yet.
+// Drops allocations in the range: another thread has freed them, but not reported that yet.
 static void forget_within(uintptr_t begin, uintptr_t end)
 {
     size_t first = place_of(begin), last = first;

@@ -53,7 +53,7 @@ size_t gpulog_recv_bytes(const GpuLogCollective *c)
     return kind->root == ROOT_RECEIVES && c->rank != c->root ? 0 : extent(c, kind->recv);
 }
 
-// The last of a chain sends nothing.
+// The last rank of a chain sends nothing.
 static size_t sent_bytes(const GpuLogCollective *c)
 {
     const GpuLogKind *kind = gpulog_kind(c->op);

@@ -1,21 +1,20 @@
-/* collectives.h: what a row of gpulog_collectives.h says of a call of NCCL that moves data, and
- * what follows from it.
+/* collectives.h: the fields of a row of gpulog_collectives.h, and what follows from them.
  *
- * Sizes are counted from `bytes`, the call's count times the size of an element.
+ * `bytes` is the call's count times the size of an element.
  */
 #ifndef GPULOG_COLLECTIVES_H
 #define GPULOG_COLLECTIVES_H
 
 #include "gpulog.h"
 
-// What a rank's buffer holds: nothing, `bytes`, or as many for each rank.
+// The size of a rank's buffer: 0, `bytes`, or `bytes` for each rank.
 typedef enum GpuLogExtent { EXTENT_NONE, EXTENT_ONE, EXTENT_EACH } GpuLogExtent;
 
-// What the root is: nothing, who alone sends, who alone receives, or the other rank of a message.
+// The root's role: none, the only sender, the only receiver, or the other rank of a message.
 typedef enum GpuLogRoot { ROOT_NONE, ROOT_SENDS, ROOT_RECEIVES, ROOT_IS_PEER } GpuLogRoot;
 
-// Where the buffers of a call in place lie: nowhere, it has no such form; both at one address; or
-// one at the rank's part of the other.
+// Where the buffers of an in-place call are: the call has no such form; both at one address; or one
+// at the rank's part of the other.
 typedef enum GpuLogInPlace {
     IN_PLACE_NEVER,
     IN_PLACE_SAME,
@@ -23,7 +22,7 @@ typedef enum GpuLogInPlace {
     IN_PLACE_RECV_IS_PART
 } GpuLogInPlace;
 
-// The way that the data take, as what is sent and what it costs are counted.
+// The route of the data, by which bytes sent and cost are counted.
 typedef enum GpuLogRoute {
     ROUTE_RING,       // each rank's part goes to all others, in W - 1 steps
     ROUTE_RING_TWICE, // a reduce-scatter and an all-gather
@@ -41,17 +40,17 @@ typedef struct GpuLogKind {
     GpuLogInPlace in_place;
 } GpuLogKind;
 
-// The row of an operation; NULL: it is no call of NCCL.
+// The row of an operation; NULL: it is not in the table.
 const GpuLogKind *gpulog_kind(GpuOp op);
 
 typedef struct GpuLogCollective {
-    GpuOp op; // one of the table
+    GpuOp op; // in the table
     size_t bytes;
     int world, rank;
     int root;
 } GpuLogCollective;
 
-// Bytes that this rank reads from its send buffer and writes to its receive buffer.
+// Bytes that this rank reads from its send buffer, and bytes that it writes to its receive buffer.
 size_t gpulog_send_bytes(const GpuLogCollective *c);
 size_t gpulog_recv_bytes(const GpuLogCollective *c);
 // Fills in the entry's `bytes` and `sent`.

@@ -1,7 +1,7 @@
-/* log.c: the log: what this process did on its devices, whatever the devices are.
+/* log.c: the log of what this process did on its devices, simulated or real.
  *
- * The log is a ring. Its memory is reserved as a whole on first use and costs only the pages that
- * have been written, so that a short program pays for its own operations alone.
+ * The log is a ring. Its memory is reserved on first use and takes only the pages that have been
+ * written, so that a short program pays only for its own operations.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -24,7 +24,7 @@ static struct {
 } held[GPULOG_DEVICES];
 
 static const char *const names[GPU_OP_KINDS] = {
-    // but those of collectives.h
+    // collectives.h has those of collectives
     [GPU_ALLOC] = "allocation",
     [GPU_FREE] = "free",
     [GPU_COPY] = "copy",
@@ -106,7 +106,7 @@ size_t gpulog_room(void)
     return room;
 }
 
-// Who has seen gpulog_length() beyond the index sees the entry.
+// A thread that has seen gpulog_length() above the index sees the entry, too.
 const GpuLogEntry *gpulog_at(uint64_t index)
 {
     return ring ? &ring[index % capacity] : NULL;

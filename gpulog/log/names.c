@@ -1,14 +1,14 @@
-/* names.c: what reports call an allocation, its bytes, and a stream.
+/* names.c: the names that reports use for an allocation, its bytes, and a stream.
  *
- * A program may give it a name (gpulog_name). Without one, the variable serves that the allocating
- * call stores it in, as the source line of that call has it:
+ * A program may name an allocation (gpulog_name). Otherwise reports use the variable that stores
+ * the result in the source line of the allocating call:
  *
  *   cudaMalloc((void **)&layer->weight, size);       "layer->weight"
  *
- * The names lie in a table in which a new one may push out an old one: then the variable serves.
+ * A new name may push an old one out of the table; reports then use the variable.
  *
- * A stream's name is kept for as long as the process lives, because a report may be about a stream
- * that is destroyed; its handle leads to it only until then.
+ * A stream's name is kept until the process ends, because a report may be about a destroyed stream;
+ * the stream's handle finds it only until the stream is destroyed.
  */
 #include <ctype.h>
 #include <pthread.h>
@@ -21,20 +21,20 @@
 
 #define NAMES 4096
 #define NAME 88
-#define STREAMS 256 // that have a name at a time
+#define STREAMS 256 // with a name at one time
 #define TEXTS 1024  // different names of streams
-#define PAST 1024   // streams that had one
+#define PAST 1024   // destroyed streams with a name
 #define SOURCE 512
 
 typedef struct Named {
     const void *ptr;
     char name[NAME];
 } Named;
-// A pointer's place in the table has the number of its entry, from 1. The entries are one after the
-// other, so that few names touch few pages.
+// A pointer's slot has the number of its entry, from 1. The entries are contiguous, so that few
+// names touch few pages.
 static Named entries[NAMES];
 static uint16_t table[NAMES], n_entries;
-static atomic_bool any; // a program that names nothing pays nothing
+static atomic_bool any; // without names no call searches the table
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t place_of(const void *ptr)
@@ -42,7 +42,7 @@ static size_t place_of(const void *ptr)
     return ((uintptr_t)ptr * 0x9e3779b97f4a7c15u) >> 52; // 12 bits: NAMES entries
 }
 
-// The entry of a pointer that has a name; NULL: it has none. Called with the lock held.
+// The entry of a named pointer; NULL: it has no name. Called with the lock held.
 static Named *named_as(const void *ptr)
 {
     size_t number = table[place_of(ptr)];
@@ -87,8 +87,8 @@ static bool given_name(const void *ptr, char *text, size_t size)
     return entry != NULL;
 }
 
-// The first argument of the call that `call` points to the name of; NULL: the line ends before it
-// does. *end is set behind it.
+// The first argument of the call whose name is at `call`; NULL: the line ends within it. *end is
+// set to the place after it.
 static const char *first_argument(const char *call, const char **end)
 {
     const char *begin = call;
@@ -107,7 +107,7 @@ static const char *first_argument(const char *call, const char **end)
     return NULL;
 }
 
-// "(void **)&flat->shard" without what is not the variable's name: casts, & and blanks.
+// Skips casts, & and blanks in front of the variable's name: "(void **)&flat->shard".
 static const char *skip_cast(const char *text, const char *end)
 {
     for (;;) {
@@ -120,7 +120,7 @@ static const char *skip_cast(const char *text, const char *end)
     }
 }
 
-// The variable that the source line's allocating call stores its result in.
+// The variable in which the allocating call of a source line stores its result.
 static bool stored_in(const char *line, char *text, size_t size)
 {
     static const char *const calls[] = {"cudaMalloc", "cudaHostAlloc", "ncclMemAlloc"};
@@ -154,7 +154,7 @@ static struct {
 static atomic_int n_named; // slots ever used
 static char *texts[TEXTS]; // under the lock
 static int n_texts;
-// Streams that were destroyed, in that order, under the lock: a log's reader may come later.
+// Destroyed streams, oldest first, under the lock: a reader of the log may still ask for them.
 static struct {
     cudaStream_t stream;
     const char *name;

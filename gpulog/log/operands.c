@@ -1,13 +1,13 @@
-/* operands.c: which bytes a cuBLAS call reads and writes, from its arguments alone.
+/* operands.c: the bytes that a cuBLAS call reads and writes, from its arguments alone.
  *
- * A matrix whose columns lie apart (leading dimension larger than its rows) counts from its first
- * to its last element, with the gaps: one range an operand is what the log has room for.
+ * A matrix with gaps between its columns (leading dimension above its rows) counts from its first
+ * to its last element, gaps included: the log has room for one range per operand.
  */
 #include <stdlib.h>
 
 #include "log_writer.h"
 
-// More elements than any memory has: sizes and strides can ask for more than a size_t can count.
+// More elements than any memory holds: sizes and strides could ask for more than a size_t counts.
 #define MOST ((int64_t)1 << 56)
 
 static int64_t times(int64_t a, int64_t b)
@@ -29,7 +29,7 @@ GpuRange gpulog_vector(const void *x, int64_t n, int64_t inc, size_t element, Gp
     return (GpuRange){x, elements * element, access};
 }
 
-// The gaps between the elements written stay as they are: an update, not a plain write.
+// The gaps between the written elements keep their values: an update, not a plain write.
 GpuRange gpulog_copied_vector(const void *y, int64_t n, int64_t inc, size_t element)
 {
     return gpulog_vector(y, n, inc, element, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
@@ -37,7 +37,7 @@ GpuRange gpulog_copied_vector(const void *y, int64_t n, int64_t inc, size_t elem
 
 int64_t gpulog_sum_length(bool of_products, int64_t n, int64_t incx)
 {
-    if (!of_products && incx <= 0) return 0; // as the reference BLAS has it
+    if (!of_products && incx <= 0) return 0; // as in the reference BLAS
     return n > 0 ? n : 0;
 }
 
@@ -61,7 +61,7 @@ void gpulog_product(const GpuLogProduct *p, GpuRange operand[3])
     operand[2] = batch(&p->C, p->m, p->n, p->count, p->keeps ? GPU_UPDATE : GPU_WRITE);
 }
 
-// The rows of a column that are stored: from *first to before *last.
+// The stored rows of a column: from *first to before *last.
 static void stored(const GpuLogStored *m, int64_t col, int64_t *first, int64_t *last)
 {
     *first = m->lower ? col + m->unit : 0;
@@ -69,7 +69,7 @@ static void stored(const GpuLogStored *m, int64_t col, int64_t *first, int64_t *
     if (*last < *first) *last = *first;
 }
 
-// Where an element is, in elements.
+// The offset of an element, in elements.
 static int64_t place(const GpuLogStored *m, int64_t row, int64_t col)
 {
     return times(col, m->ld) + row;

@@ -1,8 +1,7 @@
-/* order.c: what the log says about order. See gpulog_order.h.
+/* order.c: the order of the operations in the log. See gpulog_order.h.
  *
- * A replay of the log computes, for every operation, a vector clock: how much of each line of work,
- * a stream or the host, is certain to be done before it begins. The replay goes on from where it
- * was each time somebody asks.
+ * A replay of the log computes a vector clock for each operation: how much of each line of work, a
+ * stream or the host, is certain to be done before it begins. Each query continues the replay.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -11,13 +10,13 @@
 
 #include "order.h"
 
-// seq[l]: operations of line l that are done before; lines behind n: none.
+// seq[l]: operations of line l that are done before; lines from n on: none.
 typedef struct Clock {
     uint32_t n;
     uint64_t *seq;
 } Clock;
 
-// A line of work: the host or a stream. Its own part of `clock` is how many operations it has had.
+// A line of work: the host or a stream. Its own part of `clock` counts its operations.
 typedef struct Line {
     cudaStream_t stream;
     int device;
@@ -29,7 +28,7 @@ typedef struct Line {
 
 typedef struct Event {
     cudaEvent_t event;
-    Clock clock; // captured when it was recorded last
+    Clock clock; // captured by the last record
 } Event;
 
 static struct Replay {
@@ -63,7 +62,7 @@ void *gpulog_order_grow(void *table, size_t count, size_t size)
 
     if (larger) return larger;
     fprintf(stderr, "gpulog: no host memory to replay the log\n");
-    abort(); // nothing true can be said
+    abort(); // any answer would be a guess
 }
 
 // ---- Clocks ----
@@ -81,7 +80,7 @@ static void clock_reach(Clock *clock, uint32_t n)
     clock->n = n;
 }
 
-// a becomes everything that a or b knows; returns whether b knew more.
+// Adds to a what b knows; returns whether b knew more.
 static bool clock_join(Clock *a, const Clock *b)
 {
     bool more = false;
@@ -123,8 +122,8 @@ static uint32_t add_line(cudaStream_t stream, int device, bool blocking, bool le
     return l;
 }
 
-// The line of an entry's stream. The default streams have one handle on every device, and the
-// handle of a destroyed stream may come again as a stream of the other kind.
+// The line of an entry's stream. The default streams of all devices have one handle, and the handle
+// of a destroyed stream may come again as a stream of the other kind.
 static uint32_t find_line(const GpuLogEntry *entry)
 {
     bool legacy = is_legacy(entry->stream);
@@ -149,7 +148,7 @@ static void learn_line(uint32_t l, uint32_t other)
     if (l != other) learn(l, &replay.line[other].clock);
 }
 
-// Everything queued on the device so far; blocking_only: on its blocking streams.
+// Learns all work queued on the device so far; blocking_only: on its blocking streams.
 static void learn_device(uint32_t l, int device, bool blocking_only)
 {
     for (uint32_t other = 1; other < replay.n_lines; other++)
@@ -157,7 +156,7 @@ static void learn_device(uint32_t l, int device, bool blocking_only)
             learn_line(l, other);
 }
 
-// What an operation about to be queued on the line follows, apart from the line itself.
+// Learns what the next operation on the line follows, apart from the line itself.
 static void learn_before(uint32_t l)
 {
     const Line *line = &replay.line[l];
@@ -172,7 +171,7 @@ static void learn_before(uint32_t l)
             learn_line(l, other);
 }
 
-// Lines share a snapshot for as long as they learn nothing: a long log needs few of them.
+// A line keeps its snapshot until it learns something, so that a long log needs few of them.
 static uint32_t take_snapshot(uint32_t l)
 {
     Line *line = &replay.line[l];
@@ -238,7 +237,7 @@ static void replay_host(const GpuLogEntry *entry)
 
     if (entry->op == GPU_STREAM_SYNC) {
         uint32_t l = find_line(entry);
-        learn_before(l); // to wait for it is to wait for what it waits for
+        learn_before(l); // a wait for it includes what it waits for
         learn_line(ORDER_HOST, l);
     } else if (entry->op == GPU_EVENT_SYNC) {
         event = find_event(entry->event, false);
@@ -256,7 +255,7 @@ static void replay_stream(const GpuLogEntry *entry)
     learn_before(l);
     if (entry->op == GPU_STREAM_WAIT) {
         const Event *event = find_event(entry->event, false);
-        if (event) learn(l, &event->clock); // one never recorded is no wait
+        if (event) learn(l, &event->clock); // an event that was never recorded orders nothing
     }
     put(entry->index, l);
     if (entry->op == GPU_EVENT_RECORD)
@@ -279,7 +278,7 @@ static void forget_replay(void)
 // The oldest operation that the log still has.
 static uint64_t oldest_entry(uint64_t length)
 {
-    uint64_t low = 0, high = length; // low - 1 is not there, high is (or is the end)
+    uint64_t low = 0, high = length; // low - 1 is not in the log, high is (or is the end)
     GpuLogEntry entry;
 
     while (low < high) {
@@ -292,8 +291,8 @@ static uint64_t oldest_entry(uint64_t length)
     return low;
 }
 
-// Brings the replay up to the log's end. It goes on from where it was, unless the log has let
-// operations go in between that it has not seen.
+// Brings the replay up to the log's end. It starts anew if the log has overwritten operations that
+// it has not seen.
 void gpulog_order_catch_up(void)
 {
     uint64_t length = gpulog_length(), next = replay.n_lines ? replay.to : 0;

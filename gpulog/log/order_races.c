@@ -1,8 +1,8 @@
-/* order_races.c: two operations of the log that touch the same bytes and are not ordered. See
+/* order_races.c: finds two operations of the log that touch the same bytes without an order. See
  * gpulog_order.h.
  *
- * The log is gone through once. Of each allocation it is kept which line of work has read and
- * written which of its bytes last: an earlier touch of the same kind and line is ordered before it.
+ * It reads the log once and keeps, for each part of an allocation, the last read and the last write
+ * of each line of work: earlier ones are ordered before those.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,16 +12,16 @@
 
 // ---- Allocations and who has touched them ----
 
-// One way in which a line has touched a piece of an allocation, the last time it did.
+// The last read or the last write of a piece of an allocation by a line.
 typedef struct Touch {
     uint64_t index; // of the operation
     bool writes;
 } Touch;
 
-// Bytes [begin, end) that have been touched alike.
+// Bytes [begin, end) with the same touches.
 typedef struct Piece {
     const char *begin, *end;
-    Touch *touch; // at most one read and one write a line
+    Touch *touch; // at most one read and one write per line
     size_t n;
 } Piece;
 
@@ -43,7 +43,7 @@ static void free_region(Region *region)
     free(region->piece);
 }
 
-// The first region that ends behind ptr.
+// The first region that ends after ptr.
 static size_t region_at(const Races *races, const char *ptr)
 {
     size_t low = 0, high = races->n;
@@ -58,7 +58,7 @@ static size_t region_at(const Races *races, const char *ptr)
     return low;
 }
 
-// A new allocation takes the place of all older ones it overlaps.
+// A new allocation replaces all older ones that it overlaps.
 static void add_region(Races *races, const char *begin, const char *end)
 {
     size_t at = region_at(races, begin), behind = at;
@@ -80,7 +80,7 @@ static void split(Region *region, const char *at)
 {
     size_t i = 0, high = region->n;
 
-    while (i < high) { // the first piece that ends behind `at`
+    while (i < high) { // the first piece that ends after `at`
         size_t middle = i + (high - i) / 2;
         if (region->piece[middle].end > at)
             high = middle;
@@ -99,8 +99,8 @@ static void split(Region *region, const char *at)
     }
 }
 
-// Looks for an earlier touch of the piece that the operation races with, -1: none, and notes the
-// new one. Only the last touch of each kind on each line matters: an earlier one is before it.
+// Notes the operation's touch of the piece. Returns an earlier touch that it races with; -1: none.
+// Only the last touch of each kind on each line matters: earlier ones are before it.
 static int64_t touch_piece(Piece *piece, uint64_t index, bool writes)
 {
     const OrderPlace *place = gpulog_order_place(index);
@@ -124,7 +124,7 @@ static int64_t touch_piece(Piece *piece, uint64_t index, bool writes)
     return rival;
 }
 
-// What the operation `index` does to [begin, end) of the region; as touch_piece.
+// touch_piece for each piece in [begin, end) of the region.
 static int64_t touch_region(Region *region, const char *begin, const char *end, uint64_t index,
                             bool writes)
 {
@@ -140,8 +140,8 @@ static int64_t touch_region(Region *region, const char *begin, const char *end, 
     return rival;
 }
 
-// Device memory whose allocation the log no longer has is one region of its own; host memory is not
-// looked at, as its addresses come and go without a trace in the log.
+// Device memory whose allocation the log no longer has is one region of its own. Host memory is not
+// checked (gpulog_order.h).
 static bool is_unknown_device_memory(const void *ptr)
 {
     struct cudaPointerAttributes about;

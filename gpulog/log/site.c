@@ -1,11 +1,11 @@
-/* site.c: return addresses to "file.c:88 (function)".
+/* site.c: turns return addresses into "file.c:88 (function)".
  *
- * The line of a return address is that of the call, so the address before it is looked up. libdw
- * reads the debug information of the program and its libraries when the first report is printed,
- * not before; what has been found is kept. A path is shortened to what tells files apart: relative
- * to where it was compiled, its last folder and the file.
+ * A return address has the line of its call, so the address before it is looked up. libdw reads the
+ * debug information of the program and its libraries at the first report, not before; results are
+ * kept. A path is shortened to what tells files apart: relative to where it was compiled, its last
+ * folder and the file.
  *
- * The lock is taken with a limit, because a dying process may ask while it holds it.
+ * The lock has a time limit, because a dying process may ask while it holds it.
  */
 #define _GNU_SOURCE
 #include <dwarf.h>
@@ -27,7 +27,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Dwfl *dwfl;
 static GpuLogLine *cache; // (CACHE), by address
 
-// Whether a file of this name lies where libdwfl looks for the debug information of `file`.
+// Whether a file of this name is where libdwfl looks for the debug information of `file`.
 static bool lies_beside(const char *file, const char *folder, const char *name)
 {
     char path[PATH_MAX];
@@ -37,16 +37,16 @@ static bool lies_beside(const char *file, const char *folder, const char *name)
     return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
 
-// Every walk up a stack ends in the C library. Its debug information, where somebody has installed
-// it, takes longer to unpack than all else that a report does.
+// Each walk up a stack ends in the C library. Its debug information, if installed, takes longer to
+// unpack than the rest of a report.
 static bool is_c_library(const char *file)
 {
     const char *last = file ? strrchr(file, '/') : NULL;
     return last && strncmp(last, "/libc.so", 8) == 0;
 }
 
-// As libdwfl does it, but without its last resort, which loads an HTTP client into the program and
-// may ask a server: for a library without debug information its function is enough.
+// libdwfl's own search without its last step, which loads an HTTP client into the program and may
+// ask a server: for a library without debug information, the function's name is enough.
 static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base,
                           const char *file, const char *link, GElf_Word crc, char **found)
 {
@@ -57,7 +57,7 @@ static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dw
     return dwfl_standard_find_debuginfo(module, data, name, base, file, link, crc, found);
 }
 
-// Reads the list of modules that are mapped now.
+// Lists the modules that are mapped now.
 static bool list_modules(void)
 {
     static char *debug_path;
@@ -112,13 +112,13 @@ static void take_call(Dwarf_Die *unit, Dwarf_Die *inlined, Source *source)
     }
 }
 
-// The unit of the address, with what its debug information's addresses lack; NULL: there is none.
+// The unit of the address; *bias: what the addresses of its debug information lack. NULL: none.
 static Dwarf_Die *find_unit(Dwfl_Module *module, Dwarf_Addr address, Dwarf_Addr *bias)
 {
     Dwarf_Die *unit = dwfl_module_addrdie(module, address, bias);
-    // For code without debug information libdwfl gives the unit that lies before it.
+    // For code without debug information libdwfl gives the unit before it.
     if (unit && dwarf_haspc(unit, address - *bias) > 0) return unit;
-    // Nor does it find what clang compiles, which lists no addresses of units (.debug_aranges).
+    // Nor does it find units of clang, which lists no addresses of units (.debug_aranges).
     unit = NULL;
     do unit = dwfl_module_nextcu(module, unit, bias);
     while (unit && dwarf_haspc(unit, address - *bias) <= 0);
@@ -144,9 +144,8 @@ static void find_line(Dwarf_Die *unit, Dwarf_Addr address, Source *source)
     source->compiled_in = dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
 }
 
-// The innermost function whose code the address is, inlined or not: its line is the one that is
-// shown. A wrapper that says of itself that it is artificial (cuda_runtime.h) gives way to the
-// line that called it.
+// The innermost function that contains the address, inlined or not: reports show its line. For a
+// wrapper that is marked artificial (cuda_runtime.h) they show the line that called it.
 static void find_function(Dwarf_Die *unit, Dwarf_Addr address, Source *source)
 {
     Dwarf_Die *scopes = NULL;
@@ -184,7 +183,7 @@ static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
     return source;
 }
 
-// The whole path of the source file; "" where it does not fit.
+// The full path of the source file; "" if it does not fit.
 static void keep_path(const Source *source, GpuLogLine *line)
 {
     const char *folder = source->compiled_in ? source->compiled_in : "";

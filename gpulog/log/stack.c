@@ -1,15 +1,15 @@
 /* stack.c: a call site as one pointer: the return addresses of the calls that were under way.
  *
- * An operation's caller is often given code that a program's own line called, so a return address
- * alone does not lead to that line. A call site is therefore a short stack of return addresses,
- * innermost first, found by following frame pointers (-fno-omit-frame-pointer), which takes a few
- * nanoseconds a frame. Equal stacks are kept once, and what is handed around is their address.
- * Where there is no room for another one, the innermost return address itself is the call site; so
- * is any return address from elsewhere.
+ * A program's line often calls given code, which calls the operation, so one return address does
+ * not lead to that line. A call site is therefore a short stack of return addresses, innermost
+ * first, found by following frame pointers (-fno-omit-frame-pointer), which takes a few nanoseconds
+ * per frame. Equal stacks are stored once, and the call site is the address of that copy. Without
+ * room for another one, the innermost return address itself is the call site; so is any return
+ * address from elsewhere.
  *
- * The walk reads nothing outside of the thread's own stack, because code that was compiled without
- * frame pointers leaves anything in that register. What it finds may then be wrong: where.c checks
- * that an address follows a call.
+ * The walk reads only the thread's own stack, because code compiled without frame pointers leaves
+ * other values in that register. Its result may then be wrong: where.c checks that an address
+ * follows a call.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -23,7 +23,7 @@
 #define SLOTS 4096 // of the hash table: few, because most programs have some hundred stacks
 
 typedef struct Stack {
-    struct Stack *next; // of those with the same hash
+    struct Stack *next; // the next with the same hash
     int n;
     const void *frame[GPULOG_FRAMES];
 } Stack;
@@ -121,8 +121,8 @@ static uintptr_t stack_end(void)
     return end;
 }
 
-// A child goes on on the stack of the thread that forks it. For a process's first thread the C
-// library reads the list of its mappings: once for all ranks.
+// A forked child keeps the stack of the thread that forks it. To find the end of a first thread's
+// stack, the C library reads the list of mappings; here it does so once for all ranks.
 static void before_fork(void)
 {
     stack_end();
@@ -133,14 +133,13 @@ __attribute__((constructor)) static void find_end_for_children(void)
     pthread_atfork(before_fork, NULL, NULL);
 }
 
-// A frame begins with the caller's frame pointer and the return address: so have x86-64 and
-// AArch64.
+// On x86-64 and AArch64 a frame begins with the caller's frame pointer and the return address.
 typedef struct Frame {
     const struct Frame *caller;
     const void *return_address;
 } Frame;
 
-// The frame that called this one; NULL: there is none, or no frame pointer was kept.
+// The frame that called this one; NULL: none, or the code keeps no frame pointer.
 #if defined(__x86_64__) || defined(__aarch64__)
 static const Frame *caller_of(const Frame *frame, uintptr_t end)
 {

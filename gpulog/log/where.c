@@ -1,18 +1,18 @@
-/* where.c: call sites to the line that a report names.
+/* where.c: from a call site to the line that a report names.
  *
- * A call site is a stack of return addresses (stack.c), and the innermost is not always the one to
- * name: where a program's own line calls given code and that calls CUDA, the program's line is what
- * its author can change. So of the frames of a call site
+ * A call site is a stack of return addresses (stack.c), and a report should not always name the
+ * innermost: if a program's line calls given code that calls CUDA, the author can change only the
+ * program's line. So a report names
  *
- *   1. the innermost in the program's own code is named (gpulog_own_code),
- *   2. where none is, the innermost that has a line at all,
- *   3. where none has, the innermost.
+ *   1. the innermost frame in the program's own code (gpulog_own_code),
+ *   2. else the innermost frame with a line,
+ *   3. else the innermost frame.
  *
- * Below its source line a report says which calls led from there to the operation, and where that
- * line is a helper's, what called the helper (gpulog_call_path).
+ * Below its source line a report lists the calls from there to the operation and, if the line is in
+ * a helper, the helper's caller (gpulog_call_path).
  *
- * The text of a line is shown where the source file can be read and is not newer than the program:
- * an edited file would show another line.
+ * The text of a line is shown if the source file can be read and is not newer than the program: an
+ * edited file would show another line.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 
 #include "log_writer.h"
 
-#define OWN 32       // source files that a program may call its own
+#define OWN 32       // source files that a program may declare as its own
 #define PATH_SHOWN 3 // functions that a report lists
 
 // ---- The program's own code ----
@@ -57,8 +57,8 @@ bool gpulog_line_is_own(const GpuLogLine *of)
 
 // ---- Frames ----
 
-// Whether an address is where a call returns to: the instruction before it is one. Code that keeps
-// no frame pointer can make the walk take other addresses for it.
+// Whether the instruction before the address is a call. Code without a frame pointer can lead the
+// walk to addresses that no call returns to.
 static bool follows_call(const void *address)
 {
 #if defined(__x86_64__)
@@ -77,8 +77,8 @@ static bool follows_call(const void *address)
 #endif
 }
 
-// The frames of a call site that can be trusted, and what is known of each; `named` is the one that
-// a report names. n is 0 where nothing can be looked up.
+// The frames of a call site that can be trusted, and their lines; a report names frame `named`. n
+// is 0 if nothing can be looked up.
 typedef struct Frames {
     int n, named;
     bool is_own;
@@ -94,10 +94,10 @@ static void look_up(const void *site, Frames *f)
     f->is_own = false;
     while (!done && f->n < n && gpulog_line(frame[f->n], &f->line[f->n])) {
         const GpuLogLine *line = &f->line[f->n];
-        // Outside of every function there is no code to look at either.
+        // An address outside all functions has no code to look at.
         if (f->n > 0 && (!line->function[0] || !follows_call(frame[f->n]))) break;
         if (f->is_own) {
-            done = true; // who called the named one is known, too
+            done = true; // the caller of the named frame is known, too
         } else if (gpulog_line_is_own(line)) {
             f->named = f->n;
             f->is_own = true;
@@ -140,7 +140,7 @@ static void say_frame(const GpuLogLine *line, char *text, size_t size)
         snprintf(text, size, "%s (%.*s)", line->function[0] ? line->function : "?",
                  (int)(end - line->text), line->text);
     else
-        snprintf(text, size, "%s", line->function[0] ? line->function : "code without a name");
+        snprintf(text, size, "%s", line->function[0] ? line->function : "unnamed code");
 }
 
 bool gpulog_call_path(const void *site, char *text, size_t size)
@@ -168,7 +168,7 @@ bool gpulog_call_path(const void *site, char *text, size_t size)
 
 // ---- The line itself ----
 
-// Opens the source file; -1: it cannot be read, is no plain file, or is newer than the program.
+// Opens the source file; -1: it cannot be read, is not a plain file, or is newer than the program.
 static int open_source(const char *path)
 {
     struct stat file, program;

@@ -1,4 +1,4 @@
-/* activity.c: what a process says of itself while it waits, and after it has done something. */
+/* activity.c: what a process reports of itself while it waits, and after an operation. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ RANK_TEST(test_tells_what_it_did, 1)
     check(strstr(text, "(test_tells_what_it_did_body)") != NULL, "it says %s", text);
     need_cuda(cudaFree(p));
 }
-// Looks until this process waits, and only then lets what it waits for happen. The test's limit
-// ends a process that never says so.
+// Looks until this process waits, and only then lets the awaited event happen. A process that never
+// says so runs into the test's limit.
 typedef struct Look {
     atomic_bool seen;
     char text[512];
@@ -96,7 +96,7 @@ static void waits_for_its_stream(const Rank *r, void *arg)
           look->text);
     check_look(look, "(waits_for_its_stream)");
 }
-// On a simulated GPU a stream never holds anybody up.
+// On a simulated GPU nothing waits for a stream.
 TEST(test_tells_that_it_waits_for_a_stream)
 {
     Look *look = shared_alloc(sizeof *look);

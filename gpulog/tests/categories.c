@@ -1,5 +1,5 @@
-/* categories.c: what memory is for, as a program says it, on every backend: by any address within
- * an allocation, the last word counts, its free is logged with it, and the next owner begins anew.
+/* categories.c: the category of memory, on every backend: any address within an allocation sets it,
+ * the last call counts, the free is logged with it, and the next allocation begins without one.
  */
 #include <nccl.h>
 
@@ -28,20 +28,20 @@ RANK_TEST(test_says_what_for, 2)
     gpulog_category(a, GPU_SHARDED_PARAM);
     gpulog_category(b + 999, GPU_UNSHARDED_PARAM);
     gpulog_category(b, GPU_UNSHARDED_GRAD);
-    gpulog_category(b + 500, GPU_CATEGORIES); // none such
+    gpulog_category(b + 500, GPU_CATEGORIES); // no such category
     gpulog_category(NULL, GPU_ACTIVATION);
     is(a + 99, GPU_SHARDED_PARAM);
     is(a + 100, GPU_TEMPORARY);
     is(b, GPU_UNSHARDED_GRAD);
     is(c, GPU_TEMPORARY);
     need_cuda(cudaFreeAsync(b, r->stream));
-    check(last_free() == GPU_UNSHARDED_GRAD, "the free says another category");
-    gpulog_category(b, GPU_ACTIVATION); // nobody's now
+    check(last_free() == GPU_UNSHARDED_GRAD, "the free has another category");
+    gpulog_category(b, GPU_ACTIVATION); // b is freed
     is(b, GPU_TEMPORARY);
     need_cuda(cudaFree(c));
-    check(last_free() == GPU_TEMPORARY, "what nobody spoke of is not temporary");
+    check(last_free() == GPU_TEMPORARY, "memory without a category is not temporary");
     need_cuda(cudaFree(a));
-    check(last_free() == GPU_SHARDED_PARAM, "the free says another category");
+    check(last_free() == GPU_SHARDED_PARAM, "the free has another category");
     for (int i = 0; i < 3000; i++) {
         need_cuda(cudaMalloc((void **)&a, 100 + (size_t)i % 7));
         is(a, GPU_TEMPORARY);

@@ -105,7 +105,7 @@ RANK_TEST(test_logs_every_call, 1, 3)
     need_cuda(cudaEventDestroy(event));
 }
 
-// What has nothing to do, and what is refused, is no operation.
+// A call that has nothing to do, or is refused, is not logged.
 RANK_TEST(test_logs_nothing, 1)
 {
     char *p, *none, host[8];
@@ -116,7 +116,7 @@ RANK_TEST(test_logs_nothing, 1)
     need_cuda(cudaMemcpy(p, host, 0, cudaMemcpyHostToDevice));
     need_cuda(cudaMemsetAsync(p, 0, 0, r->stream));
     check(cudaMemcpy2D(p, 2, host, 2, 4, 2, cudaMemcpyHostToDevice) != cudaSuccess,
-          "a row is longer than the way to the next, and nobody says so");
+          "a pitch below the width is not refused");
     check(gpulog_length() == before, "%lu entries were written",
           (unsigned long)(gpulog_length() - before));
     cudaGetLastError();
@@ -154,7 +154,7 @@ RANK_TEST(test_logs_products, 1)
            e.n_ranges == 3 && is_range(e.range[0], x, 40, GPU_READ) &&
                is_range(e.range[1], x + 20, 8, GPU_READ) &&
                is_range(e.range[2], x + 40, 32, GPU_UPDATE));
-    // What lies between the elements stays.
+    // The gaps between the elements keep their values.
     check(!cublasScopy(handle, 3, x, 1, x + 20, 2), "no copy");
     logged(GPU_BLAS, "cublasScopy", r->stream, false,
            is_range(e.range[0], x, 12, GPU_READ) && is_range(e.range[1], x + 20, 20, GPU_UPDATE));
@@ -254,7 +254,7 @@ RANK_TEST(test_names_places, 1)
             check(strcmp(gpulog_op_name((GpuOp)op), gpulog_op_name((GpuOp)other)) != 0,
                   "operations %d and %d are both %s", op, other, gpulog_op_name((GpuOp)op));
 }
-// A call that given code makes is the given code's own, until this file is the program's.
+// A call in given code counts as given code's, until this file is declared the program's own.
 Status run_alloc(NnRun *run, float **x, size_t n);
 RANK_TEST(test_names_the_programs_places, 1)
 {
@@ -276,20 +276,20 @@ RANK_TEST(test_names_the_programs_places, 1)
     need_cuda(cudaFreeAsync(y, r->stream));
     need(nn_run_destroy(&run));
 }
-// Names are for reports: the log is the same, whichever streams have one, had one, or cannot.
+// Names are for reports: they do not change the log.
 RANK_TEST(test_names_change_nothing, 1)
 {
     cudaStream_t stream;
     void *p;
     need_cuda(cudaMalloc(&p, 4));
-    for (int i = 0; i < 600; i++) { // more than have a name at a time
+    for (int i = 0; i < 600; i++) { // more than can have a name at one time
         need_cuda(cudaStreamCreate(&stream));
         gpulog_name_stream(stream, "streams[%d]", i);
         need_cuda(cudaMemsetAsync(p, 0, 4, stream));
         logged(GPU_MEMSET, "cudaMemsetAsync", stream, false, e.blocking_stream);
         need_cuda(cudaStreamSynchronize(stream));
         need_cuda(cudaStreamDestroy(stream));
-        gpulog_name_stream(stream, "gone"); // a handle that is none any more
+        gpulog_name_stream(stream, "gone"); // a destroyed stream's handle
     }
     gpulog_name_stream(NULL, "the default stream");
     gpulog_name_stream(cudaStreamPerThread, "the thread's stream");
@@ -299,7 +299,7 @@ RANK_TEST(test_names_change_nothing, 1)
     need_cuda(cudaFree(p));
 }
 
-// What is logged need not be ordered: simgpu is not to look for races.
+// The logged operations need no order, so simgpu does not look for races.
 int main(int argc, char **argv)
 {
     setenv("SIMGPU_CHECK", "fast", 1);

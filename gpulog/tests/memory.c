@@ -1,5 +1,5 @@
 /* memory.c: live and peak bytes on every backend; and what only the interposer of real GPUs does: a
- * limit to a device's memory, NaNs in fresh memory, and settings that make no sense.
+ * limit to a device's memory, NaNs in fresh memory, and the refusal of invalid settings.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
               live_, peak_ - base);                                                                \
     } while (0)
 
-// As requested, whatever the device makes of it.
+// Bytes count as requested, whatever the device makes of them.
 static void counts_bytes(const Rank *r, void *arg)
 {
     char *a, *b, *c;
@@ -124,14 +124,14 @@ static void gets_nans(const Rank *r, void *arg)
 TEST(test_fills_fresh_memory)
 {
     setenv("GPULOG_POISON", "1", 1);
-    setenv("SIMGPU_POISON", "0", 1); // on emulated CUDA, or nothing would be seen
+    setenv("SIMGPU_POISON", "0", 1); // on emulated CUDA simgpu's NaNs would hide those
     run_ranks(1, gets_nans, NULL);
     unsetenv("GPULOG_POISON");
     unsetenv("SIMGPU_POISON");
 }
 
-// What a child with this setting writes to stderr when it allocates 100000 bytes twice, and the
-// status it ends with: 0, unless it is ended.
+// Runs a child with this setting that allocates 100000 bytes twice. Gives what it writes to stderr,
+// and its exit status: 0, unless it is ended.
 static int run_child(const char *name, const char *value, char text[1024])
 {
     int ends[2], status;

@@ -1,4 +1,4 @@
-/* gpulog_order.h on short programs of real stream calls whose order is known: with the event that
+/* gpulog_order.h on short programs of real stream calls whose order is known, with the event that
  * makes them safe and without it. Each program runs on one rank and asks about itself.
  */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #define BYTES (N * sizeof(float))
 
 typedef struct Bench {
-    cudaStream_t a, b; // not blocking
+    cudaStream_t a, b; // non-blocking
     cudaStream_t blocking;
     cudaEvent_t event, other;
     float *x, *y;   // device (N)
@@ -100,7 +100,7 @@ RANK_TEST(test_event, 1)
     expect_race(&bench, NULL);
 }
 
-// Recorded too early: the write is behind the event.
+// Recorded too early: the write is after the event.
 RANK_TEST(test_early_event, 1)
 {
     Bench bench = set_up();
@@ -123,8 +123,8 @@ RANK_TEST(test_event_without_record, 1)
     expect_order(w, read, false);
 }
 
-// A wait follows what the event had captured then; recording it again later moves nothing, and a
-// wait after that follows the new capture.
+// A wait follows what the event had captured by then. A later record does not change that wait, and
+// a wait after the record follows the new capture.
 RANK_TEST(test_recorded_again, 1)
 {
     Bench bench = set_up();
@@ -141,7 +141,7 @@ RANK_TEST(test_recorded_again, 1)
     expect_race(&bench, "nothing orders the two");
 }
 
-// An event recorded again on another stream has dropped what it had captured before.
+// An event that is recorded again on another stream drops its earlier capture.
 RANK_TEST(test_recorded_elsewhere, 1)
 {
     Bench bench = set_up();
@@ -154,7 +154,7 @@ RANK_TEST(test_recorded_elsewhere, 1)
     expect_race(&bench, "nothing orders the two");
 }
 
-// Order goes on through a third stream.
+// Order passes through a third stream.
 RANK_TEST(test_two_hops, 1)
 {
     Bench bench = set_up();
@@ -267,7 +267,7 @@ RANK_TEST(test_two_readers, 1)
     expect_race(&bench, NULL);
 }
 
-// Neighbours in one allocation: halves are nobody's race, one shared float is.
+// Two halves of one allocation do not race; with one shared float they do.
 RANK_TEST(test_byte_ranges, 1)
 {
     Bench bench = set_up();
@@ -291,7 +291,7 @@ RANK_TEST(test_from, 1)
     expect_race(&bench, NULL);
 }
 
-// A stream that reads what it has written has still written it.
+// A stream's read does not hide its own earlier write.
 RANK_TEST(test_write_then_read, 1)
 {
     Bench bench = set_up();
@@ -311,7 +311,7 @@ RANK_TEST(test_last_write_counts, 1)
     wait_for(bench.a, bench.event, bench.b);
     read_x(&bench, bench.b);
     expect_race(&bench, NULL);
-    write_x(&bench, bench.a); // the reader was never waited for
+    write_x(&bench, bench.a); // nothing waits for the reader
     expect_race(&bench, "writes 4096 bytes that ");
 }
 
@@ -348,7 +348,7 @@ RANK_TEST(test_free_in_order, 1)
 {
     Bench bench = set_up();
     float *p;
-    for (int i = 0; i < 20; i++) { // the address comes round again and again
+    for (int i = 0; i < 20; i++) { // the address is used again and again
         cudaStream_t from = i % 2 ? bench.a : bench.b, to = i % 2 ? bench.b : bench.a;
         need_cuda(cudaMallocAsync((void **)&p, BYTES, from));
         need_cuda(cudaMemsetAsync(p, 0, BYTES, from));
@@ -360,7 +360,7 @@ RANK_TEST(test_free_in_order, 1)
     expect_race(&bench, NULL);
 }
 
-// The same address in two hands, one after the other, on streams that know nothing of each other.
+// Two allocations have the same address in turn, on streams without an order between them.
 RANK_TEST(test_address_used_again, 1)
 {
     Bench bench = set_up();
@@ -407,7 +407,7 @@ RANK_TEST(test_long_log, 1)
     expect_race(&bench, "writes 4 bytes that ");
 }
 
-// What the log has not got is ordered with nothing, and found nowhere.
+// An operation that is not in the log has no order, and no search finds it.
 RANK_TEST(test_not_in_the_log, 1)
 {
     Bench bench = set_up();
@@ -417,9 +417,9 @@ RANK_TEST(test_not_in_the_log, 1)
     expect_order(w, next, false);
     expect_order(next, w, false);
     expect_order(UINT64_MAX, w, false);
-    check(gpulog_find(GPU_MEMSET, NULL, next) == -1, "a memset is found that is yet to come");
+    check(gpulog_find(GPU_MEMSET, NULL, next) == -1, "a memset is found before it is logged");
     write_x(&bench, bench.a);
-    check(gpulog_has_order(next), "the next operation has come, and it does not know");
+    check(gpulog_has_order(next), "the next operation is logged, and its order is unknown");
     expect_order(w, next, true);
 }
 
@@ -437,10 +437,10 @@ RANK_TEST(test_looking_up, 1)
     check(gpulog_count(GPU_MEMSET, bench.first) == 2, "%llu memsets",
           (unsigned long long)gpulog_count(GPU_MEMSET, bench.first));
     check(gpulog_count(GPU_MEMSET, again) == 1 && gpulog_count(GPU_FREE, bench.first) == 0,
-          "what came before is counted, or what never was");
+          "an earlier operation is counted, or one that is not in the log");
 }
 
-// simgpu looks for races, too, and would end most of these programs.
+// simgpu's own check for races would end most of these programs.
 int main(int argc, char **argv)
 {
     setenv("SIMGPU_CHECK", "fast", 1);

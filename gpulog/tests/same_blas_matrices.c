@@ -1,6 +1,6 @@
-/* same_blas_matrices.c: the interposer logs cuBLAS's calls on matrices as simgpu does: their
- * suite once more, where both keep a log, which the end of every rank compares. Scalars are on the
- * host: on the device the interposer cannot look at them, and simgpu can.
+/* same_blas_matrices.c: the interposer logs cuBLAS's calls on matrices as simgpu does. Their suite
+ * runs once more with both logs, which each rank compares at its end. Scalars are on the host: on
+ * the device simgpu can read them, the interposer cannot.
  */
 #ifdef EMULATED_CUDA
 #define SCALARS_ON_HOST
@@ -9,7 +9,7 @@
 #include "harness.h"
 TEST(test_nothing)
 {
-    skip(); // one log alone
+    skip(); // there is only one log
 }
 SUITE_MAIN("gpulog/same_blas_matrices")
 #endif

@@ -1,9 +1,9 @@
 /* same_log.c: on emulated CUDA, simgpu and the interposer in front of it keep the same log of a
- * long random program. On other backends there is nobody to compare with.
+ * long random program. Other backends have only one log.
  *
- * A program is a list of steps drawn from a seed. What the ranks do together is drawn from a
- * generator that is alike on all of them, what each does alone from one of its own. Many calls are
- * given sizes of 0, and some are meant to fail: those must leave no trace.
+ * A program is a list of steps drawn from a seed: steps of all ranks from a generator that is the
+ * same on all of them, steps of one rank from a generator of its own. Many calls get sizes of 0,
+ * and some are meant to fail: those must leave no trace.
  */
 #include <pthread.h>
 
@@ -82,7 +82,7 @@ static void lives_at_random(const Rank *r, void *arg)
     free(lab);
 }
 
-// Random programs race, and read what nobody wrote. Here only their log is looked at.
+// Random programs race and read uninitialised memory. Only their log matters here.
 static void without_races(void)
 {
     setenv("SIMGPU_CHECK", "fast", 1);
@@ -137,7 +137,7 @@ static void serves_many_devices(const Rank *r, void *arg)
     WORKS(cudaSetDevice(r->device));
 }
 
-// A communicator that does not block has its children when it says so, after their call or group.
+// Children of a non-blocking communicator exist when it says so, after their call or group.
 static void is_asked_for_children(const Rank *r, void *arg)
 {
     ncclComm_t parent, part[2] = {NULL, NULL};

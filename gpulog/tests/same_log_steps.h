@@ -66,8 +66,8 @@ static size_t below(uint64_t *state, size_t n)
 
 // ---- Calls ----
 
-// Makes a call, which must answer `want`; every entry it wrote must name the function it stands in.
-// What a group writes at its end was called in other places.
+// Makes a call, which must return `want`; each entry that it writes must name the calling function.
+// Entries that a group writes at its end come from other places.
 #define MAKE(want, call)                                                                           \
     do {                                                                                           \
         uint64_t before_ = gpulog_length();                                                        \
@@ -323,7 +323,7 @@ static void launch_graph(Lab *lab)
     check(gpulog_length() == before, "what was captured is in the log before a launch");
     for (size_t i = 0; i < times; i++) WORKS(cudaGraphLaunch(exec, lab->stream[4 - OWN(2)]));
     WORKS(cudaGraphExecDestroy(exec));
-    WORKS(cudaEventRecord(lab->event[0], s)); // no capture's any more
+    WORKS(cudaEventRecord(lab->event[0], s)); // no longer part of a capture
 }
 
 static void multiply(Lab *lab)
@@ -489,7 +489,7 @@ static void communicate_in_group(Lab *lab)
     check(!wrong || gpulog_length() == before, "calls of a group that failed are in the log");
 }
 
-// Another communicator of the same ranks, by a split, takes the place of the one in use.
+// Makes another communicator of the same ranks, by a split, and destroys it.
 static void split(Lab *lab)
 {
     ncclComm_t made;

@@ -1,4 +1,4 @@
-/* bytes.c: reading and writing all of some bytes, and names for messages. */
+/* bytes.c: reads and writes all of some bytes; names for messages. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,13 +1,13 @@
-/* index.c: index.json, made and written. index_read.c reads it.
+/* index.c: makes and writes index.json. index_read.c reads it.
  *
  *   {"format": "shardlab checkpoint", "version": 1, "files": 4,
  *    "parameters": {"embed.wte.weight": {"shape": [256, 64], "slices": [[0, 0, 8192], …]}, …},
  *    "adamw": {"t": 120}, "position": {"step": 120, "data_seed": "42"}}
  *
- * A slice is [file, begin, end]. "adamw" is null where no optimizer was saved. data_seed is a text:
- * JSON's numbers have no 64 bits everywhere. Where the loss is scaled the position also has
- * "loss_scale": {"scale": 65536.0, "growth_tracker": 7}; "sequences" and "best_loss" are there
- * where they are not 0.
+ * A slice is [file, begin, end]. "adamw" is null if no optimizer was saved. data_seed is a text,
+ * because not all JSON readers have 64-bit numbers. With a scaled loss the position also has
+ * "loss_scale": {"scale": 65536.0, "growth_tracker": 7}; it has "sequences" and "best_loss" if they
+ * are not 0.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>

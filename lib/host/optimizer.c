@@ -1,7 +1,7 @@
 /* optimizer.c: the update rules on the CPU, element by element. See host_kernels.h.
  *
- * An element's bits do not depend on its place in the array: division and square root are rounded
- * exactly in a vector as they are alone, and nothing is contracted.
+ * An element's bits do not depend on its place in the array: vectors round division and square root
+ * exactly, as single floats do, and nothing is contracted.
  */
 #include "host_kernels.h"
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// The numbers of an AdamW step that all elements share.
+// The numbers that all elements share in an AdamW step.
 typedef struct AdamWStep {
     float lr, decay; // decay = lr · weight decay
     float beta1, beta2;
@@ -74,7 +74,7 @@ double host_sum_squares(const float *x, size_t n)
     return sum;
 }
 
-// A loop of whole numbers, which no flag for floats changes.
+// A loop over whole numbers, which no compiler flag for floats changes.
 bool host_all_finite(const float *x, size_t n)
 {
     bool all = true;

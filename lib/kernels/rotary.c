@@ -1,10 +1,10 @@
-/* rotary.c: rotary positions (Su et al. 2021): pairs of columns of the queries and keys are turned
- * by an angle that grows with the position.
+/* rotary.c: rotary positions (Su et al. 2021): turns pairs of columns of the queries and keys by an
+ * angle that grows with the position.
  *
  * Column i of a head and column i + hs/2 are a pair, as in Hugging Face's "rotate_half". (Meta's
- * own files pair columns 2i and 2i + 1.) A large angle needs more than a float's digits on its way
- * to a sine, so that and the cosine are computed in double; there are few of them, as all heads of
- * a position share theirs.
+ * own files pair columns 2i and 2i + 1.) The sine of a large angle needs more digits than a float
+ * has, so sine and cosine are computed in double; they are few, as all heads of a position share
+ * them.
  */
 #include <math.h>
 
@@ -38,7 +38,7 @@ static void turn_head(float *restrict x, const Angles *a, size_t pairs)
     }
 }
 
-// What is turned: `heads` of each row of x (B,T,width).
+// Turns `heads` of each row of x (B,T,width).
 typedef struct RotaryRows {
     void *x;
     size_t B, T, width, heads, pairs;

@@ -1,9 +1,8 @@
-/* rows.h: sums over a row in an order that is fixed.
+/* rows.h: sums over a row in a fixed order.
  *
  * A sum runs over 16 lanes that are added up in a fixed order at the end, so that the result
- * depends neither on the address of the data nor on how wide this machine's vectors are. The lanes
- * are as many vectors as they take here: GCC computes in memory with a vector that is wider than
- * the machine's, many times slower.
+ * depends neither on the data's address nor on the width of this machine's vectors. The lanes take
+ * several vectors: with one wider than the machine's, GCC computes in memory, many times slower.
  *
  *   RowLanes sum = {0};
  *   for (size_t i = 0; i + ROW_LANES <= n; i += ROW_LANES)
@@ -33,7 +32,7 @@ typedef struct RowLanes {
     RowPart part[ROW_PARTS];
 } RowLanes;
 
-// The statement behind it, once for each part p of the lanes.
+// The statement after it, once for each part p of the lanes.
 #define EACH_PART(p) _Pragma("GCC unroll 4") for (int p = 0; p < ROW_PARTS; p++)
 
 // Part p of the 16 numbers at x.
@@ -57,7 +56,8 @@ static inline float row_add_lanes(const RowLanes *lanes)
     return x[0];
 }
 
-// The last n < ROW_LANES numbers at x, with zeros behind, in `lanes`, which it returns.
+// Copies the last n < ROW_LANES numbers at x to `lanes`, with zeros after them, and returns
+// `lanes`.
 static inline const float *row_tail(float lanes[ROW_LANES], const float *x, size_t n)
 {
     memset(lanes, 0, ROW_LANES * sizeof *lanes);
@@ -111,8 +111,8 @@ static inline void row_add(float *restrict to, const float *restrict x, size_t n
     for (size_t i = 0; i < n; i++) to[i] += x[i];
 }
 
-// Columns in which the rows of a matrix are summed at a time: few enough that their sums stay in
-// the nearest cache.
+// The columns of a matrix that are summed at a time: few enough that their sums stay in the nearest
+// cache.
 #define ROW_BLOCK 256
 
 // Adds columns [begin, end) of all rows of x (rows,width) to those of `to` (width), in the order of

@@ -1,5 +1,5 @@
-/* typed.c: bfloat16 and float16 to floats and back, for typed.h. Here, so that they are compiled
- * once and not in each kernel.
+/* typed.c: bfloat16 and float16 to floats and back, for typed.h, compiled once and not in each
+ * kernel.
  */
 #include "typed.h"
 

@@ -9,9 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 
-// a·b + c: rounded once where the machine has an instruction for that, which takes the time of a
-// multiplication; elsewhere twice. The compiler is not left to choose (-ffp-contract=off): it might
-// choose otherwise for the elements behind the last whole vector.
+// a·b + c: rounded once if the machine has an instruction for that, which takes the time of a
+// multiplication; otherwise twice. The compiler does not choose (-ffp-contract=off): it might
+// choose otherwise for the elements after the last whole vector.
 static inline float vm_fma(float a, float b, float c)
 {
 #ifdef __FP_FAST_FMAF
@@ -29,10 +29,10 @@ static inline float vm_fma(float a, float b, float c)
 static inline float vm_exp(float x)
 {
     const float log2_e = 1.44269504f;
-    // ln 2 in two parts: n times the first, which has 11 bits set at its head and zeros behind, is
-    // exact.
+    // ln 2 in two parts: n times the first, which has 11 bits set at its head and zeros after
+    // them, is exact.
     const float ln2_head = 0.693359375f, ln2_tail = -2.12194440e-4f;
-    // Adding 1.5·2^23 rounds to a whole number, which then stands in the low bits of the sum.
+    // Adding 1.5·2^23 rounds to a whole number, which is then in the low bits of the sum.
     const float round_to_whole = 12582912.0f;
 
     x = x > 89.0f ? 89.0f : x;
@@ -51,7 +51,7 @@ static inline float vm_exp(float x)
     series = vm_fma(series, r, 0.5f);
     series = vm_fma(series * r, r, r) + 1.0f;
 
-    // 2^n in two factors, because n = 128 and n < -126 have no float of their own.
+    // 2^n in two factors, because n = 128 and n < -126 are not representable in float.
     uint32_t whole = (uint32_t)bits - 0x4b400000u;
     uint32_t half = (uint32_t)((int32_t)whole >> 1);
     uint32_t first_bits = (half + 127u) << 23, second_bits = (whole - half + 127u) << 23;

@@ -1,4 +1,4 @@
-/* cast.c: the layer between modules of two types. It has no parameters and keeps nothing. */
+/* cast.c: the layer between modules of two types, without parameters or saved values. */
 #include "internal.h"
 #include "kernels.h"
 

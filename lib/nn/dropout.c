@@ -18,7 +18,7 @@ Status dropout_copy(const Module *self, NnRun *run, const Param *at, const void 
 {
     size_t n = (size_t)run->B * each;
     if (run->dropout.p == 0.0f) return OK;
-    if (*copy == NULL) TRY(module_alloc_typed(self, run, copy, n, "what dropout leaves"));
+    if (*copy == NULL) TRY(module_alloc_typed(self, run, copy, n, "dropout's output"));
     CUDA_TRY(cudaMemcpyAsync(*copy, *x, n * (size_t)dtype_bytes(self->out_type),
                              cudaMemcpyDeviceToDevice, run->stream));
     *x = *copy;

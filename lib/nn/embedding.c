@@ -1,6 +1,6 @@
 /* embedding.c: the layer of token and position embeddings: wte (vocab, C), wpe (max_T, C).
  *
- * Its input is int32 tokens (B,T), so its backward has no gradient to hand back.
+ * Its input is int32 tokens (B,T), so its backward returns no gradient.
  */
 #include "internal.h"
 #include "kernels.h"

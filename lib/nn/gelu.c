@@ -1,5 +1,5 @@
-/* gelu.c: the layer around the GELU kernels. It has no parameters and keeps nothing but its
- * input. */
+/* gelu.c: the layer around the GELU kernels. It has no parameters and keeps only its input.
+ */
 #include "internal.h"
 #include "kernels.h"
 

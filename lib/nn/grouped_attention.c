@@ -1,9 +1,9 @@
-/* grouped_attention.c: causal self-attention as Llama's: heads of queries share heads of keys and
+/* grouped_attention.c: Llama's causal self-attention: heads of queries share heads of keys and
  * values (Ainslie et al. 2023), positions are rotary, and there are no biases.
  *
  * One linear layer makes queries, keys and values side by side, C + 2·kv_heads·hs columns. The
- * queries and keys are turned where they are, in the linear layer's output, which its backward does
- * not look at; the backward turns their gradients back, in place too. The rest is as in
+ * queries and keys are turned in place, in the linear layer's output, which its backward does not
+ * read; the backward turns their gradients back, also in place. The rest is as in
  * fused_attention.c: no (T,T) matrix is in memory.
  */
 #include <limits.h>
@@ -16,7 +16,7 @@ typedef struct Attention {
     RotaryFrequencies frequencies;
     void *y;      // device (B, T, C): the heads' outputs, proj's input
     float *stats; // device (B, heads, T, 2): of each row's softmax, for the backward
-    void *dy;     // device (B, T, C)      gradients: here so that they are found on errors
+    void *dy;     // device (B, T, C)      gradients: kept here so that errors can free them
     float *delta; // device (B, heads, T)
     void *dqkv;   // device (B, T, columns of qkv)
 } Attention;
@@ -26,7 +26,7 @@ static float scale_of(const Attention *s)
     return 1.0f / sqrtf((float)s->hs);
 }
 
-// Turns queries and keys of x, qkv or its gradient.
+// Turns the queries and keys in x, which is qkv or its gradient.
 static Status turn(const Module *self, NnRun *run, void *x, int direction)
 {
     const Attention *s = self->state;
@@ -36,7 +36,7 @@ static Status turn(const Module *self, NnRun *run, void *x, int direction)
     return OK;
 }
 
-// A TurnRows: of one sequence.
+// A TurnRows, for one sequence.
 static Status turn_sequence(const Module *self, NnRun *run, int T, void *x)
 {
     NnRun one = *run;
@@ -90,7 +90,7 @@ static Status attention_free_saved(Module *self, NnRun *run)
     return OK;
 }
 
-// Says what is wrong with the sizes; false.
+// Reports sizes that do not fit together, and returns false.
 static bool sizes_fit(const char *name, int dim, int heads, int kv_heads)
 {
     if (dim < 1 || dim > INT_MAX / 3 || heads < 1 || dim % heads != 0)

@@ -1,14 +1,14 @@
 /* layernorm.c: the layer around the layer normalisation kernels: weight, bias (C), and for the
  * backward each row's mean and 1/deviation.
  *
- * A block may hand it (and rmsnorm.c's) a residual for the time of one pass, which the kernel then
- * adds on its way: to the input of a forward, to the gradient that a backward hands back.
+ * A block may give it (and rmsnorm.c's) a residual for one pass. The kernel then adds the residual:
+ * to the input of a forward, to the gradient that a backward returns.
  */
 #include "internal.h"
 #include "kernels.h"
 
 typedef struct LayerNorm {
-    NormPass pass;      // the one in progress
+    NormPass pass;      // the pass in progress
     float *mean, *rstd; // device (rows)
 } LayerNorm;
 

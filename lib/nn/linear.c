@@ -1,8 +1,8 @@
 /* linear.c: y = x·Wᵀ + b, with x (rows, I), W (O, I), b (O), y (rows, O).
  *
  * cuBLAS is column-major, and a row-major matrix read by columns is its transpose. So each product
- * below is written down transposed: yᵀ = W·xᵀ, in which W, stored (O, I), looks like (I, O) to
- * cuBLAS and must be turned (CUBLAS_OP_T), while xᵀ and yᵀ are just x and y as they lie in memory.
+ * below is written transposed: yᵀ = W·xᵀ. W, stored (O, I), looks like (I, O) to cuBLAS and must be
+ * turned (CUBLAS_OP_T), while xᵀ and yᵀ are x and y as they are in memory.
  *
  * With a GELU after it (linear_gelu_create), the GELU's kernels add the bias and sum its gradient
  * as well: they read all of y anyway.
@@ -41,7 +41,7 @@ static Status multiply_back(const Module *self, NnRun *run, const void *dy, void
     return OK;
 }
 
-// What a forward and a backward need of the parameters; no bias is fine.
+// Whether the parameters that a forward and a backward need have data; the bias is optional.
 static Status has_data(const Module *self)
 {
     TRY(param_has_data(self->params[0], self->out_type));
@@ -120,7 +120,7 @@ static Status linear_gelu_free_saved(Module *self, NnRun *run)
 
 // ---- Life ----
 
-// A layer with neither weight nor bias yet, whose `state` is state_bytes of zeros.
+// A layer without weight and bias, whose `state` is state_bytes of zeros.
 static Module *create_bare(const char *name, int in_dim, int out_dim, size_t state_bytes)
 {
     if (in_dim < 1) {
@@ -130,7 +130,7 @@ static Module *create_bare(const char *name, int in_dim, int out_dim, size_t sta
     return module_create(name, in_dim, out_dim, state_bytes);
 }
 
-// Gives m, which may be NULL, its weight and its bias. NULL, and m is destroyed, where that fails.
+// Gives m, which may be NULL, its weight and bias. If that fails, destroys m and returns NULL.
 static Module *add_params(Module *m, bool bias, float init_std)
 {
     if (m == NULL) return NULL;

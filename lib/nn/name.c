@@ -1,8 +1,8 @@
 /* name.c: the path names and numbers of a model's parameters.
  *
- * A walk takes a module's own parameters first, then its children in order. A parameter that stands
- * in two modules (tied) takes the name and the number of the place where the walk meets it first.
- * The root's own name is no part of a path.
+ * A walk takes a module's own parameters first, then its children in order. A parameter that
+ * belongs to two modules (tied) gets its name and number where the walk meets it first. The root's
+ * own name is not part of a path.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void forget_numbers(Module *m)
     for (int i = 0; i < m->n_children; i++) forget_numbers(m->children[i]);
 }
 
-// Puts `prefix` before the last part of the parameter's name, which is its own. False: too long.
+// Puts `prefix` before the parameter's own name, the last part of its path. False: too long.
 static bool name_param(Param *param, const char *prefix)
 {
     char own[sizeof param->name];
@@ -27,7 +27,7 @@ static bool name_param(Param *param, const char *prefix)
     return length >= 0 && (size_t)length < sizeof param->name;
 }
 
-// `prefix` is the path of m with a dot behind, or nothing for the root.
+// `prefix` is the path of m with a dot after it, or "" for the root.
 static bool name_params(Module *m, const char *prefix, uint32_t *next)
 {
     for (int i = 0; i < m->n_params; i++) {

@@ -1,4 +1,4 @@
-/* product.c: products of matrices of any type: cublasSgemm for floats, and for bf16 and fp16
+/* product.c: products of matrices of any type: cublasSgemm for floats; for bf16 and fp16
  * cublasGemmEx with sums in float (CUBLAS_COMPUTE_32F), which rounds each result once.
  */
 #include "product.h"

@@ -1,5 +1,5 @@
-/* product.h: products of matrices, for the layers that multiply. It is apart from internal.h
- * because cuBLAS's header takes long to compile.
+/* product.h: products of matrices, for the layers that multiply. It is separate from internal.h
+ * because cuBLAS's header compiles slowly.
  */
 #ifndef SHARDLAB_NN_PRODUCT_H
 #define SHARDLAB_NN_PRODUCT_H
@@ -10,8 +10,8 @@
 
 #define Status CHECKED_STATUS // as check.h says
 
-// C = A·B + beta·C, as cublasSgemm and cublasSgemmStridedBatched, of matrices of `type` with sums
-// in float; strides are in elements.
+// C = A·B + beta·C, as cublasSgemm and cublasSgemmStridedBatched compute it, for matrices of `type`
+// with sums in float; strides are in elements.
 typedef struct Factor {
     cublasOperation_t turn;
     const void *at;

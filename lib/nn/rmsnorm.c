@@ -1,10 +1,10 @@
 /* rmsnorm.c: the layer around the RMSNorm kernels: weight (C), and for the backward each row's
- * 1/root mean square. A block may hand it a residual, as to layernorm.c's.
+ * 1/root mean square. A block may give it a residual, as in layernorm.c.
  */
 #include "internal.h"
 
 typedef struct RmsNorm {
-    NormPass pass; // the one in progress
+    NormPass pass; // the pass in progress
     float *rstd;   // device (rows)
     float eps;
 } RmsNorm;

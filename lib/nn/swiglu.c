@@ -1,5 +1,5 @@
-/* swiglu.c: the layer around the SwiGLU kernels, and the feed-forward part that has it in its
- * middle. One linear layer makes the gate and what it gates, side by side.
+/* swiglu.c: the layer around the SwiGLU kernels, and the feed-forward part around it, in which one
+ * linear layer makes the gate and the gated values, side by side.
  */
 #include <limits.h>
 

@@ -1,6 +1,6 @@
 /* token_embedding.c: the layer of token embeddings without positions: wte (vocab, C).
  *
- * Its input is int32 tokens (B,T), so its backward has no gradient to hand back.
+ * Its input is int32 tokens (B,T), so its backward returns no gradient.
  */
 #include "internal.h"
 

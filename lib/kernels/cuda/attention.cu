@@ -1,11 +1,11 @@
 /* attention.cu: causal attention of several heads in one pass, and its gradient, without a (T,T)
  * matrix in memory (Dao et al. 2022, "FlashAttention").
  *
- * A warp has one row of a head, and its lanes 32 rows of the other kind, which the block's warps
- * share: in the forward, and for the gradient by queries, a query and 32 keys; for the gradient by
- * keys a key and 32 queries, of all heads that share the key. So every sum is one warp's, in an
- * order that depends on positions alone: no atomics. Tiles begin at multiples of 32, so a row does
- * not depend on T. What a query may not see, it is not touched by, be it NaN.
+ * A warp has one row of a head; its lanes have 32 rows of the other kind, which the block's warps
+ * share. In the forward and for the queries' gradient these are a query and 32 keys; for the keys'
+ * gradient, a key and 32 queries of all heads that share the key. So each sum belongs to one warp,
+ * in an order that depends only on positions: no atomics. Tiles begin at multiples of 32, so a row
+ * does not depend on T. Keys that a query may not see do not change it, even if they are NaN.
  */
 #include "block.cuh"
 #include "typed.cuh"
@@ -23,11 +23,11 @@ struct Sizes {
     float scale;
 };
 
-// A block's piece: rows first … of a sequence and head, and this warp's own.
+// A block's piece: rows from `first` on of a sequence and head, and this warp's own row.
 struct Piece {
-    size_t query, key, value, out; // where the head's column 0 of its sequence is in qkv
-                                   // (B,T,width), and in out (B,T,C)
-    size_t head;                   // B's and the head's number, for (B,heads,T)
+    size_t query, key, value, out; // the head's column 0 of its sequence in qkv (B,T,width),
+                                   // and in out (B,T,C)
+    size_t head;                   // the number of the sequence and head, for (B,heads,T)
     unsigned first, mine;
 };
 
@@ -36,7 +36,7 @@ static __device__ unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-// Head `head` of sequence b, at row `first` and those after it.
+// Head `head` of sequence b, from row `first` on.
 static __device__ Piece piece_at(const Sizes &n, size_t b, unsigned head, unsigned first)
 {
     size_t in = b * n.T * n.width, of_key = head / n.shared * n.hs, key = in + n.C + of_key;
@@ -45,7 +45,7 @@ static __device__ Piece piece_at(const Sizes &n, size_t b, unsigned head, unsign
             b * n.heads + head, first, first + threadIdx.x / WARP};
 }
 
-// Of the pieces of all heads of queries.
+// A piece, by its number among the pieces of all heads of queries.
 static __device__ Piece piece_of(const Sizes &n, size_t number)
 {
     size_t head = number / n.pieces;
@@ -53,11 +53,11 @@ static __device__ Piece piece_of(const Sizes &n, size_t number)
                     n.from + (unsigned)(number % n.pieces) * ROWS);
 }
 
-// Rows of two kinds, side by side, in shared memory; one float more than a row has, so that the
+// Rows of two kinds, side by side, in shared memory, one float longer than needed, so that the
 // lanes' rows begin in different banks.
 typedef float Row[MOST + 1];
 
-// A kernel's own rows and those of a tile, of two kinds; the forward has no second kind of its own.
+// A kernel's own rows and those of a tile, of two kinds; the forward has only one kind of its own.
 struct Rows {
     Row *own, *own_2, *tile, *tile_2;
 };
@@ -74,7 +74,7 @@ static __device__ Rows backward_rows()
     return {own, own_2, tile, tile_2};
 }
 
-// to[0 … count) are rows begin … of x; the block's threads together
+// to[0 … count) = rows from `begin` on of x; all threads of the block take part
 template <class Number>
 static __device__ void load_rows(Row *to, const Number *x, size_t stride, unsigned begin,
                                  unsigned count, unsigned hs)
@@ -112,7 +112,7 @@ static __device__ void store_row(Number *row, const float *sums, float factor, u
         if (lane + k * WARP < hs) row[lane + k * WARP] = sums[k] * factor;
 }
 
-// The softmax is made as its keys come: when a larger score comes, what was summed before shrinks.
+// Computes the softmax as the keys come: a larger score shrinks the sums made before it.
 template <class Number>
 static __global__ void __launch_bounds__(ROWS *WARP)
     forward(Number *out, float *stats, const Number *qkv, Sizes n, size_t pieces)
@@ -152,8 +152,8 @@ static __global__ void __launch_bounds__(ROWS *WARP)
     }
 }
 
-// The gradient by a score before it is scaled: *p becomes the probability of the forward, from the
-// score; `dp` is the gradient by it.
+// The gradient by a score before it is scaled. *p becomes the forward's probability; `dp` is the
+// gradient by that.
 static __device__ float score_gradient(float score, float dp, const float *stats, float delta,
                                        float scale, float *p)
 {
@@ -204,7 +204,7 @@ static __global__ void __launch_bounds__(ROWS *WARP)
     }
 }
 
-// What the queries of one head give the warp's key and value: of_key, of_value (PARTS).
+// Adds what the queries of one head give to the warp's key and value: of_key, of_value (PARTS).
 template <class Number>
 static __device__ void add_head(float *of_key, float *of_value, const Rows &rows, const Piece &p,
                                 const float *delta, const Number *dout, const float *stats,

@@ -1,8 +1,8 @@
-/* bias.cu: a bias laid under a matrix or added to it, alone and together with GELU.
+/* bias.cu: lays a bias under a matrix or adds it, alone and together with GELU.
  *
- * A kernel that adds a bias and one that applies GELU would each read and write the whole matrix;
- * in one kernel the sum is still in a register when GELU wants it. Compiled with -fmad=false, so
- * that the bits are those of the separate kernels.
+ * Separate kernels for a bias and for GELU would each read and write the whole matrix; in one
+ * kernel the sum is still in a register when GELU needs it. Compiled with -fmad=false, so that the
+ * bits are those of the separate kernels.
  */
 #include <stdint.h>
 
@@ -13,8 +13,8 @@
 #define DEEP 4  // rows at a time
 #define MOST_ROW_BLOCKS 64
 
-// A grid over a matrix of `cols` things a row: threads walk down their column with its bias in a
-// register. Returns false where there is nothing to walk over.
+// A grid over a matrix with `cols` elements per row: threads walk down their column with its bias
+// in a register. Returns false if there are no elements.
 static bool matrix_grid(dim3 *blocks, int rows, size_t cols)
 {
     size_t across = (cols + WIDE - 1) / WIDE, down = ((size_t)rows + DEEP - 1) / DEEP;
@@ -23,7 +23,7 @@ static bool matrix_grid(dim3 *blocks, int rows, size_t cols)
     return true;
 }
 
-// Whether rows of `cols` floats at these addresses can be taken four floats at a time.
+// Whether rows of `cols` floats at these addresses can be read four floats at a time.
 static bool in_fours(int cols, const void *a, const void *b, const void *c)
 {
     return cols % 4 == 0 && ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(WIDE *DEEP)
         out[r * cols + c] = b;
 }
 
-// A sum as a Number has it: what gelu takes.
+// A sum converted to a Number, which gelu takes.
 template <class Number> static __device__ float4 stored(float4 sum)
 {
     return sum;
@@ -61,7 +61,7 @@ template <class Number> static __device__ float stored(float sum)
     return rounded<Number>(sum);
 }
 
-// y (rows, cols) += bias (cols), out (rows, cols) = gelu(y); a Sum is what Numbers are added as
+// y (rows, cols) += bias (cols), out (rows, cols) = gelu(y); a Sum is the type that adds Numbers
 template <class Number, class Sum>
 static __global__ void __launch_bounds__(WIDE *DEEP)
     bias_gelu_forward(Number *out, Number *y, const Number *bias, int rows, size_t cols)
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(COLUMNS *MOST_LANES)
     if (threadIdx.y == 0 && c < cols) dbias[c] += sum;
 }
 
-// Four floats at a time where the rows allow it.
+// Uses four floats at a time if the rows allow it.
 static void launch_spread(Launch *launch, float *out, const float *bias, int rows, size_t width)
 {
     dim3 blocks, threads(WIDE, DEEP);

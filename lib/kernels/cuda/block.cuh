@@ -1,11 +1,11 @@
 /* block.cuh: sums and maxima over the threads of a warp or a block.
  *
- * Every lane exchanges with the lane whose number differs in one bit, five times over. a + b and
- * b + a are the same float, so all lanes end with the same bits; the order depends on nothing but
- * the lanes' numbers. No float atomics: their order would be that of arrival.
+ * Each lane exchanges with the lane whose number differs in one bit, five times. a + b and b + a
+ * are the same float, so all lanes end with the same bits; the order depends only on the lanes'
+ * numbers. No float atomics: they add in the order of arrival.
  *
- * All threads of the block must call these together; blocks are whole warps, of 1024 threads at
- * most.
+ * All threads of the block must call these together; blocks are whole warps, of at most 1024
+ * threads.
  */
 #ifndef SHARDLAB_BLOCK_CUH
 #define SHARDLAB_BLOCK_CUH
@@ -30,8 +30,8 @@ static inline __device__ float warp_max(float x)
 }
 
 // Warps leave their results in `of_warp` (MOST_WARPS), and each warp reduces those once more, so
-// that every thread has the result without a second round trip. The first barrier keeps a fast warp
-// from overwriting what a slow one still reads from the call before.
+// that all threads have the result without a second round trip. The first barrier keeps a fast warp
+// from overwriting results of the call before that a slow one still reads.
 template <class Number> static __device__ Number sum_of_warps(Number mine, Number *of_warp)
 {
     unsigned lane = threadIdx.x % WARP, warps = blockDim.x / WARP;

@@ -1,4 +1,4 @@
-/* cast.cu: numbers from one type to another, and whether all of them are finite. */
+/* cast.cu: converts numbers between types, and checks whether all are finite. */
 #include "each.cuh"
 
 struct Cast {
@@ -8,7 +8,7 @@ struct Cast {
     }
 };
 
-// Whichever threads find one, they store the same. Infinity and NaN have the largest exponent.
+// All threads that find one store the same value. Infinity and NaN have the largest exponent.
 template <class T>
 static __global__ void __launch_bounds__(EACH_THREADS)
     check_finite(int32_t *found, const T *x, size_t n)

@@ -1,8 +1,8 @@
-/* columns.cuh: sums down the columns of a matrix, in an order that depends on its sizes alone.
+/* columns.cuh: sums down the columns of a matrix, in an order that depends only on its sizes.
  *
- * A block owns 8 columns: 32 bytes, the smallest piece that a GPU's memory hands out (a sector), so
- * nothing is fetched in vain, while a matrix of 768 columns still gives 96 blocks. Its threads are
- * 8 columns wide and `lanes` rows deep; a lane adds up every lanes-th row, and then the lanes are
+ * A block owns 8 columns: 32 bytes, the smallest piece that a GPU's memory reads (a sector), so no
+ * byte is fetched in vain, while a matrix of 768 columns still gives 96 blocks. Its threads are 8
+ * columns wide and `lanes` rows deep; a lane adds up every lanes-th row, and then the lanes are
  * added in pairs, in shared memory.
  */
 #ifndef SHARDLAB_COLUMNS_CUH
@@ -24,16 +24,16 @@ static inline dim3 column_grid(int cols)
     return dim3((unsigned)(cols / COLUMNS + (cols % COLUMNS != 0)));
 }
 
-// Shared memory for one sum over lanes; `which` is 0 or 1, as a kernel makes two at most. (Not in
-// the kernels themselves, which are templates: the emulator puts it into a section of its own.)
+// Shared memory for one sum over lanes; `which` is 0 or 1, as a kernel has at most two. (It is not
+// in the kernels, which are templates: the emulator puts it into a section of its own.)
 static inline __device__ float (*shared_lanes(int which))[COLUMNS]
 {
     __shared__ float lane[2][MOST_LANES][COLUMNS];
     return lane[which];
 }
 
-// The sum over threadIdx.y of `mine`, for the threads with threadIdx.y = 0; the others get what is
-// of no use. `lane` (MOST_LANES) is shared memory of this sum alone.
+// The sum over threadIdx.y of `mine`, for the threads with threadIdx.y = 0; the others get a value
+// without use. `lane` (MOST_LANES) is shared memory of this sum alone.
 static inline __device__ float add_lanes(float (*lane)[COLUMNS], float mine)
 {
     unsigned x = threadIdx.x, y = threadIdx.y;

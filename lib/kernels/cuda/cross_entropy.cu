@@ -1,9 +1,9 @@
-/* cross_entropy.cu: softmax and cross entropy of each row, with the gradient; one block a row.
+/* cross_entropy.cu: softmax and cross entropy of each row, with the gradient; one block per row.
  *
  * loss = log Σ e^(x - max) - (x[target] - max). A row of a whole vocabulary is too long to keep, so
- * the maximum and the sum come from one read: the sum so far is by the maximum so far, and shrinks
- * when a larger number turns up (Milakov & Gimelshein 2018, "Online normalizer calculation for
- * softmax"). A second read writes the gradient, which may take the logits' own place.
+ * one read gives maximum and sum: the sum uses the maximum so far, and shrinks when a larger number
+ * comes (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). A second read
+ * writes the gradient, which may replace the logits.
  */
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ struct MaxSum {
     float max, sum;
 };
 
-// Equal numbers are compared first: -∞ less -∞ would be NaN, and here it must count as 0.
+// Compares equal numbers first: -∞ less -∞ would be NaN, and must count as 0 here.
 static __device__ float exp_below(float x, float max)
 {
     return x == max ? 1.0f : expf(x - max);
@@ -33,7 +33,7 @@ static __device__ MaxSum with_both(MaxSum a, MaxSum b)
     return {max, a.sum * exp_below(a.max, max) + b.sum * exp_below(b.max, max)};
 }
 
-// As block.cuh's sums: over a warp, then over the warps' results, all lanes alike.
+// Like block.cuh's sums: over a warp, then over the warps' results; all lanes get the same.
 static __device__ MaxSum warp_max_sum(MaxSum mine)
 {
     for (int bit = WARP / 2; bit > 0; bit /= 2) {
@@ -69,7 +69,7 @@ static __device__ void check_target(int target, size_t row, int vocab)
 }
 
 // losses (rows), dlogits (rows, vocab) or NULL, logits (rows, vocab), targets (rows). A thread
-// reads and writes its own columns only, so that logits and dlogits may be the same.
+// reads and writes only its own columns, so that logits and dlogits may be the same.
 template <class T>
 static __global__ void __launch_bounds__(ROW_THREADS)
     cross_entropy(float *losses, T *dlogits, const T *logits, const int32_t *targets, size_t rows,

@@ -1,11 +1,11 @@
-/* e4m3.cu: parameters to 8 bits and back (e4m3.h), each by a scale of its own. */
+/* e4m3.cu: parameters to 8 bits and back (e4m3.h), each with its own scale. */
 #include "block.cuh"
 #include "e4m3.h"
 #include "typed.cuh"
 
 #define FP8_THREADS 256
 
-// A maximum of whole numbers is the same in any order, so the warps may come in any.
+// A maximum of whole numbers does not depend on the order, so the warps may come in any order.
 static __global__ void __launch_bounds__(FP8_THREADS)
     amax_of(uint32_t *amax, const float *x, size_t n)
 {

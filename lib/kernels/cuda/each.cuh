@@ -1,13 +1,12 @@
-/* each.cuh: one operation on every element of some arrays.
+/* each.cuh: one operation on each element of some arrays.
  *
- * Such a kernel does next to nothing but move memory. A thread moves four elements at once, four
- * floats as a float4, wherever all the arrays are aligned for that at the same index; otherwise
- * one. Whichever way, an element goes through the same few instructions, so its bits do not depend
- * on its place.
- * (Files that promise this are compiled with -fmad=false: whether a product and a sum become one
- * fused operation would be the compiler's choice, and another one in each copy of the loop.)
+ * Such a kernel does little but move memory. A thread moves four elements at once (four floats as a
+ * float4) where all the arrays are aligned for that at the same index; otherwise one. Either way an
+ * element goes through the same few instructions, so its bits do not depend on its place. (Files
+ * that promise this are compiled with -fmad=false: otherwise the compiler would choose, in each
+ * copy of the loop, whether to fuse a product and a sum.)
  *
- * An operation is a struct with the call operator: its parameters are references to one element of
+ * An operation is a struct with the call operator. Its parameters are references to one element of
  * each array, `const float &` for an array that is only read. Elements of other types are floats
  * there too (typed.cuh).
  *
@@ -26,7 +25,7 @@
 
 #define EACH_THREADS 256
 
-// Four neighbours as they lie in memory, at a multiple of their size.
+// Four neighbours in memory, at a multiple of their size.
 struct alignas(8) FourHalves {
     uint16_t x, y, z, w;
 };
@@ -35,8 +34,8 @@ static inline __device__ float4 load_four(const float *x)
 {
     return *(const float4 *)(uintptr_t)x;
 }
-// Where nobody uses what was loaded the compiler drops the load, but then would cut a plain store
-// into four; __stwb is an ordinary store that stays whole.
+// The compiler drops a load whose value nobody uses, but then would cut a plain store into four;
+// __stwb is an ordinary store that stays whole.
 static inline __device__ void store_four(float *x, float4 v)
 {
     __stwb((float4 *)(uintptr_t)x, v);
@@ -54,7 +53,7 @@ template <class Half> static __device__ void store_four(Half *x, float4 v)
 }
 
 // Four elements of one array as floats in registers, and one. An array that is only written is not
-// read either: the compiler drops a load whose value nobody uses.
+// read: the compiler drops a load whose value nobody uses.
 template <class Number> struct Four {
     Number *at;
     float4 v;
@@ -97,7 +96,7 @@ template <class Op, class... Number> static __device__ void do_one(Op op, One<Nu
 }
 
 // x… (n): elements [0, head) one by one, then as many fours as there are, then the rest one by one.
-// Neighbouring threads take neighbouring elements, so that a warp's loads fall into few sectors.
+// Neighbouring threads take neighbouring elements, so that a warp reads few sectors.
 template <class Op, class... Number>
 static __global__ void __launch_bounds__(EACH_THREADS)
     each(Op op, size_t head, size_t n, Number *...x)
@@ -111,14 +110,14 @@ static __global__ void __launch_bounds__(EACH_THREADS)
     for (size_t i = tail + first; i < n; i += stride) do_one(op, One<Number>(x + i)...);
 }
 
-// How many elements stand before the first one at a multiple of the size of four.
+// The number of elements before the first one at a multiple of the size of four.
 template <class Number> static inline size_t before_aligned(const Number *x)
 {
     size_t four = 4 * sizeof *x;
     return (four - (uintptr_t)x % four) % four / sizeof *x;
 }
 
-// Runs op on the elements of x… (n); without any, no grid is launched.
+// Runs op on the elements of x… (n); if n is 0, launches no grid.
 template <class Op, class First, class... Number>
 static inline void launch_each(Launch *launch, Op op, size_t n, First *first, Number *...x)
 {

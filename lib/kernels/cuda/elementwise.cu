@@ -1,7 +1,7 @@
-/* elementwise.cu: kernels that treat every element alike: fill, scale, add.
+/* elementwise.cu: kernels with one operation for all elements: fill, scale, add.
  *
- * Each operation is one that IEEE 754 rounds exactly, and nothing is fused (-fmad=false), so the
- * bits are those of lib/kernels/elementwise.c.
+ * IEEE 754 rounds each of these operations exactly, and nothing is fused (-fmad=false), so the bits
+ * are those of lib/kernels/elementwise.c.
  */
 #include "each.cuh"
 #include "mix.h"

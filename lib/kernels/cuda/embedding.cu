@@ -1,10 +1,10 @@
-/* embedding.cu: looks tokens and positions up in their tables, and adds gradients back to them.
+/* embedding.cu: looks tokens and positions up in their tables, and adds gradients to the tables.
  *
- * A token outside the table would be a read of far-away memory; here the kernel says which token it
- * was and traps: the launch fails, and the program sees it at its next synchronisation.
+ * A token outside the table would read far-away memory; the kernel instead prints the token and
+ * traps: the launch fails, and the program sees it at its next synchronisation.
  *
- * Several positions may hold the same token, and their gradients go to the same row. The usual way,
- * atomicAdd, adds in the order of arrival; here the first position of a token adds all of them, in
+ * Several positions may hold the same token, and their gradients go to the same row. The usual
+ * atomicAdd adds in the order of arrival; here the first position of a token adds all of them, in
  * the order of lib/kernels/embedding.c, so that the bits are the same too.
  */
 #include <stdio.h>
@@ -24,7 +24,7 @@ static __device__ void check_token(const char *name, int token, size_t i, int T,
 
 #define EMBEDDING_THREADS 256
 
-// out (rows, C), tokens (rows), wte (vocab, C), wpe (T, C) or NULL; one block a row
+// out (rows, C), tokens (rows), wte (vocab, C), wpe (T, C) or NULL; one block per row
 template <class Number>
 static __global__ void __launch_bounds__(EMBEDDING_THREADS)
     embedding_forward(Number *out, const int32_t *tokens, const Number *wte, const Number *wpe,
@@ -46,19 +46,19 @@ static __device__ unsigned *found_words()
     return found;
 }
 
-// Which of the tokens [first, first + blockDim.x) are `token`: a bit each, those of a warp's tokens
-// in one word of `found`. All threads of the block call it together.
+// Finds which of the tokens [first, first + blockDim.x) are `token`: one bit each, a word of
+// `found` per warp. All threads of the block call it together.
 static __device__ void find_token(unsigned *found, const int32_t *tokens, size_t first, size_t end,
                                   int token)
 {
     size_t i = first + threadIdx.x;
     unsigned bits = __ballot_sync(ALL_LANES, i < end && tokens[i] == token);
-    __syncthreads(); // nobody reads the words of the call before any more
+    __syncthreads(); // until here a thread may read the words of the call before
     if (threadIdx.x % WARP == 0) found[threadIdx.x / WARP] = bits;
     __syncthreads();
 }
 
-// Whether `token` stands at a position before `end`.
+// Whether `token` is at a position before `end`.
 static __device__ bool token_before(unsigned *found, const int32_t *tokens, size_t end, int token)
 {
     for (size_t first = 0; first < end; first += blockDim.x) {
@@ -69,7 +69,7 @@ static __device__ bool token_before(unsigned *found, const int32_t *tokens, size
     return false;
 }
 
-// word (C) += dout[i,:] of every position i in [begin, rows) that holds the token, in order.
+// word (C) += dout[i,:] of each position i in [begin, rows) that holds the token, in order.
 static __device__ void add_word(float *word, unsigned *found, const float *dout,
                                 const int32_t *tokens, size_t begin, size_t rows, unsigned C,
                                 int token)
@@ -84,8 +84,8 @@ static __device__ void add_word(float *word, unsigned *found, const float *dout,
     }
 }
 
-// The same for other types: a column's sum is a float in a register until all is added, so the
-// positions are looked up once more for each blockDim.x columns.
+// The same for other types: a column's sum is a float in a register until the end, so the positions
+// are looked up once more for each blockDim.x columns.
 template <class Half>
 static __device__ void add_word(Half *word, unsigned *found, const Half *dout,
                                 const int32_t *tokens, size_t begin, size_t rows, unsigned C,
@@ -104,7 +104,7 @@ static __device__ void add_word(Half *word, unsigned *found, const Half *dout,
     }
 }
 
-// place (C) += dout[b,t,:] of every sequence, in order; dout begins at [0,t,:].
+// place (C) += dout[b,t,:] of all sequences, in order; dout begins at [0,t,:].
 template <class Number>
 static __device__ void add_place(Number *place, const Number *dout, int B, int T, unsigned C)
 {

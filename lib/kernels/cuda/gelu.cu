@@ -1,7 +1,7 @@
 /* gelu.cu: GELU and its gradient, element by element.
  *
- * The exponential is CUDA's expf, which differs from the one of lib/kernels/vector_math.h in the
- * last place or two; but an element's bits do not depend on its place here either.
+ * The exponential is CUDA's expf, which differs from that of lib/kernels/vector_math.h in the last
+ * place or two; but here, too, an element's bits do not depend on its place.
  */
 #include "each.cuh"
 #include "gelu.cuh"

@@ -1,8 +1,8 @@
 /* layernorm.cu: layer normalisation (Ba, Kiros & Hinton 2016) over the columns of each row.
  *
  * With x̂ = (x - mean)·rstd, forward is y = x̂·weight + bias. Backward, with g = dy·weight:
- * dx = rstd·(g - mean(g) - x̂·mean(g·x̂)), because mean and rstd themselves depend on every x of
- * the row. dx goes row by row, one block a row; dweight and dbias go column by column, in a grid of
+ * dx = rstd·(g - mean(g) - x̂·mean(g·x̂)), because mean and rstd themselves depend on all x of the
+ * row. dx goes row by row, one block per row; dweight and dbias go column by column, in a grid of
  * their own.
  */
 #include "block.cuh"
@@ -11,13 +11,12 @@
 
 #define EPS 1e-5f
 
-// out, mean, rstd, x, weight, bias as in kernels.h. Unless residual (rows, cols) is NULL, sum is x,
+// out, mean, rstd, x, weight, bias as in kernels.h. If residual (rows, cols) is not NULL, sum is x,
 // and x + residual takes its place. The variance comes from the differences from the mean, which
-// the registers hold: E[x²] - E[x]² would cancel where the mean is large.
-//
-// No store stands in the first loop, as the compiler could not move the next load in front of it;
-// but a column without a register must be stored there to be read again. __restrict__ lets it load
-// weights and biases ahead of the stores in the last loop.
+// are in registers: E[x²] - E[x]² would cancel if the mean is large. The first loop has no store,
+// as the compiler could not move the next load in front of it; but a column without a register must
+// be stored there to be read again. __restrict__ lets the compiler load weights and biases ahead of
+// the stores in the last loop.
 template <class T>
 static __device__ void normalise(T *out, float *mean, float *rstd, T *sum, const T *x,
                                  const T *residual, const T *__restrict__ weight,
@@ -209,7 +208,7 @@ static cudaError_t layernorm_backward_of(Launch launch, T *din, T *dweight, T *d
     launch_read(&launch, rstd, R * sizeof *rstd);
     if (residual != NULL) launch_read(&launch, residual, R * C * sizeof *residual);
     if (rows > 0 && cols > 0) {
-        // The columns first: then din may be dout.
+        // The columns come first, so that din may be dout.
         launch_grid(&launch, layernorm_backward_columns<T>, column_grid(cols), column_threads(rows),
                     dweight, dbias, dout, in, mean, rstd, rows, (unsigned)cols);
         launch_grid(&launch, layernorm_backward_rows<T>, blocks_of(R, 1), row_threads(C), din, dout,

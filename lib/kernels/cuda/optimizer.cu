@@ -1,6 +1,6 @@
 /* optimizer.cu: the update rules, element by element: AdamW and SGD, one pass over memory.
  *
- * The numbers that are the same for every element are worked out on the host, by the expressions of
+ * The host computes the numbers that all elements share, by the expressions of
  * lib/kernels/optimizer.c; division and square root are the exactly rounded ones, and nothing is
  * fused (-fmad=false). So both give the same bits.
  */
@@ -24,7 +24,7 @@ struct AdamW {
     }
 };
 
-// The same with lr and the corrections on the device: what depends on them each thread works out.
+// The same with lr and the corrections on the device: each thread computes what depends on them.
 static __global__ void __launch_bounds__(EACH_THREADS)
     adamw_numbers(AdamW s, const float *numbers, float weight_decay, float *p, const float *g,
                   float *m, float *v, size_t n)

@@ -1,8 +1,8 @@
-/* reduce.cu: kernels that add many numbers up.
+/* reduce.cu: kernels that add up many numbers.
  *
- * Every sum has an order of its own that depends on the sizes alone, never on addresses or timing:
- * so numbers are loaded one by one here, because where a float4 begins depends on the address. A
- * warp's 32 loads of 4 bytes fall into the same sectors as 8 loads of 16.
+ * Each sum has an order that depends only on the sizes, never on addresses or timing. So numbers
+ * are loaded one by one, because the address decides where a float4 begins. A warp's 32 loads of 4
+ * bytes read the same sectors as 8 loads of 16.
  */
 #include <pthread.h>
 
@@ -10,17 +10,17 @@
 #include "columns.cuh"
 
 #define SUM_THREADS 256
-#define PART (SUM_THREADS * 16) // numbers of a part, at least
+#define PART (SUM_THREADS * 16) // a part has at least that many numbers
 #define MOST_PARTS 512
 #define SLOTS 64
 
-// What the blocks of one call leave for its last block to add up. Two calls may run at once on two
-// streams, so each stream has a slot of its own (slot_of); calls on one stream follow each other.
+// The parts that the blocks of one call leave for its last block to add up. Calls on two streams
+// may run at once, so each has its own slot (slot_of); calls on one stream follow each other.
 static __device__ double parts_of_slot[SLOTS][MOST_PARTS];
 static __device__ unsigned blocks_done[SLOTS];
 
-// The sum of part number `part` of `parts`: of the numbers that a grid of that many blocks would
-// meet, striding over x (n). Four sums side by side, so that four loads are under way at a time.
+// The sum of part number `part` of `parts`: of the numbers that a grid of `parts` blocks would
+// meet, striding over x (n). Four sums side by side keep four loads under way.
 static __device__ double sum_part(const float *x, size_t n, unsigned part, unsigned parts)
 {
     double lane[4] = {0.0, 0.0, 0.0, 0.0};
@@ -43,8 +43,8 @@ static __device__ double add_parts(const volatile double *part, unsigned parts)
     return block_sum(sum);
 }
 
-// One block a part. The block that finishes last, whichever it is, adds the parts up in their order
-// and puts the count back to 0 for the next call (atomicInc wraps round).
+// One block per part. The block that finishes last adds the parts up in their order and sets the
+// count back to 0 for the next call (atomicInc wraps round).
 static __global__ void __launch_bounds__(SUM_THREADS)
     sum_squares(double *sum, const float *x, size_t n, unsigned slot)
 {
@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     double mine = sum_part(x, n, blockIdx.x, gridDim.x);
     if (threadIdx.x == 0) {
         *(volatile double *)&parts_of_slot[slot][blockIdx.x] = mine;
-        __threadfence(); // the part is there for all before the block counts as done
+        __threadfence(); // all blocks see the part before the block counts as done
         last = atomicInc(&blocks_done[slot], gridDim.x - 1) == gridDim.x - 1;
         __threadfence();
     }
@@ -76,8 +76,8 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     if (threadIdx.x == 0) *sum += all;
 }
 
-// The slot of a stream of the current device; -1: all are taken, by other streams. Slots are never
-// given back: a stream's handle may come again after cudaStreamDestroy, its slot with it.
+// The slot of a stream of the current device; -1: other streams have them all. Slots are never
+// returned: a handle may come again after cudaStreamDestroy, with its slot.
 static int slot_of(cudaStream_t stream)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -88,7 +88,7 @@ static int slot_of(cudaStream_t stream)
     static int taken;
 
     int device = 0, slot = 0;
-    // This name stands for another stream in every thread.
+    // This name means another stream in each thread.
     if (stream == cudaStreamPerThread || cudaGetDevice(&device) != cudaSuccess) return -1;
     pthread_mutex_lock(&lock);
     while (slot < taken && (owner[slot].device != device || owner[slot].stream != stream)) slot++;
@@ -118,7 +118,7 @@ extern "C" cudaError_t kernel_sum_squares(double *sum, const float *x, size_t n,
     return launch_end(&launch);
 }
 
-// One block: what is averaged here is one loss a row, a few thousand numbers at most.
+// One block: the mean is over one loss per row, at most a few thousand numbers.
 static __global__ void __launch_bounds__(SUM_THREADS) average(float *mean, const float *x, size_t n)
 {
     double sum = 0.0;
@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(SUM_THREADS) average(float *mean, const
     if (threadIdx.x == 0) *mean = (float)(sum / (double)n);
 }
 
-// The mean of nothing is NaN, so this one has something to do even then.
+// The mean of no numbers is NaN, so it launches even then.
 extern "C" cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaStream_t stream)
 {
     Launch launch = LAUNCH_BEGIN("kernel_mean", stream);

@@ -1,16 +1,16 @@
 /* rmsnorm.cu: root mean square normalisation (Zhang & Sennrich 2019) over the columns of each row.
  *
  * With x̂ = x·rstd, rstd = 1/√(mean(x²) + eps), forward is y = x̂·weight. Backward, with
- * g = dy·weight: dx = rstd·(g - x̂·mean(g·x̂)). dx goes row by row, one block a row; dweight goes
+ * g = dy·weight: dx = rstd·(g - x̂·mean(g·x̂)). dx goes row by row, one block per row; dweight goes
  * column by column, in a grid of its own.
  */
 #include "block.cuh"
 #include "columns.cuh"
 #include "row.cuh"
 
-// out, rstd, x, weight as in kernels.h. Unless residual (rows, cols) is NULL, sum is x, and
-// x + residual takes its place. No store stands in the first loop but of what no register keeps
-// (layernorm.cu says why).
+// out, rstd, x, weight as in kernels.h. If residual (rows, cols) is not NULL, sum is x, and x +
+// residual takes its place. The first loop stores only columns without a register (layernorm.cu
+// says why).
 template <class T>
 static __device__ void normalise(T *out, float *rstd, T *sum, const T *x, const T *residual,
                                  const T *__restrict__ weight, int rows, unsigned C, float eps)
@@ -173,7 +173,7 @@ static cudaError_t rmsnorm_backward_of(Launch launch, T *din, T *dweight, const 
     launch_read(&launch, rstd, R * sizeof *rstd);
     if (residual != NULL) launch_read(&launch, residual, R * C * sizeof *residual);
     if (rows > 0 && cols > 0) {
-        // The columns first: then din may be dout.
+        // The columns come first, so that din may be dout.
         launch_grid(&launch, rmsnorm_backward_columns<T>, column_grid(cols), column_threads(rows),
                     dweight, dout, in, rstd, rows, (unsigned)cols);
         launch_grid(&launch, rmsnorm_backward_rows<T>, blocks_of(R, 1), row_threads(C), din, dout,

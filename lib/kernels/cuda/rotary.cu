@@ -1,7 +1,7 @@
-/* rotary.cu: rotary positions (Su et al. 2021): pairs of columns of the queries and keys are turned
- * by an angle that grows with the position. Column i of a head and column i + hs/2 are a pair.
+/* rotary.cu: rotary positions (Su et al. 2021): turns pairs of columns of the queries and keys by
+ * an angle that grows with the position. Column i of a head and column i + hs/2 are a pair.
  *
- * A block takes a row. A thread keeps to one pair of all heads: it computes the sine and the cosine
+ * A block takes a row. A thread stays on one pair of all heads: it computes the sine and the cosine
  * once, in double (lib/kernels/rotary.c says why).
  */
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #define ROTARY_THREADS 256
 
-// x (rows, width); threads of a block: as many lanes of `pairs` threads as there are
+// x (rows, width); a block has as many lanes of `pairs` threads as fit
 template <class Number>
 static __global__ void __launch_bounds__(ROTARY_THREADS)
     rotary(Number *x, size_t rows, unsigned T, size_t width, unsigned heads, unsigned pairs,

@@ -1,15 +1,15 @@
-/* row.cuh: one block a row, with the row kept in registers.
+/* row.cuh: one block per row, with the row kept in registers.
  *
  * LayerNorm and softmax need a row several times: for the mean or the maximum, for the sum, for the
- * result. Read from memory each time, they would take two or three times as long. A thread takes
- * every blockDim.x-th column, so that a warp's loads stand side by side, and keeps its first KEPT
- * of them in registers; a column beyond that is read again, from the cache if it is still there.
+ * result. Reading it from memory each time would take two or three times as long. A thread takes
+ * every blockDim.x-th column, so that a warp's loads are contiguous, and keeps its first KEPT of
+ * them in registers; further columns are read again, from the cache if they are still there.
  *
  *   float kept[KEPT], sum = 0.0f;
  *   each_column(cols, [&](unsigned c, int k) { sum += keep(kept, k, x[c]); });
  *   each_column(cols, [&](unsigned c, int k) { y[c] = kept_or(kept, k, x + c) / sum; });
  *
- * k is a constant wherever each_column is unrolled, which is what lets kept[k] be a register.
+ * k is a constant where each_column is unrolled, so kept[k] can be a register.
  */
 #ifndef SHARDLAB_ROW_CUH
 #define SHARDLAB_ROW_CUH
@@ -20,7 +20,7 @@
 #define ROW_THREADS 1024 // the most of them
 
 // Threads for a row of `cols`: enough to keep all of it (up to 8192 columns), and no more; a short
-// row gets by with one warp and needs no barrier at all.
+// row needs only one warp, and no barrier.
 static inline unsigned row_threads(size_t cols)
 {
     return cols <= 32 * KEPT ? 32 : cols <= 256 * KEPT ? 256 : ROW_THREADS;

@@ -1,14 +1,13 @@
-/* softmax.cu: the causal softmax of attention, in place, and its gradient; one block a row.
+/* softmax.cu: the causal softmax of attention, in place, and its gradient; one block per row.
  *
- * Row t of a (T,T) matrix belongs to the query at position t, which may look at the keys 0 … t
- * alone. Columns behind t are never read, and become 0.
+ * Row t of a (T,T) matrix belongs to the query at position t, which may see only the keys 0 … t.
+ * Columns after t are never read, and become 0.
  */
 #include "block.cuh"
 #include "row.cuh"
 
-// att (rows, width): x becomes softmax(scale·x). The maximum is taken off first, so that no
-// exponential overflows; where scale is negative, the largest product comes from the smallest
-// number.
+// att (rows, width): x becomes softmax(scale·x). The maximum is subtracted first, so that no
+// exponential overflows; if scale is negative, the smallest number gives the largest product.
 template <class T>
 static __global__ void __launch_bounds__(ROW_THREADS)
     softmax_forward(T *att, size_t rows, unsigned width, float scale)
@@ -23,19 +22,19 @@ static __global__ void __launch_bounds__(ROW_THREADS)
         max = sign * block_max(max);
         each_column(seen, [&](unsigned c, int k) {
             float e = expf(scale * (kept_or(kept, k, x + c) - max));
-            if (k == KEPT && floats) x[c] = e; // no register for it: the row itself holds it
+            if (k == KEPT && floats) x[c] = e; // no register for it: the row itself keeps it
             sum += keep(kept, k, e);
         });
         float factor = 1.0f / block_sum(sum);
         each_column(width, [&](unsigned c, int k) {
             float e = kept_or(kept, k, x + c);
-            if (k == KEPT && !floats) e = expf(scale * (e - max)); // which would be rounded there
+            if (k == KEPT && !floats) e = expf(scale * (e - max)); // the row would round it
             x[c] = c < seen ? e * factor : 0.0f;
         });
     }
 }
 
-// datt (rows, width), gradient by the output, becomes the one by the input; att: the output
+// datt (rows, width): the gradient by the output becomes the one by the input; att: the output
 template <class T>
 static __global__ void __launch_bounds__(ROW_THREADS)
     softmax_backward(T *datt, const T *att, size_t rows, unsigned width, float scale)

@@ -57,7 +57,7 @@ struct F16 {
     }
 };
 
-// What a kernel would find that reads x after it was stored as a T.
+// The value that a kernel reads after x was stored as a T.
 template <class T> static __device__ __forceinline__ float rounded(float x)
 {
     T stored;
@@ -65,7 +65,7 @@ template <class T> static __device__ __forceinline__ float rounded(float x)
     return stored;
 }
 
-// LAUNCH_BEGIN of a kernel's _ex form, which on floats is the kernel of floats.
+// LAUNCH_BEGIN of a kernel's _ex form, which for floats is the kernel of floats.
 #define TYPED_BEGIN(name, type, stream)                                                            \
     LAUNCH_BEGIN((type) == DTYPE_F32 ? name : name "_ex", (stream))
 

@@ -1,9 +1,9 @@
-/* devices: says in one line which GPUs a program built like this one finds.
+/* devices: prints one line that says which GPUs a program built like this one finds.
  *
  *   devices        "simgpu: 8 simulated devices", "CUDA 13.0, NCCL 2.28.9: 1 device, NVIDIA H200"
  *   devices -n     the number of devices alone
  *
- * Exit status 2, with the reason on standard error, where there is none.
+ * Exit status 2, with the reason on standard error: no GPU can be used.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,8 +38,7 @@ int main(int argc, char **argv)
     }
     error = cudaGetDeviceProperties(&properties, 0);
     if (error != cudaSuccess) return give_up("device 0", cudaGetErrorString(error));
-    if (ncclGetVersion(&nccl) != ncclSuccess)
-        return give_up("NCCL", "it does not tell its version");
+    if (ncclGetVersion(&nccl) != ncclSuccess) return give_up("NCCL", "it reports no version");
     cudaRuntimeGetVersion(&runtime);
     const char *plural = devices == 1 ? "" : "s";
     if (strcmp(BACKEND, "CUDA") == 0)
