@@ -474,7 +474,7 @@ static void finds_misuse(const Rank *r, void *arg)
         break;
     case FAR_AWAY:
         error = kernel_touch(p + ((size_t)1 << 33), 4, 0, r->stream);
-        heard_is(heard, "an operation outside any allocation", "no allocation holds");
+        heard_is(heard, "an operation outside any allocation", "no known allocation");
         break;
     }
     check(error == cudaErrorIllegalAddress, "the error is %s", cudaGetErrorName(error));

@@ -382,7 +382,7 @@ static void misaligned_nccl(const Rank *r, void *arg)
     check(heard->count == 0, "%s", heard->text);
     check(ncclAllReduce(p + 2, p + 2, 4, ncclFloat, ncclSum, r->comm, r->stream) != ncclSuccess,
           "an odd address");
-    heard_is(heard, "a misaligned pointer", "no multiple of 4, the size of an ncclFloat32");
+    heard_is(heard, "a misaligned pointer", "not a multiple of 4, the size of an ncclFloat32");
     check(cudaDeviceSynchronize() == cudaErrorMisalignedAddress, "it is gone");
     *(int *)arg = 2;
     _exit(0);

@@ -16,7 +16,7 @@ cublasStatus_t simblas_refuse(Call call, cublasStatus_t status, const char *form
     sim_report(SIMGPU_CALL, "a cuBLAS call with a wrong argument",
                "%s, called at %s:\n%s\n"
                "On a GPU nothing is computed, and it returns %s, as now.\n"
-               "Is the status of every cuBLAS call looked at, and is this argument what you meant?",
+               "Do you check the status of every cuBLAS call, and is this argument what you meant?",
                call.name, where, what, cublasGetStatusName(status));
     return status;
 }

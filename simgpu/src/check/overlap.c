@@ -28,7 +28,7 @@ static void report_misaligned(SimgpuOp *op, const void *ptr, size_t bytes, size_
     sim_report(
         SIMGPU_POINTER, "a misaligned pointer",
         "%s, called at %s,\nwas given %s:\n"
-        "an address that is no multiple of %zu, the size of its elements' alignment.\n"
+        "an address that is not a multiple of %zu, the size of its elements' alignment.\n"
         "On a GPU the kernel faults (\"misaligned address\"), and every call after it fails.\n"
         "Was an offset in bytes added, where one in elements is due? Or a buffer cut at an "
         "odd byte?",
@@ -77,7 +77,7 @@ void sim_report_overlap(const SimgpuOp *op, const GpuRange *written, const GpuRa
                "Is the offset of one of them too small?",
                entry->name, where, written->bytes, to, twice ? "writes" : "reads", other->bytes,
                from, rule,
-               twice ? "which of the two is written last, its timing decides"
+               twice ? "its timing decides which of the two is written last"
                      : "some are read before they are written\nover, others after");
 }
 
@@ -107,9 +107,9 @@ void sim_check_overlap(const SimgpuOp *op)
             if (i == j || !(a->access & GPU_WRITE) || (b->access & GPU_WRITE && j < i)) continue;
             if (!cross(a, b)) continue;
             sim_report_overlap(op, a, b,
-                               copy ? "The two must lie apart (CUDA: \"the memory areas may not "
+                               copy ? "The two must not overlap (CUDA: \"the memory areas may not "
                                       "overlap\")."
-                                    : "They may be the same bytes (in place), or lie apart.");
+                                    : "They must be the same bytes (in place), or not overlap.");
             return;
         }
 }

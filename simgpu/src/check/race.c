@@ -95,7 +95,7 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
     case HINT_NEVER:
         snprintf(text, size,
                  "The wait at %s\nwas called before its event was recorded%s%s, and such a wait "
-                 "holds nobody up.\nIs the cudaEventRecord missing, or too late?",
+                 "waits for nothing.\nIs the cudaEventRecord missing, or too late?",
                  wait, hint->record ? " at " : "", hint->record ? record : "");
         return true;
     case HINT_ELSEWHERE:
@@ -161,7 +161,7 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
     if (passes_default(&first->stream, &second->stream)) {
         bool fills = first->op == GPU_MEMSET || strncmp(first->name, "cudaMemcpy", 10) == 0;
         snprintf(text, size,
-                 "A non-blocking stream does not wait for the default stream, nor that for it%s%s."
+                 "A non-blocking stream does not wait for the default stream, nor vice versa%s%s."
                  "\n"
                  "Should both be on one stream, or is there an event or a synchronisation missing?",
                  first->stream.is_default && fills ? ",\nand " : "",
@@ -221,9 +221,9 @@ static bool is_known_pair(const SimAccess *first, const SimAccess *second)
 static const char *consequence(const SimAccess *first, const SimAccess *second)
 {
     if (second->op == GPU_FREE)
-        return "On a GPU the memory may be somebody else's already while it is still in use.";
+        return "On a GPU the memory may already belong to somebody else while it is still in use.";
     if (first->op == GPU_ALLOC)
-        return "On a GPU the memory may still be somebody else's, or be there not yet.";
+        return "On a GPU the memory may still belong to somebody else, or not be there yet.";
     if (first->comm && first->comm == second->comm)
         return "NCCL starts the calls of one communicator in their order, one after the other; but "
                "its\nguide does not promise that, and on a GPU nothing else orders these two.";
@@ -233,8 +233,8 @@ static const char *consequence(const SimAccess *first, const SimAccess *second)
     if (second->access == GPU_READ)
         return "On a GPU they run in either order or at once: it may read what was there before, "
                "or half of the new.";
-    return "On a GPU they run in either order or at once: what stays is the one's, the other's, or "
-           "a mixture.";
+    return "On a GPU they run in either order or at once: the result is the one's, the other's, "
+           "or a mixture.";
 }
 
 // The operation that a line of the program itself has queued comes first; of two such, or of none,
@@ -270,7 +270,7 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
 }
 
 #define UNWRITTEN_ADVICE                                                                           \
-    "On a GPU it reads whatever was left there, and another thing each time.\n"                    \
+    "On a GPU it reads whatever was left there, which may differ each time.\n"                     \
     "Was the padding not set to zero, a shard never gathered, a copy too short, a count or a "     \
     "type "                                                                                        \
     "too large, or zeros expected from cudaMalloc?\nA cudaMemset after the allocation gives "      \

@@ -196,7 +196,7 @@ static cudaError_t refuse_forked(void)
             "This process was forked from one that had called CUDA already. CUDA's state does not\n"
             "survive a fork.\n"
             "On a GPU every call fails here with \"initialization error\", as it does now.\n"
-            "Can the ranks be forked first, and make their first CUDA call each for itself?");
+            "Can the ranks be forked first, so that each makes its own first CUDA call?");
     return sim_leave(cudaErrorInitializationError);
 }
 

@@ -60,7 +60,7 @@ static void note_unknown(SimConfig *config, const char *list, const char *entry,
     if (length == 0 || (length == 2 && strncmp(entry, "-1", 2) == 0)) return;
     snprintf(config->hidden, sizeof config->hidden,
              "CUDA_VISIBLE_DEVICES is \"%.60s\": its entry \"%.*s\" is none of the %d devices,\n"
-             "and only what is before it is seen.",
+             "and the program sees only those before it.",
              list, length < 60 ? (int)length : 60, entry, devices);
 }
 
@@ -68,7 +68,7 @@ static void note_twice(SimConfig *config, const char *list, int device)
 {
     snprintf(config->hidden, sizeof config->hidden,
              "CUDA_VISIBLE_DEVICES is \"%.60s\": it names device %d twice,\n"
-             "and then no device is seen.",
+             "so the program sees no device.",
              list, device);
 }
 

@@ -48,8 +48,8 @@ _Noreturn static void no_memory_for(const char *what)
     sim_fatal(
         SIMGPU_SYSTEM, "simgpu could not be set up",
         "%s failed: %s.\n"
-        "simgpu reserves %zu GiB of addresses a device and uses memory only where it is written.\n"
-        "Is there a limit on address space (ulimit -v), or SIMGPU_MEMORY larger than it need be?",
+        "simgpu reserves %zu GiB of addresses per device and uses memory only when it is written.\n"
+        "Is there a limit on address space (ulimit -v), or is SIMGPU_MEMORY larger than needed?",
         what, strerror(errno), cluster.arena >> 30);
 }
 

@@ -48,8 +48,8 @@ void sim_owed_end(struct SimBlock *block); // it is freed
 void sim_owed_pay(struct SimBlock *block, char *at, size_t from, size_t to);
 // All of them will be overwritten before they are read: cancels what they owe.
 void sim_owed_cancel(struct SimBlock *block, char *at, size_t from, size_t to);
-// The same as a kernel claims, which may be wrong: writes what they owe in some places, so that
-// bytes that the kernel leaves out are found.
+// The same, when a kernel only claims to overwrite them: first writes what they owe in some places,
+// so that bytes that the kernel leaves out are found.
 void sim_owed_mark(struct SimBlock *block, char *at, size_t from, size_t to);
 // Whether all of them owe `value`.
 bool sim_owed_are(const struct SimBlock *block, size_t from, size_t to, unsigned char value);

@@ -93,7 +93,7 @@ void sim_place_describe(const SimPlace *p, size_t bytes, char *text, size_t size
         snprintf(text, size, "byte %zu of %s\nand freed at %s", p->byte, of, freed);
         break;
     case PLACE_NEVER:
-        snprintf(text, size, "device memory that no allocation holds or is known to have held");
+        snprintf(text, size, "device memory that belongs to no known allocation, live or freed");
         break;
     }
 }

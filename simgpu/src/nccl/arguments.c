@@ -48,7 +48,7 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
     sim_describe_buffer(ptr, what, sizeof what);
     return sim_refuse(
         SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a misaligned pointer",
-        "The %s buffer is %s:\nits address is no multiple of %zu, the size of an %s.\n"
+        "The %s buffer is %s:\nits address is not a multiple of %zu, the size of an %s.\n"
         "On real GPUs the kernel faults (\"misaligned address\"), and every call after it fails.\n"
         "Was an offset in bytes added, where one in elements is due?",
         which, what, element, sim_type_name(call->signature.type));

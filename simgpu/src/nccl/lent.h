@@ -4,11 +4,11 @@
 
 #include "nccl/call.h"
 
-// Of an all-gather: rank 0 takes a place for its bytes, before it posts. When all have posted:
-// where they are lent (NULL: nowhere), and whether this rank borrows them. When all have worked:
-// this rank borrows them from now on.
+// Rank 0 of an all-gather, before it posts: takes a place for the bytes, if one is free.
 void sim_lent_take(Call *call);
+// All ranks have posted: the place to write to (NULL: none), and call->borrows.
 char *sim_lent_begin(Call *call);
+// All have written their parts: this rank borrows the bytes in the place, or copies them from it.
 void sim_lent_end(Call *call);
 void sim_lent_return(ncclComm_t comm); // ends all borrowing of its rank
 void sim_lent_unmap(SharedMap *map);

@@ -147,7 +147,7 @@ ncclResult_t sim_check_root(ncclComm_t comm, int root, bool is_peer, const char 
     return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, site,
                       is_peer ? "a peer outside the communicator"
                               : "a root outside the communicator",
-                      "%d is none of its ranks 0 to %d.\n"
+                      "%d is not one of its ranks, 0 to %d.\n"
                       "On real GPUs it returns \"invalid argument\", as now.\n"
                       "Is it a rank of the whole world, in a communicator of a part of it?",
                       root, comm->size - 1);

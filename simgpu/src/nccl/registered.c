@@ -123,17 +123,17 @@ static ncclResult_t deregister(ncclComm_t comm, const void *handle, bool window,
     if (found && !gone) return ncclSuccess;
     if (!found)
         return sim_refuse(SIMGPU_POINTER, ncclInvalidUsage, name, site,
-                          "a handle of nothing that is registered",
-                          "%p is none that this communicator has given.\n"
+                          "a handle of no registration",
+                          "%p is no handle that this communicator has returned.\n"
                           "On real GPUs it returns \"invalid usage\", as now, or crashes.\n"
                           "Is it another rank's, of another communicator, or the memory's address?",
                           handle);
     gpulog_where(gone, where, sizeof where);
     return sim_refuse_of(SIMGPU_LIFETIME, ncclInvalidUsage, name, site, name, gone,
-                         "a registration is taken back twice",
-                         "It was taken back at %s.\n"
+                         "a registration is removed twice",
+                         "It was removed at %s.\n"
                          "On real GPUs it returns \"invalid usage\", as now, or crashes.\n"
-                         "Do two owners take it back?",
+                         "Do two owners remove it?",
                          where);
 }
 

@@ -40,9 +40,9 @@ void sim_report_summary(void);
 const char *sim_report_id(SimgpuClass kind);
 const char *sim_report_page(SimgpuClass kind);
 
-// Facts of this thread's next report, in its order: the calls that it names (the first is the wrong
-// one; `site` as for gpulog_where; the source line is put below the line of the body that names the
-// place), and its bytes. The report uses them and clears them. A name must live until then;
+// Facts of this thread's next report: the calls that it names, in its order, the wrong one first,
+// and its bytes. The report uses and clears them; names must live until then. `site` is as for
+// gpulog_where. The report prints the source line below the line of the body that names the site.
 // SIM_NO_STREAM: the stream is not known.
 #define SIM_NO_STREAM ((cudaStream_t)-1)
 void sim_facts_call(const char *name, const void *site, cudaStream_t stream);

@@ -29,8 +29,8 @@ static void describe_textures(struct cudaDeviceProp *p)
     p->maxTextureCubemap = 32768;
 }
 
-// What follows from the compute capability (CUDA C++ programming guide, technical specifications
-// per compute capability; its arithmetic throughput has the cores): of one multiprocessor.
+// Figures of one multiprocessor by compute capability: the CUDA C++ programming guide's "technical
+// specifications per compute capability"; `cores` is from its arithmetic throughput.
 typedef struct Capability {
     int major, minor;
     int cores; // products and sums of floats in a clock

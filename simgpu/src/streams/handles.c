@@ -272,7 +272,7 @@ static cudaError_t report_handle(const char *call, const char *what, const void 
                "%s, called at %s,\nwas given the %s %p, which %s.\n"
                "On a GPU this is an invalid resource handle, or a crash inside the driver.\n"
                "Is it destroyed before its last use, or was its creation skipped, or its error\n"
-               "passed over?",
+               "ignored?",
                call, where, what, handle, fate);
     return sim_leave(cudaErrorInvalidResourceHandle);
 }
