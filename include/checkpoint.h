@@ -42,6 +42,7 @@ typedef struct CheckpointPosition {
     int growth_tracker; // the scaler's
     uint64_t sequences; // drawn by all ranks together, if they are counted (tokens.h)
     double best_loss;   // of all validations so far; 0: there was none
+    int heads;          // of the attention, which no shape tells; 0: not known
 } CheckpointPosition;
 
 // One file's part of a parameter.

@@ -9,8 +9,11 @@
 static Status save_to(Program *p, const char *to, int step, bool background)
 {
     Trainer *t = &p->trainer;
-    CheckpointPosition position = {
-        .step = step, .data_seed = t->opt.seed, .sequences = t->drawn, .best_loss = p->best};
+    CheckpointPosition position = {.step = step,
+                                   .data_seed = t->opt.seed,
+                                   .sequences = t->drawn,
+                                   .best_loss = p->best,
+                                   .heads = t->opt.model.heads};
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
     char dir[PATH_BYTES];
     TRY(stage_dir(to, t->stages.stage, t->opt.stages, dir));
@@ -52,6 +55,9 @@ Status resume(Program *p)
             ? checkpoint_load(p->opt.resume, t->model, &t->adamw, &position)
             : load_stages(t, p->opt.resume, stages, &position));
     check_set_silent(t->world.rank != 0); // they all say so
+    if (position.heads != 0 && position.heads != t->opt.model.heads)
+        return fail(ERR_ARGUMENT, "%s: it has %d attention heads, and --heads is %d", p->opt.resume,
+                    position.heads, t->opt.model.heads);
     if (p->opt.trains && position.step >= t->opt.steps)
         return fail(ERR_ARGUMENT, "%s: %lld steps were done, and --steps is %d: nothing is left",
                     p->opt.resume, (long long)position.step, t->opt.steps);

@@ -85,7 +85,7 @@ void save_or_load(const Rank *r, void *arg)
     const Job *job = arg;
     Sharded s;
     const int step = job->step;
-    const CheckpointPosition saved = {step, 1UL << 63, 3.0f, 40 + step, (uint64_t)step << 40, 0.1};
+    const CheckpointPosition saved = {step, 1UL << 63, 3, 40 + step, (uint64_t)step << 40, 0.1, 8};
     CheckpointPosition position = saved;
     make_model(&s, job, r);
     if (job->disk != NULL) disk_join(job->disk, r->rank);
@@ -112,7 +112,8 @@ void save_or_load(const Rank *r, void *arg)
         check(position.step == saved.step && position.data_seed == saved.data_seed &&
                   position.loss_scale == saved.loss_scale &&
                   position.growth_tracker == saved.growth_tracker &&
-                  position.sequences == saved.sequences && position.best_loss == saved.best_loss,
+                  position.sequences == saved.sequences && position.best_loss == saved.best_loss &&
+                  position.heads == saved.heads,
               "the position is step %lld of data %llx (%llu sequences, a best loss of %g), a loss "
               "scale of %g and %d steps without overflow; saved was step %d, with other figures",
               (long long)position.step, (unsigned long long)position.data_seed,
@@ -573,8 +574,7 @@ TEST_BETWEEN(a_failed_save_changes_nothing, begin, own_folder_end)
 
 // ---- Memory of the host ----
 
-// Four layers of 1000 × 1000 on two ranks: slices of 2 MB, more than the buffer has, a model of
-// 16 MB, as much twice over for the moments.
+// Four layers of 1000 × 1000 on two ranks: slices of 2 MB, more than the buffer; a model of 16 MB.
 static void memory_body(const Rank *r, void *arg)
 {
     Job job = {.spec = spec_mlp(5)};

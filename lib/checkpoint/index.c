@@ -6,8 +6,8 @@
  *
  * A slice is [file, begin, end]. "adamw" is null if no optimizer was saved. data_seed is a text,
  * because not all JSON readers have 64-bit numbers. With a scaled loss the position also has
- * "loss_scale": {"scale": 65536.0, "growth_tracker": 7}; it has "sequences" and "best_loss" if they
- * are not 0.
+ * "loss_scale": {"scale": 65536.0, "growth_tracker": 7}; it has "sequences", "best_loss" and
+ * "heads" if they are not 0.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
@@ -89,19 +89,20 @@ static char *index_text(const CheckpointIndex *index)
         json_object_set_new(params, index->entries[i].name, describe(&index->entries[i]));
     json_t *adamw =
         index->has_moments ? json_pack("{s:I}", "t", (json_int_t)index->t) : json_null();
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)index->position.data_seed);
-    json_t *scale = index->position.loss_scale > 0.0f
-                        ? json_pack("{s:f, s:i}", "scale", (double)index->position.loss_scale,
-                                    "growth_tracker", index->position.growth_tracker)
-                        : NULL; // left out
     const CheckpointPosition *at = &index->position;
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)at->data_seed);
+    json_t *scale = at->loss_scale > 0.0f
+                        ? json_pack("{s:f, s:i}", "scale", (double)at->loss_scale, "growth_tracker",
+                                    at->growth_tracker)
+                        : NULL; // left out
     json_t *sequences = at->sequences > 0 ? json_integer((json_int_t)at->sequences) : NULL;
     json_t *best = at->best_loss != 0.0 ? json_real(at->best_loss) : NULL;
-    json_t *all = json_pack("{s:s, s:i, s:i, s:o, s:o, s:{s:I, s:s, s:o*, s:o*, s:o*}}", "format",
-                            "shardlab checkpoint", "version", 1, "files", index->n_files,
+    json_t *heads = at->heads > 0 ? json_integer(at->heads) : NULL;
+    json_t *all = json_pack("{s:s, s:i, s:i, s:o, s:o, s:{s:I, s:s, s:o*, s:o*, s:o*, s:o*}}",
+                            "format", "shardlab checkpoint", "version", 1, "files", index->n_files,
                             "parameters", params, "adamw", adamw, "position", "step",
-                            (json_int_t)index->position.step, "data_seed", seed, "loss_scale",
-                            scale, "sequences", sequences, "best_loss", best);
+                            (json_int_t)at->step, "data_seed", seed, "loss_scale", scale,
+                            "sequences", sequences, "best_loss", best, "heads", heads);
     char *text = json_dumps(all, JSON_COMPACT);
     json_decref(all);
     return text;

@@ -122,10 +122,13 @@ static Status read_position(const char *path, CheckpointIndex *index, const json
     if (best != NULL && !json_is_number(best))
         return fail(ERR_IO, "%s: best_loss must be a number", path);
     index->position.best_loss = json_number_value(best);
-    int64_t sequences = 0;
+    int64_t sequences = 0, heads = 0;
     if (json_object_get(position, "sequences") != NULL)
         TRY(read_int(path, position, "sequences", 0, INT64_MAX, &sequences));
+    if (json_object_get(position, "heads") != NULL)
+        TRY(read_int(path, position, "heads", 1, INT32_MAX, &heads));
     index->position.sequences = (uint64_t)sequences;
+    index->position.heads = (int)heads;
     return read_int(path, position, "step", 0, INT64_MAX, &index->position.step);
 }
 

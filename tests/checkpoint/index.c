@@ -60,6 +60,7 @@ static const struct {
     {"_tracker\":3", "_tracker\":-3", "growth_tracker must be a whole number from 0 to"},
     {"\"step\":7", "\"step\":7,\"sequences\":-1", "sequences must be a whole number from 0 to"},
     {"\"step\":7", "\"step\":7,\"best_loss\":\"1\"", "best_loss must be a number"},
+    {"\"step\":7", "\"step\":7,\"heads\":0", "heads must be a whole number from 1 to"},
 };
 
 // Reads the folder's index. "" or, where it was refused, the line (free it).

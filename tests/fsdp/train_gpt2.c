@@ -287,10 +287,10 @@ TEST(draws_by_temperature_and_seed)
             assert_true(atoi(c) >= 0 && atoi(c) < 300);
         assert_int_equal(n, 15);
     }
+    refuses(":", SMALL "--vocab 300 --heads 2 --resume $DIR/writer", "$DIR/text", 1, "has 4 att");
 }
 
 #define LAUNCHED "$LAUNCH -n 2 $BIN/train_gpt2 " SMALL
-
 enum { KILLS = 6 };
 
 // Of 10 steps; written down by hand: a line up to step `warm_up`, then down to `least` at step 10.
