@@ -86,11 +86,11 @@ if(NOT TARGET simgpu::simgpu)
 endif()
 unset(_simgpu)
 END
-# Before 1.0 the second number is what a change of the interface raises.
+# Within one major version the interface only grows.
 make_file lib/cmake/simgpu/simgpuConfigVersion.cmake <<END
 set(PACKAGE_VERSION $VERSION)
-string(REGEX MATCH "^(0\\\\.[0-9]+|[0-9]+)" _simgpu_has "\${PACKAGE_VERSION}")
-string(REGEX MATCH "^(0\\\\.[0-9]+|[0-9]+)" _simgpu_wanted "\${PACKAGE_FIND_VERSION}")
+string(REGEX MATCH "^[0-9]+" _simgpu_has "\${PACKAGE_VERSION}")
+string(REGEX MATCH "^[0-9]+" _simgpu_wanted "\${PACKAGE_FIND_VERSION}")
 if(_simgpu_has STREQUAL _simgpu_wanted AND PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION)
   set(PACKAGE_VERSION_COMPATIBLE TRUE)
 endif()
