@@ -2,9 +2,9 @@
  * it.
  *
  * The values of a model must be bitwise equal wherever they are made, and the C library's log, cos
- * and sin differ in their last bits from one library to another. So this has polynomials of its
- * own, and nothing but conversions, sums, products, quotients and square roots in a fixed order,
- * each of which IEEE 754 defines to the last bit.
+ * and sin differ in their last bits from one library to another. So this code has its own
+ * polynomials, and uses only conversions, sums, products, quotients and square roots in a fixed
+ * order, each of which IEEE 754 defines to the last bit.
  */
 #ifndef SHARDLAB_BOX_MULLER_H
 #define SHARDLAB_BOX_MULLER_H
@@ -18,7 +18,7 @@
 // u = (a + 1) / 2³² and φ = 2π·b / 2³². Each is off by at most 0.51 units in the last place, at
 // most 6.661 in magnitude, and bitwise equal on every machine and for every n.
 //
-// Many blocks in one call take a sixth of the time that they take one by one.
+// Many blocks in one call take a sixth of the time of one call for each.
 void box_muller4(const uint32_t *words, float *out, size_t n);
 
 #endif

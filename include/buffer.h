@@ -1,8 +1,8 @@
 /* buffer.h: device memory with the type of its elements. Given code.
  *
- * A pointer to void does not know what it points to. From the flat parameter to the modules memory
- * is therefore handed on as a Buffer; a kernel is given the pointer, once the caller has made sure
- * of the type.
+ * A pointer to void does not say what it points to. So all code from the flat parameter to the
+ * modules passes memory as a Buffer. A kernel gets the pointer, after its caller has checked the
+ * type.
  */
 #ifndef SHARDLAB_BUFFER_H
 #define SHARDLAB_BUFFER_H
@@ -19,7 +19,7 @@ typedef struct Buffer {
     int64_t numel; // elements
 } Buffer;
 
-// What NCCL calls the type.
+// NCCL's name of the type.
 static inline ncclDataType_t dtype_nccl(DType dtype)
 {
     if (dtype == DTYPE_BYTE) return ncclUint8;
@@ -31,8 +31,8 @@ static inline size_t buffer_bytes(const Buffer *buffer)
     return (size_t)(buffer->numel * dtype_bytes(buffer->dtype));
 }
 
-// Elements [begin, begin + numel) of a buffer, as a view: no byte is copied. A range of no memory
-// is no memory.
+// Elements [begin, begin + numel) of a buffer, as a view: no byte is copied. If the buffer has no
+// memory, the range has none.
 static inline Buffer buffer_range(const Buffer *buffer, int64_t begin, int64_t numel)
 {
     if (buffer->data == NULL) return (Buffer){NULL, buffer->dtype, numel};

@@ -13,7 +13,7 @@
  *   }
  *
  * CUBLAS_TRY is for files that include <cublas_v2.h>. It is not included here: with <math.h>, which
- * it brings, it takes as long to compile as all else that a short file includes.
+ * it includes, it takes as long to compile as everything else in a short file.
  */
 #ifndef SHARDLAB_CHECK_H
 #define SHARDLAB_CHECK_H
@@ -32,9 +32,9 @@ typedef enum Status {
     ERR_IO,       // a file or a pipe
 } Status;
 
-// What a function returns whose Status must be looked at: if nobody does, the compiler warns. A
-// header says so of all its functions, and of pointers to functions, by `#define Status
-// CHECKED_STATUS` in front of them and `#undef Status` behind.
+// The type that a function returns if its caller must look at the Status: else the compiler warns.
+// A header gives it to all its functions, and pointers to functions, by `#define Status
+// CHECKED_STATUS` before them and `#undef Status` after them.
 #define CHECKED_STATUS __attribute__((warn_unused_result)) Status
 
 // One line on stderr, "[rank R] file:line: what the format says", and `status` back: for
@@ -46,7 +46,7 @@ typedef enum Status {
         Status try_status_ = (call);                                                               \
         if (try_status_ != OK) return check_trace(try_status_, #call, __FILE__, __LINE__);         \
     } while (0)
-// A Status that is dropped on purpose: if an error cannot be returned, and what failed has printed
+// Ignores a Status on purpose: the error cannot be returned, and the call that failed has printed
 // its line.
 #define IGNORE_STATUS(call)                                                                        \
     do {                                                                                           \
@@ -73,12 +73,12 @@ typedef enum Status {
 // The rank printed in front of every line; -1 (nothing printed) until somebody sets it.
 void check_set_rank(int rank);
 
-// Nothing is printed while this is on: for the part of a program that every rank does alike, such
-// as reading its command line, where one rank's line is enough.
+// While this is on, nothing is printed: for work that every rank does in the same way, such as
+// reading the command line, so that one rank's line is enough.
 void check_set_silent(bool on);
 
-// The innermost line of the error that this thread saw last, without the rank in front of it: what
-// went wrong itself, not who passed it on. "": nothing has failed yet.
+// The innermost line of the error that this thread saw last, without the rank in front of it: the
+// error itself, not the callers that passed it on. "": nothing has failed yet.
 const char *check_last(void);
 // How many errors have begun on this thread: each has one innermost line.
 unsigned check_errors(void);

@@ -189,14 +189,14 @@ Status hugging_face_config_check(const char *path, const Module *model, bool is_
 Status gpt2_export(const char *path, Module *root);
 // The other way, from a file or from a folder of files with an index (safetensors_set_open): every
 // rank reads the elements of its shards. float, float16 or bfloat16; names with or without
-// "transformer." in front; buffers (attn.bias) and a tied lm_head are left aside. A config.json in
-// the same folder must describe the model (hugging_face_config_check).
+// "transformer." in front; buffers (attn.bias) and a tied lm_head are ignored. A config.json in the
+// same folder must describe the model (hugging_face_config_check).
 Status gpt2_import(const char *path, Module *root);
 
 // The same of Llama, as Hugging Face's LlamaForCausalLM: names with or without "model." in front.
 // Queries, keys and values are three tensors there, gate and up two; pairs of columns that
 // positions turn are the same, so that no row changes places. A head that is tied is not written,
-// and is left aside if it is there.
+// and is ignored if it is there.
 Status llama_export(const char *path, Module *root);
 Status llama_import(const char *path, Module *root);
 

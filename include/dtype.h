@@ -8,7 +8,7 @@ typedef enum DType {
     DTYPE_F32,
     DTYPE_BF16,
     DTYPE_F16,
-    DTYPE_BYTE // what travels where several types do: no kernel computes with it
+    DTYPE_BYTE // for a message with several types; no kernel computes with it
 } DType;
 
 // Bytes of one element.

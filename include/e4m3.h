@@ -1,5 +1,5 @@
 /* e4m3.h: floating point of 8 bits, 4 of exponent and 3 of fraction, from float and back, and the
- * scale with which a parameter fits into it. In C, in CUDA C and in vector loops alike.
+ * scale with which a parameter fits into it. For C, CUDA C and vector loops.
  *
  * OFP8 E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): up to 448, normal from
  * 2^-6 on, below that multiples of 2^-9; no infinity, and one NaN of each sign (0x7f, 0xff).
@@ -14,7 +14,8 @@
 
 #include "rounding.h"
 
-// With its bits where a float has them, a number's exponent is 120 too small, subnormal or not.
+// If its bits are moved to where a float has them, a number's exponent is 120 too small, also if it
+// is subnormal.
 ROUNDING_FN float e4m3_to_float(uint8_t x)
 {
     uint32_t bits = rounding_bits(rounding_float((uint32_t)(x & 0x7f) << 20) * 0x1p120f);
@@ -34,8 +35,8 @@ ROUNDING_FN uint8_t e4m3_from_float(float x)
     return (uint8_t)(size > 0x7f800000 ? 0x7f : code);
 }
 
-// The largest power of two up to 2^126 whose product with the amax is at most 448. Of 0 it is 1, of
-// infinity and NaN it is NaN.
+// The largest power of two up to 2^126 whose product with the amax is at most 448. For an amax of 0
+// it is 1; for infinity and NaN it is NaN.
 ROUNDING_FN float e4m3_scale(uint32_t amax)
 {
     int32_t power = 135 - (int32_t)(amax >> 23) - ((amax & 0x7fffff) > 0x600000 ? 1 : 0);

@@ -1,9 +1,9 @@
-/* extensions.h: what labs put on a root and take off again. Given code.
+/* extensions.h: how labs change a root, and undo the change. Given code.
  *
- * An extension is put on with extension_push, which keeps what the root and its units do; then it
- * puts functions of its own into their tables (fsdp.h). extension_pop puts back what was there. So
- * extensions are taken off in the opposite order, and any other order is refused. A function that
- * has taken another's place calls that one by extension_ops_before or extension_before.
+ * A lab calls extension_push, which saves the functions of the root and its units; then it puts its
+ * own functions into their tables (fsdp.h). extension_pop restores the saved ones. So extensions
+ * are removed in the opposite order, and any other order is refused. A function that has replaced
+ * another calls that one by extension_ops_before or extension_before.
  *
  *   six files → strategy → offload → precision → …
  *                          ^ extension_before of precision is what offload has left there
@@ -38,12 +38,12 @@ typedef struct FsdpExtensions {
     struct Fp8State *fp8;
     struct PrefetchState *prefetch;
     struct RecomputeState *recompute;
-    bool recomputes; // a forward runs again within a backward: it is no pass of its own
+    bool recomputes; // a forward runs again within a backward: it is not a pass of its own
     struct Pipeline *pipeline;
     struct RegroupState *regroup;
     struct StepTrace *trace;
     AllGatherState copied_out;  // per_parameter.h: the gather buffer that was copied out last
-    struct ExtensionFrame *top; // the stack, the last that was put on first
+    struct ExtensionFrame *top; // the stack: the last that was applied is first
 } FsdpExtensions;
 
 // The functions of a unit that an extension can replace.
@@ -65,7 +65,7 @@ Status stream_run_after(cudaStream_t waiter, cudaStream_t worker, cudaEvent_t ev
 // Frees *buffer, if there is one, on `stream`, after the event; then it is NULL.
 Status stream_free_after(void **buffer, cudaEvent_t event, cudaStream_t stream);
 
-// Of root.c: a root's extensions, none of them on; and without them.
+// For root.c: make a root's extensions, none of them on, and free them.
 Status fsdp_extensions_create(FsdpRoot *root);
 void fsdp_extensions_destroy(FsdpRoot *root);
 

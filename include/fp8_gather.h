@@ -64,7 +64,7 @@ typedef struct Fp8State {
 // nothing, if the shards are in host memory, if a unit is not sharded, or if no parameter is
 // chosen. options may be NULL.
 Status fp8_apply(Module *root, const Fp8Options *options);
-// Takes it off. Call it between steps. ERR_ARGUMENT if an extension that was put on later is still
+// Removes it. Call it between steps. ERR_ARGUMENT if an extension that was applied later is still
 // there.
 Status fp8_remove(Module *root);
 

@@ -4,7 +4,7 @@
  * Its *flat parameter* is one buffer that holds them back to back, *padded* to a multiple of the
  * number of ranks W, so that each rank owns an equal *shard*. To *unshard* is to all-gather the
  * shards into the unsharded buffer; to *reshard* is to free it. Gradients travel the other way by
- * reduce-scatter, and the optimizer sees shards alone.
+ * reduce-scatter, and the optimizer sees only shards.
  *
  *   file           task                    main functions
  *   meta_init.c    1 meta init             meta_params, meta_init_slice, meta_materialize
@@ -97,7 +97,7 @@ typedef struct FlatLayout {
     const struct FlatLayoutOps *ops; // FLAT_LAYOUT_OPS, or those of another way to cut a unit
 } FlatLayout;
 
-// What makes a unit's layout, with all its fields: flat_layout, or another way.
+// A function that fills in all fields of a unit's layout: flat_layout, or another one.
 typedef Status (*LayoutFn)(FlatLayout *layout, const char *name, Param **params, int n, int rank,
                            int world, bool align);
 
@@ -112,12 +112,12 @@ typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
     FlatState state;        // flat_set_state changes it where that is legal
-    bool gathers_alone;     // gathers into a copy even if one rank shards alone; usually false
+    bool gathers_alone;     // one rank gathers into a copy, too; usually false
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
-    Buffer unsharded_param; // (padded), else no memory; the shard's own where flat_param_is_shard
+    Buffer unsharded_param; // (padded), else no memory; or the shard itself (flat_param_is_shard)
     Buffer unsharded_grad;  // (world·grad_numel, which is padded) during the unit's backward;
-                            // world 1: the gradient shard's own
+                            // world 1: the gradient shard itself
     cudaEvent_t all_gather_done; // recorded after the all-gather
 } FlatParam;
 
@@ -131,12 +131,12 @@ static inline bool flat_param_is_shard(const FlatParam *flat)
 
 // Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which NCCL
 // and vector loads want. `name` is for messages. ERR_ARGUMENT, with a line that names the unit (or
-// the parameter), for no parameters, W < 1, a rank outside, or a parameter that is not DTYPE_F32,
-// that another flat parameter owns or that is frozen; then *layout means nothing.
+// the parameter), for no parameters, W < 1, a rank outside [0, W), or a parameter that is not
+// DTYPE_F32, that another flat parameter owns or that is frozen; then do not use *layout.
 Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align);
 Status flat_layout_default(FlatLayout *layout, const char *name, Param **params, int n, int rank,
-                           int world, bool align); // but for ops and grad_numel
+                           int world, bool align); // leaves ops and grad_numel alone
 // Frees the layout's tables. A zeroed layout is fine.
 void flat_layout_destroy(FlatLayout *layout);
 
@@ -206,15 +206,16 @@ typedef struct ReduceScatterState {
     cudaEvent_t event;
 } ReduceScatterState;
 
-// What gets a parameter's values (fsdp_full_state).
+// The function that fsdp_full_state calls with each parameter's values.
 typedef Status (*StateVisitor)(const Param *param, const float *values, void *arg);
 
 typedef struct FsdpRoot FsdpRoot;
 typedef struct FsdpAdamW FsdpAdamW;
 
-// The functions that depend on a unit's layout; flat: those of tasks 2 to 4. Another layout may
-// have padding anywhere in a shard: valid_numel says where the last valid element ends. It may copy
-// out after a wait for an all-gather, and copy in before a reduction.
+// The functions that depend on a unit's layout; for the flat one, those of tasks 2 to 4. Another
+// layout may have padding anywhere in a shard; its valid_numel says where the last valid element
+// ends. It may copy parameters out of the gathered buffer, and copy gradients in before a
+// reduction.
 typedef struct FlatLayoutOps {
     int64_t (*valid_numel)(const FlatLayout *layout, int rank);
     void (*param_range_in_shard)(const FlatLayout *layout, int i, int rank, int64_t *begin,
@@ -227,8 +228,8 @@ typedef struct FlatLayoutOps {
 } FlatLayoutOps;
 extern const FlatLayoutOps FLAT_LAYOUT_OPS;
 
-// The functions that concern all shards of a root, by default those of tasks 5 and 6 and root.c
-// with the same names.
+// The functions that work on all shards of a root. By default they are the functions of tasks 5 and
+// 6 and of root.c with the same names.
 typedef struct FsdpRootOps {
     Status (*adamw_create)(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
                            const AdamWConfig *config);
@@ -270,7 +271,7 @@ typedef enum FsdpReshard {
 } FsdpReshard;
 
 // Zeros are the defaults: a program sets only what differs, as in {.seed = 42}. So `layout` may be
-// NULL, unlike the functions of a unit and of a root; only fsdp_layout_fn looks for that.
+// NULL, unlike a unit's and a root's pointers to functions; fsdp_layout_fn handles that.
 typedef struct FsdpOptions {
     FsdpReshard reshard_after_forward;
     bool align_shards; // shards of a multiple of 16 bytes
@@ -311,10 +312,10 @@ struct FsdpUnit {
 Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n);
 // Removes the unit from its root's registry; removing the last one frees the root.
 void fsdp_root_remove(FsdpUnit *unit);
-// The unit that a module is, or NULL; and whether it is the outermost one.
+// The module's own unit, or NULL; and whether a unit is the outermost one.
 FsdpUnit *fsdp_unit(const Module *module);
 bool fsdp_is_root(const FsdpUnit *unit);
-// The root that the module is. ERR_ARGUMENT if the module is not a unit, or not the outermost one.
+// The root whose outermost unit is this module. ERR_ARGUMENT if it is another unit, or not a unit.
 Status fsdp_find_root(const Module *module, FsdpRoot **root);
 
 // Makes this unit's forward the outermost: root->iter_forward_root. If no forward waits for its
@@ -331,7 +332,7 @@ int fsdp_unit_index(const FsdpUnit *unit);
 Status fsdp_record_post_forward(FsdpUnit *unit);
 Status fsdp_record_post_forward_default(FsdpUnit *unit);
 // Pops the index that the unit's latest forward pushed, into unit->backward_index. Returns the unit
-// to gather ahead, whose forward ended just before that one, or NULL if there is none.
+// to prefetch, the one whose forward ended just before that forward, or NULL if there is none.
 FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit);
 FsdpUnit *fsdp_pop_post_forward_default(FsdpUnit *unit);
 // Empties the order and every unit's stack.
@@ -352,7 +353,7 @@ Status fsdp_all_gather(FsdpUnit *unit);
 // the unit is not FLAT_SHARDED. If flat_param_is_shard (usually with one rank alone), the unsharded
 // parameter is the shard, and neither this function nor fsdp_wait_for_unshard nor fsdp_reshard
 // queues anything. On failure the unit stays FLAT_SHARDED. The buffer of a failed all-gather may
-// stay: a second call uses it, and fsdp_reshard_all frees it.
+// remain: a second call uses it, and fsdp_reshard_all frees it.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather. The new state is FLAT_UNSHARDED. Does nothing
 // if the unit is FLAT_UNSHARDED. ERR_ARGUMENT if it is FLAT_SHARDED.
@@ -431,7 +432,7 @@ Status fsdp_adamw_create_default(FsdpAdamW *opt, Module *root, FsdpContext *ctx,
 Status fsdp_adamw_step(FsdpAdamW *opt);
 Status fsdp_adamw_step_default(FsdpAdamW *opt);
 Status fsdp_adamw_step_by_root(FsdpAdamW *opt); // opt->root->ops.adamw_step
-// *opt is zeroed, or as fsdp_adamw_create left it, even if that failed.
+// Frees what fsdp_adamw_create made, even if that call failed. A zeroed *opt is fine.
 void fsdp_adamw_destroy(FsdpAdamW *opt);
 void fsdp_adamw_destroy_default(FsdpAdamW *opt);
 

@@ -1,6 +1,6 @@
 /* host_kernels.h: the optimizer's arithmetic on the CPU, for shards in host memory (offload.h), on
- * every backend. All arrays are floats in host memory, and are there when a function is called and
- * when it returns: no stream has a part in it.
+ * every backend. All arrays are floats in host memory. They are ready when a function is called and
+ * when it returns: no stream is involved.
  */
 #ifndef SHARDLAB_HOST_KERNELS_H
 #define SHARDLAB_HOST_KERNELS_H

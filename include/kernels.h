@@ -43,7 +43,7 @@ cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n,
                          float beta1, float beta2, float eps, float weight_decay, int t,
                          cudaStream_t stream);
 // The same step with its numbers on the device, where a graph's copy puts them: lr, 1-β1ᵗ, 1-β2ᵗ.
-// Bitwise equal to kernel_adamw with the lr and the t that they are of.
+// Bitwise equal to kernel_adamw with the lr and t that give these numbers.
 cudaError_t kernel_adamw_numbers(float *p, const float *g, float *m, float *v, size_t n,
                                  const float *numbers, float beta1, float beta2, float eps,
                                  float weight_decay, cudaStream_t stream);
@@ -81,7 +81,7 @@ cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n, cudaStrea
 cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in, size_t n,
                                  cudaStream_t stream);
 // y[r,c] += bias[c], then out[r,c] = gelu(y[r,c]), in one pass; y (rows, cols) is what the backward
-// wants
+// needs
 cudaError_t kernel_bias_gelu_forward(float *out, float *y, const float *bias, int rows, int cols,
                                      cudaStream_t stream);
 // din[r,c] = dout[r,c] · gelu'(y[r,c]);  dbias[c] += Σ_r din[r,c].  din may be y itself.
@@ -106,8 +106,8 @@ cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, 
 // by `scale` first; the columns after t become 0.
 cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale,
                                           cudaStream_t stream);
-// datt (n,T,T) in: gradient by the softmax's output; out: by its input (before the scale). att:
-// output
+// datt (n,T,T) in: the gradient of the softmax's output; out: of its input (before the scale). att:
+// the output
 cudaError_t kernel_causal_softmax_backward(float *datt, const float *att, int n, int T, float scale,
                                            cudaStream_t stream);
 // Causal attention of `heads` heads without a (T,T) matrix. qkv (B,T,3C): queries, keys and values
@@ -138,7 +138,7 @@ cudaError_t kernel_grouped_attention_backward(float *dqkv, float *delta, const f
 // Rotary positions (Su et al. 2021) in place: x (B,T,width), of which the first heads·hs columns
 // are heads of hs columns each. Column i < hs/2 of a head and column i + hs/2 are a pair, turned by
 // the angle direction·t·of_pair[i]: the product is a float, its sine and cosine are computed in
-// double and rounded. direction is 1, or -1 for the way back; hs is even, <=
+// double and rounded. direction is 1, or -1 for the backward; hs is even, <=
 // ATTENTION_MOST_COLUMNS.
 typedef struct RotaryFrequencies {
     float of_pair[ATTENTION_MOST_COLUMNS / 2];
@@ -165,7 +165,7 @@ cudaError_t kernel_swiglu_forward(float *out, const float *in, int rows, int col
 cudaError_t kernel_swiglu_backward(float *din, const float *dout, const float *in, int rows,
                                    int cols, cudaStream_t stream);
 // out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]     out (B,T,C); tokens (B,T) int32 in [0, vocab)
-// wpe may be NULL: then out is the words alone
+// wpe may be NULL: then out is only wte's rows
 cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const float *wte,
                                      const float *wpe, int B, int T, int C, int vocab,
                                      cudaStream_t stream);
@@ -210,8 +210,8 @@ cudaError_t kernel_cast(DType dst_type, void *dst, DType src_type, const void *s
 cudaError_t kernel_check_finite(int32_t *found, DType type, const void *x, size_t n,
                                 cudaStream_t stream);
 cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n, cudaStream_t stream);
-// x[i] = 0 with probability p (below 1), else x[i] / (1 - p): by the number that key and first + i
-// have, in [0, 2^24), where it is below p·2^24 (dropout_number, mix.h).
+// x[i] = 0 with probability p (below 1), else x[i] / (1 - p): it is 0 where dropout_number (mix.h)
+// of key and first + i, in [0, 2^24), is below p·2^24.
 cudaError_t kernel_dropout_ex(DType type, void *x, float p, uint64_t key, uint64_t first, size_t n,
                               cudaStream_t stream);
 // dst[i] += src[i], each of its own type; the sum is a float, rounded to dst's type

@@ -27,7 +27,7 @@ typedef struct World {
 
 // Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (torchrun, build/bin/launch), or
 // OMPI_COMM_WORLD_* (Open MPI), or SLURM_* (srun); none of them: rank 0 of 1. A size of 0, a rank
-// outside the world or something that is no number is ERR_ARGUMENT with one line.
+// outside the world or a value that is not a number is ERR_ARGUMENT with one line.
 Status world_from_env(World *world);
 
 // Takes device local_rank and makes the communicator of all ranks. The id comes from NCCL_COMM_ID
@@ -38,8 +38,8 @@ Status world_from_env(World *world);
 // environment: then rank r takes device local_rank % devices, NCCL is set to allow it, and the
 // process ends after SHARE_GPU_LIMIT seconds (600). For checking correctness; slow by nature.
 //
-// From here to world_disconnect the communicator is watched: when NCCL has found an error of it,
-// such as a peer on another host that died, the process says so in one line and ends with
+// From here to world_disconnect the communicator is watched: when NCCL reports an error on it, such
+// as a peer on another host that died, the process says so in one line and ends with
 // WORLD_LOST_EXIT instead of waiting forever. lib/launch/cuda/comm_watch.c says what NCCL finds and
 // what it does not.
 Status world_connect(const World *world, ncclComm_t *comm);
@@ -50,9 +50,9 @@ Status world_disconnect(ncclComm_t comm);
 // The exit status of a process that the watch ended.
 #define WORLD_LOST_EXIT 88
 
-// Ends the watch alone, and returns comm. A watched communicator must not be destroyed in another
-// way than by world_disconnect: the watch would ask one that is not there. For programs that call
-// NCCL's own functions all the same, the macros below end the watch first.
+// Ends only the watch, and returns comm. Destroy a watched communicator with world_disconnect, or
+// the watch would use one that is gone. For programs that call NCCL's own functions for that, the
+// macros below end the watch first.
 ncclComm_t world_unwatch(ncclComm_t comm);
 #define ncclCommDestroy(comm) ncclCommDestroy(world_unwatch(comm))
 #define ncclCommAbort(comm) ncclCommAbort(world_unwatch(comm))

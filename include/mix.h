@@ -1,6 +1,6 @@
-/* mix.h: numbers that look random and have no state, on the CPU and in a GPU's kernels: for the
- * order of training data, and for which elements a dropout drops. A backward, a forward that runs
- * again and any number of ranks find the same.
+/* mix.h: functions for numbers that look random, without state, on the CPU and in a GPU's kernels:
+ * for the order of training data and for dropout. A backward, a forward that runs again and any
+ * number of ranks get the same numbers.
  */
 #ifndef SHARDLAB_MIX_H
 #define SHARDLAB_MIX_H
@@ -22,13 +22,13 @@ MIX_FUNCTION uint64_t mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-// Of sequence `number` of a step of the training.
+// The number of sequence `number` of a training step.
 MIX_FUNCTION uint64_t mix_sequence(uint64_t seed, int step, int number)
 {
     return mix(seed ^ mix((uint64_t)step << 32 | (uint32_t)number));
 }
 
-// Of element i of what is dropped, in [0, 2^24).
+// The number of element i for a dropout, in [0, 2^24).
 MIX_FUNCTION uint32_t dropout_number(uint64_t key, uint64_t i)
 {
     return (uint32_t)(mix(key ^ mix(i)) >> 40);

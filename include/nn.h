@@ -136,13 +136,13 @@ struct Module {
         // free_part frees saved numbers that compute_part makes again from the rest; NULL: none.
     Status (*free_part)(Module *self, NnRun *run);
     Status (*compute_part)(Module *self, NnRun *run);
-    void *around; // who has put other functions in the place of forward and backward; NULL: nobody
+    void *around;                     // what has replaced forward and backward; NULL: nothing
     void (*free_state)(Module *self); // frees `state`; NULL: plain free()
 };
 
 // Creates a run on `stream` (which the caller made): a cuBLAS handle bound to it. TF32=1 in the
 // environment lets the products of matrices be computed in TF32 on GPUs that have it: faster, with
-// 10 bits after the point in place of 23. Unset, empty or 0: in full single precision. Tests of
+// 10 bits after the point instead of 23. Unset, empty or 0: in full single precision. Tests of
 // equality need it off. (On a simulated GPU it changes nothing.)
 Status nn_run_create(NnRun *run, cudaStream_t stream);
 Status nn_run_destroy(NnRun *run);
@@ -176,7 +176,7 @@ Hook *module_add_first_hook(Module *m, HookPoint point, HookFn fn, void *arg);
 // remove itself while it runs.
 void module_remove_hook(Module *m, Hook *hook);
 
-// Frees what a forward without a backward has saved, in the module and below it.
+// Frees what the module, and those below it, saved in a forward that has no backward.
 Status module_discard(Module *m, NnRun *run);
 
 // While run->cache is set a forward is of the run->T tokens that follow those in the cache, of one
@@ -185,14 +185,14 @@ Status module_discard(Module *m, NnRun *run);
 Status kv_cache_create(KvCache **cache, int max_T);
 Status kv_cache_destroy(KvCache *cache, NnRun *run); // NULL is fine
 
-// Frees what a forward has saved in the module and below it, but for the module's input and output.
-// Before its backward its forward must run again.
+// Frees what a forward has saved in the module and below it, except the module's input and output.
+// Its forward must run again before its backward.
 Status module_free_inside(Module *m, NnRun *run);
 
 // Stores what a module and all modules below it hold between a forward and its backward, so that a
-// forward can run while an earlier one still waits for its backward. A new pass holds nothing, and
-// nor may the module: else ERR_ARGUMENT. A swap exchanges the contents of the module and of the
-// pass. ERR_ARGUMENT for another module, or if its children have changed.
+// forward can run while an earlier one still waits for its backward. A new pass holds nothing;
+// ERR_ARGUMENT if the module holds something then. A swap exchanges the contents of the module and
+// of the pass. ERR_ARGUMENT for another module, or if its children have changed.
 typedef struct ModulePass ModulePass;
 Status module_pass_create(ModulePass **pass, Module *m);
 Status module_pass_swap(ModulePass *pass, Module *m);
@@ -220,7 +220,7 @@ Module *cast_create(const char *name, int dim, DType in_type, DType out_type);
 Module *attention_create(const char *name, int dim, int heads, float init_std, float proj_std);
 // The same with O(T) memory per head in place of the (T,T) matrices of softmax: their rows'
 // statistics are saved, and the backward computes the rest again. dim/heads is at most 128. Results
-// differ from attention_create's by rounding alone.
+// differ from attention_create's only by rounding.
 Module *fused_attention_create(const char *name, int dim, int heads, float init_std,
                                float proj_std);
 // Token and position embedding: wte (vocab, dim), wpe (max_T, dim).
@@ -234,7 +234,7 @@ Module *rmsnorm_create(const char *name, int dim, float eps);
 // most 128.
 Module *grouped_attention_create(const char *name, int dim, int heads, int kv_heads,
                                  const RotaryConfig *rotary, float init_std, float proj_std);
-// Of a row the left half g and the right half u, `dim` columns each: g·sigmoid(g)·u (SwiGLU).
+// g·sigmoid(g)·u (SwiGLU), where g is the left half of a row and u the right, `dim` columns each.
 Module *swiglu_create(const char *name, int dim);
 // Linear → SwiGLU → Linear without biases: a sequence of "gate_up" (2·hidden, dim), "act" and
 // "down" (dim, hidden).
@@ -310,7 +310,7 @@ Module *mlp_create(int in_dim, int hidden, int out_dim, int depth);
 Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, int rows, int vocab,
                      float *loss, float **dlogits);
 // The same, with *dlogits the gradient of `scale` times the sum of the rows' losses (cross_entropy:
-// 1/rows). *loss is the mean over the rows all the same.
+// 1/rows). *loss is still the mean over the rows.
 Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
                             int vocab, float scale, float *loss, float **dlogits);
 // The same with the gradient in place of the logits, if nobody needs them any more: a module's

@@ -52,7 +52,7 @@ typedef struct OffloadState {
 // has DDP (which keeps everything on the device) or reshard_ranks (whose slices stay there). Given
 // code (lib/fsdp/offload_storage.c).
 Status offload_apply(Module *root);
-// Moves them back. ERR_ARGUMENT if an extension that was put on later is still there, and while an
+// Moves them back. ERR_ARGUMENT if an extension that was applied later is still there, and while an
 // optimizer has its moments on the host; ERR_MEMORY, and nothing has changed, if the device has no
 // room. Given code.
 Status offload_remove(Module *root);

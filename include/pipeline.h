@@ -187,8 +187,8 @@ Status pipeline_clip_grad_norm(Pipeline *pipeline, float max_norm, float *norm);
 
 // Cuts a model into this rank's stage, in place, before it is sharded. Blocks are the children
 // whose name has a number ("h.3", "l.0"); children before the first block belong to the first
-// stage, children after the last block to the last. ERR_ARGUMENT for a model that is no sequence,
-// with fewer blocks than stages, or with a parameter that three stages share.
+// stage, children after the last block to the last. ERR_ARGUMENT for a model that is not a
+// sequence, with fewer blocks than stages, or with a parameter that three stages share.
 Status pipeline_cut(Module *model, const PipelineMesh *mesh, PipelineTies *ties);
 
 // Makes the stage's blocks units, and the stage itself the root (fully_shard). If the root would
@@ -203,7 +203,7 @@ Status pipeline_fully_shard(Module *stage, FsdpContext *ctx, const FsdpOptions *
 Status pipeline_create(Pipeline **pipeline, Module *stage, const PipelineMesh *mesh,
                        const PipelineTies *ties, PipelineKind kind, int n);
 // Frees it, and what a failed step has left. NULL is fine. ERR_ARGUMENT, and nothing is freed, if
-// an extension that was put on later is still there.
+// an extension that was applied later is still there.
 Status pipeline_destroy(Pipeline *pipeline);
 
 // The losses of n batches (at most those of a step), without gradients: only forwards, after which

@@ -61,12 +61,12 @@ typedef struct PrecisionState {
 
 // ------------------------------------------------------- Three types: mixed_precision.c
 
-// Puts the policy on all units of the root, which has a strategy. ERR_ARGUMENT, and nothing has
+// Applies the policy to all units of the root, which has a strategy. ERR_ARGUMENT, and nothing has
 // changed, if it has none, has a policy already, or is not sharded; or if the model cannot be cast
 // (sequence_add_casts).
 Status precision_apply(Module *root, const MixedPrecisionPolicy *policy);
-// Takes it off: the units are as they were. Call it between steps. ERR_ARGUMENT if an extension
-// that was put on later is still there.
+// Removes it: the units are as they were. Call it between steps. ERR_ARGUMENT if an extension
+// that was applied later is still there.
 Status precision_remove(Module *root);
 
 // unit->all_gather if param_dtype is not float: queues, on the all-gather stream, the cast of this

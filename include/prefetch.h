@@ -59,10 +59,10 @@ typedef struct PrefetchState {
     Hook **hooks;                     // (root->n_units · HOOK_POINTS) the handles
 } PrefetchState;
 
-// Puts a prefetch on the root, which has a strategy. ERR_ARGUMENT, and nothing has changed, if it
-// has none, has a prefetch already, or is not sharded; or if a depth or the limit is negative.
+// Applies a prefetch to the root, which has a strategy. ERR_ARGUMENT, and nothing has changed, if
+// it has none, has a prefetch already, or is not sharded; or if a depth or the limit is negative.
 Status prefetch_apply(Module *root, const PrefetchOptions *options);
-// Takes it off, with its lists. Call it between steps. ERR_ARGUMENT if another extension was put on
+// Removes it, with its lists. Call it between steps. ERR_ARGUMENT if another extension was applied
 // later and is still there.
 Status prefetch_remove(Module *root);
 

@@ -56,8 +56,8 @@ int recompute_modules(const Module *model, RecomputeKind kind, Module **out, int
 // (lib/fsdp/recompute_switch.c). ERR_ARGUMENT, and nothing has changed, if it is on already, if the
 // kind is RECOMPUTE_NONE, in the middle of a pass, or if the model has no such module.
 Status recompute_apply(Module *root, RecomputeKind kind);
-// Takes it off. Call it between passes, before fsdp_unwrap. ERR_ARGUMENT if an extension that was
-// put on later is still there. Given code.
+// Removes it. Call it between passes, before fsdp_unwrap. ERR_ARGUMENT if an extension that was
+// applied later is still there. Given code.
 Status recompute_remove(Module *root);
 // The entry that recompute_apply made for a module. Given code.
 RecomputeModule *recompute_of(const Module *module);

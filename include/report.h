@@ -4,8 +4,8 @@
  * gpulog.h, which source files are the student's and what the streams are called. On real GPUs they
  * do the same for the log.
  *
- * A source file is known by a function that it defines. Whoever is linked with the six files hands
- * them in, so that lib/ refers to none of them:
+ * A source file is known by a function that it defines. The program that is linked with the six
+ * files passes these functions, so that lib/ refers to none of them:
  *
  *   static const TaskFile files[] = {TASK_FILES(TASK_FILE_ROW){NULL, NULL}};
  *   report_own_code(files, NULL);

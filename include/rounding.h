@@ -1,8 +1,8 @@
 /* rounding.h: bfloat16 and half precision, as the 16 bits that memory holds, from float and back.
  *
- * Every number of theirs is a float's, so widening is exact. Narrowing rounds to nearest, ties to
- * even, as a GPU's conversions do: too large becomes infinity, too small a subnormal number or 0,
- * and NaN stays one (0x7fff). In C, in CUDA C and in vector loops alike: nothing branches.
+ * A float can hold each of their numbers, so widening is exact. Narrowing rounds to nearest, ties
+ * to even, as a GPU's conversions do: too large becomes infinity, too small a subnormal number or
+ * 0, and NaN stays one (0x7fff). For C, CUDA C and vector loops: nothing branches.
  */
 #ifndef SHARDLAB_ROUNDING_H
 #define SHARDLAB_ROUNDING_H
@@ -47,7 +47,8 @@ ROUNDING_FN uint16_t bf16_from_float(float x)
 
 // ---- Half precision: 5 bits of exponent, 10 of fraction ----
 
-// With its bits where a float has them, a number's exponent is 112 too small, subnormal or not.
+// If its bits are moved to where a float has them, a number's exponent is 112 too small, also if it
+// is subnormal.
 ROUNDING_FN float f16_to_float(uint16_t x)
 {
     uint32_t bits = rounding_bits(rounding_float((uint32_t)(x & 0x7fff) << 13) * 0x1p112f);

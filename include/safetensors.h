@@ -8,9 +8,9 @@
  *
  * data_offsets count from the first byte after the header. Tensors are row-major, little-endian,
  * and cover the data without a gap or an overlap. A file is untrusted: safetensors_open checks all
- * of that, and whatever it refuses it refuses with one line that names the file, the field and what
- * was expected. The JSON itself is read by libjansson, which refuses a name twice, numbers that do
- * not fit in 64 bits, and bytes that are no UTF-8.
+ * of that, and refuses a bad file with one line that names the file, the field and what was
+ * expected. The JSON itself is read by libjansson, which refuses a name twice, numbers that do not
+ * fit in 64 bits, and bytes that are not UTF-8.
  *
  * No call holds more than the caller's slice of a tensor in host memory.
  */
@@ -77,8 +77,8 @@ typedef struct Safetensors {
     SafetensorsText *texts;
 } Safetensors;
 
-// Opens a file and reads its header; all of the header is checked, and that the file has all of
-// its data. ERR_IO, and nothing stays open, if something is not as it must be.
+// Opens a file and reads its header; all of the header is checked, and that the file has all of its
+// data. ERR_IO, and nothing stays open, if a check fails.
 Status safetensors_open(Safetensors *file, const char *path);
 // The tensor of that name, or NULL.
 const SafetensorsEntry *safetensors_find(const Safetensors *file, const char *name);
@@ -116,7 +116,7 @@ typedef struct SafetensorsSet {
 //   {"metadata": {"total_size": 1234}, "weight_map": {"wte.weight": "model-00001-of-…", …}}
 //
 // The index must have each tensor of the files, in the file that it says; its metadata are not
-// read. What is not so is ERR_IO with one line, and nothing stays open.
+// read. Anything else is ERR_IO with one line, and nothing stays open.
 Status safetensors_set_open(SafetensorsSet *set, const char *path);
 // The tensor of that name, and *file (may be NULL) that it is in; or NULL.
 const SafetensorsEntry *safetensors_set_find(const SafetensorsSet *set, const char *name,

@@ -38,7 +38,7 @@ typedef struct StepGraphOptions {
     Status (*pass)(void *arg);
     void *arg;
     float max_norm;   // the gradient is clipped to this norm; 0: it is not
-    bool accumulates; // the pass alone: no clip and no step
+    bool accumulates; // only the pass: no clip and no step
 } StepGraphOptions;
 
 typedef struct StepGraph {
@@ -65,10 +65,10 @@ Status step_clip(StepGraph *graph);
 // afterwards. opt->t stays: whoever runs the step counts it. Bitwise as fsdp_adamw_step.
 // ERR_ARGUMENT if a unit is not sharded.
 Status step_update(StepGraph *graph);
-// Queues a whole step on the compute stream: first the copy of the numbers; the pass; the clip,
-// if there is one, and the copy of the norm to graph->norm; the update. At its end the compute
-// stream has waited for all other streams of the context, and at its beginning they wait for it.
-// With `accumulates` the pass alone is between these waits. It may be captured, or run as it is.
+// Queues a whole step on the compute stream: first the copy of the numbers; the pass; the clip, if
+// there is one, and the copy of the norm to graph->norm; the update. At its end the compute stream
+// has waited for all other streams of the context, and at its beginning they wait for it. With
+// `accumulates` only the pass is between these waits. It may be captured, or run as it is.
 Status step_queue(StepGraph *graph);
 // Captures step_queue: the graph and its executable. Nothing has run, and opt->t is as it was. One
 // step must have run before on these units, so that nothing is allocated for the first time.
@@ -195,15 +195,15 @@ double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupP
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan);
 // Sets each bucket's `at`, the first bucket's first, as early as order, data and limit allow: never
 // before that of the bucket in front of it, nor before a phase of it is `ready`, nor so that
-// regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False if there is no
-// such `at` (RegroupBucket says which there are); *plan then says nothing.
+// regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False if there is no such
+// `at` (RegroupBucket says which there are): then do not use *plan.
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan);
 // A search in rounds, from FSDP2's plan. Each round merges every plan that the round before kept in
 // every way: two neighbouring buckets, or two neighbouring reductions (regroup_next_reduction). Of
 // these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end when the quickest is no
 // quicker than the round's before. Each plan that is tried is placed first (regroup_place). *plan
 // is within the limit and takes no longer than FSDP2's, or it is that one, and is_default. It
-// depends on the arguments alone, so that all ranks have the same.
+// depends only on the arguments, so all ranks have the same.
 enum { REGROUP_KEPT_PLANS = 8 };
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
                   RegroupPlan *plan);
@@ -250,12 +250,12 @@ void regroup_reductions(const StepPass *pass, const RegroupPlan *plan, int64_t *
 int regroup_next_reduction(const StepPass *pass, const RegroupPlan *plan, int p);
 // The passes of a traced step of one micro-batch, which has a forward and a backward.
 Status step_passes(const StepTrace *trace, const StepCosts *costs, StepPass pass[2]);
-// Plans both passes and puts the plans on the root. ERR_ARGUMENT if it has a prefetch, is in a
+// Plans both passes and applies the plans to the root. ERR_ARGUMENT if it has a prefetch, is in a
 // pipeline or is regrouped already, or if its units gather in another way than fsdp_all_gather
 // (FP8, a precision, offload, lab 1's slices), which cannot be in a group.
 Status regroup_apply(Module *root, const StepPass pass[2], const StepCosts *costs,
                      int64_t limit_bytes);
-// Takes them off. Between steps.
+// Removes them. Between steps.
 Status regroup_remove(Module *root);
 
 #undef Status

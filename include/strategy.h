@@ -90,12 +90,12 @@ typedef struct StrategyState {
 
 // ------------------------------------------------------- Shards and replicas: strategies.c
 
-// Puts the strategy on all units of the root, after fully_shard. ERR_ARGUMENT, and nothing has
+// Applies the strategy to all units of the root, after fully_shard. ERR_ARGUMENT, and nothing has
 // changed, if the options do not suit each other or the mesh.
 Status strategy_apply(Module *root, const StrategyOptions *options);
-// Takes it off, whatever ran last: the units are as fully_shard made them, sharded and without an
+// Removes it, whatever ran last: the units are as fully_shard made them, sharded and without an
 // unsharded gradient, and the compute stream has waited for all reductions. Call it before
-// fsdp_unwrap. ERR_ARGUMENT if an extension that was put on later is still there (extensions.h).
+// fsdp_unwrap. ERR_ARGUMENT if an extension that was applied later is still there (extensions.h).
 Status strategy_remove(Module *root);
 
 // Prepares micro-batch i of n (0 … n-1): sets the flags below as the strategy needs them.

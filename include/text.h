@@ -1,8 +1,8 @@
 /* text.h: bytes of text files as training data. Given code.
  *
- * The files are read back to back; the last tenth is held out. A batch is made of sequences
- * at places that depend on (seed, step, number of the sequence) alone: rank r of W takes sequences
- * r·B … r·B+B-1 of the step's W·B, and no rank has to tell another what it took.
+ * The files are read back to back; the last tenth is held out. A batch is made of sequences whose
+ * places depend only on (seed, step, number of the sequence): rank r of W takes sequences r·B …
+ * r·B+B-1 of the step's W·B, and no rank has to tell another what it took.
  */
 #ifndef SHARDLAB_TEXT_H
 #define SHARDLAB_TEXT_H

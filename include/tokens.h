@@ -4,13 +4,13 @@
  *
  *   llm.c, GPT-2     256 int32: 20240520, 1, the number of tokens; then uint16
  *   llm.c, Llama 3   256 int32: 20240801, 7, the number of tokens; then uint32
- *   nanoGPT          uint16 alone (its first two would have to be 55432 or 55713 and 308 to be
+ *   nanoGPT          only uint16 (its first two would have to be 55432 or 55713 and 308 to be
  *                    taken for a header, and GPT-2 has 50257 tokens)
  *
  * A *sequence* is T tokens and, as targets, the token that follows each. Every file is cut into
- * those that it has room for, from its beginning; a rest is left out. An epoch draws each sequence
- * once, in an order that the seed and the epoch decide. So where a training is in its data is one
- * number: how many sequences were drawn, by all ranks together.
+ * those that it has room for, from its beginning; the remainder is left out. An epoch draws each
+ * sequence once, in an order that the seed and the epoch decide. So where a training is in its data
+ * is one number: how many sequences were drawn, by all ranks together.
  */
 #ifndef SHARDLAB_TOKENS_H
 #define SHARDLAB_TOKENS_H
@@ -39,9 +39,9 @@ typedef struct Tokens {
 } Tokens;
 
 // Opens the files that a pattern of the shell's names ("data/train_*.bin"), in order of their
-// names. ERR_IO, with one line that names the file: none is there, one is truncated, of a version
-// that nobody knows, or has a token that is not below vocab. (Of more than TOKENS_LOOKED_AT tokens
-// that is found out sequence by sequence.) ERR_ARGUMENT if they have no sequence.
+// names. ERR_IO, with one line that names the file: none is there, one is truncated, of an unknown
+// version, or has a token that is not below vocab. (Of more than TOKENS_LOOKED_AT tokens that is
+// found out sequence by sequence.) ERR_ARGUMENT if they have no sequence.
 enum { TOKENS_LOOKED_AT = 1 << 26 };
 Status tokens_open(Tokens *tokens, const char *pattern, int vocab, int T);
 void tokens_close(Tokens *tokens);

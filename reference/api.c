@@ -53,7 +53,7 @@ Status fsdp_context_destroy(FsdpContext *ctx)
     return OK;
 }
 
-// Whether the module has the parameter, or a module below it that is in no unit.
+// Whether the module has the parameter, or a module below it that is in no unit has it.
 static bool uses_outside_units(const Module *module, const Param *param)
 {
     //[[6.1a] True where the comment above says so. Does a child that is a unit count?
@@ -67,7 +67,7 @@ static bool uses_outside_units(const Module *module, const Param *param)
     //[end 6.1a]
 }
 
-// Of the module's n parameters (meta_params) the *taken that this unit takes, in order.
+// params has the module's n parameters (meta_params). Leaves those that this unit takes, in order.
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
@@ -91,7 +91,7 @@ static Status install_hooks(FsdpUnit *unit)
 {
     //[6.2] At every HookPoint the module calls the function of that name from tasks 3 and 4 with
     //  the unit, and unit->hooks has the handle. ERR_MEMORY if there is no memory for it.
-    //? Who will want the handles?
+    //? Who will need the handles?
     static const HookFn AT[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward, fsdp_pre_backward,
                                            fsdp_post_backward}; // as HookPoint has them
     for (int point = 0; point < HOOK_POINTS; point++) {
@@ -225,8 +225,8 @@ static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status 
     bool was_sharded = unit->flat.state == FLAT_SHARDED;
     bool visits = layout->rank == 0 && ctx->mesh.replicate.rank == 0;
 
-    //[6.6] If this rank `visits`, the visitor has got every parameter of the unit, unsharded, or
-    //  *visit_status is its first error. Every rank has made the same collective calls, whatever
+    //[6.6] If this rank `visits`, the visitor has received every parameter of the unit, unsharded,
+    //  or *visit_status is its first error. Every rank has made the same collective calls, whatever
     //  the visitor returned. A unit that was sharded is sharded again.
     //? Rank 0 must not return early. What do the others do in the next all-gather if it does?
     TRY(fsdp_unshard(unit));
@@ -266,8 +266,8 @@ void fsdp_unwrap(Module *root)
 {
     FsdpUnit *unit = fsdp_unit(root);
     if (unit != NULL) {
-        //[6.7] The module is no unit: no hook, no flat parameter, none of its memory is left, even
-        //  if the unit was unsharded or unsharding. Continue after errors: you cannot return them.
+        //[6.7] The module is not a unit: no hook, no flat parameter, none of its memory is left,
+        //  whatever state the unit had. Continue after errors: you cannot return them.
         //? Each step needs what the next takes away. In which order?
         if (unit->flat.state == FLAT_UNSHARDING) IGNORE_STATUS(fsdp_wait_for_unshard(unit));
         IGNORE_STATUS(fsdp_reshard(unit));

@@ -25,7 +25,7 @@
  *
  * Interface:
  *   fsdp_begin_grad, fsdp_reduce_grad         the unsharded gradient, there and back
- *   fsdp_reduce_scatter                       the collective alone; what unit->reduce_scatter is
+ *   fsdp_reduce_scatter                       the collective alone, unit->reduce_scatter's default
  *   fsdp_free_reduce_scatter                  frees the gradient that was reduced last
  *   fsdp_finish_backward                      the end of an iteration
  *   fsdp_pre_backward, fsdp_post_backward     the hooks

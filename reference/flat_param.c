@@ -9,8 +9,8 @@
  *      rank 0           rank 1           rank 2
  *     [0 1 2 3]        [4 5 6 7]        [8 9 . .]         shard 4, padded 12, 2 of padding
  *
- * The padding must always be zero: gradient norms sum it, the optimizer updates it like any other
- * element, and a NaN in it is a NaN in the norm.
+ * The padding must always be zero: the norm of the gradient includes it, the optimizer updates it
+ * like any other element, and one NaN in it makes the norm NaN.
  *
  * Interface:
  *   flat_layout, flat_layout_destroy         the arithmetic: offsets, padding, shard length

@@ -56,7 +56,7 @@ Status fsdp_context_destroy(FsdpContext *ctx)
     return OK;
 }
 
-// Whether the module has the parameter, or a module below it that is in no unit.
+// Whether the module has the parameter, or a module below it that is in no unit has it.
 static bool uses_outside_units(const Module *module, const Param *param)
 {
     for (int i = 0; i < module->n_params; i++)
@@ -68,7 +68,7 @@ static bool uses_outside_units(const Module *module, const Param *param)
     return false;
 }
 
-// Of the module's n parameters (meta_params) the *taken that this unit takes, in order.
+// params has the module's n parameters (meta_params). Leaves those that this unit takes, in order.
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
@@ -83,7 +83,7 @@ static Status install_hooks(FsdpUnit *unit)
 {
     // TODO 6.2: At every HookPoint the module calls the function of that name from tasks 3 and 4
     // with the unit, and unit->hooks has the handle. ERR_MEMORY if there is no memory for it.
-    // Hint: Who will want the handles?
+    // Hint: Who will need the handles?
     NOT_YET("6.2");
 }
 
@@ -182,9 +182,9 @@ static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status 
     bool was_sharded = unit->flat.state == FLAT_SHARDED;
     bool visits = layout->rank == 0 && ctx->mesh.replicate.rank == 0;
 
-    // TODO 6.6: If this rank `visits`, the visitor has got every parameter of the unit, unsharded,
-    // or *visit_status is its first error. Every rank has made the same collective calls, whatever
-    // the visitor returned. A unit that was sharded is sharded again.
+    // TODO 6.6: If this rank `visits`, the visitor has received every parameter of the unit,
+    // unsharded, or *visit_status is its first error. Every rank has made the same collective
+    // calls, whatever the visitor returned. A unit that was sharded is sharded again.
     // Hint: Rank 0 must not return early. What do the others do in the next all-gather if it does?
     NOT_YET("6.6");
 }
@@ -215,9 +215,8 @@ void fsdp_unwrap(Module *root)
 {
     FsdpUnit *unit = fsdp_unit(root);
     if (unit != NULL) {
-        // TODO 6.7: The module is no unit: no hook, no flat parameter, none of its memory is left,
-        // even if the unit was unsharded or unsharding. Continue after errors: you cannot return
-        // them.
+        // TODO 6.7: The module is not a unit: no hook, no flat parameter, none of its memory is
+        // left, whatever state the unit had. Continue after errors: you cannot return them.
         // Hint: Each step needs what the next takes away. In which order?
         NOT_YET("6.7");
     }

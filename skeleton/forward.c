@@ -6,7 +6,7 @@
  *     all-gather   AG 0 | AG 1      | free 0, AG 2      | free 1 …
  *     compute           | forward 0 | forward 1         | forward 2 …
  *
- * Three rules make this right and quick.
+ * Three rules make this correct and fast.
  *
  * [Note: whose buffer] A buffer is allocated and freed on one stream, the all-gather stream, in
  * that stream's order. The compute stream only reads it, between two events: it waits for
@@ -22,7 +22,7 @@
  * all-gather of an iteration must wait for it, once: the outermost forward ensures this.
  *
  * Interface:
- *   fsdp_all_gather                           the collective alone; what unit->all_gather is
+ *   fsdp_all_gather                           the collective alone, unit->all_gather's default
  *   fsdp_unshard, fsdp_wait_for_unshard, fsdp_reshard
  *                                             sharded → unsharding → unsharded → sharded
  *   fsdp_free_all_gather                      frees the buffer that was resharded last
@@ -65,7 +65,7 @@ Status fsdp_unshard(FsdpUnit *unit)
     // TODO 3.2: The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are
     // queued on the stream that owns the buffer, all_gather_done is recorded after them, and the
     // parameters are views. If the unsharded parameter is the shard (flat_param_is_shard), nothing
-    // was queued.
+    // is queued.
     // Hint: Which stream will free this memory, and whose order does its life follow?
     NOT_YET("3.2");
 }
@@ -78,8 +78,7 @@ Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
     // TODO 3.3: The unit is FLAT_UNSHARDED: from now on the compute stream reads no parameter
     // before its all-gather is done. The host has not waited. If the transition is not legal, no
     // stream waits either.
-    // Hint: Which stream waits, and which one recorded? What is there to wait for if it is the
-    // shard?
+    // Hint: Which stream waits, and which one recorded the event? And who waits if it is the shard?
     NOT_YET("3.3");
     return OK;
 }
@@ -131,10 +130,10 @@ Status fsdp_pre_forward(Module *module, void *arg)
     FsdpContext *ctx = unit->ctx;
     unit->phase = FSDP_FORWARD;
 
-    // TODO 3.6: The unit is FLAT_UNSHARDED, and the buffer that was resharded last is freed, but
-    // this unit's all-gather did not wait for that. If no forward was running, this one is the
-    // outermost (fsdp_begin_forward), and its all-gathers read no shard before the optimizer has
-    // written it.
+    // TODO 3.6: The unit is FLAT_UNSHARDED. The buffer that was resharded last is freed; this
+    // unit's all-gather does not wait for that. If no forward was running, this one is the
+    // outermost (fsdp_begin_forward): no all-gather reads a shard before the optimizer has written
+    // it.
     // Hint: Why does the free come after the unshard here? (See [Note: free late].)
     NOT_YET("3.6");
 }

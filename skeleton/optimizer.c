@@ -1,8 +1,8 @@
 /* Task 5: optimizer. Each rank steps the shard it owns, and nothing else.
  *
- * An optimizer that works element by element does not depend on the parameter of an element. So it
- * runs over the flat shards, padding included, and its state is as long as the shards: with AdamW
- * 8N/W bytes per rank instead of 8N, the largest single saving of FSDP. A step needs no
+ * An optimizer that works element by element need not know which parameter an element belongs to.
+ * So it runs over the flat shards, padding included, and its state is as long as the shards: with
+ * AdamW 8N/W bytes per rank instead of 8N, the largest single saving of FSDP. A step needs no
  * communication: the next forward gathers the new values.
  *
  * The norm of the gradient does need all ranks, since each rank sees only a part of it: each rank
@@ -133,8 +133,8 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
 {
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
     // TODO 5.5: *squares is the sum over all units and all ranks, on every rank, and the host may
-    // read it. Before that *sum has this rank's squares and then all ranks', and *ctx->host_scalar
-    // has the same number; it is pinned, so that no copy waits.
+    // read it. Before that *sum holds this rank's squares, then those of all ranks;
+    // *ctx->host_scalar has the same number; it is pinned, so that no copy waits.
     // Hint: The root of a sum is not the sum of the roots: on which side of the all-reduce is sqrt?
     // Hint: Who waits for the copy, if not the copy itself?
     NOT_YET("5.5");

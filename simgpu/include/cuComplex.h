@@ -1,7 +1,7 @@
 /* cuComplex.h: complex numbers as pairs, x + y·i, and their arithmetic.
  *
  * Interface: cuFloatComplex (cuComplex) with cuCrealf … cuCfmaf, cuDoubleComplex with cuCreal …
- * cuCfma, and the ways from one to the other.
+ * cuCfma, and conversions between the two.
  */
 #if defined(CU_COMPLEX_H_) && !defined(SIMGPU_COMPLEX)
 #error "NVIDIA's cuComplex.h comes before simgpu's: put simgpu/include first"
@@ -21,8 +21,8 @@ extern "C" {
 typedef float2 cuFloatComplex;
 typedef double2 cuDoubleComplex;
 
-// The arithmetic of one of the two; its names end in `f`, or in nothing, as do those of math.h.
-// Division is scaled by the size of the divisor, so that no product overflows.
+// The arithmetic of one type; its names end in `f` or in nothing, like those of math.h. Division is
+// scaled by the size of the divisor, so that no product overflows.
 #define SIMGPU_COMPLEX_OF(type, real, f)                                                           \
     static __inline__ real cuCreal##f(type x)                                                      \
     {                                                                                              \

@@ -86,7 +86,7 @@ typedef enum {
     CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16
 } cublasMath_t;
 
-// On a simulated GPU every algorithm is the one there is.
+// simgpu has one algorithm: every value stands for it.
 typedef enum {
     CUBLAS_GEMM_DFALT = -1,
     CUBLAS_GEMM_DEFAULT = -1,

@@ -10,7 +10,7 @@
 
 #include "cublas_api.h"
 
-// Handles, and what they remember
+// Handles and their settings
 #define cublasCreate cublasCreate_v2
 #define cublasDestroy cublasDestroy_v2
 #define cublasGetVersion cublasGetVersion_v2

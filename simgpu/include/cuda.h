@@ -1,7 +1,7 @@
-/* cuda.h: the CUDA driver's types, and the calls that programs make most often. simgpu has the
- * runtime (cuda_runtime.h) alone: each call of the driver is reported and returns
- * CUDA_ERROR_NOT_SUPPORTED, with what the runtime has in its place. A program that includes this
- * header for its types, and calls nothing of it, compiles and runs.
+/* cuda.h: the CUDA driver's types, and the calls that programs make most often. simgpu has only the
+ * runtime (cuda_runtime.h): each call of the driver returns CUDA_ERROR_NOT_SUPPORTED, and a report
+ * says what the runtime has instead. A program that includes this header only for its types
+ * compiles and runs.
  *
  * Names, values and types are those of CUDA 13's header of the same name.
  */

@@ -2,8 +2,8 @@
  * buffers of them on the host: the type __nv_bfloat16 (nv_bfloat16), and conversions that round to
  * the nearest, ties to even.
  *
- * Names as in CUDA 13's header of the same name; what is left out is arithmetic of its own (a
- * __nv_bfloat16 computes as the float it converts to) and everything for device code.
+ * Names as in CUDA 13's header of the same name; left out are arithmetic (a __nv_bfloat16 computes
+ * as the float to which it converts) and everything for device code.
  */
 #if defined(__CUDA_BF16_H__) && !defined(SIMGPU_CUDA_BF16)
 #error "NVIDIA's cuda_bf16.h comes before simgpu's: put simgpu/include first"

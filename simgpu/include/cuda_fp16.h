@@ -1,8 +1,8 @@
 /* cuda_fp16.h: numbers in half precision, for programs in C++ that fill or read buffers of them on
  * the host: the type __half (half), and conversions that round to the nearest, ties to even.
  *
- * Names as in CUDA 13's header of the same name; what is left out is arithmetic of its own (a
- * __half computes as the float it converts to) and everything for device code.
+ * Names as in CUDA 13's header of the same name; left out are arithmetic (a __half computes as the
+ * float to which it converts) and everything for device code.
  */
 #if defined(__CUDA_FP16_H__) && !defined(SIMGPU_CUDA_FP16)
 #error "NVIDIA's cuda_fp16.h comes before simgpu's: put simgpu/include first"
@@ -29,13 +29,13 @@ static inline __half_raw simgpu_half_of(float value)
     if (rest >= 0x477ff000) return {(unsigned short)(sign | 0x7c00)}; // rounds to infinity
     int exponent = (int)(rest >> 23) - 127;
     if (exponent < -25) return {(unsigned short)sign};
-    // As many bits go as make the last one that stays a half's last: more below 2^-14.
+    // Drops the bits after a half's last one: below 2^-14 these are more.
     unsigned shift = exponent < -14 ? (unsigned)(-1 - exponent) : 13;
     unsigned fraction = (rest & 0x7fffff) | 0x800000;
     unsigned kept = fraction >> shift, lost = fraction & ((1u << shift) - 1);
     unsigned tie = 1u << (shift - 1);
     if (lost > tie || (lost == tie && (kept & 1))) kept++;
-    // The hidden bit, where there is one, counts the exponent up by one.
+    // The hidden bit, if there is one, adds 1 to the exponent.
     unsigned base = exponent < -14 ? 0 : (unsigned)(exponent + 14) << 10;
     return {(unsigned short)(sign | (base + kept))};
 }

@@ -2,7 +2,7 @@
  * the types __nv_fp8_e4m3 (448 is the largest number, no infinity) and __nv_fp8_e5m2, and
  * conversions that round to the nearest, ties to even, and saturate.
  *
- * Names as in CUDA 13's header of the same name; what is left out is pairs and fours of them, and
+ * Names as in CUDA 13's header of the same name; left out are vectors of two and four, and
  * everything for device code.
  */
 #if defined(__CUDA_FP8_H__) && !defined(SIMGPU_CUDA_FP8)
@@ -32,8 +32,7 @@ static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_
     if (x == 0.0f) return (__nv_fp8_storage_t)sign;
     if (std::isinf(x)) return (__nv_fp8_storage_t)(sign | too_large);
     std::frexp(x, &power);
-    int field =
-        power - 1 + bias < 1 ? 1 : power - 1 + bias; // below the normal numbers steps are even
+    int field = power - 1 + bias < 1 ? 1 : power - 1 + bias; // subnormal numbers are equally spaced
     float steps = std::nearbyint(std::ldexp(std::fabs(x), fraction + bias - field));
     float bits = steps + (float)((field - 1) << fraction);
     return (__nv_fp8_storage_t)(sign | (bits > (float)largest ? too_large : (unsigned)bits));

@@ -1,5 +1,5 @@
-/* cuda_profiler_api.h: starting and stopping a profiler from inside of the program. There is none
- * here; the calls succeed.
+/* cuda_profiler_api.h: starts and stops a profiler from inside the program. There is none here: the
+ * calls do nothing, and succeed.
  */
 #ifndef __CUDA_PROFILER_API_H__
 #define __CUDA_PROFILER_API_H__

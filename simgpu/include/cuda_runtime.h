@@ -80,7 +80,7 @@ SIMGPU_TYPED cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numB
     return ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, (const void *)func, blockSize,
                                                            dynamicSMemSize);
 }
-// The largest block whose multiprocessor it fills: of the sizes from 1024 down, by warps.
+// The block size that fills a multiprocessor best, the largest of them: from 1024 down, by warps.
 SIMGPU_TYPED cudaError_t cudaOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize,
                                                             T func, size_t dynamicSMemSize = 0,
                                                             int blockSizeLimit = 0)

@@ -2,10 +2,10 @@
  *
  * Names, values and types are those of NVIDIA's header of the same name (CUDA 13; what is here is
  * the same in 12), so that a program compiles against either. simgpu/tests/headers.c compares the
- * two where the toolkit is installed. Textures, symbols and interoperation with other libraries
- * are left out, which a program without kernels of its own does not call. Arrays
- * and memory of other processes are declared, so that a program that knows of them compiles, and
- * refused. simgpu/pages/programs.md lists what host programs call and simgpu lacks.
+ * two where the toolkit is installed. Left out are textures, symbols and interoperation with other
+ * libraries: a program without its own kernels does not call them. Arrays and memory of other
+ * processes are declared, so that a program that mentions them compiles, but the calls are refused.
+ * simgpu/pages/programs.md lists what host programs call and simgpu lacks.
  *
  * Interface, by group: errors, devices, memory, managed memory, memory pools, copies, streams,
  * events, capture and graphs, what is refused.

@@ -1,5 +1,5 @@
-/* device_launch_parameters.h: a kernel's place in its grid. Kernels are C functions here, which
- * have none: so it only lets a host program that includes it compile.
+/* device_launch_parameters.h: in CUDA, a kernel's position in its grid. Kernels are C functions
+ * here and have no grid; the file lets host programs that include it compile.
  */
 #ifndef __DEVICE_LAUNCH_PARAMETERS_H__
 #define __DEVICE_LAUNCH_PARAMETERS_H__

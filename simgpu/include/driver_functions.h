@@ -1,4 +1,4 @@
-/* driver_functions.h: makes the structures that calls with three sides take. */
+/* driver_functions.h: makes the structures that the 3D calls take (cudaMemcpy3D …). */
 #ifndef __DRIVER_FUNCTIONS_H__
 #define __DRIVER_FUNCTIONS_H__
 

@@ -1,2 +1,2 @@
-/* host_defines.h: the name that crt/host_defines.h had. */
+/* host_defines.h: the old name of crt/host_defines.h. */
 #include "crt/host_defines.h"

@@ -1,5 +1,5 @@
-/* library_types.h: names of number formats, which cuBLAS takes where a matrix may be of several (R:
- * real, C: complex), and of the ways to emulate one by another.
+/* library_types.h: names of number formats (R: real, C: complex), for the cuBLAS calls whose
+ * matrices may have several, and of the ways to emulate one format by another.
  *
  * Source: CUDA 13 headers (names and values).
  */

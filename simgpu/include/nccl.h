@@ -6,7 +6,7 @@
  * and a thread per device work as well. All ranks are on one host.
  *
  * Interface: communicators (ncclGetUniqueId … ncclCommAbort), collectives (ncclAllReduce …), single
- * messages (ncclSend, ncclRecv), groups, reductions of one's own, memory.
+ * messages (ncclSend, ncclRecv), groups, custom reductions, memory.
  */
 #if defined(NCCL_H_) && !defined(SIMGPU_NCCL)
 #error "NVIDIA's nccl.h comes before simgpu's: put simgpu/include first"
@@ -72,8 +72,8 @@ typedef enum {
 #define NCCL_SHRINK_ABORT 0x01
 #define NCCL_REVOKE_DEFAULT 0x00
 
-// How a communicator works. simgpu heeds blocking, splitShare and shrinkShare; it has nothing to
-// tune.
+// How a communicator works. simgpu uses only blocking, splitShare and shrinkShare; it has nothing
+// to tune.
 typedef struct ncclConfig_v22800 {
     size_t size;
     unsigned int magic;
@@ -145,7 +145,7 @@ typedef enum {
     ncclFloat64 = 8,
     ncclDouble = 8,
     ncclBfloat16 = 9,
-    ncclFloat8e4m3 = 10, // the 8-bit floats are reduced from compute capability 9.0 on
+    ncclFloat8e4m3 = 10, // GPUs reduce 8-bit floats from compute capability 9.0 on
     ncclFloat8e5m2 = 11,
     ncclNumTypes = 12
 } ncclDataType_t;
@@ -170,7 +170,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist);
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config);
-// The ranks that stay call it, with the numbers of those that do not.
+// The ranks that stay call it, with the list of those that do not.
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
                             ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags);
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
@@ -191,7 +191,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
                                     int winFlags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 
-// ---- Reductions of one's own: every input times a scalar of its rank, then the sum ----
+// ---- Custom reductions: every input times a scalar of its rank, then the sum ----
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
                                       ncclScalarResidence_t residence, ncclComm_t comm);
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
@@ -204,7 +204,7 @@ ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcoun
 ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                cudaStream_t stream);
-// In place where sendbuff == recvbuff, as for the next three.
+// In place where sendbuff == recvbuff, like the next three.
 ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream);
@@ -214,7 +214,7 @@ ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                        cudaStream_t stream);
-// Single messages of every rank to every other, of all to root, of root to all.
+// Messages from every rank to every other, from all to root, from root to all.
 ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,

@@ -1,2 +1,2 @@
-/* nvToolsExt.h: where NVTX 2 had what nvtx3/nvToolsExt.h has. */
+/* nvToolsExt.h: the name that nvtx3/nvToolsExt.h had in NVTX 2. */
 #include "nvtx3/nvToolsExt.h"

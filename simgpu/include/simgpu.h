@@ -1,8 +1,8 @@
-/* simgpu.h: what simgpu offers beside the CUDA, NCCL and cuBLAS interfaces.
+/* simgpu.h: what simgpu offers in addition to CUDA, NCCL and cuBLAS.
  *
  * `<<<>>>` is not C, so a kernel for the simulated GPU is a C function that says, before it touches
- * anything, which bytes it reads and writes. Saying so is also how it gets a pointer it may
- * dereference: a device pointer as the program sees it has no access rights on the host.
+ * anything, which bytes it reads and writes. These calls also return the pointer that it may
+ * dereference: the host has no access through the program's device pointer.
  *
  *   cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream)
  *   {
@@ -13,24 +13,7 @@
  *       return simgpu_end(&op);
  *   }
  *
- * Environment:
- *   SIMGPU_CHECK     off, fast: what costs next to nothing, full: races and uninitialised
- *                    reads too                                                 (full)
- *   SIMGPU_REPORTS   first: one report a process, what follows is counted; all  (first)
- *   SIMGPU_REPORT    a file to which every report is appended as a line of JSON  (none)
- *   SIMGPU_DEVICES   how many devices there are, up to 256                       (8)
- *   SIMGPU_MEMORY    bytes of a device, with K, M, G after it: 80G, 64M            (80G)
- *   SIMGPU_POISON    1: fresh device memory holds NaNs, as nothing promises 0    (1)
- *                    (of an allocation above 1 GiB, the first and the last 64 MiB)
- *   SIMGPU_THREADS   threads of this process that share a product's or a kernel's work
- *                                                               (cores / local ranks, at least 1)
- *   SIMGPU_MACHINE   the machine whose times the virtual clock has: h100x8, a100x8, …, the file of
- *                    one, none for no clock                                       (h100x8)
- *   SIMGPU_SLOW      3:10%: the kernels of rank 3 take a tenth longer           (none)
- *   SIMGPU_JITTER    5%:SEED: every operation takes up to so much longer        (none)
- *   SIMGPU_TRACE     a file to which all ranks write what every operation did in virtual time, for
- *                    ui.perfetto.dev; as Chrome's JSON where it ends in .json    (none)
- *   SIMGPU_LOG       how many operations the log keeps                           (65536)
+ * simgpu/README.md, "Environment", lists the variables of the environment (SIMGPU_…).
  */
 #ifndef SIMGPU_H
 #define SIMGPU_H
@@ -61,8 +44,8 @@ typedef struct SimgpuOp {
 // So that a graph can launch the kernel again (cudaStreamBeginCapture), it says which function it
 // is, and its other arguments, in their order; the stream is its last parameter:
 //   SimgpuOp op = SIMGPU_BEGIN("kernel_scale", stream, kernel_scale, x, factor, n);
-// They are copied: what a pointer to the host's memory points to is not. At most 32 are there;
-// a structure s of more than 16 bytes is SIMGPU_STRUCT(s). In C++ a kernel cannot be captured.
+// They are copied, but not the host memory that a pointer points to. At most 32 are allowed; pass a
+// structure s of more than 16 bytes as SIMGPU_STRUCT(s). In C++ a kernel cannot be captured.
 #define SIMGPU_BEGIN(name, stream, ...)                                                            \
     (SIMGPU_NOTE(stream, __VA_ARGS__) simgpu_begin((name), (stream), __builtin_return_address(0)))
 SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site);
@@ -74,8 +57,8 @@ SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site);
 // or simgpu_end() returns cudaErrorMisalignedAddress.
 //
 // simgpu_write leaves the bytes as they were: fresh memory holds NaNs, which show what the kernel
-// does not write. simgpu_overwrite is a promise to write all of them, and saves the time of putting
-// the NaNs there: only some are, at both ends and at distances of 4 KiB.
+// does not write. simgpu_overwrite promises to write all of them, which saves the time to fill in
+// NaNs: simgpu puts only some there, at both ends and every 4 KiB.
 const void *simgpu_read(SimgpuOp *op, const void *ptr, size_t bytes);
 void *simgpu_write(SimgpuOp *op, void *ptr, size_t bytes);
 void *simgpu_overwrite(SimgpuOp *op, void *ptr, size_t bytes);
@@ -98,24 +81,23 @@ void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
 
 // Says what the kernel computes: so many floating-point operations in this arithmetic. On the
 // virtual clock (simgpu/pages/time.md) it takes as long as these do, or as its bytes do, if that is
-// longer. A kernel that does not say so is costed by its bytes alone.
+// longer. A kernel without this call is costed only by its bytes.
 typedef GpuType SimgpuType;
 void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type);
 
-// Whether the kernel is to do its work: all ranges are good, and the run is not a dry one.
+// Whether the kernel must do its work: all ranges are good, and this is not a dry run.
 bool simgpu_ready(const SimgpuOp *op);
 cudaError_t simgpu_end(SimgpuOp *op);
 
 // A kernel's work on all threads of this process (SIMGPU_THREADS): the numbers 0 … n - 1 in pieces
-// of `grain`, the last of which may be smaller. Calls body(arg, begin, end) so that each piece is
-// in one call, on whatever thread, and returns when all are done. A call has one piece, or all of
-// them: that where there is one thread, one piece, another thread's work under way, or a body that
-// calls. So that results do not depend on threads, body computes what is in a piece from the input
-// alone, and adds up nothing across the ends of pieces. It may not call CUDA, NCCL, cuBLAS or
-// simgpu's other functions. A piece should be worth some 10 us: less is done sooner than another
-// thread is there. Each thread begins with pieces that follow each other, and in the next call with
-// the same part of the numbers: where kernels divide their arrays alike, it finds in its cache what
-// it wrote.
+// of `grain`, the last of which may be smaller. Calls body(arg, begin, end) for each piece once, on
+// any thread, and returns when all are done. One call of body gets all pieces if there is one
+// thread or one piece, if another thread's work is in progress, or if a body calls simgpu_parallel.
+// Results must not depend on threads, so body computes a piece only from the input, and sums
+// nothing across pieces. It may not call CUDA, NCCL, cuBLAS or simgpu's other functions. A piece
+// should take some 10 us: a shorter one is done before another thread has started. Each thread
+// begins with neighbouring pieces, the same part of the numbers in every call: if kernels divide
+// their arrays alike, it finds in its cache what it wrote.
 void simgpu_parallel(size_t n, size_t grain, void (*body)(void *arg, size_t begin, size_t end),
                      void *arg);
 
@@ -123,9 +105,9 @@ void simgpu_parallel(size_t n, size_t grain, void (*body)(void *arg, size_t begi
 typedef enum SimgpuClass {
     SIMGPU_MISMATCH,         // ranks disagree about a collective: operation, count, type, root …
     SIMGPU_COMM_ORDER,       // two communicators used in different orders on two ranks
-    SIMGPU_DEADLOCK,         // a rank that never comes, or ranks that wait for each other
+    SIMGPU_DEADLOCK,         // a rank that never arrives, or ranks that wait for each other
     SIMGPU_GROUP,            // several devices of one thread without a group; unmatched start, end
-    SIMGPU_POINTER,          // null, host where device is due, wrong device, misaligned, outside
+    SIMGPU_POINTER,          // null, host instead of device, wrong device, misaligned, outside
     SIMGPU_LIFETIME,         // use after free, double free, use before a stream-ordered allocation
     SIMGPU_UNINITIALISED,    // bytes read that nobody wrote
     SIMGPU_RACE,             // two operations on the same bytes that no order of streams separates
@@ -151,14 +133,14 @@ typedef struct SimgpuReport {
     const char *json;  // the report as an object of one line, as in SIMGPU_REPORT's file
 } SimgpuReport;
 
-// Called with every report, printed or counted, before a fatal one ends the process. One hook a
-// process; NULL takes it away.
+// Called with every report, printed or counted, before a fatal one ends the process. One hook per
+// process; NULL removes it.
 typedef void (*SimgpuReportHook)(const SimgpuReport *report, void *arg);
 void simgpu_on_report(SimgpuReportHook hook, void *arg);
 
 // Tells simgpu of threads of this process that will never join or call a collective: +1 when one
-// has begun, -1 when it has ended. As long as a thread that simgpu knows nothing of lives, it may
-// still make a call for which others wait, so nothing that they wait for is a deadlock for certain.
+// has begun, -1 when it has ended. Any other thread that lives may still make the call for which
+// others wait, so simgpu cannot be certain of a deadlock.
 void simgpu_helper_threads(int change);
 
 // For a launcher, in a process that it has just forked: exit runs what this process registers from
@@ -166,17 +148,17 @@ void simgpu_helper_threads(int change);
 // were there before, which belong to the parent. Without effect under a sanitizer.
 void simgpu_quick_end(void);
 
-// The sum that a collective over n ranks makes of inputs[0] … inputs[n-1] (count floats each, host
-// memory), bitwise: out[i] = tree(x0 … xn-1), where a tree of more than one splits at the
-// largest power of two below n. out may be one of the inputs.
+// Sums inputs[0] … inputs[n-1] (count floats each, host memory), bitwise as a collective over n
+// ranks does: out[i] = tree(x0 … xn-1), where a tree of more than one splits at the largest power
+// of two below n. out may be one of the inputs.
 void simgpu_tree_sum(float *out, const float *const *inputs, int n, size_t count);
 
-// Bytes of pinned host memory that this process has now, as they were asked for: cudaMallocHost's,
+// Bytes of pinned host memory that this process has now, as requested: cudaMallocHost's,
 // cudaHostAlloc's, and what cudaHostRegister pinned.
 size_t simgpu_pinned_bytes(void);
 
-// Bytes of the main thread's heap that simgpu has now for its own records, with what malloc adds to
-// them: what is left of a program's host memory is the program's. 0 where nobody counts them.
+// Bytes of the main thread's heap that simgpu now uses for its own records, with malloc's overhead;
+// the rest of a program's host memory is the program's own. 0 if they are not counted.
 int64_t simgpu_host_bytes(void);
 
 // Exit status of a process that a fatal report ended.

@@ -1,7 +1,8 @@
-/* simgpu_capture.h: a part of simgpu.h, which includes it: how a kernel says its arguments.
+/* simgpu_capture.h: a part of simgpu.h, which includes it: how a kernel records its arguments.
  *
- *   SIMGPU_NOTE(stream, function, arguments…)  and a comma, while a stream is captured: the call
- *   SIMGPU_CALL_OF(function, arguments…)       as SimgpuArgs, for simgpu_note_call
+ *   SIMGPU_NOTE(stream, function, arguments…)  notes the call while a stream is captured; ends in a
+ *                                              comma
+ *   SIMGPU_CALL_OF(function, arguments…)       notes the call: simgpu_note_call with SimgpuArgs
  */
 #ifndef SIMGPU_CAPTURE_H_
 #define SIMGPU_CAPTURE_H_
@@ -12,18 +13,18 @@
 extern "C" {
 #endif
 
-// An argument: a pointer, an integer or an enumeration as a word, a number, or a structure of more
-// than 16 bytes.
+// An argument: a word (a pointer, an integer or an enumeration), a floating-point number, or a
+// structure of more than 16 bytes.
 typedef struct SimgpuArg {
-    uint64_t word; // of a structure: where it is
-    double number; // … and its bytes
+    uint64_t word; // of a structure: its address
+    double number; // … and its size in bytes
     enum { SIMGPU_ARG_WORD, SIMGPU_ARG_FLOAT, SIMGPU_ARG_DOUBLE, SIMGPU_ARG_BYTES } kind;
 } SimgpuArg;
 
-// How many streams begin a capture now.
+// How many captures are in progress.
 extern int simgpu_captures;
-// The next operation that this thread begins is made by function(arg[0], …, arg[n - 1]); NULL:
-// nobody says by what.
+// The next operation that this thread begins is made by function(arg[0], …, arg[n - 1]); NULL: by
+// none that is known.
 void simgpu_note_call(const void *function, int n, const SimgpuArg *arg);
 
 #ifdef __cplusplus
@@ -39,7 +40,7 @@ void simgpu_note_call(const void *function, int n, const SimgpuArg *arg);
 #define SIMGPU_NUMBER(x) (double)_Generic((x), float : (x), double : (x), default : 0)
 #define SIMGPU_KIND(x)                                                                             \
     _Generic((x), float : SIMGPU_ARG_FLOAT, double : SIMGPU_ARG_DOUBLE, default : SIMGPU_ARG_WORD)
-// A structure, in place of it.
+// A structure, as an argument.
 #define SIMGPU_STRUCT(x) ((SimgpuArg){(uint64_t)(uintptr_t) & (x), sizeof(x), SIMGPU_ARG_BYTES})
 #define SIMGPU_PARENS ()
 #define SIMGPU_EXPAND(...) SIMGPU_EXPAND1(SIMGPU_EXPAND1(SIMGPU_EXPAND1(__VA_ARGS__)))

@@ -12,13 +12,13 @@
 extern "C" {
 #endif
 
-// Nobody runs the phantoms, so nobody knows what they pass to ncclCommSplit: the program says it.
-// `splits` makes the program's splits of a communicator, in the program's order. It is called when
-// the first of them is due, once as each of its ranks: `comm` has that rank and that size. What it
-// gets has one rank then, and it may split that as well. When the first split of such a part is
-// due, it is called once more as each rank of the part, on the same `comm`: now the part has its
-// own rank and size. It may ask for both, split, and destroy what it gets; nothing else. One per
-// process; NULL takes it away.
+// Phantoms do not run, so the program must say what they pass to ncclCommSplit. `splits` makes the
+// same splits of a communicator as the program, in the same order. simgpu calls it before the
+// program's first split, once as each rank: `comm` then has that rank and the real size. What
+// `splits` gets from a split has one rank; it may split that as well. Before the program's first
+// split of such a part, simgpu calls `splits` again as each rank of the part, on the same `comm`:
+// now the part has its real rank and size. `splits` may ask for rank and size, split, and destroy
+// what it gets; nothing else. One per process; NULL removes it.
 typedef void (*SimgpuSplits)(ncclComm_t comm, void *arg);
 void simgpu_phantom_splits(SimgpuSplits splits, void *arg);
 

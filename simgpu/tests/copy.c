@@ -147,7 +147,7 @@ RANK_TEST(test_refuses_wrong_ranges, 1)
           "written");
     check(cudaMemset(device, 1, 17) == cudaErrorInvalidValue, "filled");
     check(cudaMemsetAsync(NULL, 0, 4, r->stream) == cudaErrorInvalidValue, "NULL was filled");
-    heard_is(heard, "a null pointer where device memory is due", "cudaMemsetAsync, called at");
+    heard_is(heard, "a null pointer where device memory is needed", "cudaMemsetAsync, called at");
     check(heard->count == 4, "%d reports", heard->count);
     check(cudaGetLastError() == cudaErrorInvalidValue, "the last error is another");
     need_cuda(cudaMemcpy(host, device, 16, cudaMemcpyDeviceToHost));
@@ -228,7 +228,7 @@ RANK_TEST(test_registers_host_memory, 2)
     need_cuda(cudaPointerGetAttributes(&about, device + 1));
     check(about.type == cudaMemoryTypeDevice && about.device == r->device, "%d", about.type);
     check(cudaFreeHost(memory) == cudaErrorInvalidValue, "malloc's memory was taken");
-    heard_is(&heard[r->rank], "this is no pinned host memory",
+    heard_is(&heard[r->rank], "this is not pinned host memory",
              "cudaFreeHost, called at tests/copy.c:");
     free(memory);
 }

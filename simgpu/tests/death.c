@@ -84,7 +84,7 @@ TEST(test_ends)
             shared->how = how;
             shared->victim = world - 1;
             char victim[64];
-            snprintf(victim, sizeof victim, "rank %d will never come", shared->victim);
+            snprintf(victim, sizeof victim, "rank %d will never arrive", shared->victim);
             free(run_ranks_message(world, 10, die, shared));
             bool told = false; // whoever sees another's report first says only that
             for (int r = 0; r < world - 1; r++) {
@@ -119,7 +119,7 @@ TEST(test_dies_early)
     Shared *shared = shared_alloc(sizeof *shared);
     free(run_ranks_message(3, 10, die_early, shared));
     for (int r = 0; r < 3; r += 2)
-        assert_true(strstr(shared->heard[r].title, "rank 1 will never come") ||
+        assert_true(strstr(shared->heard[r].title, "rank 1 will never arrive") ||
                     strstr(shared->heard[r].title, "ended: see its report"));
 }
 

@@ -419,7 +419,7 @@ TEST(test_other_size)
     Heard *heard = shared_alloc(2 * sizeof *heard);
     free(run_ranks_message(2, 10, other_size, heard));
     for (int r = 0; r < 2; r++)
-        assert_true(strstr(heard[r].title, "the ranks disagree about their number") ||
+        assert_true(strstr(heard[r].title, "the ranks disagree about nranks") ||
                     strstr(heard[r].title, "ended: see its report"));
 }
 

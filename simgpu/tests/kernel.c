@@ -69,7 +69,7 @@ static void minds_the_device(const Rank *r, void *arg)
     heard_is(heard, "a kernel on another device's stream",
              "on a stream of device 1 while device 0");
     check(cudaSetDevice(8) == cudaErrorInvalidDevice, "device 8 was taken");
-    heard_is(heard, "cudaSetDevice of a device that is not there", "there are 8: 0 to 7");
+    heard_is(heard, "cudaSetDevice: there is no such device", "there are 8: 0 to 7");
     check(cudaSetDevice(-1) == cudaErrorInvalidDevice, "device -1 was taken");
     cudaGetLastError();
 

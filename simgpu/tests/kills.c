@@ -270,7 +270,7 @@ static void collect(End *end, double until)
 static bool names(const char *told, int victim, pid_t pid)
 {
     char rank[64], process[64], place[64];
-    snprintf(rank, sizeof rank, "rank %d will never come", victim);
+    snprintf(rank, sizeof rank, "rank %d will never arrive", victim);
     snprintf(process, sizeof process, "rocess %d", pid); // at a line's begin, or in it
     snprintf(place, sizeof place, "The memory of rank %d ", victim);
     return strstr(told, rank) || strstr(told, process) || strstr(told, place);

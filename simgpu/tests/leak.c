@@ -44,7 +44,7 @@ static void leave_memory(void)
 TEST(test_memory)
 {
     char *text = end_of(leave_memory, 0);
-    expect_words(text, "4 things were never given back [leak]");
+    expect_words(text, "4 resources were never freed [leak]");
     expect_words(text,
                  "3 allocations of device memory (3000 bytes): parts[i], made at tests/leak.c:");
     expect_words(text, "1 allocation of device memory (100 bytes): small, made at tests/leak.c:");
@@ -73,7 +73,7 @@ static void leave_others(void)
 TEST(test_others)
 {
     char *text = end_of(leave_others, 0);
-    expect_words(text, "6 things were never given back");
+    expect_words(text, "6 resources were never freed");
     expect_words(text, "1 allocation of pinned memory (64 bytes): pinned, made at tests/leak.c:");
     expect_words(text, "  1 stream, made at ");
     expect_words(text, "  2 events, made at ");
@@ -105,7 +105,7 @@ static void leave_many_places(void)
 TEST(test_many_places)
 {
     char *text = end_of(leave_many_places, 0);
-    expect_words(text, "514 things were never given back");
+    expect_words(text, "514 resources were never freed");
     expect_words(text, "500 allocations of device memory (4000 bytes)");
     expect_words(text, "  and more, of 3 other places");
     if (strlen(text) > 6000) fail_msg("%zu bytes of report", strlen(text));
@@ -246,7 +246,7 @@ static void another_report(void)
 TEST(test_another_report_comes_first)
 {
     char *text = end_of(another_report, 0);
-    expect_words(text, "a free of what is no device memory [wrong pointer]");
+    expect_words(text, "a pointer that is not device memory is freed [wrong pointer]");
     if (strstr(text, "[leak]")) fail_msg("%s", text);
 }
 

@@ -156,7 +156,7 @@ RANK_TEST(test_refused, 1)
     cudaIpcMemHandle_t handle;
     Heard *heard = hear(shared_alloc(sizeof(Heard)));
     check(cudaIpcGetMemHandle(&handle, r->comm) == cudaErrorNotSupported, "another process");
-    heard_is(heard, "a call that simgpu does not have", "NCCL");
+    heard_is(heard, "simgpu does not implement this call", "NCCL");
     check(cudaGetLastError() == cudaErrorNotSupported, "the last error");
 }
 

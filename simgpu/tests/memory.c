@@ -391,10 +391,10 @@ RANK_TEST(test_refuses_bad_frees, 1)
     hear(heard);
     need_cuda(cudaMalloc((void **)&p, 1000));
     check(cudaFree(p + 256) == cudaErrorInvalidValue, "an interior pointer was freed");
-    heard_is(heard, "a free of what is no allocation's beginning",
+    heard_is(heard, "a pointer that is not the start of an allocation is freed",
              "byte 256 of p, the 1000 bytes allocated at");
     check(cudaFree(host) == cudaErrorInvalidValue, "the stack was freed");
-    heard_is(heard, "a free of what is no device memory", "tests/memory.c:");
+    heard_is(heard, "a pointer that is not device memory is freed", "tests/memory.c:");
     need_cuda(cudaMallocHost((void **)&pinned, 10));
     check(cudaFree(pinned) == cudaErrorInvalidValue, "pinned memory was freed");
     heard_is(heard, "cudaFree of pinned host memory", "cudaFreeHost");
@@ -466,11 +466,11 @@ static void finds_misuse(const Rank *r, void *arg)
         break;
     case HOST_POINTER:
         error = kernel_touch(host, 4, 0, r->stream);
-        heard_is(heard, "a host pointer where device memory is due", "kernel_touch, called at");
+        heard_is(heard, "a host pointer where device memory is needed", "kernel_touch, called at");
         break;
     case NULL_POINTER:
         error = kernel_touch(NULL, 4, 0, r->stream);
-        heard_is(heard, "a null pointer where device memory is due", "kernel_touch, called at");
+        heard_is(heard, "a null pointer where device memory is needed", "kernel_touch, called at");
         break;
     case FAR_AWAY:
         error = kernel_touch(p + ((size_t)1 << 33), 4, 0, r->stream);

@@ -173,7 +173,8 @@ static void arguments(const Rank *r, void *arg)
           "a root outside the communicator", "-1");
     WRONG(ncclSend(x, 8, ncclFloat, 2, r->comm, r->stream), ncclInvalidArgument,
           "a peer outside the communicator", "2");
-    WRONG(ncclGroupEnd(), ncclInvalidUsage, "a group's end without its start", "ncclGroupStart");
+    WRONG(ncclGroupEnd(), ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart",
+          "ncclGroupStart");
     WRONG(ncclRedOpDestroy((ncclRedOp_t)9, r->comm), ncclInvalidArgument, "an invalid reduction",
           "9");
 

@@ -380,13 +380,13 @@ TEST(test_says_where_ranks_part)
     char *message;
     message = run_ranks_message(2, 20, run_layers, (&(Layers){.skipped_by = 0, .sum_by = -1}));
     assert_non_null(message);
-    expect_words(message, "rank 0 will never come");
+    expect_words(message, "rank 0 will never arrive");
     has_both(message, "The ranks diverge at call 4", "rank 0: ncclAllGather at tests/places.c:");
     has_both(message, "rank 1: ncclAllGather at tests/places.c:", "rank 0 (process ");
     free(message);
     message = run_ranks_message(3, 20, run_layers, (&(Layers){.skipped_by = -1, .sum_by = 1}));
     assert_non_null(message);
-    expect_words(message, " will never come [missing rank or deadlock]"); // 0 or 2
+    expect_words(message, " will never arrive [missing rank or deadlock]"); // 0 or 2
     expect_no_words(message, "parted");
     free(message);
 }

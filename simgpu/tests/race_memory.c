@@ -176,8 +176,7 @@ RANK_TEST(test_products, 1)
 
 // ---- The host ----
 
-static const char *const READS_EARLY =
-    "the host reads pinned memory before the write under way to it is done";
+static const char *const READS_EARLY = "the host reads pinned memory that is still being written";
 static const char *const WRITES_EARLY = "the host writes pinned memory that is still being read";
 
 RANK_TEST(test_host_touches, 2)

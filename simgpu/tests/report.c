@@ -231,12 +231,12 @@ TEST(test_the_first_cause_is_printed)
     int status;
     char *text = stderr_of(three_mistakes, &status);
     expect_words(text, "device memory was freed twice");
-    expect_no_words(text, "a free of what is no device memory");
+    expect_no_words(text, "a pointer that is not device memory is freed");
     assert_string_equal(text + strlen(text) - strlen(more), more);
 
     text = stderr_of(three_mistakes_all, &status);
     expect_words(text, "device memory was freed twice");
-    assert_int_equal(times(text, "a free of what is no device memory"), 2);
+    assert_int_equal(times(text, "a pointer that is not device memory is freed"), 2);
     expect_no_words(text, "more report");
 
     text = stderr_of(two_mistakes, &status);
@@ -258,7 +258,7 @@ TEST(test_the_first_cause_is_printed)
     expect_no_words(text, "segmentation fault");
 
     text = stderr_of(every_process_has_a_first_one, &status);
-    expect_words(text, "a free of what is no device memory");
+    expect_words(text, "a pointer that is not device memory is freed");
     expect_words(text, "CUDA was used before fork()");
 }
 
@@ -315,8 +315,8 @@ TEST(test_records)
         "\"hardware\": \"On a GPU this is an illegal memory access, or silently other data.\", "
         "\"question\": \"Are the count (elements, not bytes?) and the offset right?\", "
         "\"read\": \"simgpu/pages/mistakes.md, \\\"Wrong pointer\\\"\", \"text\": \"simgpu: ");
-    expect_words(
-        second, "{\"class\": \"wrong-pointer\", \"title\": \"a free of what is no device memory\"");
+    expect_words(second, "{\"class\": \"wrong-pointer\", \"title\": \"a pointer that is not device "
+                         "memory is freed\"");
     expect_words(second, "\"follows\": true");
     assert_int_equal(times(second, "\n"), 1);
 }
@@ -335,7 +335,7 @@ TEST(test_an_unwritable_file_is_one_line)
     char *text = stderr_of(unwritable, &status);
     assert_int_equal(status, 0);
     assert_int_equal(times(text, "SIMGPU_REPORT: /nowhere/to/be/found cannot be written: "), 1);
-    expect_words(text, "a free of what is no device memory");
+    expect_words(text, "a pointer that is not device memory is freed");
 }
 
 // ---- Alignment and overlap ----
@@ -499,7 +499,7 @@ static void waiting_in_a_group(const Rank *r, void *arg)
     need_nccl(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, r->comm, r->stream));
     check(h->count == 0, "%s", h->text);
     need_cuda(cudaStreamSynchronize(r->stream));
-    heard_is(h, "a wait for calls that an open group still holds",
+    heard_is(h, "a wait for calls of a group that is still open",
              "ncclAllReduce, called at tests/report.c:");
     need_nccl(ncclGroupEnd());
     need_cuda(cudaFreeAsync(x, r->stream));

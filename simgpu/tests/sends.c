@@ -209,7 +209,7 @@ TEST(test_names_what_waits)
         snprintf(waits, sizeof waits,
                  "and its host waits for that in %s at tests/sends.c:", calls[how]);
         const char *text = shared->heard[0].text, *found = strstr(text, waits);
-        if (strcmp(shared->heard[0].title, "rank 1 will never come") != 0 || !found ||
+        if (strcmp(shared->heard[0].title, "rank 1 will never arrive") != 0 || !found ||
             !strstr(found, "(wait_somehow)") || !strstr(text, "(waits_in_vain)"))
             fail_msg("way %d, no \"%s\": %s", how, waits, text);
     }

@@ -190,7 +190,7 @@ static bool told_whole(const Killing *killing, int rank, const char *message)
     const Heard *heard = &killing->heard[rank];
     char process[64];
     snprintf(process, sizeof process, "rocess %d", (int)killing->pid); // or "Process"
-    if (heard->count != 1 || (!strstr(heard->title, "will never come") &&
+    if (heard->count != 1 || (!strstr(heard->title, "will never arrive") &&
                               !strstr(heard->title, "ended before it joined") &&
                               !strstr(heard->title, "ended: see its report")))
         fail_msg(

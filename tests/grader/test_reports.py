@@ -167,7 +167,7 @@ class InAGrading(ReferenceCopy):
         tests, _, _ = self.grade("--task", "optimizer")
         bad = tests["zero_grad_zeroes"]
         self.assertEqual(bad["status"], "failed")
-        self.assertIn("a free of what is no device memory [wrong pointer]", bad["message"])
+        self.assertIn("a pointer that is not device memory is freed [wrong", bad["message"])
         self.assertIn("| cudaFree(&host);", bad["message"])
         self.assertIn('Read: simgpu/pages/mistakes.md, "Wrong pointer"', bad["message"])
         report = bad["reports"][0]

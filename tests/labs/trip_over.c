@@ -203,7 +203,7 @@ TEST(a_skipped_forward_is_named)
     for (int s = STRATEGY_DDP; s <= STRATEGY_ZERO3; s++) {
         Skip one = {case_of(spec_mlp(4), (Strategy)s, 3, 1, 1), false}, all = one;
         all.all = true;
-        must_name(&all, "rank 1 will never come", "nccl");
+        must_name(&all, "rank 1 will never arrive", "nccl");
         if (s == STRATEGY_DDP)
             must_name(&one, "rank 1 of 3", "l.1.fc.weight has no gradient");
         else if (s ==

@@ -1,5 +1,5 @@
-/* host_defines.h: words of CUDA C that mean nothing to a compiler of plain C or C++: functions for
- * the host are all that it compiles. __align__ and __forceinline__ mean what they say.
+/* host_defines.h: CUDA C's words for where a function runs. They mean nothing here: a compiler of
+ * plain C or C++ compiles only host functions. __align__ and __forceinline__ mean what they say.
  */
 #if defined(__HOST_DEFINES_H__) && !defined(SIMGPU_HOST_DEFINES)
 #error "NVIDIA's crt/host_defines.h comes before simgpu's: put simgpu/include first"

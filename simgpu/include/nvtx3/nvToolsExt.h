@@ -1,7 +1,7 @@
-/* nvtx3/nvToolsExt.h: names for stretches of a program's time, as NVIDIA's tools draw them. Here a
- * range between push and pop, or start and end, of one thread is a slice over its calls where
- * SIMGPU_TRACE writes a trace (simgpu/pages/trace.md); else it is nothing. Marks, colours,
- * categories and what names threads are taken and not drawn.
+/* nvtx3/nvToolsExt.h: named ranges of a program's time, which NVIDIA's tools draw. Here a range of
+ * one thread (push to pop, or start to end) is a slice over its calls in the trace that
+ * SIMGPU_TRACE writes (simgpu/pages/trace.md); without a trace it does nothing. Marks, colours,
+ * categories and names of threads are accepted, but not drawn.
  *
  * Names and types are those of NVTX 3; the functions are simgpu's (src/compat/nvtx.c).
  */

@@ -1,5 +1,5 @@
-/* nvtx3/nvtx3.hpp: ranges of a scope, and marks, by name: what C++ programs use most of NVTX's own
- * header.
+/* nvtx3/nvtx3.hpp: named ranges of a scope, and marks: the part of NVTX's own header that C++
+ * programs use most.
  */
 #ifndef SIMGPU_NVTX3_HPP
 #define SIMGPU_NVTX3_HPP

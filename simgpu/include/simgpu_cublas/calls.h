@@ -3,15 +3,15 @@
  *
  *   CALL(name, end, KIND, T, TF, TR, (parameters), (arguments))
  *       name##end is the symbol, which programs know as `name` (cublas_v2.h). KIND is what it does,
- *       T the type of its numbers, TF that of its factors (or c), TR that of its result (or s);
- *       char where arguments say it, or where there is none. The arguments are the parameters'
- *       names.
+ *       T the type of its numbers, TF that of its factors (or c), TR that of its result (or s); a
+ *       type is char if the arguments give it, or if there is none. The arguments are the
+ *       parameters' names.
  *   TRANSFER(name, shape, WAY, async, width, height, ldfrom, ldto, stream, (parameters),
  *            (arguments))
  *       a copy between host and device of `height` columns of `width` elements
  *
- * By these, cublas_api.h declares the calls, simgpu defines them (src/blas), gpulog's interposer
- * wraps them (interpose/blas.h), and a test holds NVIDIA's headers against simgpu's.
+ * From these tables cublas_api.h declares the calls, simgpu defines them (src/blas), gpulog's
+ * interposer wraps them (interpose/blas.h), and a test compares NVIDIA's headers with simgpu's.
  *
  * Source: cuBLAS 13 headers (names and types).
  */
@@ -61,7 +61,7 @@
     SIMGPU_BLAS_ROT(CALL, Z, cuDoubleComplex, double, cuDoubleComplex)                             \
     SIMGPU_BLAS_ROT(CALL, Zd, cuDoubleComplex, double, double)
 
-// What has a result: sums, and the place of an element, counted from 1.
+// Calls with a result: a sum, or the index of an element, counted from 1.
 #define SIMGPU_BLAS_SUM(CALL, name, KIND, T, TR)                                                   \
     CALL(cublas##name, _v2, KIND, T, char, TR,                                                     \
          (cublasHandle_t handle, int n, const T *x, int incx, TR *result),                         \
@@ -198,7 +198,7 @@
          (handle, transa, transb, m, n, k, alpha, Aarray, Atype, lda, Barray, Btype, ldb, beta,    \
           Carray, Ctype, ldc, batchCount, computeType, algo))
 
-// The headers have products of halves for C++ alone, and gpulog has them in no log.
+// The headers have products of halves only for C++, and gpulog does not log them.
 #define SIMGPU_CUBLAS_HALF_PRODUCTS(CALL) SIMGPU_BLAS_GEMM(CALL, H, __half, )
 #define SIMGPU_CUBLAS_HALF_BATCHES(CALL) SIMGPU_BLAS_BATCHED(CALL, H, __half)
 
@@ -243,14 +243,14 @@
 #define SIMGPU_CUBLAS_TRANSFERS(TRANSFER)                                                          \
     SIMGPU_BLAS_TRANSFERS(TRANSFER, Set, TO_DEVICE) SIMGPU_BLAS_TRANSFERS(TRANSFER, Get, TO_HOST)
 
-// All calls on a stream, but for those of halves.
+// All calls on a stream, except those of halves.
 #define SIMGPU_CUBLAS_CALLS(CALL)                                                                  \
     SIMGPU_CUBLAS_VECTORS(CALL)                                                                    \
     SIMGPU_CUBLAS_SUMS(CALL)                                                                       \
     SIMGPU_CUBLAS_MATRICES(CALL)                                                                   \
     SIMGPU_CUBLAS_PRODUCTS(CALL) SIMGPU_CUBLAS_BATCHES(CALL) SIMGPU_CUBLAS_FACTORS(CALL)
 
-#ifdef SIMGPU_NAMES // the symbols alone, for the linker of the interposer (make/flags.mk)
+#ifdef SIMGPU_NAMES // only the symbols, for the linker of the interposer (make/flags.mk)
 #define SIMGPU_BLAS_NAME(name, end, ...) @name##end
 #define SIMGPU_BLAS_TRANSFER_NAME(name, ...) @name
 SIMGPU_CUBLAS_CALLS(SIMGPU_BLAS_NAME)

@@ -1,4 +1,4 @@
-/* handle.h: a part of cublas_api.h, which includes it: handles, and what they remember.
+/* handle.h: a part of cublas_api.h, which includes it: handles and their settings.
  *
  * Source: cuBLAS 13 headers (names and types).
  */

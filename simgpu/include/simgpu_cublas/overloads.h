@@ -13,7 +13,7 @@ static inline cublasStatus_t cublasGetEmulationStrategy(cublasHandle_t handle,
     return cublasGetEmulationStrategy(handle, (cublasEmulationStrategy_t *)strategy);
 }
 
-// The compute type for it; pedantic where the handle's math mode is.
+// The compute type for a number format; pedantic if the handle's math mode is.
 static inline cublasStatus_t cublasMigrateComputeType(cublasHandle_t handle,
                                                       cudaDataType_t dataType,
                                                       cublasComputeType_t *computeType)

@@ -15,7 +15,7 @@ cublasStatus_t simblas_refuse(Call call, cublasStatus_t status, const char *form
     sim_facts_call(call.name, call.site, SIM_NO_STREAM);
     sim_report(SIMGPU_CALL, "a cuBLAS call with a wrong argument",
                "%s, called at %s:\n%s\n"
-               "On a GPU nothing is computed, and it returns %s, as now.\n"
+               "On a GPU nothing is computed, and it returns %s, as here.\n"
                "Do you check the status of every cuBLAS call, and is this argument what you meant?",
                call.name, where, what, cublasGetStatusName(status));
     return status;
@@ -30,7 +30,7 @@ static cublasStatus_t refuse_destroyed(Call call, const void *handle, const void
     sim_facts_call("cublasDestroy", destroyed, SIM_NO_STREAM);
     sim_report(SIMGPU_LIFETIME, "a cuBLAS handle is used after it was destroyed",
                "%s, called at %s,\nwas given the handle %p, destroyed at\n%s.\n"
-               "On a GPU it returns CUBLAS_STATUS_NOT_INITIALIZED, as now, or it is a crash.\n"
+               "On a GPU it returns CUBLAS_STATUS_NOT_INITIALIZED, as here, or it is a crash.\n"
                "Is it destroyed before its last use?",
                call.name, where, handle, end);
     return CUBLAS_STATUS_NOT_INITIALIZED;

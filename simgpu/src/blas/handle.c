@@ -83,7 +83,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace,
     CHECK(simblas_check_handle(call, handle));
     if (workspaceSizeInBytes == 0 || sim_device_of(workspace, &offset) != NULL)
         return CUBLAS_STATUS_SUCCESS;
-    return simblas_refuse(call, CUBLAS_STATUS_INVALID_VALUE, "workspace %p is no device memory.",
+    return simblas_refuse(call, CUBLAS_STATUS_INVALID_VALUE, "workspace %p is not device memory.",
                           workspace);
 }
 

@@ -220,7 +220,7 @@ void sim_tell_not_permitted(const char *call, const void *site)
     gpulog_where(host_function.site, launched, sizeof launched);
     sim_facts_call(call, site, SIM_NO_STREAM);
     sim_facts_call(host_function.launch, host_function.site, SIM_NO_STREAM);
-    sim_report(SIMGPU_CALL, "a CUDA call inside of a host function",
+    sim_report(SIMGPU_CALL, "a CUDA call inside a host function",
                "%s, called at %s,\nis in the function that\n%s, called at %s,\nput on a stream.\n"
                "Such a function may make no CUDA call: on a GPU it fails with \"operation not\n"
                "permitted\", or waits for the stream that waits for it.\n"
@@ -248,7 +248,7 @@ cudaError_t sim_refuse_call(const char *name, const char *what, const char *inst
     SIM_ENTER_AS(name, site);
     char where[256];
     gpulog_where(site, where, sizeof where);
-    sim_report(SIMGPU_CALL, "a call that simgpu does not have",
+    sim_report(SIMGPU_CALL, "simgpu does not implement this call",
                "%s, called at %s, returns cudaErrorNotSupported.\nThere is no %s here: %s.", name,
                where, what, instead);
     return sim_leave(cudaErrorNotSupported);

@@ -32,7 +32,7 @@ void sim_in_host_function(const char *launch, const void *site);
 cudaError_t sim_leave(cudaError_t error); // remembers it for cudaGetLastError
 void sim_stick(cudaError_t error);        // from here on every call returns it
 bool sim_is_forked(void);                 // from a process that had used simgpu
-// Reports a call that simgpu does not have: "There is no WHAT here: INSTEAD."
+// Reports a call that simgpu does not implement: "There is no WHAT here: INSTEAD."
 // cudaErrorNotSupported.
 cudaError_t sim_refuse_call(const char *name, const char *what, const char *instead,
                             const void *site);

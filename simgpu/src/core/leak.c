@@ -148,7 +148,7 @@ static void report(const SimLeaks *leaks)
     if (leaks->n > LINES)
         snprintf(list + used, sizeof list - used, "  and more, of %zu other places\n",
                  leaks->n - LINES);
-    snprintf(title, sizeof title, "%zu thing%s never given back", count,
+    snprintf(title, sizeof title, "%zu resource%s never freed", count,
              count == 1 ? " was" : "s were");
     sim_report(
         SIMGPU_LEAK, title,

@@ -202,7 +202,8 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
     if (!device) {
         bool inside, pinned = sim_pinned(ptr, 1, &inside);
         sim_report(SIMGPU_POINTER,
-                   pinned ? "cudaFree of pinned host memory" : "a free of what is no device memory",
+                   pinned ? "cudaFree of pinned host memory"
+                          : "a pointer that is not device memory is freed",
                    "%s, called at %s,\nwas given %p, which cudaMalloc did not return.\n"
                    "On a GPU this is an invalid argument, and nothing is freed.\n%s",
                    call, where, ptr,
@@ -214,15 +215,16 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
     if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
     sim_facts_range(ptr, 0);
     bool twice = place->kind == PLACE_FREED && place->byte == 0;
-    sim_report(twice ? SIMGPU_LIFETIME : SIMGPU_POINTER,
-               twice ? "device memory was freed twice"
-                     : "a free of what is no allocation's beginning",
-               "%s, called at %s,\nwas given %s.\n"
-               "On a GPU this is an invalid argument; or it frees what has the address by now.\n%s",
-               call, where, what,
-               twice ? "Do two owners free it? A pointer that is set to NULL with its free is\n"
-                       "safe: freeing NULL does nothing."
-                     : "Was an offset added to the pointer that cudaMalloc returned?");
+    sim_report(
+        twice ? SIMGPU_LIFETIME : SIMGPU_POINTER,
+        twice ? "device memory was freed twice"
+              : "a pointer that is not the start of an allocation is freed",
+        "%s, called at %s,\nwas given %s.\n"
+        "On a GPU this is an invalid argument; or it frees whatever has that address by now.\n%s",
+        call, where, what,
+        twice ? "Do two owners free it? A pointer that is set to NULL with its free is\n"
+                "safe: freeing NULL does nothing."
+              : "Was an offset added to the pointer that cudaMalloc returned?");
 }
 
 bool sim_release(const char *call, void *ptr, bool keep_pages, size_t *bytes, bool *pool,
@@ -323,8 +325,8 @@ bool sim_is_nccls(const char *call, const void *ptr, const void *site)
     gpulog_where(site, where, sizeof where);
     sim_facts_call(call, site, SIM_NO_STREAM);
     sim_facts_range(ptr, 0);
-    sim_report(SIMGPU_POINTER, "a free of memory that is NCCL's",
-               "%s, called at %s,\nwas given memory that ncclMemAlloc has made.\n"
+    sim_report(SIMGPU_POINTER, "a CUDA call frees memory from ncclMemAlloc",
+               "%s, called at %s,\nwas given memory that ncclMemAlloc allocated.\n"
                "On a GPU this is an invalid argument, and nothing is freed.\n"
                "Was ncclMemFree meant?",
                call, where);

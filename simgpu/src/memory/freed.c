@@ -41,16 +41,16 @@ static const Freed *find_freed(const void *address)
 static void report_freed(const Freed *g, const char *call, const void *ptr, size_t bytes,
                          const char *verb, const void *site, bool fatal)
 {
-    static const char title[] = "use of pinned memory that was given back";
+    static const char title[] = "use of freed pinned memory";
     char where[WHERE], made[WHERE], freed[WHERE], body[5 * WHERE];
     gpulog_where(site, where, sizeof where);
     gpulog_where(g->made, made, sizeof made);
     gpulog_where(g->freed, freed, sizeof freed);
     snprintf(body, sizeof body,
              "%s%s%s,\n%s byte %zu of the %zu bytes of pinned memory allocated at %s\n"
-             "and given back at %s.\n"
+             "and freed at %s.\n"
              "On a machine with a GPU this is a segmentation fault, or somebody else's data.\n"
-             "Is it given back before its last use, or is this an old pointer that should have "
+             "Is it freed before its last use, or is this an old pointer that should have "
              "been\nrenewed?",
              call ? call : "", call ? ", called at " : "", where, verb, (size_t)ptr - (size_t)g->at,
              g->bytes, made, freed);

@@ -77,7 +77,7 @@ _Noreturn static void end_before_it_is_full(size_t bytes, size_t left, const cha
     char where[WHERE];
     gpulog_where(site, where, sizeof where);
     sim_facts_call(call, site, SIM_NO_STREAM);
-    sim_fatal(SIMGPU_SYSTEM, "this machine has not enough memory for its simulated GPUs",
+    sim_fatal(SIMGPU_SYSTEM, "this machine does not have enough memory for its simulated GPUs",
               "%s, called at %s,\ntouches %zu MiB of device memory for the first time, "
               "and the machine\n(or the control group) has %zu MiB left. Beyond that the system "
               "ends processes.\n"

@@ -181,11 +181,11 @@ static void report_early_end(const char *call, const void *site, const PinnedPie
     sim_facts_call(p->name, p->site, SIM_NO_STREAM);
     sim_facts_range(p->at, copy_span(p));
     sim_report(SIMGPU_HOST_RACE, "pinned memory is freed while a copy is in flight",
-               "%s, called at %s,\ngives back the %zu bytes of pinned memory %s there.\n"
+               "%s, called at %s,\nfrees the %zu bytes of pinned memory %s there.\n"
                "%s, called at %s,\non %s,\n%s %zu bytes from %s,\n"
                "and the host has not waited for that.\n"
                "On a GPU the copy may meet memory that belongs to somebody else by then.\n"
-               "Is a cudaStreamSynchronize missing before the buffer is given back?",
+               "Is a cudaStreamSynchronize missing before the buffer is freed?",
                call, where, piece->bytes, piece->ours ? "allocated" : "registered", p->name, copy,
                stream, p->access == GPU_READ ? "reads" : "writes", copy_span(p), what);
 }
@@ -280,12 +280,12 @@ static cudaError_t report_unknown(const char *call, const void *ptr, const char 
                                   const void *site)
 {
     char where[256];
-    if (!sim_pinned_check_gone(call, ptr, 0, "gives back", site))
+    if (!sim_pinned_check_gone(call, ptr, 0, "releases", site))
         return sim_leave(cudaErrorInvalidValue);
     gpulog_where(site, where, sizeof where);
     sim_facts_call(call, site, SIM_NO_STREAM);
-    sim_report(SIMGPU_LIFETIME, "this is no pinned host memory",
-               "%s, called at %s,\nwas given %p,\nwhich %s did not return, or which was given back "
+    sim_report(SIMGPU_LIFETIME, "this is not pinned host memory",
+               "%s, called at %s,\nwas given %p,\nwhich %s did not return, or which was released "
                "already.\n"
                "On a GPU this is an invalid argument, and nothing is freed.\n"
                "Is it memory from malloc, or freed on two paths?",

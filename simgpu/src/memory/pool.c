@@ -90,15 +90,15 @@ SimDevice *sim_pool_device(cudaMemPool_t pool, const char *call, const void *sit
     gpulog_where(site, where, sizeof where);
     sim_facts_call(call, site, SIM_NO_STREAM);
     if (!found) {
-        sim_report(SIMGPU_POINTER, "what is no memory pool",
-                   "%s, called at %s,\nwas given %p, which is no memory pool.\n"
+        sim_report(SIMGPU_POINTER, "this is not a memory pool",
+                   "%s, called at %s,\nwas given %p, which is not a memory pool.\n"
                    "Is it from cudaMemPoolCreate, or from cudaDeviceGetDefaultMemPool?",
                    call, where, (void *)pool);
         return NULL;
     }
     gpulog_where(end, destroyed, sizeof destroyed);
     sim_facts_call("cudaMemPoolDestroy", end, SIM_NO_STREAM);
-    sim_report(SIMGPU_LIFETIME, "a memory pool is used after its end",
+    sim_report(SIMGPU_LIFETIME, "a memory pool is used after it was destroyed",
                "%s, called at %s,\nwas given a memory pool that\n"
                "cudaMemPoolDestroy, called at %s, destroyed.\n"
                "On a GPU it is an invalid argument, or another pool by now.\n"

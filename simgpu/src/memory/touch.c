@@ -32,7 +32,7 @@ static void report_in_front(const PinnedPiece *piece, const void *address, const
     gpulog_where(piece->site, made, sizeof made);
     sim_facts_call("host code", site, SIM_NO_STREAM);
     sim_facts_range(address, 1);
-    sim_fatal(SIMGPU_POINTER, "host code touches what is in front of pinned memory",
+    sim_fatal(SIMGPU_POINTER, "host code accesses bytes before the start of pinned memory",
               "%s\n%s %zu bytes before the beginning of the %zu bytes of pinned memory allocated "
               "at %s.\n"
               "On a machine with a GPU free() of pinned memory is an abort, and what lies there is "
@@ -69,7 +69,7 @@ static void report_touch(const char *call, const PinnedPiece *piece, const Pinne
     gpulog_where(p->site, copy, sizeof copy);
     sim_stream_name(&p->place.stream, stream, sizeof stream);
     snprintf(title, sizeof title,
-             into ? "the host %s pinned memory before the write under way to it is done"
+             into ? "the host %s pinned memory that is still being written"
                   : "the host %s pinned memory that is still being read",
              verb);
     sim_facts_call(call ? call : "host code", site, SIM_NO_STREAM);

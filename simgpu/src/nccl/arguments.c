@@ -21,7 +21,7 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
     if (!ptr)
         return sim_refuse(
             SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a null pointer",
-            "The %s buffer is NULL, %zu bytes are due there.\n"
+            "The %s buffer is NULL; it should have %zu bytes.\n"
             "On real GPUs this is an illegal memory access, and every call after it fails.\n"
             "Was it never allocated, or already freed?",
             which, bytes);
@@ -50,7 +50,7 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
         SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a misaligned pointer",
         "The %s buffer is %s:\nits address is not a multiple of %zu, the size of an %s.\n"
         "On real GPUs the kernel faults (\"misaligned address\"), and every call after it fails.\n"
-        "Was an offset in bytes added, where one in elements is due?",
+        "Was an offset counted in bytes instead of elements?",
         which, what, element, sim_type_name(call->signature.type));
 }
 
@@ -105,8 +105,8 @@ ncclResult_t sim_check_call(Call *call)
     if (call->signature.type < 0 || call->signature.type >= ncclNumTypes)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, kind->call, call->site,
                           "an invalid data type",
-                          "%d is no ncclDataType_t.\n"
-                          "On real GPUs it returns \"invalid argument\", as now.\n"
+                          "%d is not an ncclDataType_t.\n"
+                          "On real GPUs it returns \"invalid argument\", as here.\n"
                           "Are the count and the type the wrong way round?",
                           call->signature.type);
     if (kind->root != ROOT_NONE)
@@ -201,9 +201,9 @@ ncclResult_t sim_check_messages(const Call *call, int n)
     if (!alone) return ncclSuccess;
     bool sends = alone->signature.kind == GPU_SEND;
     return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, sim_kind(alone->signature.kind)->call,
-                      alone->site, "a message to oneself without its other side",
+                      alone->site, "a message from a rank to itself has no matching call",
                       "Rank %d %s itself, and nothing in the same group %s.\n"
-                      "On real GPUs it returns \"invalid usage\", as now, and moves nothing.\n"
+                      "On real GPUs it returns \"invalid usage\", as here, and moves nothing.\n"
                       "Was the group forgotten? A message to oneself takes an ncclSend and an\n"
                       "ncclRecv between one ncclGroupStart and its ncclGroupEnd.",
                       alone->comm->rank, sends ? "sends to" : "receives from",

@@ -162,13 +162,13 @@ bool sim_capture_calls(const Call *calls, int n, ncclResult_t *result)
     else if (faults)
         *result = ncclUnhandledCudaError;
     else if (captured && eager)
-        *result = refuse(&calls[0], "a group of which only some calls are captured",
+        *result = refuse(&calls[0], "only some calls of a group are captured",
                          "Some calls of its group are on streams that are captured, others are "
-                         "not.\nOn real GPUs it returns \"invalid usage\", as now.\n"
+                         "not.\nOn real GPUs it returns \"invalid usage\", as here.\n"
                          "Do all streams of the group join the capture, by events?");
     else if (nonblocking)
-        *result = refuse(&calls[0], "a call on a communicator that does not block, in a capture",
-                         "simgpu captures calls on communicators that block alone.\n"
+        *result = refuse(&calls[0], "a call on a non-blocking communicator is captured",
+                         "simgpu captures calls only on communicators that block.\n"
                          "Can config.blocking be 1?");
     else if (captured)
         *result = capture(calls, op, n);

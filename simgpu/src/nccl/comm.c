@@ -237,7 +237,7 @@ static ncclResult_t refuse_twin(const ncclComm_t comm, const RankSlot *twin, con
     char where[256];
     gpulog_where(site, where, sizeof where);
     sim_facts_call("ncclCommInitRank", site, SIM_NO_STREAM);
-    sim_report(SIMGPU_MISMATCH, "ncclCommInitRank: two ranks of the same number",
+    sim_report(SIMGPU_MISMATCH, "ncclCommInitRank: two callers pass the same rank",
                "Rank %d of %d came twice: now at %s\nin process %d, before in process %d.\n"
                "On real GPUs this hangs, or fails with an internal error.\n"
                "Does every process pass its own rank? Is the id used for a second communicator?",

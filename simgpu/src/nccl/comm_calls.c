@@ -60,7 +60,7 @@ static ncclResult_t refuse_config(const char *name, const void *site, const char
                                   const char *text)
 {
     return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, site, title,
-                      "On real GPUs it returns \"invalid argument\", as now.\n%s", text);
+                      "On real GPUs it returns \"invalid argument\", as here.\n%s", text);
 }
 
 static bool is_switch(int value, bool *out)
@@ -102,7 +102,7 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
         return sim_grouped_error(
             sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid rank or size",
                        "rank %d of nranks %d; simgpu has room for %d ranks.\n"
-                       "On real GPUs it returns \"invalid argument\", as now.\n"
+                       "On real GPUs it returns \"invalid argument\", as here.\n"
                        "Ranks go from 0 to nranks - 1: are the two the wrong way round?",
                        rank, size, most));
     memcpy(&init.id, id, sizeof init.id);
@@ -255,9 +255,9 @@ static ncclResult_t begin_shrink(Init *init, int *list, int n, const ncclConfig_
         result = sim_check_not_null(list, "excludeRanksList", name, init->site);
     if (result == ncclSuccess && n < 1)
         result =
-            sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, init->site, "nobody is left out",
+            sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, init->site, "no rank is excluded",
                        "excludeRanksCount is %d.\n"
-                       "On real GPUs it returns \"invalid argument\", as now.\n"
+                       "On real GPUs it returns \"invalid argument\", as here.\n"
                        "Is ncclCommSplit meant?",
                        n);
     if (result == ncclSuccess && (flags & NCCL_SHRINK_ABORT)) stop_calls(comm);
@@ -356,7 +356,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags)
     if (result != ncclSuccess) return result;
     if (revokeFlags != NCCL_REVOKE_DEFAULT)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "unknown flags",
-                          "They are %d; NCCL has NCCL_REVOKE_DEFAULT alone.", revokeFlags);
+                          "revokeFlags is %d; NCCL has only NCCL_REVOKE_DEFAULT.", revokeFlags);
     if (sim_group_holds(comm)) return refuse_in_group(name, HERE);
     stop_calls(comm);
     comm->revoked = true;

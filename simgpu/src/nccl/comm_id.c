@@ -385,7 +385,7 @@ ncclResult_t sim_comm_id_find(const CommId *id, ncclComm_t comm)
     sim_comm_await_end(comm);
     await_loss(comm);
     sim_report(
-        SIMGPU_DEADLOCK, "ncclCommInitRank: the id's communicator is gone",
+        SIMGPU_DEADLOCK, "ncclCommInitRank: the communicator of this id has ended",
         "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"
         "On real GPUs this hangs, or fails after a time limit.\n"
         "Is the id of an earlier job, or was it used for a communicator already?",

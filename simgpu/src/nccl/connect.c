@@ -98,7 +98,7 @@ static bool is_lost(ncclComm_t in, int rank, const ncclComm_t comm)
            atomic_load(&comm->shared->ready) < (uint32_t)comm->size;
 }
 
-// Ends the process if a rank will never come; for a non-blocking communicator it returns true.
+// Ends the process if a rank will never arrive; for a non-blocking communicator it returns true.
 static bool has_lost(ncclComm_t comm)
 {
     CommShared *shared = comm->shared;

@@ -6,7 +6,7 @@
 
 // Connects to the ranks that have come. ncclSuccess: all ranks of the communicators have connected
 // to all; it takes all that one thread makes at a time. ncclRemoteError, where they do not block:
-// one will never come.
+// one will never arrive.
 ncclResult_t sim_comm_try_connect(ncclComm_t *comms, int n);
 // Sleeps until something may have happened; says now and then who is missing.
 void sim_comm_await(ncclComm_t *comms, int n, uint32_t ticket, Notice *notice);

@@ -1,7 +1,7 @@
 /* diagnose.c: reports the ranks that do not make the calls for which others wait.
  *
  * Disagreement: ranks make different calls at the same place of a communicator. Missing: a rank
- * will never come, since it has ended or destroyed the communicator. Cycle: threads wait for each
+ * will never arrive, since it has ended or destroyed the communicator. Cycle: threads wait for each
  * other. Each of these ends the process; on real GPUs it is a silent hang. Every rank concerned
  * reports what it sees; a rank whose peer ended by such a report says only that.
  */
@@ -66,7 +66,7 @@ static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
     else
         sim_append(text, size,
                    "They differ in the root: rank %d has %d, rank %d has %d.\n"
-                   "Was each rank's own number passed, where one rank's is due?",
+                   "Did each rank pass its own number instead of one rank's?",
                    rank_a, a->root, rank_b, b->root);
 }
 
@@ -188,7 +188,7 @@ void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site)
     int other = atomic_load(&shared->other_rank);
     gpulog_where(site, where, sizeof where);
     sim_facts_rank_call(rank, "ncclCommInitRank", site, SIM_NO_STREAM);
-    sim_fatal(SIMGPU_MISMATCH, "ncclCommInitRank: the ranks disagree about their number",
+    sim_fatal(SIMGPU_MISMATCH, "ncclCommInitRank: the ranks disagree about nranks",
               "The first ranks of this id came with nranks = %d, rank %d came with nranks = %d.\n"
               "This is rank %d with nranks = %d, at %s.\n"
               "On real GPUs this hangs silently.\nDoes every rank read the same world size?",
@@ -211,7 +211,7 @@ void sim_diagnose_shrink(ncclComm_t comm, int other, const void *site)
     list_left_out(comm->self, comm->size, mine, sizeof mine);
     list_left_out(&comm->shared->slot[other], comm->size, others, sizeof others);
     sim_facts_rank_call(comm->rank, "ncclCommShrink", site, SIM_NO_STREAM);
-    sim_fatal(SIMGPU_MISMATCH, "ncclCommShrink: the ranks disagree about who is left out",
+    sim_fatal(SIMGPU_MISMATCH, "ncclCommShrink: the ranks disagree about which ranks to exclude",
               "Rank %d, at %s, leaves out %s.\nRank %d leaves out %s.\n"
               "On real GPUs this hangs.\nDo all ranks that stay pass the same list?",
               comm->rank, where, mine, other, others);
@@ -316,7 +316,7 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     if (waiter && !sim_is_message(waiter->kind))
         append_parting(comm->shared, comm->size, atomic_load(&slot->arrived) + 1, parting,
                        sizeof parting);
-    snprintf(title, sizeof title, "rank %d will never come", missing);
+    snprintf(title, sizeof title, "rank %d will never arrive", missing);
     sim_fatal(SIMGPU_DEADLOCK, title,
               "%srank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
               "%s\n"
@@ -429,7 +429,7 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
     SimTids threads;
     sim_program_tids(&threads);
     if (n == 1 && threads.n > 1)
-        sim_fatal(SIMGPU_DEADLOCK, "no thread is left to make a call",
+        sim_fatal(SIMGPU_DEADLOCK, "no thread is left that could make the missing call",
                   "%sThe rank it waits for belongs to this same process, whose other threads wait\n"
                   "too, in NCCL or for the end of this one (pthread_join).\n"
                   "On real GPUs this hangs.\n"
@@ -438,7 +438,7 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
                   text);
     if (n == 1 && step->shared->slot[step->ref.rank].desc.signature.in_graph)
         sim_fatal(
-            SIMGPU_GROUP, "a graph waits for one that its thread has not launched",
+            SIMGPU_GROUP, "a graph waits for another that its thread has not launched",
             "%sThe rank it waits for belongs to this same thread. The graph with that rank's\n"
             "call has not been launched yet, or waits for another call that comes first.\n"
             "On real GPUs this hangs.\n"

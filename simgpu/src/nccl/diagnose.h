@@ -8,7 +8,7 @@
 bool sim_signatures_differ(const CallSignature *a, const CallSignature *b);
 _Noreturn void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq);
 _Noreturn void sim_diagnose_message(ncclComm_t comm, int from, int to);
-// Ends the process where rank `missing`, for which `waiter` waits, will never come; else returns.
+// Ends the process where rank `missing`, for which `waiter` waits, will never arrive; else returns.
 // `in`: as in sim_wait.
 void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
                           const HostCall *in);

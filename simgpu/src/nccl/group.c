@@ -167,7 +167,7 @@ static ncclResult_t join_group(bool init, bool nonblocking, const char *name, co
         return refuse_mixed(
             ncclInvalidArgument, name, site,
             "communicators that block and that do not in one group",
-            "On real GPUs it returns \"invalid argument\", as now.\n"
+            "On real GPUs it returns \"invalid argument\", as here.\n"
             "Is config.blocking the same for all of them? Those that differ need two groups.");
     return ncclSuccess;
 }
@@ -264,7 +264,7 @@ static void check_wait(const char *name, cudaStream_t stream, const void *site)
     gpulog_where(held->site, held_where, sizeof held_where);
     sim_facts_call(name, site, stream);
     sim_facts_call(held_name, held->site, stream);
-    sim_report(SIMGPU_GROUP, "a wait for calls that an open group still holds",
+    sim_report(SIMGPU_GROUP, "a wait for calls of a group that is still open",
                "%s, called at %s,\nwaits for a stream that has nothing to do:\n"
                "%s, called at %s,\nbegins only at the ncclGroupEnd.\n"
                "On real GPUs this returns at once, and what comes next sees the old data.\n"
@@ -311,8 +311,9 @@ ncclResult_t sim_close_group(void)
 
 static ncclResult_t refuse_end(const char *name, const void *site)
 {
-    return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, name, site, "a group's end without its start",
-                      "On real GPUs it returns \"invalid usage\", as now.\n"
+    return sim_refuse(SIMGPU_GROUP, ncclInvalidUsage, name, site,
+                      "ncclGroupEnd without ncclGroupStart",
+                      "On real GPUs it returns \"invalid usage\", as here.\n"
                       "Is there one ncclGroupStart for every ncclGroupEnd, on the same thread?");
 }
 
@@ -349,8 +350,8 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
     group.depth = 0;
     if (group.error == ncclSuccess && simInfo->magic != SIM_INFO_MAGIC)
         group.error = sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE,
-                                 "a ncclSimInfo_t without its start values",
-                                 "On real GPUs it returns \"invalid argument\", as now.\n"
+                                 "an ncclSimInfo_t that was not initialised",
+                                 "On real GPUs it returns \"invalid argument\", as here.\n"
                                  "Does it begin with NCCL_SIM_INFO_INITIALIZER?");
     if (group.error == ncclSuccess) simInfo->estimatedTime = estimate(group.call, group.n_calls);
     return end_group(true);

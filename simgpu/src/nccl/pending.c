@@ -6,7 +6,7 @@
  * another thread. A call is in progress until the next query, even if it could be done at once: a
  * program that does not query is wrong, and is found to be wrong every time.
  *
- * A rank that will never come does not end the process: the program may abort the communicator.
+ * A rank that will never arrive does not end the process: the program may abort the communicator.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -354,7 +354,7 @@ void sim_pending_check(const SimVectorClock *clock, const char *name, const void
     pthread_mutex_unlock(&lock);
     if (!early) return;
     sim_report(
-        SIMGPU_GROUP, "a stream is used before a call in progress is on it",
+        SIMGPU_GROUP, "a stream is used before a call in progress is queued on it",
         "%s, called at %s,\ncomes after\n%s, called at %s,\n"
         "which returned ncclInProgress; nobody has asked whether it is on its stream.\n"
         "On real GPUs it may come to the stream after this: what comes next sees the old\n"

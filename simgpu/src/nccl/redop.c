@@ -33,7 +33,7 @@ static ncclResult_t refuse_destroyed(ncclComm_t comm, int own, const char *name,
         SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "ncclRedOpDestroy", destroyed,
         "a reduction is used after it was destroyed",
         "It was destroyed at %s.\n"
-        "On real GPUs it returns \"invalid argument\", as now, or it is another's.\n"
+        "On real GPUs it returns \"invalid argument\", as here, or it is another's.\n"
         "Is it destroyed before its last use?",
         where);
 }
@@ -46,10 +46,10 @@ ncclResult_t sim_check_redop(Call *call)
     const SimMachine *machine = sim_config()->machine;
     if (eight && machine && machine->gpu.major < HOPPER)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, call->site,
-                          "a type that this machine's GPUs do not reduce",
+                          "this machine's GPUs cannot reduce this type",
                           "%s is reduced from compute capability 9.0 on (NCCL: \"FP8 reduction "
                           "support begins with sm90\");\nthe GPUs of %s have %d.%d.\n"
-                          "On real GPUs it returns \"invalid argument\", as now.\n"
+                          "On real GPUs it returns \"invalid argument\", as here.\n"
                           "Can it be reduced in another type, or on another machine "
                           "(SIMGPU_MACHINE)?",
                           sim_type_name(call->signature.type), machine->name, machine->gpu.major,
@@ -63,17 +63,18 @@ ncclResult_t sim_check_redop(Call *call)
     if (own < 0 || own >= call->comm->n_redops || !call->comm->redop[own].used)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, call->site,
                           "an invalid reduction",
-                          "%d is no ncclRedOp_t of this communicator.\n"
-                          "On real GPUs it returns \"invalid argument\", as now.\n"
+                          "%d is not an ncclRedOp_t of this communicator.\n"
+                          "On real GPUs it returns \"invalid argument\", as here.\n"
                           "Was it destroyed already, or made for another communicator?",
                           op);
     if ((int)call->comm->redop[own].type != call->signature.type)
-        return sim_refuse(
-            SIMGPU_CALL, ncclInvalidArgument, name, call->site, "a reduction for another type",
-            "It was made for %s and is used with %s.\n"
-            "On real GPUs it returns \"invalid argument\", as now.\n"
-            "Does every type need a reduction of its own?",
-            sim_type_name(call->comm->redop[own].type), sim_type_name(call->signature.type));
+        return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, call->site,
+                          "the reduction was made for another type",
+                          "It was made for %s and is used with %s.\n"
+                          "On real GPUs it returns \"invalid argument\", as here.\n"
+                          "Does every type need a reduction of its own?",
+                          sim_type_name(call->comm->redop[own].type),
+                          sim_type_name(call->signature.type));
     call->signature.op = SIM_PRE_MUL_SUM;
     return ncclSuccess;
 }
@@ -88,7 +89,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     if (result != ncclSuccess) return result;
     if ((int)datatype < 0 || datatype >= ncclNumTypes)
         return sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "an invalid data type",
-                          "%d is no ncclDataType_t.", (int)datatype);
+                          "%d is not an ncclDataType_t.", (int)datatype);
     bool entered = sim_comm_enter(comm, name, HERE);
     int i = comm->n_redops < FEW_REDOPS ? comm->n_redops : 0;
     while (i < comm->n_redops && comm->redop[i].used) i++;

@@ -188,7 +188,7 @@ void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, i
         REDUCE(ncclBfloat16, float, uint16_t, float, bfloat_of_float, float_of_bfloat, true)
         REDUCE(ncclFloat8e4m3, float, uint8_t, float, e4m3_of_float, float_of_e4m3, true)
         REDUCE(ncclFloat8e5m2, float, uint8_t, float, e5m2_of_float, float_of_e5m2, true)
-    default: sim_fatal(SIMGPU_SYSTEM, "a reduction of a type that has none", "type %d", (int)type);
+    default: sim_fatal(SIMGPU_SYSTEM, "this type cannot be reduced", "type %d", (int)type);
     }
 }
 

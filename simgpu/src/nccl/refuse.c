@@ -91,7 +91,7 @@ ncclResult_t sim_check_comm(ncclComm_t comm, const char *name, const void *site)
         comm ? "It was destroyed before, or was made by a process that forked this one.\n"
                "On real GPUs this is a crash, or a hang.\n"
                "Is there a call after its ncclCommDestroy?"
-             : "On real GPUs it returns \"invalid argument\", as now.\n"
+             : "On real GPUs it returns \"invalid argument\", as here.\n"
                "Did ncclCommInitRank fail, or did it never run?");
 }
 
@@ -103,7 +103,7 @@ ncclResult_t sim_check_ready(ncclComm_t comm, const char *name, const void *site
     return sim_refuse(SIMGPU_LIFETIME, ncclInvalidArgument, name, site,
                       "the communicator is not ready",
                       "It does not block, and what it was asked for last is still in progress.\n"
-                      "On real GPUs it returns \"invalid argument\", as now, or works today.\n"
+                      "On real GPUs it returns \"invalid argument\", as here, or happens to work.\n"
                       "Is ncclCommGetAsyncError asked until it says ncclSuccess, after each call\n"
                       "that returns ncclInProgress?");
 }
@@ -114,7 +114,7 @@ ncclResult_t sim_check_usable(ncclComm_t comm, const char *name, const void *sit
     if (result == ncclSuccess && comm->revoked)
         return sim_refuse(SIMGPU_LIFETIME, ncclInvalidUsage, name, site,
                           "the communicator is revoked",
-                          "On real GPUs it returns \"invalid usage\", as now.\n"
+                          "On real GPUs it returns \"invalid usage\", as here.\n"
                           "Only ncclCommDestroy, ncclCommSplit and ncclCommShrink may follow.");
     if (result != ncclSuccess || !comm->finalized) return result;
     char where[256];
@@ -135,8 +135,8 @@ ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *n
     if (ptr) return ncclSuccess;
     return sim_refuse(SIMGPU_POINTER, ncclInvalidArgument, name, site, "a null pointer",
                       "%s is NULL.\n"
-                      "On real GPUs it returns \"invalid argument\", as now.\n"
-                      "Is it the address of a variable that is due there?",
+                      "On real GPUs it returns \"invalid argument\", as here.\n"
+                      "Did you mean the address of a variable?",
                       what);
 }
 
@@ -148,7 +148,7 @@ ncclResult_t sim_check_root(ncclComm_t comm, int root, bool is_peer, const char 
                       is_peer ? "a peer outside the communicator"
                               : "a root outside the communicator",
                       "%d is not one of its ranks, 0 to %d.\n"
-                      "On real GPUs it returns \"invalid argument\", as now.\n"
+                      "On real GPUs it returns \"invalid argument\", as here.\n"
                       "Is it a rank of the whole world, in a communicator of a part of it?",
                       root, comm->size - 1);
 }

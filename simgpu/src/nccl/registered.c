@@ -70,15 +70,15 @@ static ncclResult_t check_range(const void *buff, size_t size, const char *name,
     size_t bytes = sim_allocation_of(buff, &base, kind);
     if (!bytes)
         return sim_refuse(SIMGPU_POINTER, ncclUnhandledCudaError, name, site,
-                          "memory to register that is no device memory",
+                          "the memory to register is not device memory",
                           "%p is in no allocation of a device.\n"
-                          "On real GPUs it returns \"unhandled cuda error\", as now.\n"
+                          "On real GPUs it returns \"unhandled cuda error\", as here.\n"
                           "Is it host memory, or was it freed?",
                           buff);
     *offset = (size_t)((const char *)buff - (const char *)base);
     if (size <= bytes - *offset) return ncclSuccess;
     return sim_refuse(SIMGPU_POINTER, ncclUnhandledCudaError, name, site,
-                      "more memory to register than its allocation has",
+                      "the memory to register runs past the end of its allocation",
                       "%zu bytes from byte %zu of an allocation of %zu bytes.\n"
                       "On real GPUs it returns \"unhandled cuda error\", or registers what is\n"
                       "somebody else's.\n"
@@ -123,16 +123,16 @@ static ncclResult_t deregister(ncclComm_t comm, const void *handle, bool window,
     if (found && !gone) return ncclSuccess;
     if (!found)
         return sim_refuse(SIMGPU_POINTER, ncclInvalidUsage, name, site,
-                          "a handle of no registration",
-                          "%p is no handle that this communicator has returned.\n"
-                          "On real GPUs it returns \"invalid usage\", as now, or crashes.\n"
+                          "this handle is not a registration",
+                          "This communicator returned no handle %p.\n"
+                          "On real GPUs it returns \"invalid usage\", as here, or crashes.\n"
                           "Is it another rank's, of another communicator, or the memory's address?",
                           handle);
     gpulog_where(gone, where, sizeof where);
     return sim_refuse_of(SIMGPU_LIFETIME, ncclInvalidUsage, name, site, name, gone,
                          "a registration is removed twice",
                          "It was removed at %s.\n"
-                         "On real GPUs it returns \"invalid usage\", as now, or crashes.\n"
+                         "On real GPUs it returns \"invalid usage\", as here, or crashes.\n"
                          "Do two owners remove it?",
                          where);
 }
@@ -147,25 +147,26 @@ static ncclResult_t check_window(const void *buff, size_t size, const char *name
     SimMemoryKind kind;
     size_t offset;
     if (!buff || !size)
-        return sim_refuse(SIMGPU_POINTER, ncclInvalidArgument, name, site, "a window of no memory",
+        return sim_refuse(SIMGPU_POINTER, ncclInvalidArgument, name, site,
+                          "a window without memory",
                           "%zu bytes at %p.\n"
-                          "On real GPUs it returns \"invalid argument\", as now, and the other\n"
+                          "On real GPUs it returns \"invalid argument\", as here, and the other\n"
                           "ranks wait.",
                           size, buff);
     ncclResult_t result = check_range(buff, size, name, site, &kind, &offset);
     if (result != ncclSuccess) return result;
     if (kind != MEMORY_OF_NCCL)
         return sim_refuse(SIMGPU_POINTER, ncclUnhandledCudaError, name, site,
-                          "a window of memory that ranks cannot share",
-                          "A window takes memory of ncclMemAlloc; that of cudaMalloc and its kin\n"
-                          "fails to be registered (NCCL's guide, \"User Buffer Registration\").\n"
-                          "On real GPUs it returns \"unhandled cuda error\", as now, and the\n"
+                          "a window of memory that is not from ncclMemAlloc",
+                          "A window takes memory from ncclMemAlloc; memory from cudaMalloc\n"
+                          "cannot be registered (NCCL's guide, \"User Buffer Registration\").\n"
+                          "On real GPUs it returns \"unhandled cuda error\", as here, and the\n"
                           "other ranks wait.");
     if (offset % NCCL_WIN_REQUIRED_ALIGNMENT == 0) return ncclSuccess;
     return sim_refuse(
         SIMGPU_POINTER, ncclInvalidArgument, name, site, "a misaligned window",
         "It begins at byte %zu of its allocation; NCCL_WIN_REQUIRED_ALIGNMENT is %d.\n"
-        "On real GPUs it returns \"invalid argument\", as now, and the other ranks\n"
+        "On real GPUs it returns \"invalid argument\", as here, and the other ranks\n"
         "wait.",
         offset, NCCL_WIN_REQUIRED_ALIGNMENT);
 }

@@ -52,7 +52,7 @@ static void report_no_such_device(int device, const void *site)
                            ? "(SIMGPU_DEVICES sets how many there are, CUDA_VISIBLE_DEVICES which "
                              "of them are seen.)"
                            : "(SIMGPU_DEVICES sets how many there are.)";
-    sim_report(SIMGPU_CALL, "cudaSetDevice of a device that is not there",
+    sim_report(SIMGPU_CALL, "cudaSetDevice: there is no such device",
                "cudaSetDevice, called at %s,\nasks for device %d; %s\n%s", where, device, seen,
                config->hidden[0] ? config->hidden : more);
 }

@@ -197,7 +197,7 @@ static cudaError_t report_cycle(const char *call, const void *site)
     sim_facts_call(call, site, SIM_NO_STREAM);
     sim_report(SIMGPU_CAPTURE, "a graph with a cycle",
                "%s, called at %s,\nwas given nodes that come after themselves, by their edges.\n"
-               "On a GPU it returns \"invalid argument\", as now.\n"
+               "On a GPU it returns \"invalid argument\", as here.\n"
                "Are the two lists of cudaGraphAddDependencies the wrong way round?",
                call, where);
     return cudaErrorInvalidValue;

@@ -86,7 +86,7 @@ cudaError_t sim_graph_memory_instantiate(cudaGraph_t graph, const char *call, co
             sim_report(SIMGPU_CAPTURE, "a second executable of a graph that allocates memory",
                        "%s, called at %s,\nwould make a second executable of a graph that "
                        "allocates memory, whose address\nis the graph's.\n"
-                       "On a GPU it returns \"operation not supported\", as now.\n"
+                       "On a GPU it returns \"operation not supported\", as here.\n"
                        "Is the first one to be destroyed before (cudaGraphExecDestroy)?",
                        call, where);
             return cudaErrorNotSupported;
@@ -128,10 +128,10 @@ cudaError_t sim_graph_memory_launch(cudaGraph_t graph, unsigned long long flags,
         sim_facts_call("cudaGraphLaunch", site, SIM_NO_STREAM);
         sim_facts_call(graph->node[i]->name, graph->node[i]->site, SIM_NO_STREAM);
         sim_facts_range(a->ptr, a->bytes);
-        sim_report(SIMGPU_CAPTURE, "a launch of a graph whose memory is not freed",
+        sim_report(SIMGPU_CAPTURE, "a graph is launched again before its memory is freed",
                    "cudaGraphLaunch, called at %s,\nlaunches a graph again whose %zu bytes of\n"
                    "%s, captured at %s,\nare still allocated since the launch at %s.\n"
-                   "On a GPU it returns \"invalid argument\", as now.\n"
+                   "On a GPU it returns \"invalid argument\", as here.\n"
                    "Is a cudaFreeAsync missing, in the graph or after its launch? With\n"
                    "cudaGraphInstantiateFlagAutoFreeOnLaunch a launch frees it.",
                    where, a->bytes, graph->node[i]->name, made, first);

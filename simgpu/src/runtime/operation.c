@@ -92,13 +92,13 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
                    "Is the count in bytes, and the offset right?",
                    op->entry.name, where, bytes, ptr);
     else if (!ptr)
-        sim_report(SIMGPU_POINTER, "a null pointer where device memory is due",
+        sim_report(SIMGPU_POINTER, "a null pointer where device memory is needed",
                    "%s, called at %s,\nuses %zu bytes at NULL.\n"
                    "On a GPU this is an illegal memory access, and every call after it fails.\n"
                    "Was the buffer never allocated, or already freed (resharded, set to NULL)?",
                    op->entry.name, where, bytes);
     else
-        sim_report(SIMGPU_POINTER, "a host pointer where device memory is due",
+        sim_report(SIMGPU_POINTER, "a host pointer where device memory is needed",
                    "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
                    "On a GPU this is an illegal memory access, and every call after it fails.\n"
                    "Is it from malloc, the stack, or a pointer whose cudaMalloc was never made?",

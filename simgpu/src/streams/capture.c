@@ -49,8 +49,8 @@ cudaError_t sim_report_capture(const SimCaptureFault *f, const char *call, const
         if (f->begun) snprintf(text, sizeof text, "\nThe capture began at %s.", begun);
         sim_facts_call(call, site, SIM_NO_STREAM);
         if (f->begun) sim_facts_call("cudaStreamBeginCapture", f->begun, SIM_NO_STREAM);
-        sim_report(SIMGPU_CAPTURE, "a call that a capture does not allow",
-                   "%s, called at %s,\n%s.%s\nOn a GPU it returns %s (\"%s\"), as now.\n%s", call,
+        sim_report(SIMGPU_CAPTURE, "a call that is not allowed during capture",
+                   "%s, called at %s,\n%s.%s\nOn a GPU it returns %s (\"%s\"), as here.\n%s", call,
                    where, f->what, text, cudaGetErrorName(f->error), cudaGetErrorString(f->error),
                    f->instead);
     }

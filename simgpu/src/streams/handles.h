@@ -21,7 +21,7 @@
 struct CUstream_st {
     bool alive;
     bool is_default; // a device's NULL stream
-    bool branch;     // of a graph's launches
+    bool branch;     // runs a branch of a graph's launches
     bool blocking;
     int device;
     int priority;
@@ -30,7 +30,7 @@ struct CUstream_st {
     const void *destroyed; // where; NULL: it is alive, or a reset did it
     int number;     // 1, 2 … of those that the program made; 0: the default or a thread's own
     uint32_t order; // of all streams and devices, as they were made
-    // What is done before the stream's next operation; its own slot: its number so far.
+    // What is done before the stream's next operation; its own slot counts its operations so far.
     SimVectorClock clock;
     SimCapture *capture;      // that it is part of; NULL: none
     SimNodes last;            // … the dependencies of its next node

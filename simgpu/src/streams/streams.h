@@ -43,12 +43,12 @@ void sim_moment_hold_host(SimMoment *moment);
 void sim_moment_let_go(void);
 // The call has waited for all that is ordered before its operation.
 void sim_stream_begun(const SimgpuOp *op);
-// The operation waits for all that is queued on a device. What is queued there after its end waits
-// for it.
+// gather: the operation waits for all that is queued on a device. spread: what is queued there
+// after its end waits for it.
 void sim_stream_gather(const SimgpuOp *op, int device);
 void sim_stream_spread(const SimgpuOp *op, int device);
-// A copy of what is ordered before the operation; the slot of its stream. A stream has waited for
-// something by other means than an event.
+// start: copies what is ordered before the operation, and sets the slot of its stream. learn: a
+// stream has waited for something in another way than by an event.
 void sim_stream_start(const SimgpuOp *op, SimVectorClock *start, int *slot);
 void sim_stream_learn(int slot, const SimVectorClock *clock);
 // Notifies the virtual clock that the next calls will wait for the messages that are queued on the
