@@ -163,7 +163,7 @@ void ddp_begin_backward(StrategyState *state);
 // on every rank, even if a rank leaves a module out. arg is the StrategyState.
 Status ddp_post_backward(Module *module, void *state);
 // unit->reduce_scatter of DDP: sends the remaining buckets, and makes the reduce-scatter stream
-// wait for all of them. If a parameter has no gradient in this backward, ERR_ARGUMENT with a line
+// wait for all of them. If a parameter's gradient is not complete, ERR_ARGUMENT with a line
 // that names it, after all collectives are queued, so that no other rank waits for this one.
 Status ddp_reduce(FsdpUnit *unit);
 

@@ -411,9 +411,10 @@ Status strategy_pre_backward(Module *module, void *arg)
 static Status end_backward(FsdpRoot *root)
 {
     StrategyState *state = root->extensions->strategy;
-    //[L1.8] After the last backward of a step everything is as fsdp_finish_backward leaves it, and
-    //  the compute stream has waited for every reduction, also over the replicas. After an earlier
-    //  backward, no pass is running and no forward is recorded; nothing else has changed.
+    //[L1.8] After the last backward of a step everything is as fsdp_finish_backward leaves it, the
+    //  compute stream has waited for every reduction, also over the replicas, and no sum is left to
+    //  free. After an earlier backward no pass is running and no forward is recorded; gradients and
+    //  sums stay as they are, and no stream has waited for them.
     //? What would a wait cost after each of eight micro-batches?
     if (state->is_last_backward) {
         bool all_reduced = state->all_reduce_state.buffer != NULL;

@@ -186,7 +186,8 @@ Status ddp_reduce(FsdpUnit *unit)
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &unit->flat.layout;
     //[L1.13] Every bucket has been sent, and later work on the reduce-scatter stream runs after all
-    //  of them. ERR_ARGUMENT if a parameter has no gradient, with a line that names the first one.
+    //  of them. ERR_ARGUMENT, with a line that names it, for the first parameter whose gradient is
+    //  not complete: a module that holds it has had no backward.
     //? What do the other ranks do if this one returns before it has sent its last bucket?
     while (ddp->next < ddp->n_buckets) TRY(send_bucket(state));
     CUDA_TRY(cudaEventRecord(state->reduced, state->all_reduce_stream));

@@ -346,8 +346,9 @@ static Status end_backward(FsdpRoot *root)
 {
     StrategyState *state = root->extensions->strategy;
     // TODO L1.8: After the last backward of a step everything is as fsdp_finish_backward leaves it,
-    // and the compute stream has waited for every reduction, also over the replicas. After an
-    // earlier backward, no pass is running and no forward is recorded; nothing else has changed.
+    // the compute stream has waited for every reduction, also over the replicas, and no sum is left
+    // to free. After an earlier backward no pass is running and no forward is recorded; gradients
+    // and sums stay as they are, and no stream has waited for them.
     // Hint: What would a wait cost after each of eight micro-batches?
     NOT_YET("L1.8");
 }

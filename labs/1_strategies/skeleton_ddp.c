@@ -157,8 +157,8 @@ Status ddp_reduce(FsdpUnit *unit)
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &unit->flat.layout;
     // TODO L1.13: Every bucket has been sent, and later work on the reduce-scatter stream runs
-    // after all of them. ERR_ARGUMENT if a parameter has no gradient, with a line that names the
-    // first one.
+    // after all of them. ERR_ARGUMENT, with a line that names it, for the first parameter whose
+    // gradient is not complete: a module that holds it has had no backward.
     // Hint: What do the other ranks do if this one returns before it has sent its last bucket?
     NOT_YET("L1.13");
 }

@@ -27,6 +27,7 @@ static inline Case typed(Spec spec, DType param, DType reduce, Strategy strategy
 {
     Case c = case_of(spec, strategy, world, 1, 1);
     c.policy = policy_of(param, reduce);
+    c.bare_state = true; // precision_full_state has a test of its own
     return c;
 }
 

@@ -212,7 +212,7 @@ Status offload_adamw_step(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
     //[L4.12] Every shard in host memory has made one step of AdamW on the host, which opt->t
-    //  counts. The padding of every shard is zero.
+    //  counts. The padding of every shard, which is zero, has not changed.
     //? How many elements of a shard are not padding?
     opt->t++;
     for (int i = 0; i < opt->n; i++) {

@@ -18,7 +18,7 @@
 
 char dir[PATH_BYTES + 16];
 
-static int begin(void **state)
+int dir_begin(void **state)
 {
     int status = own_folder_begin(state);
     snprintf(dir, sizeof dir, "%s/model", own_folder);
@@ -123,7 +123,7 @@ void save_or_load(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(saves_and_loads_again, begin, own_folder_end)
+TEST_BETWEEN(saves_and_loads_again, dir_begin, own_folder_end)
 {
     for (int world = 1; world <= 3; world++) {
         Job job = {.spec = spec_mlp(3), .step = 5 + world, .saves = true, .loads = true};
@@ -135,7 +135,7 @@ TEST_BETWEEN(saves_and_loads_again, begin, own_folder_end)
     }
 }
 
-TEST_BETWEEN(loads_on_any_world, begin, own_folder_end)
+TEST_BETWEEN(loads_on_any_world, dir_begin, own_folder_end)
 {
     for (int round = 0; round < 5; round++) {
         int from = round == 0 ? 1 : draw(1, 8), to = round == 1 ? 1 : draw(1, 8);
@@ -153,7 +153,7 @@ TEST_BETWEEN(loads_on_any_world, begin, own_folder_end)
 }
 
 // Saved in units of blocks, loaded in one; and a parameter's own file has nothing of the padding.
-TEST_BETWEEN(loads_in_other_units, begin, own_folder_end)
+TEST_BETWEEN(loads_in_other_units, dir_begin, own_folder_end)
 {
     needs_ranks(3);
     Job job = {.spec = spec_mlp(3), .step = 3, .saves = true};
@@ -165,79 +165,9 @@ TEST_BETWEEN(loads_in_other_units, begin, own_folder_end)
     RULE(each_reads_what_it_owns);
 }
 
-// ---- Resume ----
-
-typedef struct Resume {
-    bool resumes;
-    float *params[8], *m[8];
-    size_t bytes;
-} Resume;
-
-static void train(Sharded *s, const Rank *r, int first, int steps)
+TEST_BETWEEN(resumes_as_if_never_stopped, dir_begin, own_folder_end)
 {
-    for (int step = first; step < first + steps; step++) {
-        Batch batch = batch_create(&s->spec, (uint64_t)(100 * step + r->rank));
-        train_batch(&s->spec, &s->run, s->model, &batch);
-        need(fsdp_adamw_step(&s->adamw));
-        need(fsdp_zero_grad(s->model, &s->ctx));
-        batch_destroy(&batch);
-    }
-}
-
-// Five steps; or two of them, which saved, and three by a model that was never initialised.
-static void resume_body(const Rank *r, void *arg)
-{
-    Resume *all = arg;
-    Spec spec = spec_gpt2(2);
-    CheckpointPosition position = {.step = 2, .data_seed = 1};
-    Sharded s;
-    if (!all->resumes) {
-        sharded_create(&s, &spec, &TEST_OPTIONS, &STATE_ADAMW, r);
-        train(&s, r, 0, 2);
-        need(checkpoint_save(dir, s.model, &s.adamw, &position));
-    } else {
-        s = (Sharded){.spec = spec, .rank = r->rank, .world = r->world};
-        s.model = spec_create(&spec);
-        checkpoint_storage_only(s.model);
-        need(nn_run_create(&s.run, r->stream));
-        make_context(&s.ctx, r);
-        for (int i = 1; i <= 2; i++) need(fully_shard(s.model->children[i], &s.ctx, &TEST_OPTIONS));
-        need(fully_shard(s.model, &s.ctx, &TEST_OPTIONS));
-        s.root = fsdp_unit(s.model)->root;
-        need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &STATE_ADAMW));
-        need(checkpoint_load(dir, s.model, &s.adamw, &position));
-    }
-    train(&s, r, (int)position.step, 3);
-    size_t at = 0;
-    for (int u = 0; u < s.root->n_units; u++) {
-        size_t n = (size_t)s.root->units[u]->flat.layout.shard_numel;
-        float *got[2] = {fetch(s.root->units[u]->flat.sharded_param.data, n),
-                         fetch(s.adamw.m[u], n)};
-        float *kept[2] = {all->params[r->rank] + at, all->m[r->rank] + at};
-        for (int part = 0; part < 2; part++) {
-            if (!all->resumes) memcpy(kept[part], got[part], n * sizeof(float));
-            check(memcmp(kept[part], got[part], n * sizeof(float)) == 0,
-                  "after a resume and three steps the %s of unit %s are not bitwise those of five "
-                  "steps without a stop",
-                  part == 0 ? "parameters" : "first moments", s.root->units[u]->flat.name);
-            free(got[part]);
-        }
-        at += n;
-    }
-    sharded_destroy(&s);
-}
-
-TEST_BETWEEN(resumes_as_if_never_stopped, begin, own_folder_end)
-{
-    Resume all = {.bytes = 1 << 18};
-    for (int i = 0; i < 3; i++) {
-        all.params[i] = shared_alloc(all.bytes);
-        all.m[i] = shared_alloc(all.bytes);
-    }
-    run_ranks(3, resume_body, &all);
-    all.resumes = true;
-    run_ranks(3, resume_body, &all);
-    RULE(replicas_and_frozen_resume);
+    RULE(trainings_resume);
 }
 
 // ---- The commit point ----
@@ -251,7 +181,7 @@ static int find_call(const Disk *disk, DiskCall call, const char *path, int from
     return found;
 }
 
-TEST_BETWEEN(reaches_the_disk_in_order, begin, own_folder_end)
+TEST_BETWEEN(reaches_the_disk_in_order, dir_begin, own_folder_end)
 {
     enum { WORLD = 3 };
     Job job = {.spec = spec_mlp(2), .step = 1, .saves = true};
@@ -375,7 +305,7 @@ static void kill_at(int at, bool again)
 }
 
 // The calls that a save makes, so that the last ones, which commit, can all be tried.
-TEST_BETWEEN(a_kill_leaves_the_last_good_one, begin, own_folder_end)
+TEST_BETWEEN(a_kill_leaves_the_last_good_one, dir_begin, own_folder_end)
 {
     needs_ranks(2);
     Job job = {.spec = spec_mlp(2), .step = 4, .saves = true};
@@ -501,7 +431,7 @@ static void unsharded_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
+TEST_BETWEEN(refuses_damaged_checkpoints, dir_begin, own_folder_end)
 {
     needs_ranks(3);
     Refusal load = {.spec = spec_mlp(2)};
@@ -547,7 +477,7 @@ TEST_BETWEEN(refuses_damaged_checkpoints, begin, own_folder_end)
     must_refuse(load, 2, "a checkpoint without an optimizer", "adamw");
 }
 
-TEST_BETWEEN(a_failed_save_changes_nothing, begin, own_folder_end)
+TEST_BETWEEN(a_failed_save_changes_nothing, dir_begin, own_folder_end)
 {
     needs_ranks(3);
     Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
@@ -593,7 +523,7 @@ static void memory_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST_BETWEEN(holds_two_shards_at_most, begin, own_folder_end)
+TEST_BETWEEN(holds_two_shards_at_most, dir_begin, own_folder_end)
 {
     run_ranks(2, memory_body, NULL);
 }

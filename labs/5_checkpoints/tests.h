@@ -9,6 +9,7 @@
 #include "strategies.h"
 
 extern char dir[PATH_BYTES + 16]; // the checkpoint of the test that runs
+int dir_begin(void **state);      // makes the folder above it
 
 // What a body is told.
 typedef struct Job {
@@ -27,6 +28,6 @@ void save_or_load(const Rank *r, void *job);
 // tests_calls.c
 void rule_a_failing_call_changes_nothing(void);
 void rule_each_reads_what_it_owns(void);
-void rule_replicas_and_frozen_resume(void);
+void rule_trainings_resume(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* Lab 5, checkpoints: calls of the disk that fail, each in its turn; which elements a rank reads;
- * replicas and frozen parameters.
+ * trainings that resume; index, commit and files by themselves.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -310,24 +310,139 @@ void rule_each_reads_what_it_owns(void)
     }
 }
 
-// ---- Replicas, and frozen parameters ----
+// ---- Resume ----
 
 static bool every_third(int i)
 {
     return i % 3 == 1;
 }
 
-void rule_replicas_and_frozen_resume(void)
+void rule_trainings_resume(void)
 {
+    Case gpt2 = case_of(spec_gpt2(2), STRATEGY_ZERO3, 3, 1, 1);
     Case replicas = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 2, 1);
     Case frozen = case_of(spec_mlp(3), STRATEGY_ZERO3, 3, 1, 1);
     frozen.layout = per_parameter_layout;
     frozen.frozen = every_third;
-    Case *cases[] = {&replicas, &frozen};
-    for (int i = 0; i < 2; i++) {
-        snprintf(case_folder, sizeof case_folder, "%s", own_folder);
+    Case *cases[] = {&gpt2, &replicas, &frozen};
+    snprintf(case_folder, sizeof case_folder, "%s", own_folder);
+    for (int i = 0; i < 3; i++) {
+        cases[i]->name = "saved, and loaded into a new model, before each step but the first";
         cases[i]->between = case_resume;
         cases[i]->steps = 3;
-        run_case(i == 0 ? 4 : 3, cases[i]);
+        run_case(i == 1 ? 4 : 3, cases[i]);
     }
+}
+
+// ---- Each part by itself ----
+
+// The slices of every parameter, from where it lies in its unit.
+static void described_body(const Rank *r, void *arg)
+{
+    Sharded s;
+    CheckpointIndex index;
+    int n = 0;
+    make_model(&s, arg, r);
+    index_begin(&index, r->world);
+    need(checkpoint_describe(&index, s.root));
+    for (int u = 0; u < s.root->n_units; u++) {
+        const FlatLayout *layout = &s.root->units[u]->flat.layout;
+        int64_t at = 0, shard = layout->shard_numel;
+        for (int i = 0; i < layout->n; i++, n++) {
+            const CheckpointEntry *entry = index_find(&index, layout->params[i]->name);
+            int64_t numel = meta_numel(layout->params[i]);
+            int k = 0;
+            check(entry != NULL, "the index has no %s", layout->params[i]->name);
+            for (int rank = 0; rank < r->world; rank++) {
+                int64_t begin = rank * shard - at, end = begin + shard;
+                if (begin < 0) begin = 0;
+                if (end > numel) end = numel;
+                if (begin >= end) continue;
+                const CheckpointSlice none = {-1, 0, 0};
+                const CheckpointSlice *has = k < entry->n_slices ? &entry->slices[k] : &none;
+                check(has->file == rank && has->begin == begin && has->end == end,
+                      "slice %d of %s is [%lld, %lld) in file %d, want [%lld, %lld) in file %d", k,
+                      entry->name, (long long)has->begin, (long long)has->end, has->file,
+                      (long long)begin, (long long)end, rank);
+                k++;
+            }
+            check(k == entry->n_slices, "%s has %d slices, want %d", entry->name, entry->n_slices,
+                  k);
+            at += numel;
+        }
+    }
+    check(index.n == n, "the index has %d parameters, want %d", index.n, n);
+    index_free(&index);
+    sharded_destroy(&s);
+}
+
+TEST(the_index_has_every_slice)
+{
+    for (int world = 1; world <= 3; world++) {
+        Job job = {.spec = world == 2 ? spec_gpt2(1) : spec_mlp(3), .align = world == 3};
+        run_ranks(world, described_body, &job);
+    }
+}
+
+// What is in a folder: '-': nothing; 0: it is not there.
+static char mark_of(const char *folder)
+{
+    char mark = '-';
+    FILE *file = fopen(in_folder(folder, "index.json"), "rb");
+    if (file == NULL) return access(folder, F_OK) == 0 ? '-' : 0;
+    if (fread(&mark, 1, 1, file) != 1) mark = '-';
+    fclose(file);
+    return mark;
+}
+
+// From each state that an earlier save can have left.
+static void commit_body(const Rank *r, void *arg)
+{
+    char path[3][PATH_BYTES + 32]; // DIR, DIR.tmp, DIR.old
+    for (int i = 0; i < 3; i++)
+        snprintf(path[i], sizeof path[i], "%s%s", dir, i == 0 ? "" : i == 1 ? ".tmp" : ".old");
+    for (int there = 0; there < 8; there++) {
+        for (int i = 0; i < 3; i++) {
+            if (!(there >> i & 1)) continue;
+            need(folder_make(path[i]));
+            write_bytes(in_folder(path[i], "index.json"), &"dto"[i], 1);
+        }
+        char good = there & 1 ? 'd' : there & 4 ? 'o' : 0;
+        for (int after = 0; after < 2; after++) {
+            need(after == 0 ? checkpoint_begin(path[0], path[1], path[2])
+                            : checkpoint_commit(path[0], path[1], path[2]));
+            check(mark_of(path[0]) == (after == 0 ? good : 'n') &&
+                      mark_of(path[1]) == (after == 0 ? '-' : 0) && mark_of(path[2]) == 0,
+                  "before the save there was %sDIR, %sDIR.tmp and %sDIR.old, and after %s DIR is "
+                  "%s, DIR.tmp is %s, and %s DIR.old",
+                  there & 1 ? "" : "no ", there & 2 ? "" : "no ", there & 4 ? "" : "no ",
+                  after == 0 ? "checkpoint_begin" : "checkpoint_commit",
+                  mark_of(path[0]) == 'n'    ? "the new one"
+                  : mark_of(path[0]) == good ? "the last good one"
+                                             : "another one",
+                  mark_of(path[1]) == '-' ? "empty"
+                  : mark_of(path[1]) == 0 ? "gone"
+                                          : "not empty",
+                  mark_of(path[2]) == 0 ? "there is no" : "there is a");
+            if (after == 0) write_bytes(in_folder(path[1], "index.json"), "n", 1);
+        }
+        need(folder_remove(path[0]));
+    }
+}
+
+TEST_BETWEEN(a_commit_takes_the_place_of_the_last, dir_begin, own_folder_end)
+{
+    run_ranks(1, commit_body, NULL);
+}
+
+TEST_BETWEEN(each_rank_has_a_file, dir_begin, own_folder_end)
+{
+    Job job = {.spec = spec_mlp(3), .step = 6, .saves = true};
+    CheckpointIndex index;
+    needs_ranks(3);
+    run_ranks(3, save_or_load, &job);
+    bool good = index_read(&index, dir) == OK;
+    for (int i = 0; i < 3 && good; i++) good = index_check_file(&index, i) == OK;
+    index_free(&index);
+    if (!good) fail_msg("what a save on 3 ranks has left cannot be read: %s", last_error());
 }

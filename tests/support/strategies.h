@@ -43,6 +43,7 @@ typedef struct Case {
     const RandomModel *random; // the model, in place of the spec's; NULL: that
     bool frozen_base;          // all is frozen but the random model's adapters
     bool tied;                 // an MLP whose blocks l.1 and l.2 share their bias
+    bool bare_state;           // full_state at the end is asked for without the policy
     bool uneven;               // each rank and micro-batch has another number of tokens
     float clip;    // > 0: to this norm; the parameters are then near the oracle's, to 1e-6
     float **grads; // shared memory: of each rank and micro-batch, as the ranks make them

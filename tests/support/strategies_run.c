@@ -249,6 +249,7 @@ static void case_body(const Rank *r, void *arg)
     }
     check_no_race(first);
     Compared compared = {&plain, c->clip > 0.0f};
+    if (c->bare_state) need(precision_remove(w.model));
     need(fsdp_full_state(w.model, compare_param, &compared));
     case_unwrap(&w, r);
     if (c->policy != NULL) narrow_destroy(&narrow);
