@@ -18,7 +18,8 @@ order:
 Where none of these says anything, the test's own hints are given; beside a report those of a test
 that is meant for reports of its class (the manifest's "reports"). Where the message has a likely
 cause, or a report's question, or says itself what a function of the part must do, the first hint is
-left out: one thing to think about at a time. `make hint` gives the others.
+left out: one thing to think about at a time. So it is where a rule fails. `make hint` gives the
+others.
 
 By 5 a part has hints, and no line `Look:`: that the test is meant for it is no evidence. `Look:`
 names the line where a rank crashed or was still running, else the function that the message names,
@@ -48,6 +49,9 @@ PLACE = re.compile(r"(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.c):(?P<line>\d+) \((?P<fun
 # Of a report about two operations: the place of a record or a wait that is not as it should be.
 MISPLACED = re.compile(r"(?:an event that was recorded (?:at|on \S+ \(at)|that waits for it \(at) "
                        r"(\S+ \(\w+\))")
+# ctx->compute_done, recorded on ctx->compute_stream, is right: who waits should for another event.
+RIGHT_RECORD = re.compile(r"The wait at (\S+ \(\w+\)) is for an event that was recorded on "
+                          r"ctx->(\w+)_stream \(at \S+?:(\d+) ")
 # A place that says more than the function which the test called.
 QUEUED = re.compile(r"\bat (\S+ \(\w+\)) is queued on another stream")
 UNRECORDED = "Is the cudaEventRecord missing"
@@ -63,7 +67,7 @@ CRASHED_ELSEWHERE = re.compile(
 ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting")
 NOWHERE = re.compile(r"\bnull pointer\b")
 CRASHED = re.compile(r"\bcrashed \(")
-REMEDY = re.compile(r"\?|\bmust\b|\bwant ERR_")
+REMEDY = re.compile(r"\?|\bmust\b|\bwant ERR_|\bbelongs on\b")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
 # Reports about two operations: neither of their places is where the mistake is.
@@ -206,6 +210,9 @@ def of_report(report, text, task, source):
     kind, calls = report.get("class"), report.get("calls") or []
     flat = " ".join(text.split())
     misplaced = MISPLACED.search(flat)
+    right = RIGHT_RECORD.search(flat)
+    if right and right.group(2) + "_done" in source.split("\n")[int(right.group(3)) - 1]:
+        return only(named(right.group(1), task, source))
     if misplaced:
         return only(named(misplaced.group(1), task, source))
     if kind == UNWRITTEN: # who allocated it, where it has nobody else fill it
@@ -287,9 +294,9 @@ def look(part, task, files, words=""):
     if ended:
         return "part %s, %s, %s:%s" % ((part,) + ended[0].group("function", "file", "line"))
     names = task.functions.get(whole(part), [""])
-    name = next((name for name in names if re.search(r"\b%s\b" % re.escape(name), words)
-                 and any(function == name for _, source in files
-                         for function, _, _ in places_of(source))), names[0])
+    own = {function for _, source in files for function, _, _ in places_of(source)}
+    name = next((name for name in names if name in own and re.search(
+        r"\b%s(?:_default)?\b" % re.escape(name.replace("_default", "")), words)), names[0])
     for path, source in files:
         for function, begin, _ in places_of(source):
             if function == name:
@@ -328,16 +335,16 @@ def fill(rows, task, files):
         evidence[row["name"]] = weight(row, pointer)
         if pointer.sure < 2 and before.sure >= max(1, pointer.sure) and not test.together:
             pointer = before
-        found = look(pointer.part, task, files, split(row["message"])[0]) if pointer.part else ""
+        said = "".join(split(row["message"])[:2])
+        found = look(pointer.part, task, files, said) if pointer.part else ""
         if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
                 and not says_nothing(row["message"]) and not ENDED.search(row["message"]):
             pointer = Pointer(test.parts[0])
         levels, origin = chosen(row, test, pointer, task, failed)
-        # A test's own hints are about its body, and what a rule of it asks is something else.
-        # So it is where a message asks about functions of several parts; a crash has its line.
-        names = task.functions.get(pointer.part) or sum(task.functions.values(), [])
-        asks = told(row["message"], names) or CRASHED.search(row["message"]) is not None or (
-            not found and bool(RULE.match(row["message"])))
+        # A hint is about what most go wrong with; what a rule asks is something else. So it is
+        # where a message says what a function must do, of any part; a crash has its line.
+        asks = any(pattern.search(row["message"]) for pattern in (CRASHED, RULE)) or told(
+            row["message"], sum(task.functions.values(), []))
         row.update(part=pointer.part, hints_of=origin, look=found,
                    ask=ask(row["message"], first_report(row)) if asks else "",
                    hint="" if asks or not levels else levels[0],

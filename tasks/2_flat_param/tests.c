@@ -169,7 +169,7 @@ static void cover_body(const Rank *r, void *arg)
                     flat_param_range_in_shard(&known.layout, i, rank, &begin, &end, &at);
                     check(begin == end || (0 <= begin && begin < end && end <= in->of[i]),
                           "flat_param_range_in_shard: parameter %d (numel %lld), rank %d of %d: "
-                          "slice [%lld, %lld)",
+                          "slice [%lld, %lld), which must be a part of it",
                           i, (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
@@ -296,20 +296,24 @@ static void birth_body(const Rank *r, void *arg)
             need(flat_create(&flat, "unit", &made, t->seed, r->stream));
             check_known(&flat.layout, &set, r, align);
             need_cuda(cudaStreamSynchronize(r->stream));
+            check_zero_padding(&flat, &set, r);
             float *shard = fetch(flat.sharded_param.data, (size_t)flat.layout.shard_numel);
             float *grad = fetch(flat.sharded_grad.data, (size_t)flat.layout.shard_numel);
             for (int64_t i = 0; i < flat.layout.shard_numel; i++) {
                 bool padding = r->rank * flat.layout.shard_numel + i >= flat.layout.numel;
                 check(!padding || shard[i] == 0.0f,
-                      "%lld elements: padding element %lld of the shard of %lld is %g, not zero",
+                      "%lld elements: padding element %lld of the shard of %lld is %g: fill_shards "
+                      "must zero it",
                       (long long)flat.layout.numel, (long long)i,
                       (long long)flat.layout.shard_numel, (double)shard[i]);
-                check(grad[i] == 0.0f, "element %lld of the fresh gradient shard is %g, not zero",
-                      (long long)i, (double)grad[i]);
+                check(
+                    grad[i] == 0.0f,
+                    "element %lld of the fresh gradient shard is %g: fill_shards must zero all of "
+                    "it, and cudaMemset counts bytes",
+                    (long long)i, (double)grad[i]);
             }
             free(shard);
             free(grad);
-            check_zero_padding(&flat, &set, r);
             flat_destroy(&flat);
         }
     }

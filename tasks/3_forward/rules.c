@@ -140,8 +140,10 @@ static void pointer_body(Sharded *s, const Rank *r, void *arg)
               r->world, alone ? " and flat.gathers_alone" : "", gathers ? "no" : "a");
         need(fsdp_free_all_gather(s->root));
         check_no_race(log);
-        check(gpulog_live_bytes(r->device) == live, "after fsdp_reshard %zu bytes are left",
-              gpulog_live_bytes(r->device) - live);
+        check(
+            gpulog_live_bytes(r->device) == live,
+            "fsdp_free_all_gather must free what root->all_gather_state holds: %zu bytes are left",
+            gpulog_live_bytes(r->device) - live);
     }
     flat->gathers_alone = false;
     need_cuda(cudaDeviceSynchronize());

@@ -171,6 +171,28 @@ static void read_whole(const FsdpUnit *unit)
     need_cuda(cudaFreeAsync(out, compute));
 }
 
+// A wait for an event of something else: simgpu's report of the race asks who recorded it.
+static void check_waits(const FsdpUnit *unit, uint64_t gather, uint64_t log)
+{
+    cudaStream_t compute = unit->ctx->compute_stream;
+    GpuLogEntry entry;
+    char place[256] = "";
+    for (uint64_t i = log; i < gpulog_length(); i++)
+        if (gpulog_get(i, &entry) && entry.op == GPU_STREAM_WAIT && entry.stream == compute) {
+            if (entry.event == unit->flat.all_gather_done) return;
+            gpulog_where(entry.site, place, sizeof place);
+        }
+    float *out = NULL;
+    need_cuda(cudaMallocAsync((void **)&out, sizeof *out, compute));
+    need_cuda(kernel_fill(out, 1.0f, 1, compute));
+    need_cuda(cudaFreeAsync(out, compute));
+    check(place[0] == '\0' ||
+              log_ordered(gather, (uint64_t)gpulog_find(GPU_KERNEL, "kernel_fill", log)),
+          "fsdp_wait_for_unshard must let the compute stream wait for flat->all_gather_done: it "
+          "waits at %s, for another event, which does not come after the all-gather",
+          place);
+}
+
 static void order_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *unit = first_unit(s);
@@ -179,11 +201,12 @@ static void order_body(Sharded *s, const Rank *r, void *arg)
 
     need(fsdp_unshard(unit));
     need(fsdp_wait_for_unshard(unit));
-    read_whole(unit);
     Gather gather;
     GpuLogEntry entry;
-    int64_t kernel = gpulog_find(GPU_KERNEL, "kernel_add_out", log);
     check(next_gather(log, &gather), "unshard queued no all-gather");
+    check_waits(unit, gather.last, log);
+    read_whole(unit);
+    int64_t kernel = gpulog_find(GPU_KERNEL, "kernel_add_out", log);
     for (uint64_t i = gather.first; i <= gather.last; i++)
         check(!gpulog_get(i, &entry) || written(&entry) == NULL ||
                   entry.stream == s->ctx.all_gather_stream,

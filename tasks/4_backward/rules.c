@@ -137,6 +137,10 @@ static void orders_body(Sharded *s, const Rank *r, void *arg)
     count_entries(s);
     need(fsdp_pre_backward(unit->module, unit));
     check_entry_asked(ASKED_WAIT, 1, "fsdp_pre_backward");
+    check(s->root->iter_backward_root == unit,
+          "the backward of unit %s is the outermost: fsdp_pre_backward must note it in "
+          "root->iter_backward_root, whichever unit it is",
+          unit->flat.name);
     need(fsdp_unshard(unit_of(s, 1))); // ahead, and nobody uses it
     need(fsdp_post_backward(unit->module, unit));
     check(s->root->iter_backward_root == NULL,
@@ -398,8 +402,8 @@ void rule_shards_within_its_group(void)
 
 void rule_order_of_each_backward(void)
 {
-    run_sharded(spec_mlp(5), orders_body, 2);
     run_ranks(2, many_body, NULL);
+    run_sharded(spec_mlp(5), orders_body, 2);
     run_sharded(spec_mlp(4), phase_body, 2);
     run_sharded(spec_mlp(4), failing_body, 2, 3);
     run_sharded(spec_mlp(4), twice_body, 2);

@@ -406,6 +406,14 @@ static void refuse_below(Sharded *s, Function function)
 static void refuse_with(Sharded *s, FsdpUnit *unit, Function function)
 {
     need(fsdp_unshard(unit));
+    check_set_silent(true);
+    if (call(s, function) == OK) {
+        need(fsdp_wait_for_unshard(unit));
+        check(call(s, function) == OK,
+              "a step with an unsharding unit is not refused, with an unsharded one it is: "
+              "check_sharded must refuse every state but FLAT_SHARDED");
+    }
+    check_set_silent(false);
     for (int waited = 0; waited < 2; waited++) {
         refuse(s, s->model, function, "fsdp_reshard_all");
         check(strstr(last_error(), unit->flat.name) != NULL,

@@ -11,8 +11,10 @@
 #include "snapshot.h"
 #include "training.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MANY = 20, MOST_PARAMS = 64 };
 
@@ -213,6 +215,54 @@ RANK_RULE(any_number_of_units, 1, 2)
 
 // ---- Refusals and failures ----
 
+// Once a unit has its shards, the host has memory for `room` hooks and nothing else, until the line
+// of the failure is written.
+static int room;
+static bool is_short;
+static Status zero_and_exhaust(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
+{
+    void *hook[HOOK_POINTS];
+    Status status = flat_zero_padding_default(flat, sharded, stream);
+    for (int i = 0; i < room; i++) hook[i] = malloc(sizeof(Hook));
+    host_exhaust(sizeof(Hook));
+    for (int i = 0; i < room; i++) free(hook[i]);
+    is_short = host_is_short();
+    return status;
+}
+
+static void give_back(int sigpipe)
+{
+    host_exhaust(0);
+}
+
+static Status lay_out_short(FlatLayout *layout, const char *name, Param **params, int n, int rank,
+                            int world, bool align)
+{
+    static FlatLayoutOps ops;
+    ops = FLAT_LAYOUT_OPS;
+    ops.zero_padding = zero_and_exhaust;
+    TRY(flat_layout(layout, name, params, n, rank, world, align));
+    layout->ops = &ops;
+    return OK;
+}
+
+static Status shard_short(Module *model, FsdpContext *ctx)
+{
+    FsdpOptions options = TEST_OPTIONS;
+    options.layout = lay_out_short;
+    int ends[2], own = dup(STDERR_FILENO);
+    void (*before)(int) = signal(SIGPIPE, give_back);
+    check(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0, "the test has no pipe");
+    close(ends[0]); // so that a line raises SIGPIPE
+    close(ends[1]);
+    Status status = fully_shard(model, ctx, &options);
+    host_exhaust(0);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    signal(SIGPIPE, before);
+    return status;
+}
+
 static void refuse_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(4);
@@ -230,9 +280,19 @@ static void refuse_body(const Rank *r, void *arg)
     module_destroy(model);
 
     model = spec_create(&spec);
+    size_t live = gpulog_live_bytes(r->device);
+    for (room = 0; room < HOOK_POINTS; room++) {
+        Status status = shard_short(model, &ctx);
+        check(!is_short || (status == ERR_MEMORY && fsdp_unit(model) == NULL && !any_hooks(model) &&
+                            gpulog_live_bytes(r->device) == live),
+              "there is host memory for %d hooks, and none for the next: install_hooks must give "
+              "ERR_MEMORY where module_add_hook gives NULL, at any point; the status is %d",
+              room, (int)status);
+        fsdp_unwrap(model); // where nobody can hold the host to it
+    }
     need_cuda(cudaMemGetInfo(&free_bytes, &total));
     need_cuda(cudaMalloc(&ballast, free_bytes - 256));
-    size_t live = gpulog_live_bytes(r->device);
+    live = gpulog_live_bytes(r->device);
     check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_MEMORY,
           "fully_shard on a full device must be ERR_MEMORY");
     check(gpulog_live_bytes(r->device) == live && fsdp_unit(model) == NULL && !any_hooks(model) &&

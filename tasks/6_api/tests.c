@@ -430,6 +430,9 @@ static Status visitor(const Param *param, const float *values, void *arg)
         float *unseeded = malloc(numel * sizeof *unseeded);
         meta_init_slice(param, 0, 0, (int64_t)numel, unseeded);
         Clues clues = {.n = 1,
+                       .otherwise = i == numel / 4 ? "a quarter of it is right: visit_param must "
+                                                     "copy buffer_bytes, four for each element"
+                                                   : NULL,
                        .clue = {{unseeded, "these are the initial values of seed 0: does make_flat "
                                            "give options->seed to flat_create?"}}};
         snprintf(seen->first, sizeof seen->first, "%s[%zu] is %.9g, must be %.9g%s", param->name, i,

@@ -230,7 +230,7 @@ class Hints(unittest.TestCase):
         one, = filled(row("first", "in rule any_size: x is 3"))
         self.assertEqual((one["hint"], one["more"]), ("", ["P1?", "p1"]))
         one, = filled(row("first", "in rule any_size: end_all gives 3"))
-        self.assertEqual(one["hint"], "P2?")
+        self.assertEqual((one["hint"], one["more"]), ("", ["P2?", "p2"]))
 
     def test_the_row_to_show_first(self):
         def first(*rows):
