@@ -51,7 +51,7 @@ MISPLACED = re.compile(r"(?:an event that was recorded (?:at|on \S+ \(at)|that w
                        r"(\S+ \(\w+\))")
 # ctx->compute_done, recorded on ctx->compute_stream, is right: who waits should for another event.
 RIGHT_RECORD = re.compile(r"The wait at (\S+ \(\w+\)) is for an event that was recorded on "
-                          r"ctx->(\w+)_stream \(at \S+?:(\d+) ")
+                          r"ctx->(\w+)_stream \(at (\S+?):(\d+) ")
 # A place that says more than the function which the test called.
 QUEUED = re.compile(r"\bat (\S+ \(\w+\)) is queued on another stream")
 UNRECORDED = "Is the cudaEventRecord missing"
@@ -166,8 +166,8 @@ def named(text, task, source):
     """The parts whose functions a text names, those at a place in the student's file included."""
     known = {name: part for part, names in task.functions.items() for name in names}
     text = DROPS.sub("", CALL_FAILED.sub("", text))
-    # `list`, `take` and `hook` are words, too: they count where they are called or asked about.
-    parts = {known[word] for word in re.findall(r"\b\w+_\w+\b|\b\w+(?=\(\))|(?<= to )take\b", text)
+    # `walk` is a word, too: it counts where it is called.
+    parts = {known[word] for word in re.findall(r"\b\w+_\w+\b|\b\w+(?=\(\))", text)
              if word in known}
     for place in PLACE.finditer(text):
         if task.named(place.group("file")):
@@ -211,7 +211,8 @@ def of_report(report, text, task, source):
     flat = " ".join(text.split())
     misplaced = MISPLACED.search(flat)
     right = RIGHT_RECORD.search(flat)
-    if right and right.group(2) + "_done" in source.split("\n")[int(right.group(3)) - 1]:
+    if right and task.named(right.group(3)) and right.group(2) + "_done" in "".join(
+            source.split("\n")[int(right.group(4)) - 1:int(right.group(4))]):
         return only(named(right.group(1), task, source))
     if misplaced:
         return only(named(misplaced.group(1), task, source))

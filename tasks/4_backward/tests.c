@@ -194,14 +194,14 @@ static void check_all_sharded(const Sharded *s)
     FlatParam *flat[64];
     int n = flat_params(s->model, flat, 64);
     for (int i = 0; i < n; i++) {
-        check(flat[i]->state != FLAT_UNSHARDING,
-              "after the backward unit %s is still being gathered, and nobody waited for it: which "
-              "unit does fsdp_pre_backward gather ahead?",
-              flat[i]->name);
+        check(
+            flat[i]->state != FLAT_UNSHARDING,
+            "after the backward unit %s is still being gathered: fsdp_finish_backward must reshard "
+            "what was gathered ahead, too",
+            flat[i]->name);
         check(flat[i]->state == FLAT_SHARDED && flat[i]->layout.params[0]->data.data == NULL,
               "after the backward unit %s still has its parameters unsharded: fsdp_post_backward "
-              "must "
-              "reshard it, whatever the options say",
+              "must reshard it, whatever the options say",
               flat[i]->name);
         check(
             flat[i]->unsharded_grad.data == NULL,
@@ -449,8 +449,7 @@ static Status check_resharded(Module *m, void *arg)
     const FsdpUnit *unit = fsdp_unit(m);
     check(unit->flat.state == FLAT_SHARDED,
           "after its own backward unit %s still has its parameters unsharded: fsdp_post_backward "
-          "must "
-          "reshard it, whatever the options say",
+          "must reshard it, whatever the options say",
           m->name);
     return OK;
 }
@@ -499,8 +498,8 @@ static void part_body(Sharded *s, const Rank *r, void *arg)
     need(module_backward(block, &s->run, block->out, &din));
     need_cuda(cudaFreeAsync(din, r->stream));
     check(s->root->reduce_scatter_state.buffer == NULL && s->root->all_gather_state.buffer == NULL,
-          "after the backward of a block alone a buffer is left to free: the outermost backward "
-          "ends the iteration (fsdp_post_backward), whichever unit's it is");
+          "after the backward of a block alone a buffer is left to free: fsdp_pre_backward notes "
+          "the outermost unit, whichever it is, and its fsdp_post_backward ends the iteration");
     check_all_sharded(s);
     check(s->root->n_post_forward == 0 && s->root->iter_backward_root == NULL,
           "after the backward of a block alone the iteration is not over: fsdp_finish_backward "

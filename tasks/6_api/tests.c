@@ -62,14 +62,11 @@ static void nested_body(const Rank *r, void *arg)
             if (unit == NULL) continue;
             check(!fsdp_is_root(unit),
                   "block %s still takes itself for a root: fully_shard must make one root of the "
-                  "module "
-                  "and of what fsdp_units lists below it",
+                  "module and of what fsdp_units lists below it",
                   s.model->children[c]->name);
             owners += takes(unit, params[i]);
         }
-        check(owners == 1,
-              "%s is in %d units: which parameters does make_flat give to take, and which does "
-              "that leave?",
+        check(owners == 1, "%s is in %d units: which parameters does make_flat lay out?",
               params[i]->name, owners);
     }
     check(sharded_numel(&s) == meta_count(s.model),
@@ -430,9 +427,9 @@ static Status visitor(const Param *param, const float *values, void *arg)
         float *unseeded = malloc(numel * sizeof *unseeded);
         meta_init_slice(param, 0, 0, (int64_t)numel, unseeded);
         Clues clues = {.n = 1,
-                       .otherwise = i == numel / 4 ? "a quarter of it is right: visit_param must "
-                                                     "copy buffer_bytes, four for each element"
-                                                   : NULL,
+                       .otherwise = i != numel / 4 ? NULL
+                                                   : "a quarter of it is right: visit_param "
+                                                     "must copy buffer_bytes",
                        .clue = {{unseeded, "these are the initial values of seed 0: does make_flat "
                                            "give options->seed to flat_create?"}}};
         snprintf(seen->first, sizeof seen->first, "%s[%zu] is %.9g, must be %.9g%s", param->name, i,
@@ -528,8 +525,7 @@ static void kept_body(const Rank *r, void *arg)
         check(
             fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
             "unit %s was unsharded before fsdp_full_state and is not afterwards: gather_unit must "
-            "leave "
-            "a unit as it was",
+            "leave a unit as it was",
             s.model->children[i]->name);
     batch_destroy(&batch);
     sharded_destroy(&s);

@@ -146,6 +146,14 @@ class Pointing(unittest.TestCase):
             race = report("race-between-streams", ("m/one.c", "begin"), ("nn/x.c", "f"))
             self.assertEqual(self.part(REPORT + "\n   " + text, race), "1.2", text)
 
+    def test_a_wait_for_an_event_that_is_recorded_where_it_belongs(self):
+        text = REPORT + ("\n   The wait at m/one.c:15 (end_all) is for an event that was recorded "
+                         "on ctx->a_stream (at %s:9 (begin)). Was it to be recorded on b?")
+        race, source = report("lifetime", ("nn/x.c", "f")), SOURCE.replace("+ x", "+ a_done")
+        self.assertEqual(self.part(text % "m/one.c", race, source=source), "1.2")
+        self.assertEqual(self.part(text % "m/one.c", race), "1.1")
+        self.assertEqual(self.part(text % "b/two.c", race, source=source), "")
+
     def test_who_frees_what_is_in_use_did_not_wait(self):
         freed = report("lifetime", ("m/one.c", "end_all"), ("nn/x.c", "f"))
         in_use = (REPORT + "\n   memory is freed while another\n   stream may still use it, and b "
@@ -212,6 +220,11 @@ class Hints(unittest.TestCase):
         source = SOURCE + "int begin_one(int x)\n{\n    return x;\n}\n"
         one, = filled(row("both", "begin() gives 3"), source=source)
         self.assertEqual(one["look"], "part 1.1, begin, mine/one.c:7")
+        task = task_of() # which asks a table, whose entry is end_all_default
+        task.functions["1.2"] = ["both", "end_all_default", "end_all"]
+        one, = filled(row("both", "end_all gives 3"), task=task,
+                      source=SOURCE.replace("end_all", "end_all_default"))
+        self.assertEqual(one["look"], "part 1.2, end_all_default, mine/one.c:12")
 
     def test_the_part_that_a_test_is_meant_for_is_no_place(self):
         one, = filled(row("first", "x is 3"))
@@ -223,6 +236,8 @@ class Hints(unittest.TestCase):
             self.assertEqual((one["hint"], one["more"], one["ask"]),
                              ("", ["P2?", "p2"], said + " (tests.c:3)"))
             self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:12")
+        for said in ("end_all belongs on a, and is queued on another", "x: end_all, want ERR_X"):
+            self.assertEqual(filled(row("both", said))[0]["hint"], "", said)
         one, = filled(row("both", "it must be 3")) # no function of the part does what?
         self.assertEqual(one["hint"], "Both?")
 
