@@ -221,9 +221,10 @@ static bool is_known_pair(const SimAccess *first, const SimAccess *second)
 static const char *consequence(const SimAccess *first, const SimAccess *second)
 {
     if (second->op == GPU_FREE)
-        return "On a GPU the memory may already belong to somebody else while it is still in use.";
+        return "On a GPU the memory may already belong to another allocation while it is still in "
+               "use.";
     if (first->op == GPU_ALLOC)
-        return "On a GPU the memory may still belong to somebody else, or not be there yet.";
+        return "On a GPU the memory may still belong to another allocation, or not be there yet.";
     if (first->comm && first->comm == second->comm)
         return "NCCL starts the calls of one communicator in their order, one after the other; but "
                "its\nguide does not promise that, and on a GPU nothing else orders these two.";

@@ -8,7 +8,7 @@
  *   threads.c       threads of this process that the program has not started
  *   parallel.c      the threads that share the work of a kernel (simgpu.h)
  *   vector_clock.c  which operations of each stream are known to be done (vector_clock.h)
- *   leak.c          what the program has not given back when it ends (leak.h)
+ *   leak.c          what the program has not freed when it ends (leak.h)
  *   tree.c          a balanced tree (tree.h)
  */
 #ifndef SIMGPU_CONFIG_H

@@ -1,9 +1,9 @@
-/* leak.c: reports what the program has not given back when it ends.
+/* leak.c: reports what the program has not freed when it ends.
  *
  * If a program ends well (main returns, or exit(0)) and had no other report, the report lists the
- * device memory, pinned memory, streams, events, communicators and cuBLAS handles that it never
- * gave back, by the place that made them; and a group that was never ended. The default streams and
- * memory pools, which the program did not make, are no leaks; nor is what cudaDeviceReset removed.
+ * device memory, pinned memory, streams, events, communicators and cuBLAS handles that it did not
+ * free, by the place that made them; and a group that was never ended. The default streams and
+ * memory pools, which the program did not make, are not leaks; nor is what cudaDeviceReset removed.
  *
  * The exit handler is installed when the program starts, so that the program's own handlers run
  * before it.
@@ -27,7 +27,7 @@
 #define WHERE 256
 #define TEXT 4096
 
-// What one place has made and the program has not given back.
+// What one place has made and the program has not freed.
 typedef struct Leak {
     SimThing thing;
     const void *site, *ptr; // ptr: one of them

@@ -1,4 +1,4 @@
-/* core/leak.h: what the program has not given back at its end. When its hook `visit` is called
+/* core/leak.h: what the program has not freed at its end. When its hook `visit` is called
  * (report/hooks.h), each owner of such things notes what it has. It must not wait for a lock.
  */
 #ifndef SIMGPU_LEAK_H

@@ -49,7 +49,7 @@ static void report_freed(const Freed *g, const char *call, const void *ptr, size
     snprintf(body, sizeof body,
              "%s%s%s,\n%s byte %zu of the %zu bytes of pinned memory allocated at %s\n"
              "and freed at %s.\n"
-             "On a machine with a GPU this is a segmentation fault, or somebody else's data.\n"
+             "On a machine with a GPU this is a segmentation fault, or another allocation's data.\n"
              "Is it freed before its last use, or is this an old pointer that should have "
              "been\nrenewed?",
              call ? call : "", call ? ", called at " : "", where, verb, (size_t)ptr - (size_t)g->at,

@@ -184,7 +184,7 @@ static void report_early_end(const char *call, const void *site, const PinnedPie
                "%s, called at %s,\nfrees the %zu bytes of pinned memory %s there.\n"
                "%s, called at %s,\non %s,\n%s %zu bytes from %s,\n"
                "and the host has not waited for that.\n"
-               "On a GPU the copy may meet memory that belongs to somebody else by then.\n"
+               "On a GPU the copy may use memory that another allocation has by then.\n"
                "Is a cudaStreamSynchronize missing before the buffer is freed?",
                call, where, piece->bytes, piece->ours ? "allocated" : "registered", p->name, copy,
                stream, p->access == GPU_READ ? "reads" : "writes", copy_span(p), what);

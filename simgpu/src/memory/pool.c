@@ -101,7 +101,7 @@ SimDevice *sim_pool_device(cudaMemPool_t pool, const char *call, const void *sit
     sim_report(SIMGPU_LIFETIME, "a memory pool is used after it was destroyed",
                "%s, called at %s,\nwas given a memory pool that\n"
                "cudaMemPoolDestroy, called at %s, destroyed.\n"
-               "On a GPU it is an invalid argument, or another pool by now.\n"
+               "On a GPU it is an invalid argument, or another pool has its handle by now.\n"
                "Can it be destroyed later, or its handle be set to NULL with it?",
                call, where, destroyed);
     return NULL;

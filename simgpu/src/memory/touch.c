@@ -35,8 +35,8 @@ static void report_in_front(const PinnedPiece *piece, const void *address, const
     sim_fatal(SIMGPU_POINTER, "host code accesses bytes before the start of pinned memory",
               "%s\n%s %zu bytes before the beginning of the %zu bytes of pinned memory allocated "
               "at %s.\n"
-              "On a machine with a GPU free() of pinned memory is an abort, and what lies there is "
-              "somebody else's.\n"
+              "On a machine with a GPU free() of pinned memory aborts, and other data are in front "
+              "of it.\n"
               "Was cudaFreeHost meant in place of free, or is an index negative?",
               where, verb, piece->node.key - (size_t)address, piece->bytes, made);
 }

@@ -371,7 +371,7 @@ static void check_end(void)
     sim_report(SIMGPU_GROUP, "a group that was never ended",
                "ncclGroupStart, called at %s:\n"
                "the program ends without its ncclGroupEnd; %s.\n"
-               "On real GPUs nothing is sent and nobody says so: the data are what they were.\n"
+               "On real GPUs nothing is sent, silently: the data do not change.\n"
                "Does a return or an error in between skip the ncclGroupEnd?",
                where, calls);
 }

@@ -29,13 +29,13 @@ static ncclResult_t refuse_destroyed(ncclComm_t comm, int own, const char *name,
     char where[256];
     const void *destroyed = comm->redop[own].destroyed;
     gpulog_where(destroyed, where, sizeof where);
-    return sim_refuse_of(
-        SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "ncclRedOpDestroy", destroyed,
-        "a reduction is used after it was destroyed",
-        "It was destroyed at %s.\n"
-        "On real GPUs it returns \"invalid argument\", as here, or it is another's.\n"
-        "Is it destroyed before its last use?",
-        where);
+    return sim_refuse_of(SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "ncclRedOpDestroy",
+                         destroyed, "a reduction is used after it was destroyed",
+                         "It was destroyed at %s.\n"
+                         "On real GPUs it returns \"invalid argument\", as here, or this is "
+                         "another reduction by then.\n"
+                         "Is it destroyed before its last use?",
+                         where);
 }
 
 ncclResult_t sim_check_redop(Call *call)

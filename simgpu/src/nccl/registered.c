@@ -80,8 +80,8 @@ static ncclResult_t check_range(const void *buff, size_t size, const char *name,
     return sim_refuse(SIMGPU_POINTER, ncclUnhandledCudaError, name, site,
                       "the memory to register runs past the end of its allocation",
                       "%zu bytes from byte %zu of an allocation of %zu bytes.\n"
-                      "On real GPUs it returns \"unhandled cuda error\", or registers what is\n"
-                      "somebody else's.\n"
+                      "On real GPUs it returns \"unhandled cuda error\", or registers\n"
+                      "another allocation's memory.\n"
                       "Is the size in bytes, and that of this rank?",
                       size, *offset, bytes);
 }
