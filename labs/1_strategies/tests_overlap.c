@@ -160,8 +160,10 @@ static void missing_body(Wrapped *w, const Case *c, const Rank *r)
     Status status = module_backward(w->model, &w->run, dlogits, &din);
     *hooks = kept;
     if (r->rank == 1) {
-        check(status == ERR_ARGUMENT, "a parameter without a gradient was not refused: status %d",
-              status);
+        check(status == ERR_ARGUMENT,
+              "the backward of %s was left out, and it was not refused: status %d; the gradient of "
+              "%s is complete after the backward of every module that holds it",
+              left_out->name, status, params[0]->name);
         check(strstr(check_last(), params[0]->name) != NULL,
               "the line must name %s, the first parameter without a gradient, and says: %s",
               params[0]->name, check_last());
