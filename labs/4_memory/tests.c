@@ -99,7 +99,8 @@ static void keeps_body(Wrapped *w, const Case *c, const Rank *r)
     check(kept == want,
           "after a forward that computes %s again %zu bytes of activations are kept, want %zu%s",
           KIND_NAMES[c->recompute], kept, want,
-          kept != without                    ? ""
+          kept < want       ? ": an output, or what another module saved, was freed"
+          : kept != without ? ": a part of what was saved is still there"
           : c->recompute == RECOMPUTE_BLOCKS ? ": nothing was freed (recompute_block_forward)"
                                              : ": nothing was freed (recompute_attention_forward)");
 }

@@ -109,8 +109,11 @@ static void offload_bytes_body(const Rank *r, void *arg)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         check(rows[i].got == rows[i].want || (i == 2 && r->world == 1),
-              "%llu bytes %s, want %llu: the handout's table", (unsigned long long)rows[i].got,
-              rows[i].what, (unsigned long long)rows[i].want);
+              "%llu bytes %s, want %llu: the handout's table%s", (unsigned long long)rows[i].got,
+              rows[i].what, (unsigned long long)rows[i].want,
+              i == 3 ? " (each shard before its all-gather, and the host's gradient before a later "
+                       "micro-batch adds to it)"
+                     : "");
     GpuTraffic with = gpulog_traffic(GPU_ALL_GATHER), sums = gpulog_traffic(GPU_REDUCE_SCATTER);
     fsdp_adamw_destroy(&w.adamw);
     if (w.root->extensions->precision != NULL) need(precision_remove(w.model));

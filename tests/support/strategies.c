@@ -369,8 +369,8 @@ static void check_kept(const Wrapped *w, const Case *c, int k, const void **kept
         if (k == 0) kept[u] = flat->unsharded_grad.data;
         check(flat->unsharded_grad.data != NULL,
               "after micro-batch %d of %d %s has no unsharded gradient: strategy_post_backward "
-              "reduces, and end_backward ends the step, where strategy_micro_batch says so: after "
-              "the last one",
+              "reduces only if requires_gradient_sync, and end_backward ends the step only if "
+              "is_last_backward",
               k, c->rounds, flat->name);
         check(flat->unsharded_grad.data == kept[u],
               "after micro-batch %d of %d %s has another unsharded gradient than after the first: "

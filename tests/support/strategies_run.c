@@ -129,13 +129,15 @@ static void check_norm(Wrapped *w, double squares, double twice, int step)
     need(w->pipeline != NULL ? pipeline_grad_norm(w->pipeline, &norm)
                              : fsdp_grad_norm(w->model, &w->ctx, &norm));
     float root = (float)sqrt(squares);
-    check(fabsf(norm - root) <= nextafterf(root, INFINITY) - root,
-          "step %d, the gradient's norm is %.9g, want %.9g: each replica counts once%s", step,
-          (double)norm, sqrt(squares),
-          w->pipeline == NULL ? ""
-          : twice > squares && fabs((double)norm - sqrt(twice)) <= 1e-6 * sqrt(twice)
-              ? LIKELY "a parameter that two stages share is counted twice: in counts"
-              : LIKELY "sum_all sums over all stages, and a replica once");
+    check(
+        fabsf(norm - root) <= nextafterf(root, INFINITY) - root,
+        "step %d, the gradient's norm is %.9g, want %.9g: all ranks that shard add their squares, "
+        "and each replica counts once%s",
+        step, (double)norm, sqrt(squares),
+        w->pipeline == NULL ? ""
+        : twice > squares && fabs((double)norm - sqrt(twice)) <= 1e-6 * sqrt(twice)
+            ? LIKELY "a parameter that two stages share is counted twice: in counts"
+            : LIKELY "sum_all sums over all stages, and a replica once");
 }
 
 // All gradients of this rank, and their norm; then the oracle's own step with them.
