@@ -141,6 +141,8 @@ static void orders_body(Sharded *s, const Rank *r, void *arg)
           "the backward of unit %s is the outermost: fsdp_pre_backward must note it in "
           "root->iter_backward_root, whichever unit it is",
           unit->flat.name);
+    check(fsdp_unit(s->model)->flat.state == FLAT_SHARDED,
+          "fsdp_pre_backward gathers the root ahead, whose forward has not run");
     need(fsdp_unshard(unit_of(s, 1))); // ahead, and nobody uses it
     need(fsdp_post_backward(unit->module, unit));
     check(s->root->iter_backward_root == NULL,

@@ -176,7 +176,7 @@ static void begin_body(Sharded *s, const Rank *r, void *arg)
         part_holds("4.1");
         need(fsdp_reduce_grad(unit));
         check(flat->unsharded_grad.data == NULL && flat->layout.params[0]->grad.data == NULL,
-              "after fsdp_reduce_grad the parameters still point into the unsharded gradient");
+              "fsdp_reduce_grad must take the unsharded gradient from the unit and its parameters");
     }
     need(fsdp_finish_backward(s->root));
 }

@@ -227,7 +227,7 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
           (int)status);
     need_cuda(cudaDeviceSynchronize());
     check(gpulog_live_bytes(device) == live,
-          "fsdp_grad_norm failed, and left %zu bytes on the device",
+          "fsdp_grad_norm_default failed, and left %zu bytes on the device",
           gpulog_live_bytes(device) - live);
 }
 

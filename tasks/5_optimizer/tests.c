@@ -211,7 +211,8 @@ static void moments_body(Sharded *s, const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) - live == want, "a step left %zu bytes allocated",
           gpulog_live_bytes(r->device) - live - want);
     fsdp_adamw_destroy(&s->adamw);
-    check(gpulog_live_bytes(r->device) == live, "fsdp_adamw_destroy left %zu bytes allocated",
+    check(gpulog_live_bytes(r->device) == live,
+          "fsdp_adamw_destroy_default must free all moments, and has left %zu bytes",
           gpulog_live_bytes(r->device) - live);
 }
 

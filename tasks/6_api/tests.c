@@ -61,8 +61,8 @@ static void nested_body(const Rank *r, void *arg)
             FsdpUnit *unit = fsdp_unit(s.model->children[c]);
             if (unit == NULL) continue;
             check(!fsdp_is_root(unit),
-                  "block %s still takes itself for a root: fully_shard must make one root of the "
-                  "module and of what fsdp_units lists below it",
+                  "block %s still takes itself for a root: clear_descendant_roots must make one "
+                  "root of the module and of what fsdp_units lists below it",
                   s.model->children[c]->name);
             owners += takes(unit, params[i]);
         }
@@ -244,6 +244,7 @@ static void half_body(const Rank *r, void *arg)
         snapshot_check_at(__FILE__, __LINE__, before, &root, NULL,
                           "fully_shard(&root, &ctx, &TEST_OPTIONS)");
         fsdp_unwrap(&root);
+        check(shared.owner == NULL, "fsdp_unwrap must unwrap what is below a plain module, too");
     }
     need(fsdp_context_destroy(&ctx));
 }
@@ -286,7 +287,7 @@ static void options_body(const Rank *r, void *arg)
                 (flat[i]->layout.numel + multiple * r->world - 1) / (multiple * r->world);
             check(flat[i]->layout.shard_numel == want * multiple,
                   "make_flat (unit %s, align_shards %s, numel %lld, W = %d): shards of "
-                  "%lld, want %lld",
+                  "%lld, want %lld: what does lay_out get?",
                   m->name, options.align_shards ? "true" : "false",
                   (long long)flat[i]->layout.numel, r->world,
                   (long long)flat[i]->layout.shard_numel, (long long)(want * multiple));

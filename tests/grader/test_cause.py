@@ -220,11 +220,10 @@ class Hints(unittest.TestCase):
         source = SOURCE + "int begin_one(int x)\n{\n    return x;\n}\n"
         one, = filled(row("both", "begin() gives 3"), source=source)
         self.assertEqual(one["look"], "part 1.1, begin, mine/one.c:7")
-        task = task_of() # which asks a table, whose entry is end_all_default
-        task.functions["1.2"] = ["both", "end_all_default", "end_all"]
-        one, = filled(row("both", "end_all gives 3"), task=task,
-                      source=SOURCE.replace("end_all", "end_all_default"))
-        self.assertEqual(one["look"], "part 1.2, end_all_default, mine/one.c:12")
+        call = report("wrong-pointer", ("mine/one.c", "begin"))
+        ignored = dict(report("lifetime", ("mine/one.c", "end_all")), title="another title")
+        one, = filled(row("both", REPORT, reports=[ignored, call]), source=source)
+        self.assertEqual(one["look"], "part 1.1, begin, mine/one.c:7")
 
     def test_the_part_that_a_test_is_meant_for_is_no_place(self):
         one, = filled(row("first", "x is 3"))
