@@ -123,7 +123,8 @@ typedef struct StepCall {
     int unit;
     int64_t bytes;
     int after;  // of the phases whose end it waits for the one that began last; -1: none
-    int before; // of the phases whose end waits for it the one that ends first; -1: none
+    int before; // of the phases whose end waits for it the one that ends first, which of those with
+                // one `last` is the one that began last; -1: none
 } StepCall;
 
 // Lists the collectives of the trace, in their order, each with the phases whose ends have a path
@@ -184,10 +185,9 @@ typedef struct RegroupPlan {
 
 // When all is done: microseconds from the pass's beginning. There is one wire, on which calls run
 // in the order in which hooks queue them: phase 0's own all-gather; then of each phase p its
-// buckets, none before phase p - 1 has ended, and the reduction at its end, after that. Phase p
+// buckets, which begin after phase p - 1 has ended, and its reduction, after phase p has. Phase p
 // computes when p - 1 has ended and its own all-gather is done. It ends when it has computed and,
-// where something is reduced at its end, the reduction before that is done, whose memory is freed
-// there.
+// if it has a reduction, the one before that is done, whose memory is freed there.
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan);
 // The most bytes that are unsharded at a time. Parameters: during phase p those of every phase
 // whose call is queued at or before p, and that is not resharded before p; a phase whose own hook
