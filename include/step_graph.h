@@ -70,15 +70,16 @@ Status step_update(StepGraph *graph);
 // has waited for all other streams of the context, and at its beginning they wait for it. With
 // `accumulates` only the pass is between these waits. It may be captured, or run as it is.
 Status step_queue(StepGraph *graph);
-// Captures step_queue: the graph and its executable. Nothing has run, and opt->t is as it was. One
-// step must have run before on these units, so that nothing is allocated for the first time.
+// Captures step_queue: the graph and its executable. Nothing has run, and opt->t is as it was.
+// Other threads may call what a capture forbids. One step must have run before on these units.
 // ERR_ARGUMENT if something is captured already. On failure no stream is capturing, and there is
 // no graph.
 Status step_graph_capture(StepGraph *graph);
-// Launches the step on the compute stream: with opt->config as it is now and the next opt->t, or
-// with `accumulates` without both. The numbers of the launch before have been copied before they
-// are written again; else the host waits for nothing. ERR_ARGUMENT if nothing is captured; then,
-// and if the launch fails, opt->t stays.
+// Launches the step on the compute stream: with opt->config's rate as it is now (its other fields
+// are those of the capture) and the next opt->t; with `accumulates` without both. graph->launched
+// is recorded after it. Before the host writes the next numbers, the last launch is done; else it
+// waits for nothing. ERR_ARGUMENT if nothing is captured; then, and if the launch fails, opt->t
+// stays.
 Status step_graph_launch(StepGraph *graph);
 
 // Given code (lib/fsdp/step_graph.c).
@@ -122,7 +123,8 @@ typedef struct StepCall {
     int unit;
     int64_t bytes;
     int after;  // of the phases whose end it waits for the one that began last; -1: none
-    int before; // of the phases whose end waits for it the one that ends first; -1: none
+    int before; // of the phases whose end waits for it the one that ends first, which of those with
+                // one `last` is the one that began last; -1: none
 } StepCall;
 
 // Lists the collectives of the trace, in their order, each with the phases whose ends have a path
@@ -183,10 +185,9 @@ typedef struct RegroupPlan {
 
 // When all is done: microseconds from the pass's beginning. There is one wire, on which calls run
 // in the order in which hooks queue them: phase 0's own all-gather; then of each phase p its
-// buckets, none before phase p - 1 has ended, and the reduction at its end, after that. Phase p
+// buckets, which begin after phase p - 1 has ended, and its reduction, after phase p has. Phase p
 // computes when p - 1 has ended and its own all-gather is done. It ends when it has computed and,
-// where something is reduced at its end, the reduction before that is done, whose memory is freed
-// there.
+// if it has a reduction, the one before that is done, whose memory is freed there.
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan);
 // The most bytes that are unsharded at a time. Parameters: during phase p those of every phase
 // whose call is queued at or before p, and that is not resharded before p; a phase whose own hook
@@ -194,16 +195,17 @@ double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupP
 // with to the one at whose end the reduction after their own is queued, or to the pass's end.
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan);
 // Sets each bucket's `at`, the first bucket's first, as early as order, data and limit allow: never
-// before that of the bucket in front of it, nor before a phase of it is `ready`, nor so that
-// regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit). False if there is no such
-// `at` (RegroupBucket says which there are): then do not use *plan.
+// before that of the bucket in front of it, nor before each of its phases is `ready` (also those
+// that need no all-gather), nor so that regroup_peak of the buckets up to it exceeds limit_bytes
+// (0: no limit). False if a bucket has no such `at` (RegroupBucket says which there are), or if
+// regroup_peak exceeds the limit without any bucket: then do not use *plan.
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan);
-// A search in rounds, from FSDP2's plan. Each round merges every plan that the round before kept in
-// every way: two neighbouring buckets, or two neighbouring reductions (regroup_next_reduction). Of
-// these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end when the quickest is no
-// quicker than the round's before. Each plan that is tried is placed first (regroup_place). *plan
-// is within the limit and takes no longer than FSDP2's, or it is that one, and is_default. It
-// depends only on the arguments, so all ranks have the same.
+// A search in rounds, from FSDP2's plan, placed (regroup_place). Each round merges every plan that
+// the round before kept in every way: two neighbouring buckets, or two neighbouring reductions
+// (regroup_next_reduction). Of these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end
+// when the quickest is no quicker than the round's before. Each plan that is tried is placed before
+// it is timed. *plan is within the limit and takes no longer than FSDP2's, or it is that one, and
+// is_default. It depends only on the arguments, so all ranks have the same.
 enum { REGROUP_KEPT_PLANS = 8 };
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
                   RegroupPlan *plan);
@@ -230,8 +232,8 @@ typedef struct RegroupState {
 Status regroup_gather(FsdpUnit *const *units, int n);
 // Queues the reductions of n units as one grouped call on the reduce-scatter stream, once the
 // compute stream has run what is queued. After it each unit's sharded_grad has grown by this rank's
-// shard of the ranks' sum, divided by the divisor, and has padding of zero; and each unit has no
-// unsharded gradient: its memory is in buffers, and nobody has freed it. The event of
+// shard of the ranks' sum, divided by the divisor, and has padding of zero; and no unit or parameter
+// has an unsharded gradient: the memory is in buffers, and nobody has freed it. The event of
 // root->reduce_scatter_state is recorded after all that. On failure no group is open, and the units
 // have their gradients.
 Status regroup_reduce(FsdpUnit *const *units, int n, float divisor, void **buffers);

@@ -28,7 +28,7 @@ void steps_create(Steps *t, Sharded *s, int rounds, const Rank *r)
     *t = (Steps){.s = s, .rounds = rounds, .of = rounds};
     for (int i = 0; i < rounds; i++)
         t->batch[i] = batch_create(&s->spec, 100 + (uint64_t)(10 * r->rank + i));
-    need_cuda(cudaMalloc((void **)&t->loss, sizeof *t->loss));
+    need_cuda(cudaMalloc((void **)&t->loss, 3 * sizeof *t->loss));
     s->run.B = s->spec.B;
     s->run.T = s->spec.T;
 }
@@ -279,6 +279,22 @@ float *steps_eagerly(const Spec *spec, const Training *k, const Rank *r, float *
     return state;
 }
 
+static Status use_streams(const Steps *t)
+{
+    const FsdpContext *ctx = &t->s->ctx;
+    CUDA_TRY(cudaMemsetAsync(t->loss + 1, 0, sizeof *t->loss, ctx->all_gather_stream));
+    CUDA_TRY(cudaMemsetAsync(t->loss + 2, 0, sizeof *t->loss, ctx->reduce_scatter_stream));
+    return OK;
+}
+
+// A pass that begins and ends on every stream, as those of strategies do.
+static Status pass_on_all_streams(void *steps)
+{
+    TRY(use_streams(steps));
+    TRY(steps_pass(steps));
+    return use_streams(steps);
+}
+
 // Steps as step_graph_launch runs them, queued anew each time. The state after them.
 static float *queued_steps(Steps *t, StepGraph *graph, int steps, size_t *n)
 {
@@ -287,7 +303,8 @@ static float *queued_steps(Steps *t, StepGraph *graph, int steps, size_t *n)
     for (int i = 1; i <= steps; i++) {
         s->adamw.config.lr = rate_of(i);
         need_cuda(cudaDeviceSynchronize());
-        uint64_t first = gpulog_length();
+        uint64_t before = gpulog_length(), first = before + 1;
+        need_cuda(cudaMemsetAsync(t->loss, 0, sizeof *t->loss, s->ctx.compute_stream));
         need(step_graph_warm_up(graph));
         check_no_host_wait(whole ? (uint64_t)gpulog_find(GPU_EVENT_SYNC, NULL, first) + 1 : first,
                            "in a step that is to be captured");
@@ -295,25 +312,24 @@ static float *queued_steps(Steps *t, StepGraph *graph, int steps, size_t *n)
         int64_t copy = gpulog_find(GPU_COPY, NULL, first);
         bool numbers = copy >= 0 && gpulog_get((uint64_t)copy, &entry) &&
                        entry.range[0].ptr == (const void *)graph->numbers;
-        check(numbers == whole, whole ? "the first copy of a step is not that of the numbers"
-                                      : "a pass that accumulates copies numbers");
-        for (uint64_t k = first; k < gpulog_length(); k++) {
-            if (!gpulog_get(k, &entry) || (int64_t)k == copy) continue;
-            bool works = entry.op <= GPU_BLAS || gpulog_is_collective(entry.op);
-            if (whole && works && (int64_t)k > copy && entry.stream != s->ctx.compute_stream)
-                check(log_ordered((uint64_t)copy, k),
-                      "%s does not wait for the step's beginning: its stream takes no part",
-                      entry.name);
-        }
+        check(numbers == whole,
+              whole ? "step_queue: the first copy of a step is not that of the numbers"
+                    : "step_queue: a pass that accumulates copies numbers");
         // What the compute stream gets next comes after all of the step.
-        uint64_t end = gpulog_length();
+        uint64_t end = gpulog_length(), begin = whole ? (uint64_t)copy : before;
         need_cuda(cudaMemsetAsync(t->loss, 0, sizeof *t->loss, s->ctx.compute_stream));
-        for (uint64_t k = first; k < end; k++)
-            if (gpulog_get(k, &entry) && (entry.op <= GPU_BLAS || gpulog_is_collective(entry.op)))
-                check(log_ordered(k, end),
-                      "the step ends, and the compute stream has not waited for %s on another "
-                      "stream: a capture would be unjoined",
-                      entry.name);
+        for (uint64_t k = first; k < end; k++) {
+            if (!gpulog_get(k, &entry)) continue;
+            if (entry.op > GPU_BLAS && !gpulog_is_collective(entry.op)) continue;
+            check(k >= begin, "step_queue: %s comes before the copy of the numbers", entry.name);
+            check(k == begin || log_ordered(begin, k),
+                  "step_queue: %s does not wait for the step's beginning: its stream takes no part",
+                  entry.name);
+            check(log_ordered(k, end),
+                  "step_queue ends, and the compute stream has not waited for %s on another "
+                  "stream: a capture would be unjoined",
+                  entry.name);
+        }
     }
     return steps_state(s, n);
 }
@@ -326,7 +342,7 @@ static void queued_body(Sharded *s, const Rank *r, void *arg)
     size_t n;
     float norm, *want = steps_eagerly(&s->spec, k, r, &norm);
     steps_create(&queued, s, k->rounds, r);
-    StepGraphOptions options = {steps_pass, &queued, k->max_norm, false};
+    StepGraphOptions options = {pass_on_all_streams, &queued, k->max_norm, false};
     need(step_graph_create(&graph, &s->adamw, &options));
     float *got = queued_steps(&queued, &graph, k->steps, &n);
     check_equal("shards, gradients and moments after steps that were queued at once", got, want, n);
@@ -345,7 +361,7 @@ static void accumulating_body(Sharded *s, const Rank *r, void *arg)
     StepGraph graph;
     size_t n;
     steps_create(&queued, s, 1, r);
-    StepGraphOptions options = {steps_pass, &queued, 0.05f, true};
+    StepGraphOptions options = {pass_on_all_streams, &queued, 0.05f, true};
     need(step_graph_create(&graph, &s->adamw, &options));
     free(queued_steps(&queued, &graph, 2, &n));
     check(s->adamw.t == 0, "opt->t is %d after passes that accumulate", s->adamw.t);

@@ -13,7 +13,7 @@ typedef struct Steps {
     bool keeps; // the gradients are not zeroed before a pass
     int fails;  // > 0: the pass fails when it has run so many micro-batches
     Batch batch[4];
-    float *loss; // device: of the last micro-batch
+    float *loss; // (3) device: of the last micro-batch; for the two other streams
 } Steps;
 
 // Runs the body on so many ranks, on a model with an optimizer.

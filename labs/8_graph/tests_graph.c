@@ -21,8 +21,8 @@ static void check_not_capturing(const Sharded *s, const char *when)
     for (int i = 0; i < 3; i++) {
         enum cudaStreamCaptureStatus status;
         need_cuda(cudaStreamIsCapturing(streams[i], &status));
-        check(status == cudaStreamCaptureStatusNone, "%s the %s stream is still captured", when,
-              NAME[i]);
+        check(status == cudaStreamCaptureStatusNone,
+              "step_graph_capture leaves the %s stream captured %s", NAME[i], when);
     }
 }
 
@@ -44,8 +44,9 @@ static Status allocating_pass(void *device)
     float *p = NULL;
     check(pthread_create(&thread, NULL, allocate, device) == 0 && pthread_join(thread, &works) == 0,
           "no thread");
-    check(works != NULL, "while a step is captured, another thread's cudaMalloc fails: the mode of "
-                         "cudaStreamBeginCapture says whose calls are forbidden");
+    check(works != NULL,
+          "step_graph_capture: meanwhile another thread's cudaMalloc fails: the mode "
+          "of cudaStreamBeginCapture says whose calls are forbidden");
     CUDA_TRY(cudaMalloc((void **)&p, sizeof *p));
     CUDA_TRY(cudaFree(p));
     return OK;
@@ -59,7 +60,7 @@ static Status empty_pass(void *arg)
 static void check_failed(const Sharded *s, const StepGraph *graph, Status status, const char *what)
 {
     check(status != OK, "%s, and step_graph_capture returns OK", what);
-    check(graph->graph == NULL && graph->exec == NULL, "%s: a capture has failed, and left a graph",
+    check(graph->graph == NULL && graph->exec == NULL, "%s: step_graph_capture leaves a graph",
           what);
     check_not_capturing(s, "after a capture that failed");
 }
@@ -147,6 +148,21 @@ static void count_written(FsdpRoot *root)
     times_written++;
 }
 
+// A launch was logged from here on.
+static void check_launch(const StepGraph *graph, uint64_t from)
+{
+    GpuLogEntry entry;
+    bool recorded = false;
+    for (uint64_t e = from; e < gpulog_length(); e++) {
+        if (!gpulog_get(e, &entry)) continue;
+        check(entry.op != GPU_STREAM_SYNC && entry.op != GPU_DEVICE_SYNC,
+              "step_graph_launch waits for more than the last launch");
+        recorded |= entry.op == GPU_EVENT_RECORD && entry.event == graph->launched;
+    }
+    check(recorded, "step_graph_launch does not record graph->launched: step_graph_destroy would "
+                    "not wait for this launch");
+}
+
 static void replay_body(Sharded *s, const Rank *r, void *arg)
 {
     const Training *k = arg;
@@ -165,17 +181,13 @@ static void replay_body(Sharded *s, const Rank *r, void *arg)
         s->adamw.config.lr = rate_of(i);
         if (i == 1) need(step_graph_warm_up(&graph));
         if (i == 2) need(step_graph_capture(&graph));
-        uint64_t first = gpulog_length();
+        uint64_t from = gpulog_length();
         if (i > 1) need(step_graph_launch(&graph));
-        for (uint64_t e = first; e < gpulog_length(); e++) {
-            GpuLogEntry entry;
-            if (gpulog_get(e, &entry))
-                check(entry.op != GPU_STREAM_SYNC && entry.op != GPU_DEVICE_SYNC,
-                      "step_graph_launch waits for more than the last launch");
-        }
+        if (i > 1) check_launch(&graph, from);
         check(s->adamw.t == i, "after %d steps opt->t is %d", i, s->adamw.t);
         check(times_written == i,
-              "%d steps write the shards, and call fsdp_shards_written %d times", i, times_written);
+              "step_graph_launch: %d steps write the shards, and call fsdp_shards_written %d times",
+              i, times_written);
     }
     float *got = steps_state(s, &n);
     check_equal("shards, gradients and moments after launches", got, want, n);
@@ -215,6 +227,7 @@ static void accumulated_body(Sharded *s, const Rank *r, void *arg)
             if (i == 2) need(step_graph_capture(&graph[g]));
             uint64_t from = gpulog_length();
             if (i > 1) need(step_graph_launch(&graph[g]));
+            if (i > 1) check_launch(&graph[g], from);
             if (g == 0) check_no_host_wait(from, "in a launch that accumulates");
         }
         check(s->adamw.t == i, "after %d steps of two micro-batches opt->t is %d", i, s->adamw.t);

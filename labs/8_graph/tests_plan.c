@@ -4,8 +4,10 @@
 #include "harness.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend.h"
+#include "failing.h"
 #include "strategies.h"
 #include "tests.h"
 
@@ -36,23 +38,22 @@ static void record(Wrapped *w, const Case *c, const Rank *r, const StepCosts *co
 }
 
 // The calls of this collective since `first` are groups of so many units, in this order.
-static void check_calls(GpuOp op, const char *what, const int *want, int n, uint64_t first)
+static void check_calls(GpuOp op, const char *who, const int *want, int n, uint64_t first)
 {
+    const char *what = op == GPU_ALL_GATHER ? "all-gather" : "reduce-scatter";
     int at = 0, left = 0;
     for (uint64_t i = first; i < gpulog_length(); i++) {
         GpuLogEntry e;
         if (!gpulog_get(i, &e) || e.op != op) continue;
         if (left == 0) {
             left = e.collective.group != 0 ? e.collective.group_left + 1 : 1;
-            check(at < n && left == want[at],
-                  "%s call %d of the step is of %d units, must be of %d: that is the plan's next "
-                  "bucket",
+            check(at < n && left == want[at], "%s: %s call %d is of %d units, must be of %d", who,
                   what, at, left, at < n ? want[at] : 0);
             at++;
         }
         left--;
     }
-    check(at == n, "a step makes %d calls of %ss, and the plan has %d", at, what, n);
+    check(at == n, "%s: a step makes %d calls of %ss, and the plan has %d", who, at, what, n);
 }
 
 static void check_groups(const RegroupState *state, uint64_t first)
@@ -68,7 +69,7 @@ static void check_groups(const RegroupState *state, uint64_t first)
             n++;
         }
     }
-    check_calls(GPU_ALL_GATHER, "all-gather", want, n, first);
+    check_calls(GPU_ALL_GATHER, "regroup_begin", want, n, first);
     const StepPass *pass = &state->pass[1];
     bool alone = pass->reduces_alone || state->plan[1].is_default;
     n = 0;
@@ -81,7 +82,7 @@ static void check_groups(const RegroupState *state, uint64_t first)
         for (int more = calls; more > 0; more--) want[n + more - 1] = alone ? 1 : want[n];
         n += calls;
     }
-    check_calls(GPU_REDUCE_SCATTER, "reduce-scatter", want, n, first);
+    check_calls(GPU_REDUCE_SCATTER, "regroup_begin", want, n, first);
 }
 
 // The most bytes that a plan's parameters take at a time, or its gradients.
@@ -106,7 +107,7 @@ static void set_plans(RegroupState *state, const Regrouped *k)
 {
     int last = state->pass[0].n - 1;
     if (k->by_hand) {
-        state->plan[0] = (RegroupPlan){.n = 2, .bucket = {{1, 2, 0}, {3, last, 2}}};
+        state->plan[0] = (RegroupPlan){.n = 3, .bucket = {{1, 2, 0}, {3, 3, 2}, {4, last, 2}}};
         state->plan[1] = (RegroupPlan){.n = 2, .bucket = {{1, last - 1, 0}, {last, last, 1}}};
     }
     for (int i = 0; i < 2 && k->reduces; i++) regroup_default(&state->pass[i], &state->plan[i]);
@@ -193,8 +194,8 @@ static void strays_body(Wrapped *w, const Case *c, const Rank *r)
         need_cuda(cudaDeviceSynchronize());
         float *got = case_gradients(w, &n);
         check_equal("the gradients where a pass is not the record's", got, want, n);
-        check(!state->follows[0], "a forward ran other units than the record's, and `follows` is "
-                                  "true");
+        check(!state->follows[0], "regroup_begin: a forward ran other units than the record's, "
+                                  "and `follows` is true");
         free(got);
         if (time == 1) break;
         FsdpUnit *last = w->root->units[w->root->n_units - 1];
@@ -218,20 +219,45 @@ static const int SHAPES[][4] = {{STRATEGY_ZERO3, 2, 1, 1},
                                 {STRATEGY_ZERO2, 2, 1, 1},
                                 {STRATEGY_ZERO3, 1, 1, 1}};
 
-// A unit that is there already takes no part in a bucket.
+// After a failure a collective that is queued runs at once, or it is in a group that is open.
+static void check_no_group(const Sharded *s, const char *who)
+{
+    uint64_t first = gpulog_length();
+    double *sum = NULL;
+    need_cuda(cudaMalloc((void **)&sum, sizeof *sum));
+    need_cuda(cudaMemsetAsync(sum, 0, sizeof *sum, s->ctx.all_gather_stream));
+    need_nccl(ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, s->ctx.mesh.shard.comm,
+                            s->ctx.all_gather_stream));
+    check(gpulog_find(GPU_ALL_REDUCE, NULL, first) >= 0, "%s: %s fails, and a group is still open",
+          who, failing_call());
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaFree(sum));
+}
+
+// A unit that is there already takes no part in a bucket. Each call of another bucket fails once.
 static void gather_body(Sharded *s, const Rank *r, void *arg)
 {
     FsdpUnit *there = s->root->units[1];
     need(fsdp_unshard(there));
     uint64_t first = gpulog_length();
     need(regroup_gather(s->root->units, s->root->n_units));
-    check_calls(GPU_ALL_GATHER, "all-gather", (const int[]){s->root->n_units - 1}, 1, first);
+    check_calls(GPU_ALL_GATHER, "regroup_gather", (const int[]){s->root->n_units - 1}, 1, first);
     for (uint64_t i = first; i < gpulog_length(); i++) {
         GpuLogEntry e;
         check(!gpulog_get(i, &e) || e.op != GPU_EVENT_RECORD ||
                   e.event != there->flat.all_gather_done,
               "regroup_gather records all_gather_done of unit 1, which was not sharded");
     }
+    need(fsdp_reshard_all(s->model));
+    Status status = OK;
+    for (int k = 1;; k++) {
+        FAILS_AT(k, status = regroup_gather(s->root->units, s->root->n_units));
+        if (failing_call() == NULL) break;
+        check(status != OK, "%s fails, and regroup_gather returns OK", failing_call());
+        check_no_group(s, "regroup_gather");
+        need(fsdp_reshard_all(s->model));
+    }
+    need(status);
     need(fsdp_reshard_all(s->model));
 }
 
@@ -303,25 +329,34 @@ static void reduce_body(Sharded *s, const Rank *r, void *arg)
 {
     void *was[16], *got[16];
     int n = s->root->n_units;
-    for (int time = 0; time < 2; time++) {
+    Status status = OK;
+    // Up to the first kernel all ranks make the same calls; not all zero a padding.
+    for (int k = 1, sums = 0;; k++) {
         begin_grads(s, was);
-        if (time == 1) {
-            s->root->units[1]->flat.unsharded_grad.data = NULL; // which NCCL refuses
-            backend_ignore_reports();
-            need_failure(regroup_reduce(s->root->units, n, 4.0f, got), ERR_NCCL, "");
-            backend_listen();
-            s->root->units[1]->flat.unsharded_grad.data = was[1];
-        }
-        need(regroup_reduce(s->root->units, n, 4.0f, got));
-        for (int u = 0; u < n; u++)
-            check(got[u] == was[u] && s->root->units[u]->flat.unsharded_grad.data == NULL,
-                  "regroup_reduce leaves unit %d %s", u,
-                  got[u] == was[u] ? "its unsharded gradient" : "another buffer than its own");
-        need_cuda(cudaDeviceSynchronize());
+        FAILS_AT(sums ? 1000 : k, status = regroup_reduce(s->root->units, n, 4.0f, got));
+        if (failing_call() == NULL) break;
+        check(status != OK, "%s fails, and regroup_reduce returns OK", failing_call());
+        sums = strncmp(failing_call(), "kernel_", 7) == 0;
+        check_no_group(s, "regroup_reduce");
         for (int u = 0; u < n; u++) {
-            if (time == 0) check_reduced(s, u);
-            need_cuda(cudaFree(got[u]));
+            check(s->root->units[u]->flat.unsharded_grad.data == was[u],
+                  "%s fails, and regroup_reduce takes the gradient of unit %d", failing_call(), u);
+            s->root->units[u]->flat.unsharded_grad.data = NULL;
+            need_cuda(cudaFree(was[u]));
         }
+    }
+    need(status);
+    for (int u = 0; u < n; u++) {
+        const FlatParam *flat = &s->root->units[u]->flat;
+        check(got[u] == was[u] && flat->unsharded_grad.data == NULL,
+              "regroup_reduce leaves unit %d %s", u,
+              got[u] == was[u] ? "its unsharded gradient" : "another buffer than its own");
+        for (int i = 0; i < flat->layout.n; i++)
+            check(flat->layout.params[i]->grad.data == NULL,
+                  "regroup_reduce leaves parameter %d of unit %d its view of the gradient", i, u);
+        need_cuda(cudaDeviceSynchronize());
+        check_reduced(s, u);
+        need_cuda(cudaFree(got[u]));
     }
 }
 

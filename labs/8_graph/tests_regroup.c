@@ -4,6 +4,7 @@
 #include "harness.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,11 +23,11 @@ typedef struct Drawn {
 
 // A forward, or a backward whose first phase needs no all-gather; some units run twice, some hold
 // others.
-static void draw_pass(Drawn *d, int most)
+static void draw_pass(Drawn *d, int n)
 {
     StepPass *pass = &d->pass;
     bool backward = draw_chance(70);
-    *pass = (StepPass){.n = draw(1, most)};
+    *pass = (StepPass){.n = n};
     for (int p = 0; p != pass->n; p++) {
         StepPhase *phase = &pass->phase[p];
         *phase = (StepPhase){.unit = p,
@@ -48,6 +49,26 @@ static void draw_pass(Drawn *d, int most)
         }
     }
     d->costs = (StepCosts){draw(0, 30), draw(500, 2500), 1, 0};
+}
+
+// What a message says of a pass and its buckets, as far as there is room.
+static const char *text_of(const Drawn *d, const RegroupPlan *plan)
+{
+    static char text[900];
+    int used = snprintf(text, sizeof text, "latency %g us, %g bytes per us; phases",
+                        d->costs.latency_us, d->costs.bytes_per_us);
+    for (int p = 0; p < d->pass.n && used < 700; p++) {
+        const StepPhase *q = &d->pass.phase[p];
+        used += snprintf(text + used, sizeof text - (size_t)used,
+                         " %d: gathers %lld, reduces %lld, computes %g us, ready %d, last %d%s;", p,
+                         (long long)q->gather_bytes, (long long)q->reduce_bytes, q->compute_us,
+                         q->ready, q->last, plan->keeps[p] ? ", keeps" : "");
+    }
+    for (int b = 0; b < plan->n && used < 850; b++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s %d to %d at %d",
+                         b == 0 ? " buckets" : ",", plan->bucket[b].first, plan->bucket[b].last,
+                         plan->bucket[b].at);
+    return text;
 }
 
 int reduced_at(const StepPass *pass, const RegroupPlan *plan, int q)
@@ -264,12 +285,10 @@ static void costs_body(const Rank *r, void *arg)
         double got = regroup_time(&d->pass, &d->costs, &d->plan);
         double want = time_by_hand(&d->pass, &d->costs, &d->plan);
         check(fabs(got - want) <= 1e-6 * (1 + want),
-              "a plan of %d buckets on %d phases takes %.9g us, regroup_time says %.9g", d->plan.n,
-              d->pass.n, want, got);
+              "a plan takes %.9g us, regroup_time says %.9g: %s", want, got, text_of(d, &d->plan));
         int64_t peak = regroup_peak(&d->pass, &d->plan), by_hand = peak_by_hand(&d->pass, &d->plan);
-        check(peak == by_hand,
-              "a plan of %d buckets on %d phases holds %lld bytes at most, regroup_peak says %lld",
-              d->plan.n, d->pass.n, (long long)by_hand, (long long)peak);
+        check(peak == by_hand, "a plan holds %lld bytes at most, regroup_peak says %lld: %s",
+              (long long)by_hand, (long long)peak, text_of(d, &d->plan));
     }
     static StepPass large = {.n = 3};
     static RegroupPlan two = {.n = 1, .bucket = {{1, 2, 0}}};
@@ -280,13 +299,14 @@ static void costs_body(const Rank *r, void *arg)
           (long long)regroup_peak(&large, &two));
 }
 
-// PASSES drawn passes of at most so many phases; the caller frees them.
+// PASSES drawn passes of at most so many phases, short ones first, as a test names the first that
+// fails; the caller frees them.
 static Drawn *draw_passes(int most)
 {
     Drawn *d = calloc(PASSES, sizeof *d);
     assert_non_null(d);
     for (int i = 0; i < PASSES; i++) {
-        draw_pass(&d[i], most);
+        draw_pass(&d[i], 1 + i * most / PASSES);
         draw_plan(&d[i].pass, &d[i].plan);
         int64_t peak = peak_by_hand(&d[i].pass, &d[i].plan);
         d[i].limit = draw_chance(30) ? 0 : peak + draw(-3, 3) * 1000 * draw(0, 9);
@@ -335,13 +355,16 @@ static void placed_body(const Rank *r, void *arg)
         if (fits && d->limit > 0) fits = peak_by_hand(&d->pass, &want) <= d->limit;
         for (int b = 0; b < plan.n; b++) plan.bucket[b].at = 77; // what is there says nothing
         bool got = regroup_place(&d->pass, d->limit, &plan);
-        check(got == fits, "regroup_place says that the buckets %s, and they %s",
-              got ? "fit" : "do not", fits ? "fit" : "do not");
+        check(got == fits, "regroup_place returns %s, must be %s: limit %lld, %s",
+              got ? "true" : "false", fits ? "true" : "false", (long long)d->limit,
+              text_of(d, &want));
         for (int b = 0; b < plan.n && fits; b++)
-            check(plan.bucket[b].at == want.bucket[b].at,
-                  "regroup_place: bucket %d, of phases %d to %d, is queued at phase %d, must be %d",
-                  b, plan.bucket[b].first, plan.bucket[b].last, plan.bucket[b].at,
-                  want.bucket[b].at);
+            check(
+                plan.bucket[b].at == want.bucket[b].at,
+                "regroup_place: bucket %d, of phases %d to %d, is queued at phase %d, must be %d: "
+                "limit %lld, %s",
+                b, plan.bucket[b].first, plan.bucket[b].last, plan.bucket[b].at, want.bucket[b].at,
+                (long long)d->limit, text_of(d, &want));
     }
 }
 
@@ -366,28 +389,29 @@ static void search_body(const Rank *r, void *arg)
         double took = time_by_hand(&d->pass, &d->costs, &plan);
         double before = time_by_hand(&d->pass, &d->costs, &usual);
         check(took <= before * (1 + 1e-9),
-              "a plan takes %.9g us, and FSDP2's %.9g: that one is to be taken", took, before);
+              "regroup_plan's takes %.9g us, and FSDP2's %.9g: that one is to be taken", took,
+              before);
         check(limit == 0 || plan.is_default || peak_by_hand(&d->pass, &plan) <= limit,
-              "a plan holds %lld bytes, and the limit is %lld",
+              "regroup_plan's holds %lld bytes, and the limit is %lld",
               (long long)peak_by_hand(&d->pass, &plan), (long long)limit);
         bool same = plan.n == usual.n;
         for (int b = 0; b < plan.n && same; b++)
             same = memcmp(&plan.bucket[b], &usual.bucket[b], sizeof plan.bucket[b]) == 0;
         for (int p = 0; p < d->pass.n; p++) same &= !plan.keeps[p];
         check(reduced_in_time(&d->pass, &plan) && !plan.keeps[d->pass.n - 1],
-              "a plan keeps the gradient of a unit that runs again, or the last one");
-        check(!plan.is_default || same, "is_default is set, and the plan is not FSDP2's");
-        check(
-            plan.is_default || took < before,
-            "the plan takes %.9g us as FSDP2's does, which is to be taken, and is_default says so",
-            took);
+              "regroup_plan keeps the gradient of a unit that runs again, or the last one");
+        check(!plan.is_default || same,
+              "regroup_plan sets is_default, and its plan is not FSDP2's");
+        check(plan.is_default || took < before,
+              "regroup_plan's takes %.9g us as FSDP2's, which is to be taken: is_default says so",
+              took);
         far += took > 1.02 * best.time;
         better += best.time < 0.98 * before;
         missed += plan.is_default && best.time < 0.98 * before;
     }
     check(far <= PASSES / 100 && missed <= PASSES / 20,
-          "of %d drawn passes %d have a plan that is better than FSDP2's; %d times the search "
-          "found none, and %d times its plan takes 2 %% more than the best",
+          "of %d drawn passes %d have a plan that is better than FSDP2's; %d times regroup_plan "
+          "finds none, and %d times its plan takes 2 %% more than the best",
           PASSES, better, missed, far);
 }
 
