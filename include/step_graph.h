@@ -232,10 +232,10 @@ typedef struct RegroupState {
 Status regroup_gather(FsdpUnit *const *units, int n);
 // Queues the reductions of n units as one grouped call on the reduce-scatter stream, once the
 // compute stream has run what is queued. After it each unit's sharded_grad has grown by this rank's
-// shard of the ranks' sum, divided by the divisor, and has padding of zero; and no unit or parameter
-// has an unsharded gradient: the memory is in buffers, and nobody has freed it. The event of
-// root->reduce_scatter_state is recorded after all that. On failure no group is open, and the units
-// have their gradients.
+// shard of the ranks' sum, divided by the divisor, and has padding of zero; and no unit or
+// parameter has an unsharded gradient: the memory is in buffers, and nobody has freed it. The event
+// of root->reduce_scatter_state is recorded after all that. On failure no group is open, and the
+// units have their gradients.
 Status regroup_reduce(FsdpUnit *const *units, int n, float divisor, void **buffers);
 // A phase of pass k (0: forward, 1: backward) begins, of this unit: what the plan has at this phase
 // is queued, as long as the pass's units are those of the record.

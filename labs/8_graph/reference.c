@@ -6,21 +6,10 @@
  *     host     queue, queue, queue …  | launch | launch | launch
  *     streams  (captured: nothing)    | step 1          | step 2
  *
- * A graph is what was queued, with the numbers that it was queued with. So a step that is to be
- * launched again and again must be one and the same thing each time:
- *
- * [Note: the host's numbers] The rate and AdamW's corrections change with each step, and are
- * arguments of a kernel in task 5. Here a kernel reads them from device memory. The graph's first
- * node copies them there from pinned memory, which the host writes before a launch; the node reads
- * it when it runs, not when it was captured.
- *
- * [Note: the host's decision] Task 5 clips where the norm, which it waits for, is larger than the
- * limit. A graph has no "where", and nobody may wait for a stream that is captured. So the device
- * works out a factor, 1 or less, and every gradient is multiplied by it. A product with 1 is exact.
- *
- * [Note: one way in, one way out] A capture begins on one stream. Another stream takes part from
- * where it waits for an event of it, and must be waited for before the capture ends: what would run
- * after the graph's end otherwise?
+ * A graph is what was queued, with the numbers that it was queued with. So a step that is launched
+ * again and again is the same each time: its numbers are data on the device, which the graph's
+ * first node copies from pinned memory when it runs; a decision of the host becomes a factor; and
+ * each stream that takes part is waited for at the end.
  *
  * Interface:
  *   step_numbers, step_clip, step_update      the parts of a step that the host took part in

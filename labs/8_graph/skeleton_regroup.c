@@ -12,16 +12,6 @@
  * in which order, and what each gathers. The plan is data. Nothing of the units knows it; a hook
  * per phase asks it which calls to queue.
  *
- * [Note: one order] An all-gather is a collective, and a plan decides in which calls it comes. So a
- * plan depends on nothing that ranks have otherwise: not on measured times, not on addresses.
- *
- * A backward's gradients are the other way round: a reduction that waits for the next one saves a
- * latency, and is done later, with more memory held until then.
- *
- * [Note: after the group] The calls of a group are queued when it ends, ncclGroupEnd, on their
- * streams. What is queued on those streams between ncclGroupStart and there comes before them: an
- * event that is recorded there says nothing of them.
- *
  * Interface:
  *   regroup_time, regroup_peak                what a plan costs
  *   regroup_place, regroup_plan               when, and which ones

@@ -490,9 +490,10 @@ static void captured_body(Sharded *s, const Rank *r, void *arg)
         if (reduces && c->unit == 0) before = -1;
         check(c->bytes == (int64_t)whole_bytes(s->root->units[c->unit]),
               "collective %d, of unit %d, moves %lld bytes", i, c->unit, (long long)c->bytes);
-        check(c->after == after && c->before == before,
-              "%s %d of a step, of unit %d, comes after phase %d and before %d, must be %d and %d",
-              reduces ? "reduction" : "all-gather", i, c->unit, c->after, c->before, after, before);
+        check(
+            c->after == after && c->before == before,
+            "step_calls: %s %d, of unit %d, comes after phase %d and before %d, must be %d and %d",
+            reduces ? "reduction" : "all-gather", i, c->unit, c->after, c->before, after, before);
     }
     check(n == 3 * units, "a step has %d collectives of units, must have %d", n, 3 * units);
     step_trace_free(&trace);
