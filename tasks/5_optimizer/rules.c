@@ -406,8 +406,11 @@ static void refuse_below(Sharded *s, Function function)
 static void refuse_with(Sharded *s, FsdpUnit *unit, Function function)
 {
     need(fsdp_unshard(unit));
+    Snapshot *before = snapshot_take(s->model, &s->adamw);
     check_set_silent(true);
-    if (call(s, function) == OK) {
+    if (call(s, function) != OK) {
+        snapshot_check_at(__FILE__, __LINE__, before, s->model, &s->adamw, NAME[function]);
+    } else {
         need(fsdp_wait_for_unshard(unit));
         check(call(s, function) == OK,
               "a step with an unsharding unit is not refused, with an unsharded one it is: "
