@@ -312,11 +312,6 @@ void rule_each_reads_what_it_owns(void)
 
 // ---- Resume ----
 
-static bool every_third(int i)
-{
-    return i % 3 == 1;
-}
-
 void rule_trainings_resume(void)
 {
     Case gpt2 = case_of(spec_gpt2(2), STRATEGY_ZERO3, 3, 1, 1);
