@@ -41,7 +41,7 @@ static void whole_gradient(Whole *g, const Whole *m, int rank)
     }
 }
 
-static Module *whole_model(void)
+static Module *whole_model(const Spec *spec)
 {
     Module *children[] = {linear_create("a", INS, MID, true, 0.1f),
                           linear_create("b", MID, OUTS, true, 0.1f)};
@@ -82,50 +82,30 @@ static void whole_shards(FsdpRoot *root, Whole *m, int world, bool compare)
     }
 }
 
-static void whole_body(const Rank *r, void *arg)
+static void whole_body(Wrapped *w, const Case *c, const Rank *r)
 {
-    const Case *c = arg;
-    Wrapped w;
     Whole m, sum = {0};
     float x[ROWS * INS], dout[ROWS * OUTS], *out = NULL, *din = NULL;
-    memset(&w, 0, sizeof w);
     for (int i = 0; i < (int)(sizeof m / sizeof(int)); i++) ((int *)&m)[i] = whole_at(0, 0, i);
-    need(nn_run_create(&w.run, r->stream));
-    need(mesh_2d(&w.mesh, r->comm, c->replicas));
-    need(fsdp_context_create(&w.ctx, &w.mesh, r->stream));
-    w.model = whole_model();
-    if (c->options.strategy != STRATEGY_DDP)
-        need(fully_shard(w.model->children[0], &w.ctx, &TEST_OPTIONS));
-    need(fully_shard(w.model, &w.ctx, &TEST_OPTIONS));
-    need(strategy_apply(w.model, &c->options));
-    need(precision_apply(w.model, c->policy));
-    w.root = fsdp_unit(w.model)->root;
-    whole_shards(w.root, &m, r->world, false);
+    whole_shards(w->root, &m, r->world, false);
     for (int i = 0; i < ROWS * INS; i++) x[i] = (float)whole_at(1, r->rank, i);
     for (int i = 0; i < ROWS * OUTS; i++) dout[i] = (float)whole_at(2, r->rank, i);
     float *in = alloc_typed(F32, ROWS * INS), *grad = alloc_typed(F32, ROWS * OUTS);
     send_to(in, x, ROWS * INS);
     send_to(grad, dout, ROWS * OUTS);
-    w.run.B = ROWS;
-    w.run.T = 1;
+    w->run.B = ROWS;
+    w->run.T = 1;
     for (int k = 0; k < c->rounds; k++) {
-        need(strategy_micro_batch(w.model, k, c->rounds));
-        need(module_forward(w.model, &w.run, in, &out));
-        need(module_backward(w.model, &w.run, grad, &din));
+        need(strategy_micro_batch(w->model, k, c->rounds));
+        need(module_forward(w->model, &w->run, in, &out));
+        need(module_backward(w->model, &w->run, grad, &din));
         need_cuda(cudaFreeAsync(din, r->stream));
         for (int rank = 0; rank < r->world; rank++) whole_gradient(&sum, &m, rank);
     }
     need_cuda(cudaDeviceSynchronize());
-    whole_shards(w.root, &sum, r->world, true);
+    whole_shards(w->root, &sum, r->world, true);
     need_cuda(cudaFree(in));
     need_cuda(cudaFree(grad));
-    need(precision_remove(w.model));
-    need(strategy_remove(w.model));
-    fsdp_unwrap(w.model);
-    module_destroy(w.model);
-    need(fsdp_context_destroy(&w.ctx));
-    need(mesh_destroy(&w.mesh, r->comm));
-    need(nn_run_destroy(&w.run));
 }
 
 TEST(whole_numbers_are_exact)
@@ -135,6 +115,7 @@ TEST(whole_numbers_are_exact)
             const DType *pair = PAIRS[(world + 3 * i) % N_PAIRS];
             Case c = typed(spec_mlp(3), pair[0], pair[1], ALL[(world + i) % 4], world);
             c.rounds = 1 + world % 2;
-            run_ranks(world, whole_body, &c);
+            c.spec.create = whole_model;
+            run_wrapped(world, whole_body, &c);
         }
 }

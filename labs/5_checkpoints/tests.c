@@ -193,6 +193,11 @@ TEST_BETWEEN(reaches_the_disk_in_order, dir_begin, own_folder_end)
     job.step = 2;
     run_ranks(WORLD, save_or_load, &job);
     const Disk *disk = job.disk;
+    CheckpointIndex index;
+    bool good = index_read(&index, dir) == OK;
+    for (int i = 0; i < WORLD && good; i++) good = index_check_file(&index, i) == OK;
+    index_free(&index);
+    if (!good) fail_msg("what the save has left cannot be read: %s", last_error());
     snprintf(tmp, sizeof tmp, "%s.tmp", dir);
     snprintf(old, sizeof old, "%s.old", dir);
 

@@ -219,11 +219,6 @@ void check_case_refused(int world, Case *c)
     if (message != NULL) fail_msg("%s", message);
 }
 
-bool every_third(int i)
-{
-    return i % 3 == 1;
-}
-
 static bool every_fourth(int i) // as many of each block of a GPT-2
 {
     return i % 4 == 2;

@@ -15,7 +15,6 @@ void need_layout(void);
 Case by_parameter(Spec spec, Strategy strategy, int world, int replicas, int rounds);
 // The library refuses the case, with case_refusal's line.
 void check_case_refused(int world, Case *c);
-bool every_third(int i);
 // A parameter's initial values.
 float *values_of_param(const Param *param, int64_t numel);
 // How many entries of the log have this operation (copies: on the device), and their bytes.

@@ -10,11 +10,6 @@
 
 // ---- Frozen parameters ----
 
-static bool a_unit_and_more(int i) // l.0's two parameters, and another one
-{
-    return i < 2 || i == 5;
-}
-
 static void frozen_body(Wrapped *w, const Case *c, const Rank *r)
 {
     case_train(w, c, r, 0);

@@ -11,11 +11,6 @@
 #include "per_parameter.h"
 #include "strategies.h"
 
-static bool every_third(int i)
-{
-    return i % 3 == 1;
-}
-
 // Two trainings of one case: with its shards on the device, and on the host.
 typedef struct Two {
     Wrapped of[2];

@@ -103,16 +103,6 @@ static void put_gather(Training *t, const char *value, int v)
     t->c.fp8 = v == 1 ? &matrices : NULL;
 }
 
-static bool every_third(int i)
-{
-    return i % 3 == 1;
-}
-
-static bool a_unit_and_more(int i) // both parameters of the first unit, and some others
-{
-    return i < 2 || i == 5;
-}
-
 static void put_frozen(Training *t, const char *value, int v)
 {
     t->c.frozen = v == 1 ? every_third : v == 2 ? a_unit_and_more : NULL;

@@ -75,16 +75,6 @@ static const Gene GENES[] = {ALL_GENES(GENE)};
 
 enum { TEXT_BYTES = 800 };
 
-static bool every_third(int i)
-{
-    return i % 3 == 1;
-}
-
-static bool a_unit_and_more(int i)
-{
-    return i < 2 || i == 5;
-}
-
 // What a row of numbers says. The case points into the training.
 typedef struct Training {
     Case c;

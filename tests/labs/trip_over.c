@@ -119,52 +119,8 @@ TEST(a_tied_weight_is_updated_on_every_rank)
 
 // ---- 3. #158719: a parameter that some ranks do not use ----
 
-static Status skip_backward(Module *self, NnRun *run, const void *dout, void *din)
-{
-    size_t bytes = (size_t)(run->B * run->T) * (size_t)self->in_dim * sizeof(float);
-    if (din != NULL) CUDA_TRY(cudaMemsetAsync(din, 0, bytes, run->stream));
-    return OK;
-}
-
-// Rank 1 leaves out the backward of the modules below l.1.
-static Status pass_without(Wrapped *w, const Case *c, const Rank *r)
-{
-    float *logits, *dlogits, *din = NULL, loss;
-    Batch batch = case_batch(c, 0, r->rank, 0);
-    w->run.B = c->spec.B;
-    w->run.T = c->spec.T;
-    need(module_forward(w->model, &w->run, batch.in, &logits));
-    need(cross_entropy(&w->run, logits, batch.targets, c->spec.B, c->spec.vocab, &loss, &dlogits));
-    if (r->rank == 1) w->model->children[1]->backward = skip_backward;
-    Status status = module_backward(w->model, &w->run, dlogits, &din);
-    need_cuda(cudaStreamSynchronize(r->stream));
-    need(module_discard(w->model, &w->run));
-    need_cuda(cudaFreeAsync(dlogits, r->stream));
-    if (din != NULL) need_cuda(cudaFreeAsync(din, r->stream));
-    batch_destroy(&batch);
-    return status;
-}
-
-static void unused_body(Wrapped *w, const Case *c, const Rank *r)
-{
-    bool named = c->options.strategy == STRATEGY_DDP && r->rank == 1;
-    Status status = pass_without(w, c, r);
-    check(status == (named ? ERR_ARGUMENT : OK), "rank %d: the backward's status is %d (%s)",
-          r->rank, status, check_last());
-    check(!named || strstr(check_last(), "l.1.fc.weight has no gradient") != NULL,
-          "the line must name l.1.fc.weight: %s", check_last());
-}
-
-// DDP's rank names it. With shards it is a gradient of zeros: a unit's reduction is always queued.
-TEST(an_unused_parameter_hangs_nobody)
-{
-    for (int s = STRATEGY_DDP; s <= STRATEGY_ZERO3; s++) {
-        Case c = case_of(spec_mlp(4), (Strategy)s, 3, 1, 1);
-        run_wrapped(3, unused_body, &c);
-    }
-}
-
-// The same with a forward: what a rank gathers no longer belongs to what the others gather.
+// Lab 1's a_missing_gradient_is_named has what a backward does. After a forward that was left out,
+// what a rank gathers no longer belongs to what the others gather.
 typedef struct Skip {
     Case c;
     bool all; // rank 1 leaves out the micro-batch; false: its forward leaves out l.1

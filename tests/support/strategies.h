@@ -66,6 +66,15 @@ struct Wrapped {
     FsdpAdamW adamw;
 };
 
+// For Case.frozen; the second: both parameters of the first unit, and another one.
+static inline bool every_third(int i)
+{
+    return i % 3 == 1;
+}
+static inline bool a_unit_and_more(int i)
+{
+    return i < 2 || i == 5;
+}
 // Two steps of `rounds` micro-batches each. DDP has a replica on each rank, whatever is asked.
 Case case_of(Spec spec, Strategy strategy, int world, int replicas, int rounds);
 // What the library says where the case's options do not go with each other or with so many ranks;

@@ -188,7 +188,8 @@ static bool overflowed(const Case *c, const Rank *r, size_t n)
 
 typedef struct Compared {
     const Plain *plain;
-    bool near; // to 1e-6; else bitwise
+    bool near;       // to 1e-6; else bitwise
+    const char *how; // it is gathered
 } Compared;
 
 static Status compare_param(const Param *param, const float *values, void *arg)
@@ -205,8 +206,8 @@ static Status compare_param(const Param *param, const float *values, void *arg)
         for (size_t e = 0; e < n && compared->near; e++)
             most = fmaxf(most, fabsf(values[e] - want[e]));
         check(compared->near ? most <= 1e-6f : memcmp(values, want, n * sizeof *want) == 0,
-              "after the steps %s is not what one process makes of the same gradients",
-              param->name);
+              "after the steps %s is not what one process makes of the same gradients%s",
+              param->name, compared->how);
         free(want);
     }
     return OK;
@@ -250,7 +251,10 @@ static void case_body(const Rank *r, void *arg)
         ranks_meet(r); // before the shared gradients are written again
     }
     check_no_race(first);
-    Compared compared = {&plain, c->clip > 0.0f};
+    bool casts = c->policy != NULL && !c->bare_state;
+    Compared compared = {&plain, c->clip > 0.0f,
+                         casts ? LIKELY "it is gathered in the policy's type, and not in float"
+                               : ""};
     if (c->bare_state) need(precision_remove(w.model));
     need(fsdp_full_state(w.model, compare_param, &compared));
     case_unwrap(&w, r);
