@@ -28,11 +28,6 @@ static void to_the_other(Wrapped *w, const Case *c, const Rank *r, int step)
           step, (long long)position.step, w->adamw.t);
 }
 
-static bool every_third(int i)
-{
-    return i % 3 == 1;
-}
-
 static void run_saved(int world, Case *c)
 {
     char folder[PATH_BYTES];

@@ -25,8 +25,8 @@ TYPES = [["DTYPE=bf16"], ["DTYPE=fp16"], ["DTYPE=bf16", "REDUCE_DTYPE=bf16"],
          ["REDUCE_DTYPE=bf16"]] # the others are float
 FP8 = ["LAYOUT=per_parameter", "GATHER=fp8"]
 # What labs 3, 4, 6 and 7 add, each alone and some together.
-OPTIONS = [["RECOMPUTE=blocks"], ["RECOMPUTE=attention", "ATTENTION=plain"], ["PREFETCH=2"],
-           ["OFFLOAD=yes"], ["LAYOUT=per_parameter"], FP8,
+OPTIONS = [["RECOMPUTE=blocks", "ATTENTION=plain"], ["RECOMPUTE=attention", "ATTENTION=plain"],
+           ["PREFETCH=2"], ["OFFLOAD=yes"], ["LAYOUT=per_parameter"], FP8,
            ["OFFLOAD=yes", "LAYOUT=per_parameter", "DTYPE=fp16"],
            ["RECOMPUTE=blocks", "LAYOUT=per_parameter", "PREFETCH=3", "DTYPE=bf16"],
            FP8 + ["RECOMPUTE=blocks", "PREFETCH=2", "DTYPE=bf16", "REDUCE_DTYPE=bf16"],
