@@ -3,6 +3,7 @@
  */
 #include "harness.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -330,33 +331,38 @@ static void reduce_body(Sharded *s, const Rank *r, void *arg)
     void *was[16], *got[16];
     int n = s->root->n_units;
     Status status = OK;
-    // Up to the first kernel all ranks make the same calls; not all zero a padding.
-    for (int k = 1, sums = 0;; k++) {
+    // First no call fails, then each one up to the first kernel: of those all ranks make the same
+    // ones; not all zero a padding.
+    for (int k = 0, sums = 0; sums == 0; k++) {
         begin_grads(s, was);
-        FAILS_AT(sums ? 1000 : k, status = regroup_reduce(s->root->units, n, 4.0f, got));
-        if (failing_call() == NULL) break;
-        check(status != OK, "%s fails, and regroup_reduce returns OK", failing_call());
-        sums = strncmp(failing_call(), "kernel_", 7) == 0;
-        check_no_group(s, "regroup_reduce");
-        for (int u = 0; u < n; u++) {
-            check(s->root->units[u]->flat.unsharded_grad.data == was[u],
-                  "%s fails, and regroup_reduce takes the gradient of unit %d", failing_call(), u);
-            s->root->units[u]->flat.unsharded_grad.data = NULL;
-            need_cuda(cudaFree(was[u]));
+        uint64_t first = gpulog_length();
+        FAILS_AT(k > 0 ? k : INT_MAX, status = regroup_reduce(s->root->units, n, 4.0f, got));
+        bool failed = failing_call() != NULL;
+        if (failed) {
+            check(status != OK, "%s fails, and regroup_reduce returns OK", failing_call());
+            check_no_group(s, "regroup_reduce");
+            sums = strncmp(failing_call(), "kernel_", 7) == 0;
+        } else {
+            need(status);
+            check_calls(GPU_REDUCE_SCATTER, "regroup_reduce", &n, 1, first);
+            sums = k > 0; // on this backend none fails
         }
-    }
-    need(status);
-    for (int u = 0; u < n; u++) {
-        const FlatParam *flat = &s->root->units[u]->flat;
-        check(got[u] == was[u] && flat->unsharded_grad.data == NULL,
-              "regroup_reduce leaves unit %d %s", u,
-              got[u] == was[u] ? "its unsharded gradient" : "another buffer than its own");
-        for (int i = 0; i < flat->layout.n; i++)
-            check(flat->layout.params[i]->grad.data == NULL,
-                  "regroup_reduce leaves parameter %d of unit %d its view of the gradient", i, u);
-        need_cuda(cudaDeviceSynchronize());
-        check_reduced(s, u);
-        need_cuda(cudaFree(got[u]));
+        for (int u = 0; u < n; u++) {
+            FlatParam *flat = &s->root->units[u]->flat;
+            check(flat->unsharded_grad.data == (failed ? was[u] : NULL),
+                  "regroup_reduce%s leaves unit %d %s gradient", failed ? " fails, and" : "", u,
+                  failed ? "without its" : "its unsharded");
+            check(failed || got[u] == was[u],
+                  "regroup_reduce: buffer %d is not the unsharded gradient of that unit", u);
+            for (int i = 0; i < flat->layout.n; i++)
+                check(failed || flat->layout.params[i]->grad.data == NULL,
+                      "regroup_reduce leaves parameter %d of unit %d its view of the gradient", i,
+                      u);
+            need_cuda(cudaDeviceSynchronize());
+            if (!failed) check_reduced(s, u);
+            need_cuda(cudaFree(was[u]));
+            flat->unsharded_grad.data = NULL;
+        }
     }
 }
 

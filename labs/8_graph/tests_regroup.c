@@ -389,7 +389,7 @@ static void search_body(const Rank *r, void *arg)
         double took = time_by_hand(&d->pass, &d->costs, &plan);
         double before = time_by_hand(&d->pass, &d->costs, &usual);
         check(limit == 0 || plan.is_default || peak_by_hand(&d->pass, &plan) <= limit,
-              "regroup_plan's holds %lld bytes, and the limit is %lld",
+              "a plan holds %lld bytes, and the limit is %lld",
               (long long)peak_by_hand(&d->pass, &plan), (long long)limit);
         bool same = plan.n == usual.n;
         for (int b = 0; b < plan.n && same; b++)
@@ -400,7 +400,7 @@ static void search_body(const Rank *r, void *arg)
         check(!plan.is_default || same,
               "regroup_plan sets is_default, and its plan is not FSDP2's");
         check(plan.is_default || took < before,
-              "regroup_plan's takes %.9g us, FSDP2's %.9g: that one is to be taken, and "
+              "a plan takes %.9g us, FSDP2's %.9g: that one is to be taken, and "
               "is_default says so",
               took, before);
         far += took > 1.02 * best.time;
@@ -408,8 +408,8 @@ static void search_body(const Rank *r, void *arg)
         missed += plan.is_default && best.time < 0.98 * before;
     }
     check(far <= PASSES / 100 && missed <= PASSES / 20,
-          "of %d drawn passes %d have a plan that is better than FSDP2's; %d times regroup_plan "
-          "finds none, and %d times its plan takes 2 %% more than the best",
+          "of %d drawn passes %d have a plan that is better than FSDP2's; %d times the search "
+          "found none, and %d times its plan takes 2 %% more than the best",
           PASSES, better, missed, far);
 }
 
