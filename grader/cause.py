@@ -18,8 +18,7 @@ order:
 Where none of these says anything, the test's own hints are given; beside a report those of a test
 that is meant for reports of its class (the manifest's "reports"). Where the message has a likely
 cause, or a report's question, or says itself what a function of the part must do, the first hint is
-left out: one thing to think about at a time. So it is where a rule fails. `make hint` gives the
-others.
+left out: one thing to think about at a time; where a rule fails, too. `make hint` gives the rest.
 
 By 5 a part has hints, and no line `Look:`: that the test is meant for it is no evidence. `Look:`
 names the line where a rank crashed or was still running, else the function that the message names,
@@ -209,11 +208,10 @@ def of_report(report, text, task, source):
     the two)."""
     kind, calls = report.get("class"), report.get("calls") or []
     flat = " ".join(text.split())
-    misplaced = MISPLACED.search(flat)
-    right = RIGHT_RECORD.search(flat)
+    misplaced, right = MISPLACED.search(flat), RIGHT_RECORD.search(flat)
     if right and task.named(right.group(3)) and right.group(2) + "_done" in "".join(
             source.split("\n")[int(right.group(4)) - 1:int(right.group(4))]):
-        return only(named(right.group(1), task, source))
+        misplaced = right
     if misplaced:
         return only(named(misplaced.group(1), task, source))
     if kind == UNWRITTEN: # who allocated it, where it has nobody else fill it
@@ -232,11 +230,10 @@ def of_report(report, text, task, source):
 
 
 def first_report(row):
-    """The report that the message shows: the first that is no consequence of another. (A test may
-    have ignored some before.)"""
-    flat = " ".join(row["message"].split())
+    """The report that the message shows, of those that are no consequence of another."""
     first = [entry for entry in row.get("reports") or [] if not entry.get("follows")]
-    return next((entry for entry in first if entry["title"] in flat), first[0] if first else {})
+    return next((entry for entry in first if entry["title"] in " ".join(row["message"].split())),
+                first[0] if first else {})
 
 
 def point(row, task, source):
@@ -348,8 +345,7 @@ def fill(rows, task, files):
                 and not says_nothing(row["message"]) and not ENDED.search(row["message"]):
             pointer = Pointer(test.parts[0])
         levels, origin = chosen(row, test, pointer, task, failed)
-        # A hint is about what most go wrong with; what a rule asks is something else. So it is
-        # where a message says what a function must do, of any part; a crash has its line.
+        # A hint is about what most go wrong with, and what a rule asks is something else.
         asks = any(pattern.search(row["message"]) for pattern in (CRASHED, RULE)) or told(
             row["message"], sum(task.functions.values(), []))
         row.update(part=pointer.part, hints_of=origin, look=found,
