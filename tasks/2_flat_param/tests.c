@@ -260,7 +260,11 @@ TEST(shards_make_the_whole_model)
 // flat_zero_padding of a buffer that is neither shard nor sharded_grad.
 static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank *r)
 {
-    size_t n = (size_t)flat->layout.shard_numel;
+    size_t n = (size_t)flat->layout.shard_numel, valid = 0;
+    while (valid < n && r->rank * (int64_t)n + (int64_t)valid < flat->layout.numel) valid++;
+    check(flat_valid_numel(&flat->layout, r->rank) == (int64_t)valid,
+          "flat_valid_numel: rank %d holds %lld valid elements, want %zu", r->rank,
+          (long long)flat_valid_numel(&flat->layout, r->rank), valid);
     float *host = malloc(n * sizeof *host), *buffer = NULL;
     for (size_t i = 0; i < n; i++) host[i] = 7.0f;
     need_cuda(cudaMalloc((void **)&buffer, n * sizeof *host));
@@ -271,8 +275,7 @@ static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank
     check_no_host_wait(log, "in flat_zero_padding");
     need_cuda(cudaStreamSynchronize(r->stream));
     float *got = fetch(buffer, n);
-    for (size_t i = 0; i < n; i++)
-        if (r->rank * flat->layout.shard_numel + (int64_t)i >= flat->layout.numel) host[i] = 0.0f;
+    for (size_t i = valid; i < n; i++) host[i] = 0.0f;
     Layout layout;
     layout_params(&layout, set->pointer, set->n, r->world, r->rank);
     check_equal_in(&((Clues){.layout = &layout}),
