@@ -16,13 +16,13 @@ static void print_labs(const PlanOptions *o)
         plan_say("; %d stages of %d GPU%s, %s", o->stages, plan_places(o), plural(plan_places(o)),
                  o->schedule == PIPELINE_1F1B ? "1F1B" : "GPipe");
     if (o->recompute != RECOMPUTE_NONE)
-        plan_say("; %s again", o->recompute == RECOMPUTE_BLOCKS ? "blocks" : "attention's weights");
-    if (o->prefetches) plan_say("; %d ahead", o->prefetch);
-    if (o->per_parameter) plan_say("; cut by parameter");
+        plan_say("; %s recomputed", o->recompute == RECOMPUTE_BLOCKS ? "blocks" : "attention");
+    if (o->prefetches) plan_say("; prefetch depth %d", o->prefetch);
+    if (o->per_parameter) plan_say("; sharded per parameter");
     if (o->fp8) plan_say("; matrices gathered in FP8");
     if (o->offload) plan_say("; shards in host memory");
     if (o->graph) plan_say("; a graph");
-    if (o->regroups) plan_say("; regrouped");
+    if (o->regroups) plan_say("; all-gathers regrouped");
     if (o->regroup > 0) plan_say(" within %d MiB", o->regroup);
 }
 

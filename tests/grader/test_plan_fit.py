@@ -82,7 +82,7 @@ class Fit(Plan):
         machine = self.write("small.machine", "base h100x8\nmemory 600 KB\n")
         settings = [*SMALL, "LAYERS=6", "GPUS=2", "BATCH=2", "SEQ=64", "MACHINE=" + machine]
         out = self.said("FIT=yes", *settings)
-        self.assertIn("; blocks again", out)
+        self.assertIn("; blocks recomputed", out)
         self.assertEqual({row[6] for row in self.rows(out)}, {"1", "2", "3"}) # of ZeRO-3, the best
         _, out, _ = self.run_plan(*settings)
         said = re.search(r"RECOMPUTE=blocks: ([\d.]+) GiB at the peak; a step takes "

@@ -58,11 +58,12 @@ class Says(Plan):
         for settings, words in [
                 (["DTYPE=bf16"], "; bf16, reductions in float; fused attention"),
                 (["STAGES=2", "SCHEDULE=1f1b"], "; 2 stages of 4 GPUs, 1F1B"),
-                (["RECOMPUTE=blocks"], "; blocks again"), (["PREFETCH=3"], "; 3 ahead"),
-                (["LAYOUT=per_parameter"], "; cut by parameter"),
+                (["RECOMPUTE=blocks"], "; blocks recomputed"),
+                (["PREFETCH=3"], "; prefetch depth 3"),
+                (["LAYOUT=per_parameter"], "; sharded per parameter"),
                 (["LAYOUT=per_parameter", "GATHER=fp8"], "; matrices gathered in FP8"),
                 (["OFFLOAD=yes"], "; shards in host memory"),
-                (["GRAPH=yes", "REGROUP=9"], "; a graph; regrouped within 9 MiB")]:
+                (["GRAPH=yes", "REGROUP=9"], "; a graph; all-gathers regrouped within 9 MiB")]:
             with self.subTest(settings=settings):
                 _, out, err = self.run_plan(*SMALL, "GPUS=8", *settings)
                 self.assertIn(words, " ".join(out.split("Ran dry")[0].split()), err)
