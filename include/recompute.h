@@ -56,6 +56,9 @@ int recompute_modules(const Module *model, RecomputeKind kind, Module **out, int
 // (lib/fsdp/recompute_switch.c). ERR_ARGUMENT, and nothing has changed, if it is on already, if the
 // kind is RECOMPUTE_NONE, in the middle of a pass, or if the model has no such module.
 Status recompute_apply(Module *root, RecomputeKind kind);
+// The same for the last of each `every` of the list, as torchtitan's selective recomputation of
+// layers chooses them. ERR_ARGUMENT also if `every` is below 1 or the list is shorter. Given code.
+Status recompute_apply_every(Module *root, RecomputeKind kind, int every);
 // Removes it. Call it between passes, before fsdp_unwrap. ERR_ARGUMENT if an extension that was
 // applied later is still there. Given code.
 Status recompute_remove(Module *root);

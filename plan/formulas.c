@@ -75,6 +75,13 @@ static uint64_t several(const Stage *s)
     return s->o->accumulate > 1 && !s->o->reduce_every_time;
 }
 
+// The blocks, or attentions, that recompute.
+static uint64_t again(const Stage *s, RecomputeKind kind)
+{
+    if (kind == RECOMPUTE_NONE || s->o->recompute != kind) return 0;
+    return s->layers / (uint64_t)s->o->recompute_every;
+}
+
 // FLOP of a rank's step, in products and in attention kernels. Recomputation repeats a forward of
 // blocks, or the scores of plain attention.
 static void count_flops(const Stage *s, PlanFormulas *f)
@@ -83,14 +90,13 @@ static void count_flops(const Stage *s, PlanFormulas *f)
     const Gpt2Config *m = &o->model;
     uint64_t T = (uint64_t)o->seq, C = (uint64_t)m->dim, R = (uint64_t)o->micro * T, L = s->layers,
              n = (uint64_t)o->accumulate, H = (uint64_t)m->heads,
-             again = o->recompute == RECOMPUTE_BLOCKS;
-    f->products = n * ((3 + again) * L * R * plan_block_flops(o) +
+             forwards = L + again(s, RECOMPUTE_BLOCKS);
+    f->products = n * ((2 * L + forwards) * R * plan_block_flops(o) +
                        (s->last ? 3 * 2 * R * C * (uint64_t)m->vocab : 0));
     if (m->attention == ATTENTION_PLAIN) // scores and values; four products in the backward
-        f->products +=
-            n * L * (12 + 4 * again + 2 * (o->recompute == RECOMPUTE_ATTENTION)) * R * T * C;
+        f->products += n * (8 * L + 4 * forwards + 2 * again(s, RECOMPUTE_ATTENTION)) * R * T * C;
     else
-        f->attention = n * L * R * (T + 1) / 2 * ((1 + again) * (4 * C + 5 * H) + (10 * C + 8 * H));
+        f->attention = n * R * (T + 1) / 2 * (forwards * (4 * C + 5 * H) + L * (10 * C + 8 * H));
 }
 
 // All-gathers of a unit per step: a root that stays unsharded until its backward has one less. In a
@@ -236,16 +242,16 @@ static uint64_t count_activations(const Stage *s)
     // Freed when the backward of the last block begins.
     uint64_t ends = s->last ? R * (a * C + 4 * norm) + (a < 4 ? R * V * a : 0) : 0;
     uint64_t outs = (L + 1) * out, logits = s->last && !o->fused_loss ? R * V * 4 : 0;
-    uint64_t kept = outs + ends + logits;
-    if (o->recompute == RECOMPUTE_BLOCKS)
-        return s->flying * kept + (block > ends ? block - ends : 0);
+    uint64_t kept = outs + ends + logits, k = again(s, o->recompute);
+    bool last = k > 0 && L % (uint64_t)o->recompute_every == 0; // the last block recomputes
     if (o->recompute == RECOMPUTE_ATTENTION) {
         // The last block's backward has its weights again; its feed-forward part is done.
-        uint64_t rest = block - weights, all = kept + L * rest,
-                 back = outs + logits + (L - 1) * rest + R * (6 * a * C + 8) + weights;
-        return (s->flying - 1) * all + larger(all, back);
+        uint64_t all = kept + L * block - k * weights,
+                 back = all - ends - (block - weights) + R * (6 * a * C + 8) + weights;
+        return (s->flying - 1) * all + (last ? larger(all, back) : all);
     }
-    return s->flying * (kept + L * block);
+    kept += (L - k) * block;
+    return s->flying * kept + (last && block > ends ? block - ends : 0);
 }
 
 // For a pipeline's first place: n messages in each direction, and what two stages share.

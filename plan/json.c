@@ -126,6 +126,7 @@ static void write_plan(FILE *file, const Plan *plan)
     write_number(file, "reshard_ranks", (uint64_t)o->reshard_ranks);
     write_text(file, "reduce", o->reduce_every_time ? "each" : "once");
     write_text(file, "recompute", plan_recompute_name(o));
+    write_number(file, "recompute_every", (uint64_t)o->recompute_every);
     write_number(file, "prefetch", o->prefetches ? (uint64_t)o->prefetch : 1);
     write_text(file, "offload", o->offload ? "yes" : "no");
     write_text(file, "layout", o->per_parameter ? "per_parameter" : "flat");

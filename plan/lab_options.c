@@ -84,6 +84,12 @@ Status plan_read_labs(const PlanValues value, PlanOptions *o)
     TRY(plan_number_from(value, PREFETCH, 0, 0, &o->prefetch));
     o->recompute = (RecomputeKind)kind;
     o->recompute_given = value[RECOMPUTE] != NULL;
+    TRY(plan_number(value, RECOMPUTE_EVERY, 1, &o->recompute_every));
+    if (value[RECOMPUTE_EVERY] && kind == RECOMPUTE_NONE)
+        return plan_refuse("RECOMPUTE_EVERY=%d: of what? (RECOMPUTE=blocks)", o->recompute_every);
+    if (o->recompute_every > o->model.layers / o->stages)
+        return plan_refuse("RECOMPUTE_EVERY=%d: a stage has %d blocks", o->recompute_every,
+                           o->model.layers / o->stages);
     o->prefetches = value[PREFETCH] != NULL;
     o->strategic = o->strategic || o->offload || o->prefetches || o->stages > 1;
     TRY(plan_choice(value, GRAPH, "no", "yes", &o->graph));

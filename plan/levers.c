@@ -73,6 +73,7 @@ static void add(Candidates *all, const PlanOptions *o)
     int passes = from->stages * from->accumulate; // a pipeline's dry run takes longer with more
     if (passes < MOST_PASSES) passes = MOST_PASSES;
     if (all->n == MOST || (o->stages > 1 && o->stages * o->accumulate > passes)) return;
+    if (o->recompute_every > o->model.layers / o->stages) return;
     if (all->stages != o->stages) {
         for (int i = 0; i < 2; i++) {
             if (all->stage[i]) module_destroy(all->stage[i]);
@@ -111,13 +112,17 @@ static void add_kinds(Candidates *all, PlanOptions o)
         RecomputeKind again = (RecomputeKind)(kind / 4);
         if (kind & 1) with.reduce_every_time = true;
         if (kind & 2) with.offload = true;
-        if (again != RECOMPUTE_NONE) with.recompute = again;
+        if (again != RECOMPUTE_NONE) {
+            with.recompute = again;
+            with.recompute_every = 1;
+        }
         if ((kind & 1) && (from->reduce_every_time || o.accumulate == 1 || o.gpus == 1)) continue;
         if ((kind & 1) && o.strategy == STRATEGY_ZERO1) continue;
-        if (again != RECOMPUTE_NONE &&
-            (from->recompute == again || from->recompute == RECOMPUTE_BLOCKS))
+        if (again != RECOMPUTE_NONE && from->recompute == again && from->recompute_every == 1)
             continue;
-        if (again == RECOMPUTE_ATTENTION && o.model.attention != ATTENTION_PLAIN) continue;
+        if (again == RECOMPUTE_ATTENTION &&
+            (from->recompute == RECOMPUTE_BLOCKS || o.model.attention != ATTENTION_PLAIN))
+            continue;
         if ((kind & 2) && (from->offload || !zero3 || o.reshard_ranks > 0 || o.fp8 || is_lab_8(&o)))
             continue;
         with.strategic = true;
@@ -184,6 +189,7 @@ static void name_of(const PlanOptions *o, const PlanOptions *from, char *text, s
     NAME(o->accumulate != from->accumulate, "ACCUMULATE=%d", o->accumulate);
     NAME(o->reduce_every_time != from->reduce_every_time, "REDUCE=each");
     NAME(o->recompute != from->recompute, "RECOMPUTE=%s", plan_recompute_name(o));
+    NAME(o->recompute_every != from->recompute_every, "RECOMPUTE_EVERY=1");
     NAME(o->offload != from->offload, "OFFLOAD=yes");
 #undef NAME
 }
@@ -214,9 +220,9 @@ static bool is_too_large(const Candidate *c, const Missed *missed, int n)
         const PlanOptions *other = &missed[i].candidate->options;
         double memory = 0.95 * c->least * (double)missed[i].memory / missed[i].candidate->least;
         if (o->strategy == other->strategy && o->recompute == other->recompute &&
-            o->stages == other->stages && o->replicas == other->replicas &&
-            o->reduce_every_time == other->reduce_every_time && o->offload == other->offload &&
-            !plan_fits(o, (uint64_t)memory))
+            o->recompute_every == other->recompute_every && o->stages == other->stages &&
+            o->replicas == other->replicas && o->reduce_every_time == other->reduce_every_time &&
+            o->offload == other->offload && !plan_fits(o, (uint64_t)memory))
             return true;
     }
     return false;

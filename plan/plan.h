@@ -67,6 +67,7 @@ typedef struct PlanOptions {
     bool reduce_every_time;  // each micro-batch reduces
     bool reduce_given;       // else each reduces if nothing else fits
     RecomputeKind recompute; // lab 4, like offload: shards in host memory
+    int recompute_every;     // one in so many blocks, or attentions
     bool recompute_given, offload;
     bool prefetches; // prefetch is set: units ahead (lab 3)
     int prefetch;

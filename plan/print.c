@@ -17,6 +17,7 @@ static void print_labs(const PlanOptions *o)
                  o->schedule == PIPELINE_1F1B ? "1F1B" : "GPipe");
     if (o->recompute != RECOMPUTE_NONE)
         plan_say("; %s recomputed", o->recompute == RECOMPUTE_BLOCKS ? "blocks" : "attention");
+    if (o->recompute_every > 1) plan_say(" (1 of %d)", o->recompute_every);
     if (o->prefetches) plan_say("; prefetch depth %d", o->prefetch);
     if (o->per_parameter) plan_say("; sharded per parameter");
     if (o->fp8) plan_say("; matrices gathered in FP8");

@@ -71,6 +71,7 @@ static TrainerOptions trainer_options(const PlanOptions *o)
                             .prefetches = o->prefetches,
                             .prefetch = o->prefetch,
                             .recompute = o->recompute,
+                            .recompute_every = o->recompute_every,
                             .offload = o->offload,
                             .stages = o->stages,
                             .schedule = o->schedule,

@@ -65,7 +65,9 @@ static Status create_sharded(Trainer *t)
     if (t->opt.gather == 1) TRY(fp8_apply(t->model, NULL));
     PrefetchOptions ahead = {t->opt.prefetch, t->opt.prefetch, 0};
     if (t->opt.prefetches) TRY(prefetch_apply(t->model, &ahead));
-    if (t->opt.recompute != RECOMPUTE_NONE) TRY(recompute_apply(t->model, t->opt.recompute));
+    if (t->opt.recompute != RECOMPUTE_NONE)
+        TRY(recompute_apply_every(t->model, t->opt.recompute,
+                                  t->opt.recompute_every > 0 ? t->opt.recompute_every : 1));
     t->scaler = LOSS_SCALER_DEFAULTS;
     if (scales(t)) TRY(loss_scaler_create(&t->scaler, t->model));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));

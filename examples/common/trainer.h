@@ -49,9 +49,10 @@ typedef struct TrainerOptions {
     bool prefetches;   // so many units ahead, in both passes; strategic is set, too
     int prefetch;
     RecomputeKind recompute;
-    bool offload; // shards in host memory; strategic is set, too
-    bool uneven;  // micro-batches of 1 to B sequences, each rank and step others
-    int stages;   // of a pipeline, with the micro-batches of `accumulate`; 0 or 1: none
+    int recompute_every; // so that one in so many recomputes; 0: all
+    bool offload;        // shards in host memory; strategic is set, too
+    bool uneven;         // micro-batches of 1 to B sequences, each rank and step others
+    int stages;          // of a pipeline, with the micro-batches of `accumulate`; 0 or 1: none
     PipelineKind schedule;
     OnNan on_nan;
     float spike;       // 0: none

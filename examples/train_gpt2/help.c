@@ -71,6 +71,7 @@ static const char HELP[] =
     "                      at a time (0: as many as there are)\n"
     "  --recompute X       blocks or attention: what a forward saved is computed\n"
     "                      again (none)\n"
+    "  --recompute-every N one of N blocks, or attentions, does so (1)\n"
     "  --offload           parameters, gradients and optimizer state in host memory\n"
     "  --layout X          how a unit is cut: flat or per_parameter, by rows of each\n"
     "                      (flat)\n"

@@ -109,6 +109,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"graph", OPTION_FLAG, &t->graph, 0, NULL, NULL},
         {"regroup", OPTION_INT, &t->regroup, 0, NULL, &t->regroups},
         {"recompute", OPTION_CHOICE, &t->recompute, 0, RECOMPUTES, NULL},
+        {"recompute-every", OPTION_INT, &t->recompute_every, 1, NULL, NULL},
         {"offload", OPTION_FLAG, &t->offload, 0, NULL, NULL},
         {"layout", OPTION_CHOICE, &t->layout, 0, LAYOUTS, NULL},
         {"gather", OPTION_CHOICE, &t->gather, 0, GATHERS, NULL},
@@ -248,6 +249,9 @@ Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks)
         return fail(ERR_ARGUMENT, "--reduce-replicas-once is for --replicas N, without --stages");
     if (t->recompute != RECOMPUTE_NONE && t->unsharded)
         return fail(ERR_ARGUMENT, "--recompute wants units: leave out --unsharded");
+    if (t->recompute_every > 0 && t->recompute == RECOMPUTE_NONE)
+        return fail(ERR_ARGUMENT, "--recompute-every %d: of what? (--recompute blocks)",
+                    t->recompute_every);
     if (t->layout > 0 && t->reshard_ranks > 0)
         return fail(ERR_ARGUMENT,
                     "--reshard-ranks keeps a slice of a flat unit: leave --layout out");

@@ -53,13 +53,21 @@ static void put_around(RecomputeModule *own, FsdpRoot *root, Module *module, Rec
 
 Status recompute_apply(Module *model, RecomputeKind kind)
 {
+    return recompute_apply_every(model, kind, 1);
+}
+
+Status recompute_apply_every(Module *model, RecomputeKind kind, int every)
+{
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(model, &root));
-    int n = recompute_modules(model, kind, NULL, 0);
-    TRY(check_root(root, kind, n));
+    int all = recompute_modules(model, kind, NULL, 0), n = every < 1 ? 0 : all / every;
+    TRY(check_root(root, kind, all));
+    if (n == 0)
+        return fail(ERR_ARGUMENT, "one in %d recomputes, of %d modules: want 1 to %d", every, all,
+                    all);
     RecomputeState *state = calloc(1, sizeof *state);
     RecomputeModule *modules = calloc((size_t)n, sizeof *modules);
-    Module **found = calloc((size_t)n, sizeof *found);
+    Module **found = calloc((size_t)all, sizeof *found);
     Status status = OK;
     if (state == NULL || modules == NULL || found == NULL)
         status = fail(ERR_MEMORY, "no host memory for recomputation in %d modules", n);
@@ -70,8 +78,8 @@ Status recompute_apply(Module *model, RecomputeKind kind)
         free(found);
         return status;
     }
-    recompute_modules(model, kind, found, n);
-    for (int i = 0; i < n; i++) put_around(&modules[i], root, found[i], kind);
+    recompute_modules(model, kind, found, all);
+    for (int i = 0; i < n; i++) put_around(&modules[i], root, found[(i + 1) * every - 1], kind);
     *state = (RecomputeState){kind, n, modules};
     root->extensions->recompute = state;
     root->ops.record_post_forward = record_post_forward;

@@ -201,6 +201,7 @@ TEST(refuses_options_in_one_line)
         {":", "--resume $DIR/none --generate a --stages 2", "--generate is for all of a"},
         {":", "--generate \"\" $DIR/text", "a prompt has a token at least"},
         {":", "--vocab 300 --generate \"7 300\" $DIR/text", "want tokens from 0 to 299"},
+        {":", "--recompute-every 2 $DIR/text", "--recompute-every 2: of what?"},
         {":", "--vocab 300 --generate Hello $DIR/text", "tokenize.py encode makes them"},
         {":", "--save-every 2 $DIR/text", "where to?"},
         {":", "--betas 0.9 $DIR/text", "--betas 0.9: want two numbers"},
@@ -447,12 +448,13 @@ TEST(replicas_reduce_once)
 // bitwise equal. What is validated or written drops nothing.
 TEST(dropout_is_the_same_on_any_world)
 {
-    static const char *const OPTIONS[] = {"--batch 4",
-                                          "--batch 4",
-                                          "--batch 2",
-                                          "--batch 1",
-                                          "--batch 2 --recompute blocks",
-                                          "--batch 1 --accumulate 2 --recompute attention"};
+    static const char *const OPTIONS[] = {
+        "--batch 4",
+        "--batch 4",
+        "--batch 2",
+        "--batch 1",
+        "--batch 2 --recompute blocks",
+        "--batch 1 --accumulate 2 --recompute attention --recompute-every 2"};
     static const int WORLDS[] = {1, 1, 2, 4, 2, 2};
     double loss[LOGGED], first[LOGGED], before[LOGGED], val;
     needs_ranks(4);

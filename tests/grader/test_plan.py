@@ -25,12 +25,14 @@ TYPES = [["DTYPE=bf16"], ["DTYPE=fp16"], ["DTYPE=bf16", "REDUCE_DTYPE=bf16"],
          ["REDUCE_DTYPE=bf16"]] # the others are float
 FP8 = ["LAYOUT=per_parameter", "GATHER=fp8"]
 # What labs 3, 4, 6 and 7 add, each alone and some together.
-OPTIONS = [["RECOMPUTE=blocks", "ATTENTION=plain"], ["RECOMPUTE=attention", "ATTENTION=plain"],
-           ["PREFETCH=2"], ["OFFLOAD=yes"], ["LAYOUT=per_parameter"], FP8,
+OPTIONS = [["RECOMPUTE=blocks", "RECOMPUTE_EVERY=2", "ATTENTION=plain"],
+           ["RECOMPUTE=attention", "RECOMPUTE_EVERY=3", "ATTENTION=plain"],
+           ["RECOMPUTE=attention", "ATTENTION=plain"], ["PREFETCH=2"], ["OFFLOAD=yes"], ["LAYOUT=per_parameter"], FP8,
            ["OFFLOAD=yes", "LAYOUT=per_parameter", "DTYPE=fp16"],
            ["RECOMPUTE=blocks", "LAYOUT=per_parameter", "PREFETCH=3", "DTYPE=bf16"],
            FP8 + ["RECOMPUTE=blocks", "PREFETCH=2", "DTYPE=bf16", "REDUCE_DTYPE=bf16"],
-           ["RECOMPUTE=blocks", "OFFLOAD=yes", "DTYPE=bf16", "REDUCE_DTYPE=bf16"]]
+           ["RECOMPUTE=blocks", "RECOMPUTE_EVERY=2", "OFFLOAD=yes", "DTYPE=bf16",
+            "REDUCE_DTYPE=bf16"]]
 # Ranks, stages and what goes with them. A Llama's stages share no parameter.
 STAGES = [(8, 4, []), (4, 2, ["LAYOUT=per_parameter"]), (8, 2, ["REPLICAS=2"])] + ([
               (2, 2, []), (8, 2, ["DTYPE=bf16"]), (4, 4, []), (6, 3, ["RECOMPUTE=blocks"]),

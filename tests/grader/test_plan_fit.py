@@ -119,6 +119,7 @@ class Fit(Plan):
         named = re.findall(r"(RECOMPUTE=\w+): ", self.said(*settings))
         self.assertEqual(named[:2], ["RECOMPUTE=attention", "RECOMPUTE=blocks"])
         self.assertNotIn("attention:", self.said(*settings, "RECOMPUTE=attention"))
+        self.assertIn("RECOMPUTE_EVERY=1: ", self.said(*settings, *named[1:2], "RECOMPUTE_EVERY=6"))
         steps = [self.plan(*settings, again)["times"]["step"] for again in named[:2]]
         self.assertLess(*steps)
 

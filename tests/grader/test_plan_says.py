@@ -58,7 +58,7 @@ class Says(Plan):
         for settings, words in [
                 (["DTYPE=bf16"], "; bf16, reductions in float; fused attention"),
                 (["STAGES=2", "SCHEDULE=1f1b"], "; 2 stages of 4 GPUs, 1F1B"),
-                (["RECOMPUTE=blocks"], "; blocks recomputed"),
+                (["RECOMPUTE=blocks", "RECOMPUTE_EVERY=2"], "; blocks recomputed (1 of 2)"),
                 (["PREFETCH=3"], "; prefetch depth 3"),
                 (["LAYOUT=per_parameter"], "; sharded per parameter"),
                 (["LAYOUT=per_parameter", "GATHER=fp8"], "; matrices gathered in FP8"),
@@ -413,6 +413,8 @@ class Says(Plan):
                 (["SLOW=-1:10%"], "the ranks are 0 to 7"),
                 (["RECOMPUTE=some"], "RECOMPUTE=some: must be no, blocks or attention"),
                 (["RECOMPUTE=attention"], "fused attention never has in memory"),
+                (["RECOMPUTE_EVERY=2"], "RECOMPUTE_EVERY=2: of what?"),
+                (["RECOMPUTE=blocks", "RECOMPUTE_EVERY=13"], "a stage has 12 blocks"),
                 (["PREFETCH=-1"], "PREFETCH=-1: must be a whole number from 0"),
                 (["OFFLOAD=maybe"], "OFFLOAD=maybe: must be no or yes"),
                 (["LAYOUT=rows"], "LAYOUT=rows: must be flat or per_parameter"),

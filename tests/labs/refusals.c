@@ -79,6 +79,8 @@ RANK_TEST(recomputation_is_put_on_between_passes, 2)
     need_refused(recompute_apply(w.model, RECOMPUTE_NONE), "no kind of recomputation");
     need_refused(recompute_apply(w.model, RECOMPUTE_ATTENTION),
                  "no attention that keeps its weights");
+    need_refused(recompute_apply_every(w.model, RECOMPUTE_BLOCKS, 9), "one in 9 recomputes");
+    need_refused(recompute_apply_every(w.model, RECOMPUTE_BLOCKS, 0), "one in 0 recomputes");
     need_refused(recompute_remove(w.model), "does not recompute");
     w.run.B = c.spec.B;
     w.run.T = c.spec.T;
