@@ -27,7 +27,8 @@ FP8 = ["LAYOUT=per_parameter", "GATHER=fp8"]
 # What labs 3, 4, 6 and 7 add, each alone and some together.
 OPTIONS = [["RECOMPUTE=blocks", "RECOMPUTE_EVERY=2", "ATTENTION=plain"],
            ["RECOMPUTE=attention", "RECOMPUTE_EVERY=3", "ATTENTION=plain"],
-           ["RECOMPUTE=attention", "ATTENTION=plain"], ["PREFETCH=2"], ["OFFLOAD=yes"], ["LAYOUT=per_parameter"], FP8,
+           ["RECOMPUTE=attention", "ATTENTION=plain"], ["PREFETCH=2"], ["OFFLOAD=yes"],
+           ["LAYOUT=per_parameter"], FP8,
            ["OFFLOAD=yes", "LAYOUT=per_parameter", "DTYPE=fp16"],
            ["RECOMPUTE=blocks", "LAYOUT=per_parameter", "PREFETCH=3", "DTYPE=bf16"],
            FP8 + ["RECOMPUTE=blocks", "PREFETCH=2", "DTYPE=bf16", "REDUCE_DTYPE=bf16"],

@@ -82,6 +82,13 @@ RANK_TEST(recomputation_is_put_on_between_passes, 2)
     need_refused(recompute_apply_every(w.model, RECOMPUTE_BLOCKS, 9), "one in 9 recomputes");
     need_refused(recompute_apply_every(w.model, RECOMPUTE_BLOCKS, 0), "one in 0 recomputes");
     need_refused(recompute_remove(w.model), "does not recompute");
+    Module *blocks[9];
+    int n = recompute_modules(w.model, RECOMPUTE_BLOCKS, blocks, 9);
+    need(recompute_apply_every(w.model, RECOMPUTE_BLOCKS, 2));
+    for (int i = 0; i < n; i++)
+        check((blocks[i]->around != NULL) == (i % 2 == 1), "one in 2 recomputes: is block %d one?",
+              i);
+    need(recompute_remove(w.model));
     w.run.B = c.spec.B;
     w.run.T = c.spec.T;
     need(module_forward(w.model, &w.run, batch.in, &logits));
