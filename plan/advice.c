@@ -27,8 +27,8 @@ static void advise_replicas(const Plan *plan)
 {
     PlanOptions with = *plan->options;
     int nodes = with.gpus / with.machine->gpus_per_node;
-    plan_say("HSDP (STRATEGY=hsdp): latency grows with the ranks of a collective; up to %s are "
-             "exposed.\n",
+    plan_say("HSDP (STRATEGY=hsdp): latency grows with the ranks of a collective; this could save "
+             "up to %s.\n",
              plan_time(plan->times.exposed).is);
     with.replicas = nodes;
     with.strategic = true;
@@ -40,8 +40,8 @@ static void advise_batch(const Plan *plan, bool slices)
 {
     PlanOptions larger = *plan->options, with = larger;
     char batch[40];
-    plan_say("more tokens per GPU (BATCH): the same bytes hide behind more compute%s; up to %s "
-             "are exposed.\n",
+    plan_say("more tokens per GPU (BATCH): more compute hides the same bytes%s; this could save "
+             "up to %s.\n",
              slices ? "; or slices of a node's ranks (RESHARD_RANKS)" : "",
              plan_time(plan->times.exposed).is);
     if (!larger.advice) return;
@@ -73,12 +73,13 @@ void plan_advise(const Plan *plan)
                  o->dtype == DTYPE_F32 ? " or a faster type" : "",
                  plan_percent(t->compute, t->step));
     else if (o->stages > 1 && t->idle + t->exposed > t->host)
-        plan_say("more micro-batches (ACCUMULATE): %.0f %% of the step nothing computes; of %d "
-                 "stages and %d micro-batches %.0f %% is the bubble.\n",
+        plan_say("more micro-batches (ACCUMULATE): nothing computes for %.0f %% of the step; with "
+                 "%d stages and %d micro-batches the bubble is %.0f %%.\n",
                  plan_percent(t->idle + t->exposed, t->step), o->stages, o->accumulate,
                  100.0 * (o->stages - 1) / (o->accumulate + o->stages - 1));
     else if (t->host > t->exposed)
-        plan_say("larger kernels, by a larger batch or units of more layers: up to %s.\n",
+        plan_say("larger kernels (a larger batch, or units of more layers): this could save up to "
+                 "%s.\n",
                  plan_time(t->host).is);
     else if (several && plain && plan_percent(gather->latency, gather->work) > 40)
         advise_replicas(plan);

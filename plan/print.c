@@ -82,7 +82,7 @@ static void print_memory(const Plan *plan)
              plan_fits(o, r->peak) ? "fits" : "does not fit", plan_gib(r->peak),
              plan_gib(plan_reserved(o, r->peak)), plan_gib(plan_offered(o)), plan_gib(memory));
     if (r->peak > memory)
-        plan_say("%s is the first line past the memory, by %.3f GiB; the peak is %.3f GiB above.\n",
+        plan_say("The memory is exceeded first at %s, by %.3f GiB, and at the peak by %.3f GiB.\n",
                  r->over_where, plan_gib(r->over), plan_gib(r->peak - memory));
 }
 
@@ -97,9 +97,7 @@ static void print_time(const Plan *plan)
     if (most > 0)
         plan_say(" (%.0f to %.0f)", 1e12 * tokens / (double)most, 1e12 * tokens / (double)least);
     plan_say(" tokens/s per GPU (rank %d)\n", t->rank);
-    if (most > 0)
-        plan_say("  In brackets: of 10 published steps one was quicker than its plan by more, and "
-                 "one slower.\n");
+    if (most > 0) plan_say("  In brackets: the range that held 8 of 10 published steps.\n");
     plan_say(
         "  MFU %.1f %% of %.0f TFLOP/s: 6 FLOP per parameter and token, and the causal half of "
         "attention; %.1f %% where all of attention counts, as PaLM's and MPT's\n",
@@ -172,9 +170,9 @@ static void print_hiding(const Plan *plan)
     double rate = (double)product->flops / (double)product->time; // FLOP per ps
     double unit = (double)gather->work / (double)gather->calls, each = (double)plan_block_flops(o);
     const char *formula = o->llama.chosen ? "2·C·(2·C + 2·K + 3·F)" : "24·C²";
-    plan_say("  - A unit's all-gather takes %s where nothing slows it. A block's forward has "
-             "%s = %.3g FLOP per token, at %.0f TFLOP/s: from %.0f tokens per GPU on "
-             "(time · rate / FLOP per token) it hides behind that; there are %d.\n",
+    plan_say("  - A unit's all-gather takes %s if nothing slows it. A block's forward needs "
+             "%s = %.3g FLOP per token, at %.0f TFLOP/s. It hides the all-gather from %.0f tokens "
+             "per GPU on (time · rate / FLOP per token); this plan has %d.\n",
              plan_time((uint64_t)unit).is, formula, each, rate, unit * rate / each,
              o->micro * o->seq);
 }

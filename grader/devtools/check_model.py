@@ -89,20 +89,24 @@ def check_mfu(runs):
 MICRO_TOKENS = 16384 # of a GPU, of FlashAttention-2's runs; the paper does not say it
 
 
+RECOMPUTES = {"no": ["RECOMPUTE=no"], "yes": ["RECOMPUTE=blocks"],
+              "2": ["RECOMPUTE=blocks", "RECOMPUTE_EVERY=2"]}
+
+
 def other_runs():
     """(name, run) of torchtitan's and FlashAttention-2's, as model_time.check_others takes them."""
     found = []
     for row in read("torchtitan.csv"):
         found.append(("torchtitan, %s, %d %s" % (row["model"], row["gpus"], row["gpu"]), dict(
             row, strategy="zero3", attention="fused",
-            recompute="blocks" if row["recomputes"] == "yes" else "no",
+            recompute=RECOMPUTES[row["recomputes"]],
             rate=lambda parameters, row=row: float(row["tokens_per_s"]))))
     for row in read("flash_attention_2.csv"): # whose FLOP are counted as MosaicML's
         attention = "flash1" if row["kernel"] == "FlashAttention" else "fused"
         run = {key: row[key] for key in ("layers", "heads", "dim", "seq", "gpus", "gpu")}
         found.append(("%s, %s, %d tokens" % (row["kernel"], row["model"], row["seq"]), dict(
             run, vocab=50304, micro_batch=MICRO_TOKENS // row["seq"], strategy="zero1",
-            attention=attention, recompute="no",
+            attention=attention, recompute=RECOMPUTES["no"],
             rate=lambda parameters, row=row: 1e12 * row["tflops"] / (
                 6 * parameters + 12 * row["layers"] * row["dim"] * row["seq"]))))
     return found

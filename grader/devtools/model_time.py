@@ -235,8 +235,7 @@ def check_others(plan, others, folder):
         found = plan(settings + [
             "GPUS=%d" % run["gpus"], "SEQ=%d" % run["seq"], "MACHINE=" + machine_of(run, folder),
             "BATCH=%d" % (run["micro_batch"] * run["gpus"]), "DTYPE=bf16",
-            "STRATEGY=" + run["strategy"], "RECOMPUTE=" + run["recompute"],
-            "ATTENTION=" + run["attention"]])
+            "STRATEGY=" + run["strategy"], "ATTENTION=" + run["attention"], *run["recompute"]])
         rate = run["rate"](found["formulas"]["parameters"])
         taken = run["seq"] * run["micro_batch"] / rate
         step = 1e-12 * found["times"]["step"]

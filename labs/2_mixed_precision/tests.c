@@ -115,15 +115,15 @@ static void ready_body(Wrapped *w, const Case *c, const Rank *r)
     need(fsdp_wait_for_unshard(unit));
     need(precision_pre_backward(unit->module, unit));
     need_cuda(cudaDeviceSynchronize());
-    size_t n = (size_t)grad->numel;
-    float *threes = fetch_typed(grad->dtype, grad->data, n);
-    for (size_t i = 0; i < n; i++) {
+    size_t count = (size_t)unit->flat.unsharded_grad.numel;
+    float *threes = fetch_typed(grad->dtype, grad->data, count);
+    for (size_t i = 0; i < count; i++) {
         check(threes[i] == 0.0f, "element %zu of a gradient begins as %g", i, (double)threes[i]);
         threes[i] = 3.0f;
     }
     check(grad->dtype == c->policy->param_dtype, "a gradient begins in %s, want %s",
           type_name(grad->dtype), type_name(c->policy->param_dtype));
-    send_typed(grad->dtype, grad->data, threes, n);
+    send_typed(grad->dtype, grad->data, threes, count);
     free(threes);
     for (int64_t begin = grad->numel / 2;; begin = 0) {
         need(precision_reduce_input(unit, begin, &input));
@@ -136,12 +136,12 @@ static void ready_body(Wrapped *w, const Case *c, const Rank *r)
     need_cuda(cudaDeviceSynchronize());
     check(input.dtype == c->policy->reduce_dtype, "what is reduced is of %s, want %s",
           type_name(input.dtype), type_name(c->policy->reduce_dtype));
-    float *got = fetch_typed(input.dtype, input.data, n);
-    for (size_t i = 0; i < n; i++)
+    float *got = fetch_typed(input.dtype, input.data, count);
+    for (size_t i = 0; i < count; i++)
         check(got[i] == want,
               "a gradient of 3 among %d ranks is made ready in two pieces, %s to %s: element %zu "
               "of %zu is %g, want %g",
-              r->world, type_name(c->policy->param_dtype), type_name(input.dtype), i, n,
+              r->world, type_name(c->policy->param_dtype), type_name(input.dtype), i, count,
               (double)got[i], (double)want);
     free(got);
     need(fsdp_reshard_all(w->model));

@@ -125,10 +125,10 @@ class Says(Plan):
                      r"- products: [\d.]+ FLOP per byte, bound by arithmetic; \d+ TFLOP/s",
                      r"- attention: [\d.]+ FLOP per byte, bound by arithmetic",
                      r"- optimizer: 0\.\d FLOP per byte, bound by memory",
-                     r"all-gather takes [\d.]+ ms where nothing slows it",
+                     r"all-gather takes [\d.]+ ms if nothing slows it",
                      r"24·C² = 6\.14e\+07 FLOP per token, at \d+ TFLOP/s: "
                      r"from \d+ tokens per GPU on",
-                     r"hides behind that; there are 4096\.",
+                     r"this plan has 4096\.",
                      r"- all-gather: \d+ % of its time is latency "
                      r"\(ring \w+, 16 ranks on 2 nodes\)",
                      r"- reduce-scatter: \d+ % of its time is latency",
@@ -161,10 +161,10 @@ class Says(Plan):
                 (["MODEL=mpt-1b", "GPUS=8", "BATCH=32", "DTYPE=float"],
                  "faster kernels or a faster type"),
                 (small + ["GPUS=1", "SEQ=64"],
-                 "larger kernels, by a larger batch or units of more"),
+                 "larger kernels (a larger batch, or units of more"),
                 (small + ["GPUS=1024"], "HSDP (STRATEGY=hsdp): latency grows"),
                 (["MODEL=gpt2-xl", "GPUS=16", "SEQ=512", "EFFICIENCY=100"],
-                 "more tokens per GPU (BATCH): the same bytes hide behind more compute; or slices"),
+                 "more tokens per GPU (BATCH): more compute hides the same bytes; or slices"),
                 (small + ["GPUS=16", "SLOW=5:10%"], "a rank 5 as fast as the others")]:
             with self.subTest(settings=settings):
                 text = why(*settings)
@@ -177,7 +177,7 @@ class Says(Plan):
                         "fits" if plan["reserved"] <= plan["offered"] else "does not fit",
                         self.time(plan["times"]["step"])))
                 if "STAGES=4" in settings: # three of five places in time
-                    self.assertIn("of 4 stages and 2 micro-batches 60 % is the bubble", text)
+                    self.assertIn("with 4 stages and 2 micro-batches the bubble is 60 %", text)
         times = self.plan("MODEL=mpt-1b", "GPUS=8", "STAGES=4", "ACCUMULATE=4")["times"]
         self.assertGreater(times["idle"], times["step"] // 4) # of which the host has little part
         self.assertLess(times["host"], times["step"] // 50)
