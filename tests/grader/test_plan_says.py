@@ -126,8 +126,8 @@ class Says(Plan):
                      r"- attention: [\d.]+ FLOP per byte, bound by arithmetic",
                      r"- optimizer: 0\.\d FLOP per byte, bound by memory",
                      r"all-gather takes [\d.]+ ms if nothing slows it",
-                     r"24·C² = 6\.14e\+07 FLOP per token, at \d+ TFLOP/s: "
-                     r"from \d+ tokens per GPU on",
+                     r"24·C² = 6\.14e\+07 FLOP per token, at \d+ TFLOP/s\. "
+                     r"It hides the all-gather from \d+ tokens per GPU on",
                      r"this plan has 4096\.",
                      r"- all-gather: \d+ % of its time is latency "
                      r"\(ring \w+, 16 ranks on 2 nodes\)",
