@@ -1,13 +1,14 @@
 # From objects and libraries to suites and programs.
 
-# Objects, then libraries, each once. The program is linked under another name and then renamed, so
-# that nobody starts one that is half written. Where it cannot be linked, none is left.
+# Objects, then libraries, each once. The program is linked under another name, the shell's own as
+# two makes may link it at once, and then renamed, so that nobody starts one that is half written.
+# If it cannot be linked, none is left.
 define link
 	$(FOLDER)
 	$(call say,LD,$@)
 	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(filter $(GPU_LIBS),$^) \
-	    $(2) $(KIT_LIBS) $(LDLIBS) -o $@.new && \
-	    mv -f $@.new $@ || { rm -f $@.new $@; exit 1; }
+	    $(2) $(KIT_LIBS) $(LDLIBS) -o $@.$$$$ && \
+	    mv -f $@.$$$$ $@ || { rm -f $@.$$$$ $@; exit 1; }
 endef
 objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
 
@@ -70,8 +71,8 @@ $(foreach folder,tests simgpu/tests gpulog/tests,$(eval $(call own_suite,$(folde
 # In no sanitizer: it only starts what is sanitized.
 $(CONFINE): grader/confine.c grader/confine_calls.h $(MADE_WITH)/c
 	$(FOLDER)
-	$(Q)$(CC) -std=gnu11 -O1 $(WARN) $(LIBRARY_INCLUDES) $< -o $@.new \
-	    $(LIBRARY_FOLDERS) -lseccomp && mv -f $@.new $@
+	$(Q)$(CC) -std=gnu11 -O1 $(WARN) $(LIBRARY_INCLUDES) $< -o $@.$$$$ \
+	    $(LIBRARY_FOLDERS) -lseccomp && mv -f $@.$$$$ $@
 
 $(LAUNCH): $(LIBS)
 $(DEVICES): $(TASKS_LIB)
