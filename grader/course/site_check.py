@@ -265,7 +265,8 @@ class Check:
         """The bytes of an all-gather are those of the planner's blocks of GPT-2 medium."""
         self.open("figures/ring.html")
         for ranks in (2, 5, 8):
-            plan = planner.ask({"MODEL": "gpt2-medium", "GPUS": ranks, "SEQ": 128}, "JSON")
+            asked = {"MODEL": "gpt2-medium", "GPUS": ranks, "SEQ": 128, "DTYPE": "float"}
+            plan = planner.ask(asked, "JSON")
             root, block = plan["ranks"][0]["units"][:2]
             self.browser.run(SET, 0, ranks - 2)
             for step in sorted({0, ranks // 2, ranks - 1}):
