@@ -43,7 +43,7 @@ th, td { text-align: left; padding: 0.35rem 0.6rem 0.35rem 0; vertical-align: to
 thead th { border-top: 0; color: var(--quiet); font-weight: 600; font-size: 0.9rem; }
 td.number, th.number { text-align: right; padding-right: 0; white-space: nowrap;
   font-variant-numeric: tabular-nums; }
-th[scope=row] { font-weight: 600; overflow-wrap: anywhere; }
+th[scope=row] { font-weight: 600; } th[scope=row], tr.more td, td code { overflow-wrap: anywhere; }
 tr.more td, tr.more th { border-top: 0; padding-top: 0; }
 .status { white-space: nowrap; font-weight: 600; width: 6.5rem; }
 .passed { color: var(--good); } .failed, .error, .timeout { color: var(--bad); }
