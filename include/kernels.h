@@ -110,31 +110,24 @@ cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale,
 // the output
 cudaError_t kernel_causal_softmax_backward(float *datt, const float *att, int n, int T, float scale,
                                            cudaStream_t stream);
-// Causal attention of `heads` heads without a (T,T) matrix. qkv (B,T,3C): queries, keys and values
-// side by side, of which head h owns columns h·hs … (h+1)·hs of each third, hs = C/heads.
-// out[b,t,h] = Σ_s softmax(scale·q·k)[s]·v[s] over s = 0 … t, out (B,T,C). stats (B,heads,T,2) is
-// what the backward needs of the softmax: each row's largest q·k, and 1 / Σ exp(scale·(q·k - it)).
+// Causal attention of `heads` heads of queries without a (T,T) matrix. kv_heads of keys and values,
+// which divide `heads`, are shared (grouped queries, Ainslie et al. 2023): head h reads number
+// h / (heads / kv_heads). qkv (B,T,C + 2·kv_heads·hs), hs = C/heads: queries, keys and values side
+// by side, of which head h owns columns h·hs … (h+1)·hs of its part. out (B,T,C):
+// out[b,t,h] = Σ_s softmax(scale·q·k)[s]·v[s] over s = 0 … t. stats (B,heads,T,2) is what the
+// backward needs of the softmax: each row's largest q·k, and 1 / Σ exp(scale·(q·k - it)).
 // scale > 0; hs <= ATTENTION_MOST_COLUMNS.
 #define ATTENTION_MOST_COLUMNS 128
 cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B, int T,
-                                     int C, int heads, float scale, cudaStream_t stream);
-// dqkv (B,T,3C) from dout (B,T,C) and what the forward read and wrote. delta (B,heads,T): scratch,
-// which holds Σ dout·out over the head's columns afterwards.
+                                     int C, int heads, int kv_heads, float scale,
+                                     cudaStream_t stream);
+// dqkv, of qkv's shape, from dout (B,T,C) and what the forward read and wrote; its keys and values
+// are sums over the heads that share them, in their order. delta (B,heads,T): scratch, which holds
+// Σ dout·out over the head's columns afterwards.
 cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
                                       const float *out, const float *stats, const float *qkv, int B,
-                                      int T, int C, int heads, float scale, cudaStream_t stream);
-// The same of grouped queries (Ainslie et al. 2023): `heads` heads of queries share kv_heads of
-// keys and values, which divides them; head h looks at number h / (heads / kv_heads). qkv (B,T,C +
-// 2·kv_heads·hs): queries, keys and values side by side. With kv_heads = heads the results are
-// bitwise those above.
-cudaError_t kernel_grouped_attention_forward(float *out, float *stats, const float *qkv, int B,
-                                             int T, int C, int heads, int kv_heads, float scale,
-                                             cudaStream_t stream);
-// dqkv's keys and values are sums over the heads that share them, in their order.
-cudaError_t kernel_grouped_attention_backward(float *dqkv, float *delta, const float *dout,
-                                              const float *out, const float *stats,
-                                              const float *qkv, int B, int T, int C, int heads,
-                                              int kv_heads, float scale, cudaStream_t stream);
+                                      int T, int C, int heads, int kv_heads, float scale,
+                                      cudaStream_t stream);
 // Rotary positions (Su et al. 2021) in place: x (B,T,width), of which the first heads·hs columns
 // are heads of hs columns each. Column i < hs/2 of a head and column i + hs/2 are a pair, turned by
 // the angle direction·t·of_pair[i]: the product is a float, its sine and cosine are computed in
@@ -250,22 +243,15 @@ cudaError_t kernel_causal_softmax_forward_ex(DType type, void *att, int n, int T
 cudaError_t kernel_causal_softmax_backward_ex(DType type, void *datt, const void *att, int n, int T,
                                               float scale, cudaStream_t stream);
 cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats, const void *qkv, int B,
-                                        int T, int C, int heads, float scale, cudaStream_t stream);
-cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, const void *dout,
-                                         const void *out, const float *stats, const void *qkv,
-                                         int B, int T, int C, int heads, float scale,
-                                         cudaStream_t stream);
-cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *stats,
-                                                const void *qkv, int B, int T, int C, int heads,
-                                                int kv_heads, float scale, cudaStream_t stream);
+                                        int T, int C, int heads, int kv_heads, float scale,
+                                        cudaStream_t stream);
 // The same of rows from … T-1 of one sequence, and no statistics: out (T - from, C).
 cudaError_t kernel_attention_rows_ex(DType type, void *out, const void *qkv, int from, int T, int C,
                                      int heads, int kv_heads, float scale, cudaStream_t stream);
-cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *delta,
-                                                 const void *dout, const void *out,
-                                                 const float *stats, const void *qkv, int B, int T,
-                                                 int C, int heads, int kv_heads, float scale,
-                                                 cudaStream_t stream);
+cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, const void *dout,
+                                         const void *out, const float *stats, const void *qkv,
+                                         int B, int T, int C, int heads, int kv_heads, float scale,
+                                         cudaStream_t stream);
 cudaError_t kernel_rotary_ex(DType type, void *x, int B, int T, int width, int heads, int hs,
                              RotaryFrequencies frequencies, int direction, cudaStream_t stream);
 cudaError_t kernel_rmsnorm_forward_ex(DType type, void *out, float *rstd, const void *in,

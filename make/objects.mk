@@ -25,7 +25,7 @@ LIBS       := $(NN_LIB) $(GPU_LIBS)
 # them calls, so that the first `make grade` does not wait for it. A task file that calls some of it
 # is linked with all (builder.py sets ALL_LIBS). Elsewhere than on simgpu it is all anyway.
 NOT_FOR_TASKS := $(call objects,lib/checkpoint/*.c lib/text/*.c lib/kernels/e4m3.c \
-              $(foreach name,llama pass grouped_attention token_embedding rmsnorm swiglu, \
+              $(foreach name,llama pass token_embedding rmsnorm swiglu, \
                   lib/nn/$(name).c lib/kernels/$(name).c) \
               $(patsubst %,lib/fsdp/%.c,layout_memory tokens pipeline_* offload_* \
                   prefetch_lists precision_units recompute_switch fp8_tables regroup step_*) \

@@ -347,41 +347,21 @@ static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, flo
 }
 
 cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B, int T,
-                                     int C, int heads, float scale, cudaStream_t stream)
+                                     int C, int heads, int kv_heads, float scale,
+                                     cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_attention_forward", stream, kernel_attention_forward, out,
-                               stats, qkv, B, T, C, heads, scale);
-    Sizes n = sizes_of(T, C, heads, heads, scale);
-    return attention_forward_of(&op, DTYPE_F32, out, stats, qkv, B, &n);
-}
-
-cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats, const void *qkv, int B,
-                                        int T, int C, int heads, float scale, cudaStream_t stream)
-{
-    SimgpuOp op = TYPED_BEGIN("kernel_attention_forward", type, stream, kernel_attention_forward_ex,
-                              type, out, stats, qkv, B, T, C, heads, scale);
-    Sizes n = sizes_of(T, C, heads, heads, scale);
-    return attention_forward_of(&op, type, out, stats, qkv, B, &n);
-}
-
-cudaError_t kernel_grouped_attention_forward(float *out, float *stats, const float *qkv, int B,
-                                             int T, int C, int heads, int kv_heads, float scale,
-                                             cudaStream_t stream)
-{
-    SimgpuOp op =
-        SIMGPU_BEGIN("kernel_grouped_attention_forward", stream, kernel_grouped_attention_forward,
-                     out, stats, qkv, B, T, C, heads, kv_heads, scale);
+                               stats, qkv, B, T, C, heads, kv_heads, scale);
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_forward_of(&op, DTYPE_F32, out, stats, qkv, B, &n);
 }
 
-cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *stats,
-                                                const void *qkv, int B, int T, int C, int heads,
-                                                int kv_heads, float scale, cudaStream_t stream)
+cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats, const void *qkv, int B,
+                                        int T, int C, int heads, int kv_heads, float scale,
+                                        cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_forward", type, stream,
-                              kernel_grouped_attention_forward_ex, type, out, stats, qkv, B, T, C,
-                              heads, kv_heads, scale);
+    SimgpuOp op = TYPED_BEGIN("kernel_attention_forward", type, stream, kernel_attention_forward_ex,
+                              type, out, stats, qkv, B, T, C, heads, kv_heads, scale);
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_forward_of(&op, type, out, stats, qkv, B, &n);
 }
@@ -483,50 +463,24 @@ static cudaError_t attention_backward_of(SimgpuOp *op, DType type, AttentionBack
 
 cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
                                       const float *out, const float *stats, const float *qkv, int B,
-                                      int T, int C, int heads, float scale, cudaStream_t stream)
+                                      int T, int C, int heads, int kv_heads, float scale,
+                                      cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_attention_backward", stream, kernel_attention_backward, dqkv,
-                               delta, dout, out, stats, qkv, B, T, C, heads, scale);
-    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
-    Sizes n = sizes_of(T, C, heads, heads, scale);
-    return attention_backward_of(&op, DTYPE_F32, x, B, &n);
-}
-
-cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, const void *dout,
-                                         const void *out, const float *stats, const void *qkv,
-                                         int B, int T, int C, int heads, float scale,
-                                         cudaStream_t stream)
-{
-    SimgpuOp op =
-        TYPED_BEGIN("kernel_attention_backward", type, stream, kernel_attention_backward_ex, type,
-                    dqkv, delta, dout, out, stats, qkv, B, T, C, heads, scale);
-    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
-    Sizes n = sizes_of(T, C, heads, heads, scale);
-    return attention_backward_of(&op, type, x, B, &n);
-}
-
-cudaError_t kernel_grouped_attention_backward(float *dqkv, float *delta, const float *dout,
-                                              const float *out, const float *stats,
-                                              const float *qkv, int B, int T, int C, int heads,
-                                              int kv_heads, float scale, cudaStream_t stream)
-{
-    SimgpuOp op =
-        SIMGPU_BEGIN("kernel_grouped_attention_backward", stream, kernel_grouped_attention_backward,
-                     dqkv, delta, dout, out, stats, qkv, B, T, C, heads, kv_heads, scale);
+                               delta, dout, out, stats, qkv, B, T, C, heads, kv_heads, scale);
     AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_backward_of(&op, DTYPE_F32, x, B, &n);
 }
 
-cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *delta,
-                                                 const void *dout, const void *out,
-                                                 const float *stats, const void *qkv, int B, int T,
-                                                 int C, int heads, int kv_heads, float scale,
-                                                 cudaStream_t stream)
+cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, const void *dout,
+                                         const void *out, const float *stats, const void *qkv,
+                                         int B, int T, int C, int heads, int kv_heads, float scale,
+                                         cudaStream_t stream)
 {
-    SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_backward", type, stream,
-                              kernel_grouped_attention_backward_ex, type, dqkv, delta, dout, out,
-                              stats, qkv, B, T, C, heads, kv_heads, scale);
+    SimgpuOp op =
+        TYPED_BEGIN("kernel_attention_backward", type, stream, kernel_attention_backward_ex, type,
+                    dqkv, delta, dout, out, stats, qkv, B, T, C, heads, kv_heads, scale);
     AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_backward_of(&op, type, x, B, &n);

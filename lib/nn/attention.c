@@ -232,7 +232,7 @@ Module *attention_create(const char *name, int dim, int heads, float init_std, f
     }
     Module *m = module_create(name, dim, dim, sizeof(Attention));
     if (m == NULL) return NULL;
-    ((Attention *)m->state)->heads = m->numbers.heads = heads;
+    ((Attention *)m->state)->heads = m->numbers.heads = m->numbers.kv_heads = heads;
     m->forward = attention_forward;
     m->backward = attention_backward;
     m->free_saved = attention_free_saved;

@@ -6,7 +6,7 @@
  *   run.c            the cuBLAS handle of a pass, and the memory of its stream
  *   product.c        products of matrices of any type (product.h)
  *   linear.c layernorm.c rmsnorm.c gelu.c swiglu.c attention.c fused_attention.c
- *   grouped_attention.c rotary.c embedding.c token_embedding.c cast.c            layers
+ *   rotary.c embedding.c token_embedding.c cast.c            layers
  *   ffn.c block.c sequence.c                                 containers
  *   gpt2.c llama.c mlp.c                                     models
  *   dropout.c        GPT-2's dropouts

@@ -63,13 +63,13 @@ static Status layer_rows(const Module *self, NnRun *run, size_t width, void **ro
 static Status attend(const Module *self, NnRun *run, int T, void *x, void *y, TurnRows turn)
 {
     const LayerNumbers *n = &self->numbers;
-    int kv_heads = n->kv_heads > 0 ? n->kv_heads : n->heads, hs = self->in_dim / n->heads;
+    int hs = self->in_dim / n->heads;
     if (hs > ATTENTION_MOST_COLUMNS)
         return fail(ERR_ARGUMENT, "%s: a head has %d columns, and the cache's kernel takes %d",
                     self->name, hs, ATTENTION_MOST_COLUMNS);
     if (turn != NULL) TRY(turn(self, run, T, x));
     CUDA_TRY(kernel_attention_rows_ex(self->out_type, y, x, T - run->T, T, self->in_dim, n->heads,
-                                      kv_heads, 1.0f / sqrtf((float)hs), run->stream));
+                                      n->kv_heads, 1.0f / sqrtf((float)hs), run->stream));
     return OK;
 }
 

@@ -179,12 +179,12 @@ RUN(run_softmax_backward)
 RUN(run_attention_forward)
 {
     return CALL(attention_forward, x[0], x[1], x[2], s->rows / s->cols, s->cols, s->width,
-                heads_of(s), 0.3f, stream);
+                heads_of(s), heads_of(s), 0.3f, stream);
 }
 RUN(run_attention_backward)
 {
     return CALL(attention_backward, x[0], x[1], x[2], x[3], x[4], x[5], s->rows / s->cols, s->cols,
-                s->width, heads_of(s), 0.3f, stream);
+                s->width, heads_of(s), heads_of(s), 0.3f, stream);
 }
 // Rows from the middle one on.
 RUN(run_attention_rows)
@@ -195,12 +195,12 @@ RUN(run_attention_rows)
 // All heads share one of keys and values.
 RUN(run_grouped_attention_forward)
 {
-    return CALL(grouped_attention_forward, x[0], x[1], x[2], s->rows / s->cols, s->cols, s->width,
+    return CALL(attention_forward, x[0], x[1], x[2], s->rows / s->cols, s->cols, s->width,
                 heads_of(s), 1, 0.3f, stream);
 }
 RUN(run_grouped_attention_backward)
 {
-    return CALL(grouped_attention_backward, x[0], x[1], x[2], x[3], x[4], x[5], s->rows / s->cols,
+    return CALL(attention_backward, x[0], x[1], x[2], x[3], x[4], x[5], s->rows / s->cols,
                 s->cols, s->width, heads_of(s), 1, 0.3f, stream);
 }
 // Where a head has an odd number of columns, the last of the row's stay.
@@ -465,12 +465,12 @@ static const Kernel fused_attention[] = {
      {OUT("dqkv", QKV, NANS, COLUMN_SUM), OUT("delta", PER_HEAD, NANS, 64),
       IN("dout", EMBEDDED, DRAWN), IN("out", EMBEDDED, DRAWN), IN("stats", STATISTICS, POSITIVE),
       IN("qkv", QKV, DRAWN)}},
-    {"grouped_attention_forward", run_grouped_attention_forward,
+    {"attention_forward of grouped queries", run_grouped_attention_forward,
      {OUT("out", EMBEDDED, NANS, 64), OUT("stats", STATISTICS, NANS, 64),
       IN("qkv", GROUPED_QKV, DRAWN)}},
     {"attention_rows", run_attention_rows,
      {OUT("out", HALF_EMBEDDED, NANS, 64), IN("qkv", GROUPED_QKV, DRAWN)}},
-    {"grouped_attention_backward", run_grouped_attention_backward,
+    {"attention_backward of grouped queries", run_grouped_attention_backward,
      {OUT("dqkv", GROUPED_QKV, NANS, COLUMN_SUM), OUT("delta", PER_HEAD, NANS, 64),
       IN("dout", EMBEDDED, DRAWN), IN("out", EMBEDDED, DRAWN), IN("stats", STATISTICS, POSITIVE),
       IN("qkv", GROUPED_QKV, DRAWN)}},

@@ -117,10 +117,10 @@ static Kernels run_kernels(const Rank *r, const Setting *s, const float *qkv, co
     float *x = on_device(qkv, rows * 3 * C), *dy = on_device(dout, rows * C);
     float *out = nans_on_device(rows * C), *stats = nans_on_device(rows * heads * 2);
     float *dqkv = nans_on_device(rows * 3 * C), *delta = nans_on_device(rows * heads);
-    need_cuda(
-        kernel_attention_forward(out, stats, x, s->B, s->T, s->C, s->heads, scale, r->stream));
+    need_cuda(kernel_attention_forward(out, stats, x, s->B, s->T, s->C, s->heads, s->heads, scale,
+                                       r->stream));
     need_cuda(kernel_attention_backward(dqkv, delta, dy, out, stats, x, s->B, s->T, s->C, s->heads,
-                                        scale, r->stream));
+                                        s->heads, scale, r->stream));
     Kernels k = {fetch(out, rows * C), fetch(stats, rows * heads * 2), fetch(dqkv, rows * 3 * C),
                  fetch(delta, rows * heads)};
     void *device[] = {x, dy, out, stats, dqkv, delta};

@@ -211,33 +211,34 @@ RUN(softmax_back)
 RUN(attention)
 {
     int B = s->rows / s->T;
-    return t ? kernel_attention_forward_ex(t, x[0], x[1], x[2], B, s->T, s->cols, s->heads, 0.6f,
-                                           stream)
-             : kernel_attention_forward(x[0], x[1], x[2], B, s->T, s->cols, s->heads, 0.6f, stream);
+    return t ? kernel_attention_forward_ex(t, x[0], x[1], x[2], B, s->T, s->cols, s->heads,
+                                           s->heads, 0.6f, stream)
+             : kernel_attention_forward(x[0], x[1], x[2], B, s->T, s->cols, s->heads, s->heads,
+                                        0.6f, stream);
 }
 RUN(attention_back)
 {
     int B = s->rows / s->T;
     return t ? kernel_attention_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], B, s->T, s->cols,
-                                            s->heads, 0.6f, stream)
+                                            s->heads, s->heads, 0.6f, stream)
              : kernel_attention_backward(x[0], x[1], x[2], x[3], x[4], x[5], B, s->T, s->cols,
-                                         s->heads, 0.6f, stream);
+                                         s->heads, s->heads, 0.6f, stream);
 }
 RUN(grouped_attention)
 {
     int B = s->rows / s->T, kv = kv_heads(s);
-    return t ? kernel_grouped_attention_forward_ex(t, x[0], x[1], x[2], B, s->T, s->cols, s->heads,
-                                                   kv, 0.6f, stream)
-             : kernel_grouped_attention_forward(x[0], x[1], x[2], B, s->T, s->cols, s->heads, kv,
-                                                0.6f, stream);
+    return t ? kernel_attention_forward_ex(t, x[0], x[1], x[2], B, s->T, s->cols, s->heads, kv,
+                                           0.6f, stream)
+             : kernel_attention_forward(x[0], x[1], x[2], B, s->T, s->cols, s->heads, kv, 0.6f,
+                                        stream);
 }
 RUN(grouped_attention_back)
 {
     int B = s->rows / s->T, kv = kv_heads(s);
-    return t ? kernel_grouped_attention_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], B, s->T,
-                                                    s->cols, s->heads, kv, 0.6f, stream)
-             : kernel_grouped_attention_backward(x[0], x[1], x[2], x[3], x[4], x[5], B, s->T,
-                                                 s->cols, s->heads, kv, 0.6f, stream);
+    return t ? kernel_attention_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], B, s->T, s->cols,
+                                            s->heads, kv, 0.6f, stream)
+             : kernel_attention_backward(x[0], x[1], x[2], x[3], x[4], x[5], B, s->T, s->cols,
+                                         s->heads, kv, 0.6f, stream);
 }
 RUN(rotary)
 {
@@ -427,11 +428,11 @@ static const Kernel kernels[] = {
      embedding_back,
      NULL,
      {OUT("dwte", WORDS), OUT("dwpe", PLACES), IN("dout", ALL), IN_TOKENS("tokens", ROWS)}},
-    {"grouped_attention_forward",
+    {"attention_forward of grouped queries",
      grouped_attention,
      NULL,
      {OUT("out", ALL), OUT_FLOAT("stats", STATS), IN("qkv", GROUPED_QKV)}},
-    {"grouped_attention_backward",
+    {"attention_backward of grouped queries",
      grouped_attention_back,
      NULL,
      {OUT("dqkv", GROUPED_QKV), OUT_FLOAT("delta", OF_HEADS), IN("dout", ALL), IN("out", ALL),

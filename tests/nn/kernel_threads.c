@@ -234,10 +234,10 @@ static void attend(Call *c, int heads, int kv_heads)
     for (int i = 0; i < HS / 2; i++) f.of_pair[i] = 1.0f / (float)(i + 1);
     need_cuda(
         kernel_rotary_ex(c->type, qkv, BATCH, T, width, heads + kv_heads, HS, f, 1, c->stream));
-    need_cuda(kernel_grouped_attention_forward_ex(c->type, y, stats, qkv, BATCH, T, C, heads,
-                                                  kv_heads, 0.2f, c->stream));
-    need_cuda(kernel_grouped_attention_backward_ex(c->type, dqkv, delta, dy, y, stats, qkv, BATCH,
-                                                   T, C, heads, kv_heads, 0.2f, c->stream));
+    need_cuda(kernel_attention_forward_ex(c->type, y, stats, qkv, BATCH, T, C, heads, kv_heads,
+                                          0.2f, c->stream));
+    need_cuda(kernel_attention_backward_ex(c->type, dqkv, delta, dy, y, stats, qkv, BATCH, T, C,
+                                           heads, kv_heads, 0.2f, c->stream));
 }
 
 static void attention(Call *c)

@@ -288,37 +288,19 @@ static cudaError_t forward_of(Launch launch, Number *out, float *stats, const Nu
 }
 
 extern "C" cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B,
-                                                int T, int C, int heads, float scale,
+                                                int T, int C, int heads, int kv_heads, float scale,
                                                 cudaStream_t stream)
 {
     return forward_of(LAUNCH_BEGIN("kernel_attention_forward", stream), out, stats, qkv, B,
-                      sizes_of(T, C, heads, heads, scale));
+                      sizes_of(T, C, heads, kv_heads, scale));
 }
 
 extern "C" cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats,
                                                    const void *qkv, int B, int length, int C,
-                                                   int heads, float scale, cudaStream_t stream)
+                                                   int heads, int kv_heads, float scale,
+                                                   cudaStream_t stream)
 {
     Launch launch = TYPED_BEGIN("kernel_attention_forward", type, stream);
-    BY_TYPE(type, forward_of(launch, (T *)out, stats, (const T *)qkv, B,
-                             sizes_of(length, C, heads, heads, scale)));
-}
-
-extern "C" cudaError_t kernel_grouped_attention_forward(float *out, float *stats, const float *qkv,
-                                                        int B, int T, int C, int heads,
-                                                        int kv_heads, float scale,
-                                                        cudaStream_t stream)
-{
-    return forward_of(LAUNCH_BEGIN("kernel_grouped_attention_forward", stream), out, stats, qkv, B,
-                      sizes_of(T, C, heads, kv_heads, scale));
-}
-
-extern "C" cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *stats,
-                                                           const void *qkv, int B, int length,
-                                                           int C, int heads, int kv_heads,
-                                                           float scale, cudaStream_t stream)
-{
-    Launch launch = TYPED_BEGIN("kernel_grouped_attention_forward", type, stream);
     BY_TYPE(type, forward_of(launch, (T *)out, stats, (const T *)qkv, B,
                              sizes_of(length, C, heads, kv_heads, scale)));
 }
@@ -359,40 +341,19 @@ static cudaError_t backward_of(Launch launch, Number *dqkv, float *delta, const 
 extern "C" cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
                                                  const float *out, const float *stats,
                                                  const float *qkv, int B, int T, int C, int heads,
-                                                 float scale, cudaStream_t stream)
+                                                 int kv_heads, float scale, cudaStream_t stream)
 {
     return backward_of(LAUNCH_BEGIN("kernel_attention_backward", stream), dqkv, delta, dout, out,
-                       stats, qkv, B, sizes_of(T, C, heads, heads, scale));
+                       stats, qkv, B, sizes_of(T, C, heads, kv_heads, scale));
 }
 
 extern "C" cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta,
                                                     const void *dout, const void *out,
                                                     const float *stats, const void *qkv, int B,
-                                                    int length, int C, int heads, float scale,
-                                                    cudaStream_t stream)
+                                                    int length, int C, int heads, int kv_heads,
+                                                    float scale, cudaStream_t stream)
 {
     Launch launch = TYPED_BEGIN("kernel_attention_backward", type, stream);
-    BY_TYPE(type, backward_of(launch, (T *)dqkv, delta, (const T *)dout, (const T *)out, stats,
-                              (const T *)qkv, B, sizes_of(length, C, heads, heads, scale)));
-}
-
-extern "C" cudaError_t
-kernel_grouped_attention_backward(float *dqkv, float *delta, const float *dout, const float *out,
-                                  const float *stats, const float *qkv, int B, int T, int C,
-                                  int heads, int kv_heads, float scale, cudaStream_t stream)
-{
-    return backward_of(LAUNCH_BEGIN("kernel_grouped_attention_backward", stream), dqkv, delta, dout,
-                       out, stats, qkv, B, sizes_of(T, C, heads, kv_heads, scale));
-}
-
-extern "C" cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *delta,
-                                                            const void *dout, const void *out,
-                                                            const float *stats, const void *qkv,
-                                                            int B, int length, int C, int heads,
-                                                            int kv_heads, float scale,
-                                                            cudaStream_t stream)
-{
-    Launch launch = TYPED_BEGIN("kernel_grouped_attention_backward", type, stream);
     BY_TYPE(type, backward_of(launch, (T *)dqkv, delta, (const T *)dout, (const T *)out, stats,
                               (const T *)qkv, B, sizes_of(length, C, heads, kv_heads, scale)));
 }

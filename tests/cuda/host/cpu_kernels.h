@@ -36,8 +36,6 @@ HOST_KERNEL(causal_softmax_forward);
 HOST_KERNEL(causal_softmax_backward);
 HOST_KERNEL(attention_forward);
 HOST_KERNEL(attention_backward);
-HOST_KERNEL(grouped_attention_forward);
-HOST_KERNEL(grouped_attention_backward);
 HOST_KERNEL(rotary);
 HOST_KERNEL(rmsnorm_forward);
 HOST_KERNEL(residual_rmsnorm_forward);
