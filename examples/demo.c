@@ -144,7 +144,7 @@ static Status show_score(Demo *d, int step, float loss)
                  score.example[2]);
     } else {
         snprintf(summary, sizeof summary, "held-out loss %.4f", value);
-        snprintf(more, sizeof more, "(of byte frequencies alone: %.4f)",
+        snprintf(more, sizeof more, "(from byte frequencies only: %.4f)",
                  text_frequency_loss(&source->text));
     }
     screen_score(&d->screen, step, loss, value, summary, more);

@@ -377,7 +377,7 @@ Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, in
     last_words_step();
     TRY(load_batch(t, in, targets, B, T));
     if (t->pipeline != NULL && logits != NULL)
-        return fail(ERR_ARGUMENT, "a pipeline has its logits on the last stage alone");
+        return fail(ERR_ARGUMENT, "only the last stage of a pipeline has logits");
     if (t->pipeline != NULL) return stages_evaluate(t, B, loss);
     return evaluate(t, targets, 0, loss, logits);
 }

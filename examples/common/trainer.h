@@ -20,7 +20,7 @@
 #include "schedule.h"
 #include "step_graph.h"
 
-// What is done with a step whose gradient's norm is no number, infinite or above `spike`: NaNs go
+// What is done with a step whose gradient's norm is NaN, infinite or above `spike`: NaNs go
 // on, the training stops before the optimizer, or the optimizer leaves the step out.
 typedef enum OnNan { ON_NAN_GO_ON, ON_NAN_STOP, ON_NAN_SKIP } OnNan;
 

@@ -150,7 +150,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
     if (schedule && t->stages == 1)
         return fail(ERR_ARGUMENT, "--pipeline is the order of its stages: --stages N");
     if (sample && o->sample > 0 && t->stages > 1)
-        return fail(ERR_ARGUMENT, "--sample %d: a pipeline has its logits on the last stage alone",
+        return fail(ERR_ARGUMENT, "--sample %d: only the last stage of a pipeline has logits",
                     o->sample);
     if (t->stages > 1 || o->data.train != NULL || o->generate != NULL) o->sample = 0;
     if (!o->trains && o->from == NULL && o->resume == NULL)

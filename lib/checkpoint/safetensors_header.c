@@ -75,7 +75,7 @@ static Status read_entry(const Safetensors *file, SafetensorsEntry *entry, const
         strcmp(key, "dtype") != 0 && strcmp(key, "shape") != 0 &&
         strcmp(key, "data_offsets") !=
             0) return refuse(file, entry->name,
-                             "has a field %s; expected dtype, shape and data_offsets alone",
+                             "has a field %s; expected only dtype, shape and data_offsets",
                              shown(key));
     if (type == NULL) return refuse(file, entry->name, "%s", "dtype must be a text, as \"F32\"");
     if (!safetensors_type_named(type, &entry->type))
