@@ -19,7 +19,7 @@ typedef struct StepLine {
 
 // A new file, or the end of one that is there. ERR_IO.
 Status step_log_open(FILE **log, const char *path, bool append);
-// JSON has no NaN and no infinity: they are written as null. The line is in the file when it returns.
+// JSON has no NaN and no infinity: they are written as null. The line is in the file on return.
 Status step_log_write(FILE *log, const char *path, const StepLine *line);
 Status step_log_validation(FILE *log, const char *path, int step, double loss);
 
