@@ -58,7 +58,7 @@ typedef struct Bucket {
 typedef struct Ddp {
     int n_buckets, next; // how many there are; the first that this backward has not sent yet
     Bucket *buckets;     // (n_buckets) in the order in which they are sent
-    int *uses, *done;    // (params) how many modules hold it; how many of their backwards have ended
+    int *uses, *done;    // (params) how many modules hold it; how many of them have run backward
     int n_hooks;
     Module **hooked; // (n_hooks) the modules, and the handles of the hooks in them
     Hook **hooks;
