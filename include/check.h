@@ -32,9 +32,9 @@ typedef enum Status {
     ERR_IO,       // a file or a pipe
 } Status;
 
-// The type that a function returns if its caller must look at the Status: else the compiler warns.
-// A header gives it to all its functions, and pointers to functions, by `#define Status
-// CHECKED_STATUS` before them and `#undef Status` after them.
+// A Status that the caller must not ignore: the compiler warns if it does. A header has all its
+// functions, and pointers to functions, return it by `#define Status CHECKED_STATUS` before them
+// and `#undef Status` after them.
 #define CHECKED_STATUS __attribute__((warn_unused_result)) Status
 
 // One line on stderr, "[rank R] file:line: what the format says", and `status` back: for

@@ -15,9 +15,9 @@
  *   api.c          6 API                   fully_shard, fsdp_full_state
  *
  * Labs can replace some functions through tables (FlatLayoutOps, FsdpRootOps, the pointers of
- * FsdpUnit and FsdpAdamW), whose entries are never NULL. A task's function is the default,
- * X_default; other code calls X, which is given and calls the table's entry (lib/fsdp/dispatch.c).
- * Both have the contract of X.
+ * FsdpUnit and FsdpAdamW), whose entries are never NULL. For such a function X you write X_default,
+ * the table's first entry. All code calls X, which is given and calls the entry
+ * (lib/fsdp/dispatch.c). The contract of X is also that of X_default.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
  * line if it fails; if something that it called failed, it passes that status on. If a contract
@@ -94,7 +94,7 @@ typedef struct FlatLayout {
     int64_t shard_numel; // padded / world
     int rank, world;     // in the group that shards
     int64_t grad_numel;  // the first grad_numel elements of a shard have a gradient (flat: all)
-    const struct FlatLayoutOps *ops; // FLAT_LAYOUT_OPS, or those of another way to cut a unit
+    const struct FlatLayoutOps *ops; // FLAT_LAYOUT_OPS, unless a lab cuts units in another way
 } FlatLayout;
 
 // A function that fills in all fields of a unit's layout: flat_layout, or another one.
@@ -111,13 +111,14 @@ typedef enum FlatState {
 typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
-    FlatState state;        // flat_set_state changes it where that is legal
-    bool gathers_alone;     // one rank gathers into a copy, too; usually false
+    FlatState state;        // only flat_set_state changes it
+    bool gathers_alone;     // true: a group of one rank gathers into a copy, too
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
-    Buffer unsharded_param; // (padded), else no memory; or the shard itself (flat_param_is_shard)
-    Buffer unsharded_grad;  // (world·grad_numel, which is padded) during the unit's backward;
-                            // world 1: the gradient shard itself
+    Buffer unsharded_param; // (padded) without memory (data NULL) while the unit is sharded; with
+                            // flat_param_is_shard its memory is the shard's
+    Buffer unsharded_grad;  // (world·grad_numel) during the unit's backward; with one rank in all
+                            // its memory is the gradient shard's
     cudaEvent_t all_gather_done; // recorded after the all-gather
 } FlatParam;
 
@@ -196,7 +197,7 @@ typedef struct FsdpContext {
 // compute stream has read it.
 typedef struct AllGatherState {
     void *buffer;      // NULL: none
-    cudaEvent_t event; // recorded after the last use
+    cudaEvent_t event; // made with the root; recorded after the buffer's last use
 } AllGatherState;
 
 // The unsharded gradient that was reduced last: the compute stream may free it only after the
@@ -265,9 +266,9 @@ struct FsdpRoot {
 
 // Whether a unit frees its parameters between its forward and its backward.
 typedef enum FsdpReshard {
-    FSDP_RESHARD_AUTO,   // all units but the root, whose backward comes at once
-    FSDP_RESHARD_ALWAYS, // ZeRO-3
-    FSDP_RESHARD_NEVER,  // ZeRO-2: more memory, one all-gather less
+    FSDP_RESHARD_AUTO,   // all units but the root: its backward begins right after its forward
+    FSDP_RESHARD_ALWAYS, // all units: ZeRO-3
+    FSDP_RESHARD_NEVER,  // no unit: ZeRO-2, with more memory and one all-gather less per unit
 } FsdpReshard;
 
 // Zeros are the defaults: a program sets only what differs, as in {.seed = 42}. So `layout` may be
@@ -318,9 +319,9 @@ bool fsdp_is_root(const FsdpUnit *unit);
 // The root whose outermost unit is this module. ERR_ARGUMENT if it is another unit, or not a unit.
 Status fsdp_find_root(const Module *module, FsdpRoot **root);
 
-// Makes this unit's forward the outermost: root->iter_forward_root. If no forward waits for its
-// backward, clears the recorded order: what is left in it are discarded forwards (module_discard),
-// such as an evaluation's.
+// Makes this unit's forward the outermost: root->iter_forward_root. If no unit still waits for a
+// backward, the recorded forwards were discarded (module_discard), as an evaluation's are: then
+// clears the order.
 void fsdp_begin_forward(FsdpUnit *unit);
 // Ends the iteration: afterwards no pass is running, every unit is idle and no forward is recorded.
 // If a pass failed, also frees its unsharded gradients and makes the compute stream wait for their
@@ -337,8 +338,8 @@ FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit);
 FsdpUnit *fsdp_pop_post_forward_default(FsdpUnit *unit);
 // Empties the order and every unit's stack.
 void fsdp_clear_post_forward(FsdpRoot *root);
-// Call this after writing shards, such as a load does; dispatch.c calls it after an optimizer's
-// step.
+// Call this after writing shards, as a load does. After a step of the optimizer dispatch.c calls
+// it.
 void fsdp_shards_written(FsdpRoot *root);
 // The function that lays out the units of fully_shard.
 LayoutFn fsdp_layout_fn(const FsdpOptions *options);
@@ -350,10 +351,10 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 Status fsdp_all_gather(FsdpUnit *unit);
 // Queues, on the all-gather stream, a new buffer and the all-gather of the unit's shards into it,
 // records all_gather_done, and sets the views. The new state is FLAT_UNSHARDING. Does nothing if
-// the unit is not FLAT_SHARDED. If flat_param_is_shard (usually with one rank alone), the unsharded
-// parameter is the shard, and neither this function nor fsdp_wait_for_unshard nor fsdp_reshard
-// queues anything. On failure the unit stays FLAT_SHARDED. The buffer of a failed all-gather may
-// remain: a second call uses it, and fsdp_reshard_all frees it.
+// the unit is not FLAT_SHARDED. If flat_param_is_shard (usually with one rank alone),
+// unsharded_param points at the shard, and neither this function nor fsdp_wait_for_unshard nor
+// fsdp_reshard queues anything. On failure the unit stays FLAT_SHARDED. The buffer of a failed
+// all-gather may remain: a second call uses it, and fsdp_reshard_all frees it.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather. The new state is FLAT_UNSHARDED. Does nothing
 // if the unit is FLAT_UNSHARDED. ERR_ARGUMENT if it is FLAT_SHARDED.

@@ -34,19 +34,19 @@ static inline int mesh_size(const Mesh *mesh)
 // One replica: all ranks of the communicator shard together. ERR_NCCL.
 Status mesh_1d(Mesh *mesh, ncclComm_t comm);
 
-// shards × replicas = the communicator's ranks. Ranks r·shards … (r+1)·shards - 1 shard together,
-// and are replica r: neighbours, because a replica gathers more than the replicas send each other.
-// A group of all ranks has `world` itself; any other group of one rank has no communicator. (With
-// one rank in all, NULL is right, too.) The call makes the other communicators (ncclCommSplit), so
-// all ranks call it. ERR_ARGUMENT if `replicas` does not divide the ranks, ERR_NCCL.
+// shards × replicas = the communicator's ranks. Replica r is ranks r·shards … (r+1)·shards - 1,
+// which shard together. They are neighbours, because ranks send more within a replica than between
+// replicas. The communicator of a group is `world` if the group has all ranks, NULL if it has one
+// rank (with one rank in all either is right), else a new one (ncclCommSplit); so all ranks make
+// the call. ERR_ARGUMENT if `replicas` does not divide the ranks, ERR_NCCL.
 Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas);
 // Destroys the communicators that mesh_2d made, but not `world`.
 Status mesh_destroy(Mesh *mesh, ncclComm_t world);
 
 // Cuts a group into parts of `ranks` neighbours: rank r of the group is rank r % ranks of its part.
-// It makes the communicator (ncclCommSplit), so all ranks of the group call it: once, not before
-// each use. ERR_ARGUMENT unless `ranks` divides the group, is at least 2, and less than all;
-// ERR_NCCL.
+// It makes the part's communicator (ncclCommSplit), so all ranks of the group make the call: once,
+// not before each use. ERR_ARGUMENT unless `ranks` divides the group, is at least 2, and less than
+// all; ERR_NCCL.
 Status group_split(ProcessGroup *part, const ProcessGroup *group, int ranks);
 // Destroys the communicator that group_split made. A zeroed group is fine.
 Status group_destroy(ProcessGroup *part);

@@ -10,7 +10,7 @@
 #define NOT_YET(part) check_not_yet((part), __FILE__, __LINE__, __func__)
 _Noreturn void check_not_yet(const char *part, const char *file, int line, const char *function);
 
-// What runs with the sentence of a NOT_YET before the rank ends; NULL: nothing.
+// Sets a function that gets the sentence of a NOT_YET before the rank ends; NULL: none.
 void check_on_not_yet(void (*hook)(const char *text));
 // The exit status of a program that met a NOT_YET.
 #define CHECK_NOT_YET_EXIT 87

@@ -12,8 +12,8 @@
  *
  * Order of sums. A reduction adds over the ranks that shard, in the collective's order; then over
  * the replicas, if there are any; then it divides by the factor, once, and adds the quotient to
- * sharded_grad. If gradients accumulate unsharded, the backwards have added them before that, one
- * micro-batch after the other. So DDP, ZeRO-1, -2 and -3 are bitwise equal.
+ * sharded_grad. If gradients accumulate unsharded, the backwards have added them up before the
+ * reduction, one micro-batch after the other. So DDP, ZeRO-1, -2 and -3 are bitwise equal.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
  * line if it fails.
@@ -28,8 +28,8 @@
 typedef enum Strategy {
     STRATEGY_DDP,   // everything on every rank; gradients are all-reduced, in buckets
     STRATEGY_ZERO1, // optimizer state in shards; the rest until the last micro-batch
-    STRATEGY_ZERO2, // and gradients in shards; parameters are kept from forward to backward
-    STRATEGY_ZERO3, // and parameters in shards
+    STRATEGY_ZERO2, // also gradients in shards; parameters are kept from forward to backward
+    STRATEGY_ZERO3, // also parameters in shards
 } Strategy;
 
 typedef struct StrategyOptions {
@@ -37,11 +37,12 @@ typedef struct StrategyOptions {
     // false: gradients of several micro-batches accumulate unsharded, and the last one reduces.
     // true: each micro-batch reduces, and the averages are added. Not with ZeRO-1.
     bool reduce_every_time;
-    // A reduction divides by it: positive and finite; 0: the ranks of the mesh. One rank: 1.
+    // What a reduction divides by, positive and finite; 0: the number of ranks. With one rank
+    // nothing is divided, and only 0 and 1 are allowed.
     float divide_factor;
-    // Only ZeRO-3 (FSDP2's integer): between its forward and its backward a unit keeps one of so
-    // many slices, and the backward gathers over as many neighbours. It divides the ranks that
-    // shard, and is neither 1 nor all of them. 0: no slice.
+    // N, only with ZeRO-3 (FSDP2's integer): between its forward and its backward a unit keeps one
+    // of N slices, and the backward gathers over N neighbours. N divides the number of ranks that
+    // shard, and is neither 1 nor that number. 0: no slices.
     int reshard_ranks;
     int64_t first_bucket_bytes, bucket_bytes; // DDP; 0: 1 MiB and 25 MiB
 } StrategyOptions;
@@ -55,9 +56,9 @@ typedef struct Bucket {
 
 // DDP's part of the state.
 typedef struct Ddp {
-    int n_buckets, next; // how many there are, and the first that was not sent in this backward
+    int n_buckets, next; // how many there are; the first that this backward has not sent yet
     Bucket *buckets;     // (n_buckets) in the order in which they are sent
-    int *uses, *done;    // (params) modules that hold it, and their backwards that have ended
+    int *uses, *done;    // (params) how many modules hold it; how many of them have run backward
     int n_hooks;
     Module **hooked; // (n_hooks) the modules, and the handles of the hooks in them
     Hook **hooks;
@@ -68,15 +69,15 @@ typedef struct StrategyState {
     StrategyOptions options; // with the defaults filled in
     FsdpRoot *root;
     // The input of DDP's reductions: *input (padded) is a buffer whose elements from `begin` on may
-    // be sent when the compute stream has run what is queued. In one backward `begin` goes from the
-    // end to the beginning. By default strategy_reduce_input; lab 2 replaces it.
+    // be sent when the compute stream has run what is queued. During a backward `begin` moves from
+    // the end to the beginning. By default strategy_reduce_input; lab 2 replaces it.
     Status (*reduce_input)(FsdpUnit *unit, int64_t begin, Buffer *input);
     float divided_before;        // reduce_input has divided by this already; usually 1
     bool requires_gradient_sync; // a backward reduces; false: its gradients accumulate unsharded
-    bool requires_all_reduce;    // HSDP; false: the sums over the shards accumulate
+    bool requires_all_reduce;    // HSDP; false: the sums over the ranks that shard accumulate
     bool is_last_backward;       // of a step: it ends with fsdp_finish_backward
     bool reshard_after_backward; // false: the parameters stay for the next micro-batch
-    bool training;               // false: evaluation, and every unit reshards after its forward
+    bool training;               // false: evaluation; every unit reshards after its forward
     cudaStream_t all_reduce_stream;
     cudaEvent_t reduced;                 // for stream_run_after (extensions.h)
     ReduceScatterState all_reduce_state; // HSDP: the sum that was all-reduced last
@@ -98,12 +99,12 @@ Status strategy_apply(Module *root, const StrategyOptions *options);
 // fsdp_unwrap. ERR_ARGUMENT if an extension that was applied later is still there (extensions.h).
 Status strategy_remove(Module *root);
 
-// Prepares micro-batch i of n (0 … n-1): sets the flags below as the strategy needs them.
+// Prepares micro-batch i (0 … n-1) of n: sets the four flags of StrategyState as the strategy needs
+// them.
 Status strategy_micro_batch(Module *root, int i, int n);
 
-// Frees all sums and slices after a failed pass, which would never finish them. Waits for the
-// device. fsdp_end_iteration and strategy_remove call it. Given code (lib/fsdp/strategy_flags.c);
-// state may be NULL.
+// Frees all sums and slices that a failed pass has left. Waits for the device. fsdp_end_iteration
+// and strategy_remove call it. Given code (lib/fsdp/strategy_flags.c); state may be NULL.
 Status strategy_free_sums(StrategyState *state);
 
 // The default reduce_input, which gives unsharded_grad itself; and the number by which a sum must
@@ -120,18 +121,19 @@ Status fsdp_set_is_last_backward(Module *root, bool on);
 Status fsdp_set_reshard_after_backward(Module *root, bool on);
 Status fsdp_set_gradient_divide_factor(Module *root, float factor); // ERR_ARGUMENT unless
                                                                     // positive and finite
-// false: an evaluation begins. With any strategy every unit is resharded after its forward, and
-// after the root's no forward is recorded. true: the evaluation has ended.
+// false: an evaluation begins. With any strategy every unit is resharded after its forward, and the
+// root's forward ends by clearing the recorded order. true: the evaluation has ended.
 Status fsdp_set_training(Module *root, bool on);
 
-// Averages by tokens, given code (lib/fsdp/tokens.c). A reduction divides by the factor, the number
-// of ranks. That gives the mean over all tokens only if each rank has as many, in one micro-batch.
-// So a training loop passes its number of tokens, and in each micro-batch takes the gradient of
-// scale · Σ of its tokens' losses (cross_entropy_scaled).
+// Averages by tokens, given code (lib/fsdp/tokens.c). A reduction divides by the factor, usually
+// the number of ranks. That gives the mean over all tokens only if each rank has equally many, in
+// one micro-batch. So a training loop passes its number of tokens, and in each micro-batch takes
+// the gradient of scale · Σ of its tokens' losses (cross_entropy_scaled).
 //
-// This rank has `tokens` tokens in all micro-batches of the step, all ranks together *total. *scale
-// = factor / *total. ERR_ARGUMENT on all ranks if none has any. Collective; waits for the compute
-// stream. Works for the root of any model: without a strategy the factor is the number of ranks.
+// `tokens`: this rank's, in all micro-batches of the step. *total is their sum over all ranks, and
+// *scale = factor / *total. ERR_ARGUMENT on all ranks if *total is 0. Collective; waits for the
+// compute stream. Works for the root of any model: without a strategy the factor is the number of
+// ranks.
 Status fsdp_token_scale(Module *root, int64_t tokens, int64_t *total, float *scale);
 
 // unit->reduce_scatter of the ZeRO strategies: sums unsharded_grad and adds this rank's part to
@@ -147,9 +149,9 @@ Status strategy_post_backward(Module *module, void *unit);
 // ---------------------------------------------------------------- Buckets: ddp.c
 
 // Cuts the flat gradient into buckets, from its end to its beginning: the backward completes the
-// last parameters first. A bucket takes the next parameter as long as it has fewer bytes than its
-// size: first_bytes for the first, so that the first all-reduce starts early, `bytes` for the
-// others. Returns their number; writes at most `max` to out (which may be NULL for max = 0).
+// last parameters first. While a bucket has fewer bytes than its size, it takes the next parameter.
+// The first bucket's size is first_bytes, so that the first all-reduce starts early; the others' is
+// `bytes`. Returns their number; writes at most `max` to out (which may be NULL for max = 0).
 int ddp_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t bytes, Bucket *out, int max);
 
 // Adds hooks to the modules of the state's only unit. ERR_MEMORY.
@@ -159,8 +161,8 @@ void ddp_destroy(StrategyState *state);
 void ddp_begin_backward(StrategyState *state);
 // The hook after a module's backward. A parameter's gradient is complete after the backward of
 // every module that holds it; a bucket is complete when all its parameters' gradients are. If
-// gradients synchronise, it sends complete buckets, each after those before it: in the same order
-// on every rank, even if a rank leaves a module out. arg is the StrategyState.
+// gradients synchronise, it sends complete buckets, but none before an earlier one: so the order is
+// the same on every rank, even if a rank leaves a module out. arg is the StrategyState.
 Status ddp_post_backward(Module *module, void *state);
 // unit->reduce_scatter of DDP: sends the remaining buckets, and makes the reduce-scatter stream
 // wait for all of them. If a parameter's gradient is not complete, ERR_ARGUMENT with a line
@@ -172,8 +174,8 @@ Status ddp_reduce(FsdpUnit *unit);
 // With reshard_ranks: unit->all_gather, and the hook that replaces fsdp_post_forward, of all units
 // but the root, which stays unsharded. After a forward the unit keeps elements [i·n, (i+1)·n) of
 // its flat parameter, n = padded / reshard_ranks, if this rank is the i-th of slice_group; in an
-// evaluation it keeps nothing. If a recorded forward has left a slice, an all-gather takes the
-// slices of slice_group, else the shards of all ranks that shard; it frees the slice. Only the
+// evaluation it keeps nothing. If a recorded forward has left a slice, strategy_all_gather gathers
+// the slices of slice_group, else the shards of all ranks that shard; it frees the slice. Only the
 // all-gather stream uses the slice. All results are bitwise those of ZeRO-3.
 Status strategy_all_gather(FsdpUnit *unit);
 Status strategy_post_forward(Module *module, void *unit);

@@ -16,7 +16,8 @@
  * [Note: free late] To free unit i's buffer the all-gather stream must wait for forward i. If that
  * wait came before all-gather i+1, the two could not overlap. So reshard only leaves the buffer in
  * root->all_gather_state. The next pre-forward hook queues its all-gather first, then the wait and
- * the free. The state holds at most one buffer: two units are unsharded, whatever the depth.
+ * the free. The state holds at most one buffer: apart from the root, two units are unsharded,
+ * whatever the depth.
  *
  * [Note: after the optimizer] The optimizer writes the shards on the compute stream. The first
  * all-gather of an iteration must wait for it, once: the outermost forward ensures this.
@@ -37,7 +38,7 @@
 // Makes stream `waiter` wait for everything that is queued on `worker` so far.
 static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
 {
-    //[[3.6a] What `waiter` runs from now on, it runs after all that is queued on `worker`.
+    //[[3.6a] `waiter` runs what is queued on it from now on after all that is queued on `worker`.
     //? Does the host have to wait for that?
     CUDA_TRY(cudaEventRecord(ctx->compute_done, worker));
     CUDA_TRY(cudaStreamWaitEvent(waiter, ctx->compute_done, 0));
@@ -68,13 +69,13 @@ Status fsdp_unshard(FsdpUnit *unit)
 
     //[3.2] The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are queued
     //  on the stream that owns the buffer, all_gather_done is recorded after them, and the
-    //  parameters are views. If the unsharded parameter is the shard (flat_param_is_shard), nothing
-    //  is queued.
+    //  parameters are views. With flat_param_is_shard unsharded_param points at the shard's memory,
+    //  and nothing is queued.
     //? Which stream will free this memory, and whose order does its life follow?
     if (flat_param_is_shard(flat)) {
         flat->unsharded_param.data = flat->sharded_param.data;
     } else {
-        if (flat->unsharded_param.data == NULL) // else there is that of an all-gather that failed
+        if (flat->unsharded_param.data == NULL) // else a failed all-gather has left one
             CUDA_TRY(cudaMallocAsync(&flat->unsharded_param.data,
                                      buffer_bytes(&flat->unsharded_param), ctx->all_gather_stream));
         TRY(unit->all_gather(unit));
@@ -91,9 +92,9 @@ Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
     if (flat->state == FLAT_UNSHARDED) return OK;
 
     //[3.3] The unit is FLAT_UNSHARDED: from now on the compute stream reads no parameter before its
-    //  all-gather is done. The host has not waited. If the transition is not legal, no stream waits
-    //  either.
-    //? Which stream waits, and which one recorded the event? And who waits if it is the shard?
+    //  all-gather is done. The host has not waited. If the transition is not legal, no wait is
+    //  queued.
+    //? Which stream waits, and which one recorded the event? And with flat_param_is_shard?
     TRY(flat_set_state(flat, FLAT_UNSHARDED));
     if (!flat_param_is_shard(flat))
         CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0));
@@ -108,7 +109,7 @@ Status fsdp_free_all_gather(FsdpRoot *root)
     if (state->buffer == NULL) return OK;
 
     //[3.4] The buffer is freed on the stream that owns it, after the last kernel that reads it, and
-    //  the state holds none. Its event is kept for the next.
+    //  state->buffer is NULL. The event stays, for the next buffer.
     //? What could be allocated in the same place if nobody waited?
     CUDA_TRY(cudaStreamWaitEvent(stream, state->event, 0));
     CUDA_TRY(cudaFreeAsync(state->buffer, stream));
@@ -145,7 +146,7 @@ Status fsdp_reshard_all(Module *module)
 {
     //[[3.5a] Every unit of the root is sharded, also one whose all-gather nobody has waited for; no
     //  buffer is left to free, and the iteration has ended (fsdp_end_iteration).
-    //? What is reshard's answer for a unit that is FLAT_UNSHARDING?
+    //? What does fsdp_reshard return for a unit that is FLAT_UNSHARDING?
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(fsdp_end_iteration(root));
@@ -166,7 +167,7 @@ Status fsdp_pre_forward(Module *module, void *arg)
     unit->phase = FSDP_FORWARD;
 
     //[3.6] The unit is FLAT_UNSHARDED. The buffer that was resharded last is freed; this unit's
-    //  all-gather does not wait for that. If no forward was running, this one is the outermost
+    //  all-gather does not wait for the free. If no forward was running, this one is the outermost
     //  (fsdp_begin_forward): no all-gather reads a shard before the optimizer has written it.
     //? Why does the free come after the unshard here? (See [Note: free late].)
     if (root->iter_forward_root == NULL) {
@@ -184,7 +185,7 @@ Status fsdp_pre_forward(Module *module, void *arg)
 static bool reshards_after_forward(const FsdpUnit *unit)
 {
     //[[3.7a] True where the unit's parameters are to be freed after its forward.
-    //? AUTO is for whom: the root, or all the others?
+    //? Which units does AUTO reshard: the root, or all others?
     if (unit->reshard_after_forward == FSDP_RESHARD_AUTO) return !fsdp_is_root(unit);
     return unit->reshard_after_forward == FSDP_RESHARD_ALWAYS;
     //[end 3.7a]
@@ -198,7 +199,7 @@ Status fsdp_post_forward_default(Module *module, void *arg)
     //[3.7] The unit is resharded if reshards_after_forward says so, and recorded as the forward
     //  that ended last. If it was the outermost, no buffer is left to free and no forward is
     //  running.
-    //? h.0 holds attn and mlp, units too. In which order do the three forwards end?
+    //? h.0 is a unit, and so are attn and mlp in it. In which order do the three forwards end?
     if (reshards_after_forward(unit)) TRY(fsdp_reshard(unit));
     TRY(fsdp_record_post_forward(unit));
     if (root->iter_forward_root == unit) {

@@ -16,7 +16,8 @@
  * [Note: free late] To free unit i's buffer the all-gather stream must wait for forward i. If that
  * wait came before all-gather i+1, the two could not overlap. So reshard only leaves the buffer in
  * root->all_gather_state. The next pre-forward hook queues its all-gather first, then the wait and
- * the free. The state holds at most one buffer: two units are unsharded, whatever the depth.
+ * the free. The state holds at most one buffer: apart from the root, two units are unsharded,
+ * whatever the depth.
  *
  * [Note: after the optimizer] The optimizer writes the shards on the compute stream. The first
  * all-gather of an iteration must wait for it, once: the outermost forward ensures this.
@@ -64,8 +65,8 @@ Status fsdp_unshard(FsdpUnit *unit)
 
     // TODO 3.2: The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are
     // queued on the stream that owns the buffer, all_gather_done is recorded after them, and the
-    // parameters are views. If the unsharded parameter is the shard (flat_param_is_shard), nothing
-    // is queued.
+    // parameters are views. With flat_param_is_shard unsharded_param points at the shard's memory,
+    // and nothing is queued.
     // Hint: Which stream will free this memory, and whose order does its life follow?
     NOT_YET("3.2");
 }
@@ -77,8 +78,8 @@ Status fsdp_wait_for_unshard_default(FsdpUnit *unit)
 
     // TODO 3.3: The unit is FLAT_UNSHARDED: from now on the compute stream reads no parameter
     // before its all-gather is done. The host has not waited. If the transition is not legal, no
-    // stream waits either.
-    // Hint: Which stream waits, and which one recorded the event? And who waits if it is the shard?
+    // wait is queued.
+    // Hint: Which stream waits, and which one recorded the event? And with flat_param_is_shard?
     NOT_YET("3.3");
     return OK;
 }
@@ -90,7 +91,7 @@ Status fsdp_free_all_gather(FsdpRoot *root)
     if (state->buffer == NULL) return OK;
 
     // TODO 3.4: The buffer is freed on the stream that owns it, after the last kernel that reads
-    // it, and the state holds none. Its event is kept for the next.
+    // it, and state->buffer is NULL. The event stays, for the next buffer.
     // Hint: What could be allocated in the same place if nobody waited?
     NOT_YET("3.4");
 }
@@ -131,7 +132,7 @@ Status fsdp_pre_forward(Module *module, void *arg)
     unit->phase = FSDP_FORWARD;
 
     // TODO 3.6: The unit is FLAT_UNSHARDED. The buffer that was resharded last is freed; this
-    // unit's all-gather does not wait for that. If no forward was running, this one is the
+    // unit's all-gather does not wait for the free. If no forward was running, this one is the
     // outermost (fsdp_begin_forward): no all-gather reads a shard before the optimizer has written
     // it.
     // Hint: Why does the free come after the unshard here? (See [Note: free late].)
@@ -153,7 +154,7 @@ Status fsdp_post_forward_default(Module *module, void *arg)
     // TODO 3.7: The unit is resharded if reshards_after_forward says so, and recorded as the
     // forward that ended last. If it was the outermost, no buffer is left to free and no forward is
     // running.
-    // Hint: h.0 holds attn and mlp, units too. In which order do the three forwards end?
+    // Hint: h.0 is a unit, and so are attn and mlp in it. In which order do the three forwards end?
     NOT_YET("3.7");
     unit->phase = FSDP_IDLE;
     return OK;

@@ -31,8 +31,8 @@
 int ddp_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t bytes, Bucket *out, int max)
 {
     int n = 0;
-    //[L1.10] out[0 … max) are the first buckets, in the order of sending; each still misses all its
-    //  parameters. The result counts all buckets.
+    //[L1.10] out has the first `max` buckets in the order of sending, and each misses all its
+    //  parameters. n counts all buckets.
     //? In which bucket is the first parameter of the model, and when is it complete?
     int64_t end = layout->numel;
     for (int last = layout->n; last > 0; n++) {
@@ -141,9 +141,8 @@ static Status send_bucket(StrategyState *state)
     TRY(state->reduce_input(unit, bucket->begin, &input));
     //[L1.11] Queued on the all-reduce stream, after the kernels that write it: the sum of the
     //  bucket's range of `input` over the replicas, in place, and the addition of the quotient
-    //  (strategy_divisor) to the same range of sharded_grad. state->ddp.next is the bucket after
-    //  it.
-    //? For what must the all-reduce stream wait, and must the host?
+    //  (strategy_divisor) to the same range of sharded_grad. state->ddp.next is the next bucket.
+    //? For what must the all-reduce stream wait? And does the host wait?
     Buffer sum = buffer_range(&input, bucket->begin, (int64_t)n);
     Buffer grad = buffer_range(&flat->sharded_grad, bucket->begin, (int64_t)n);
     CUDA_TRY(cudaEventRecord(state->reduced, unit->ctx->compute_stream));
@@ -163,8 +162,8 @@ Status ddp_post_backward(Module *module, void *arg)
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &state->root->units[0]->flat.layout;
     if (mesh_size(&state->root->ctx->mesh) == 1) return OK;
-    //[L1.12] This backward of the module is counted for each of its parameters, and the buckets
-    //  know what they still miss. If gradients synchronise, every bucket that may be sent has been
+    //[L1.12] ddp->done counts this backward for each parameter of the module, and `missing` of
+    //  their buckets is right. If gradients synchronise, every bucket that may be sent has been
     //  sent (see [Note: bucket after bucket]).
     //? The embedding's weight is tied to the head's. After which backward is its gradient complete?
     for (int i = 0; i < module->n_params; i++) {

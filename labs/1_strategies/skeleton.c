@@ -4,10 +4,10 @@
  * another all-gather or another optimizer: they differ in when a unit is resharded, when its
  * gradient is reduced, and over which ranks.
  *
- *              parameters from       gradients unsharded       reduced
- *     ZeRO-1   first to last micro-batch   first to last       by the last
- *     ZeRO-2   forward to backward         a unit's backward   by each, or by the last
- *     ZeRO-3   a unit's pass               a unit's backward   by each, or by the last
+ *              unsharded parameters stay   unsharded gradients    a gradient is reduced
+ *     ZeRO-1   from first to last          from first to last     by the last micro-batch
+ *     ZeRO-2   from forward to backward    in a unit's backward   by each, or by the last
+ *     ZeRO-3   while the unit runs         in a unit's backward   by each, or by the last
  *
  * [Note: two streams] With replicas a gradient needs two collectives: a reduce-scatter within a
  * replica, an all-reduce between replicas. On one stream the next unit's reduce-scatter would wait
@@ -15,14 +15,14 @@
  * the unsharded gradient is freed as always.
  *
  * [Note: one order] Two communicators are two queues. Ranks that enter them in different orders can
- * wait for each other forever. Every rank runs the same hooks in the same order, and so issues the
+ * wait for each other forever. Every rank runs the same hooks in the same order, and so calls the
  * collectives of both in one order; nothing here may depend on what only one rank knows.
  *
  * Interface:
  *   mesh_2d, mesh_destroy                     shards × replicas, a communicator for each group
- *   strategy_apply, strategy_remove           the switch
+ *   strategy_apply, strategy_remove           puts a strategy into a root's units, and undoes it
  *   strategy_micro_batch, fsdp_set_training   flags of the next micro-batch
- *   strategy_reduce                           sum over the shards, then over the replicas
+ *   strategy_reduce                           the sum over the ranks that shard, then the replicas
  *   strategy_pre_backward, strategy_post_backward     the hooks
  */
 // Lab 1. Each TODO says what must hold afterwards and asks a question. Write
@@ -73,7 +73,7 @@ static Status free_all_reduce(StrategyState *state)
     return OK;
 }
 
-// ---- The switch ----
+// ---- Applying and removing a strategy ----
 
 // Whether options, mesh and units go together.
 static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
@@ -145,7 +145,8 @@ static void set_reshard_after_forward(StrategyState *state)
     NOT_YET("L1.2");
 }
 
-// After the root's forward and its own hook: an evaluation has no backward that would clear it.
+// Runs after the root's own hook. An evaluation has no backward that would clear the recorded
+// order.
 static Status after_forward(Module *module, void *arg)
 {
     StrategyState *state = arg;
@@ -227,7 +228,7 @@ Status strategy_remove(Module *module)
     TRY(extension_check_last(root, EXTENSION_STRATEGY));
     StrategyState *state = root->extensions->strategy;
     ddp_destroy(state);
-    if (state->after_forward != NULL) { // then the rest exists, too
+    if (state->after_forward != NULL) { // made last: stream and event exist
         module_remove_hook(module, state->after_forward);
         TRY(stream_run_after(root->ctx->compute_stream, state->all_reduce_stream, state->reduced));
     }
@@ -277,12 +278,13 @@ Status fsdp_set_training(Module *root, bool on)
 
 // ---- Reducing ----
 
-// Sums over the shards, in new memory (grad_numel), and adds the sum to *partial.
+// Sums the gradient over the ranks that shard, in new memory (grad_numel), and adds the sum to
+// *partial.
 static Status reduce_within(FsdpUnit *unit, Buffer *partial)
 {
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
-    Buffer *sum = &unit->root->extensions->strategy->sum; // without memory between two calls
+    Buffer *sum = &unit->root->extensions->strategy->sum; // has memory only during this call
     *sum = (Buffer){NULL, flat->unsharded_grad.dtype, flat->sharded_grad.numel};
     // TODO L1.4: This rank's shard of the sum over the ranks that shard has been added to *partial,
     // which the reduce-scatter stream owns; if *partial had no memory, it now is that sum.
@@ -299,11 +301,11 @@ static Status reduce_between(FsdpUnit *unit, Buffer *partial)
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = state->all_reduce_stream;
     size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
-    if (valid > (size_t)partial->numel) valid = (size_t)partial->numel; // the rest is frozen
+    if (valid > (size_t)partial->numel) valid = (size_t)partial->numel; // frozen: no gradient
     // TODO L1.5: When the all-reduce stream has run what is queued, the sum over the replicas
     // divided by the factor has been added to the valid elements of sharded_grad.
-    // state->all_reduce_state holds the buffer, its event recorded after the last use; the buffer
-    // that it held before is freed; *partial has no memory.
+    // state->all_reduce_state holds the buffer, and its event is recorded after the last use; the
+    // buffer that it held before is freed; *partial has no memory.
     // Hint: Two streams and one buffer: which waits for which, before the all-reduce and before the
     // free?
     NOT_YET("L1.5");
@@ -316,8 +318,8 @@ Status strategy_reduce(FsdpUnit *unit)
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
     size_t n = (size_t)flat->sharded_grad.numel;
 
-    // TODO L1.6: As strategy.h says. Without an all-reduce the sum over the shards stays in
-    // state->partial until a backward all-reduces.
+    // TODO L1.6: The gradient is reduced as strategy.h says. If this backward does not all-reduce,
+    // its sum stays in state->partial, for a later backward that does.
     // Hint: Without replicas, what is different from task 4?
     NOT_YET("L1.6");
 }
@@ -333,11 +335,11 @@ Status strategy_pre_backward(Module *module, void *arg)
         root->iter_backward_root = unit;
         ddp_begin_backward(root->extensions->strategy);
     }
-    // TODO L1.7: As after part 4.6, with two changes. If an earlier micro-batch has left an
-    // unsharded gradient, it stays, and the backward adds to it. The gradient that the previous
-    // micro-batch was reducing is freed when the outermost backward begins: a whole forward later,
-    // so without a wait.
-    // Hint: What would fsdp_begin_grad say to a unit that has a gradient?
+    // TODO L1.7: All is as part 4.6 leaves it, with two changes. If an earlier micro-batch has left
+    // an unsharded gradient, it stays, and the backward adds to it. The gradient that the previous
+    // micro-batch was reducing is freed when the outermost backward begins; a forward has run
+    // since, so nothing stalls.
+    // Hint: What does fsdp_begin_grad return for a unit that has a gradient?
     NOT_YET("L1.7");
 }
 

@@ -34,8 +34,8 @@
 int ddp_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t bytes, Bucket *out, int max)
 {
     int n = 0;
-    // TODO L1.10: out[0 … max) are the first buckets, in the order of sending; each still misses
-    // all its parameters. The result counts all buckets.
+    // TODO L1.10: out has the first `max` buckets in the order of sending, and each misses all its
+    // parameters. n counts all buckets.
     // Hint: In which bucket is the first parameter of the model, and when is it complete?
     NOT_YET("L1.10");
     return n;
@@ -131,9 +131,8 @@ static Status send_bucket(StrategyState *state)
     TRY(state->reduce_input(unit, bucket->begin, &input));
     // TODO L1.11: Queued on the all-reduce stream, after the kernels that write it: the sum of the
     // bucket's range of `input` over the replicas, in place, and the addition of the quotient
-    // (strategy_divisor) to the same range of sharded_grad. state->ddp.next is the bucket after
-    // it.
-    // Hint: For what must the all-reduce stream wait, and must the host?
+    // (strategy_divisor) to the same range of sharded_grad. state->ddp.next is the next bucket.
+    // Hint: For what must the all-reduce stream wait? And does the host wait?
     NOT_YET("L1.11");
 }
 
@@ -143,9 +142,9 @@ Status ddp_post_backward(Module *module, void *arg)
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &state->root->units[0]->flat.layout;
     if (mesh_size(&state->root->ctx->mesh) == 1) return OK;
-    // TODO L1.12: This backward of the module is counted for each of its parameters, and the
-    // buckets know what they still miss. If gradients synchronise, every bucket that may be sent
-    // has been sent (see [Note: bucket after bucket]).
+    // TODO L1.12: ddp->done counts this backward for each parameter of the module, and `missing` of
+    // their buckets is right. If gradients synchronise, every bucket that may be sent has been
+    // sent (see [Note: bucket after bucket]).
     // Hint: The embedding's weight is tied to the head's. After which backward is its gradient
     // complete?
     NOT_YET("L1.12");

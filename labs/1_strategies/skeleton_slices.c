@@ -1,13 +1,13 @@
 /* Lab 1, third file: slices. Between forward and backward a rank keeps a larger part.
  *
  * ZeRO-3 gathers each unit twice from all ranks that shard; on many hosts it uses the slowest wire
- * twice. With reshard_ranks a unit keeps one of so many *slices* after its forward. If a host has
- * as many ranks, the second all-gather stays within the host:
+ * twice. With reshard_ranks = N a unit keeps one of N *slices* after its forward. If a host has N
+ * ranks, the second all-gather stays within the host:
  *
- *                    shards (8 ranks)             slices (reshard_ranks 4)
- *     forward        all-gather from 8 ranks
- *     in between     0 1 2 3 4 5 6 7              01 23 45 67   01 23 45 67
- *     backward                                    all-gather from 4 neighbours
+ *     8 ranks           ZeRO-3                    with reshard_ranks = 4
+ *     forward           all-gather from 8 ranks   all-gather from 8 ranks
+ *     ranks then keep   0 1 2 3 4 5 6 7           01 23 45 67 01 23 45 67 (numbers of shards)
+ *     backward          all-gather from 8 ranks   all-gather from 4 neighbours
  *
  * Optimizer and gradients only use the shards. A slice is a copy, which the backward's all-gather
  * frees. (ZeRO++ calls it the secondary partition, hpZ; FSDP2: an integer reshard_after_forward.)
@@ -15,7 +15,7 @@
  * [Note: one stream] The all-gather stream has written the source of a slice, and will send the
  * slice. So only this stream uses it, and no stream waits.
  *
- * [Note: made once] strategy_apply makes the neighbours' communicator. To make one in each call
+ * [Note: made once] strategy_apply makes the neighbours' communicator. Making one in each call
  * would take another collective over all ranks, and leak memory (PyTorch's #147179).
  *
  * Interface:
@@ -60,8 +60,8 @@ static Status keep_slice(FsdpUnit *unit)
     const FlatParam *flat = &unit->flat;
     Buffer *slice = slice_of(unit);
     cudaStream_t stream = unit->ctx->all_gather_stream;
-    // TODO L1.15: state->slices has this rank's slice, a copy in its own memory, and no other
-    // stream has to wait for it.
+    // TODO L1.15: The unit's place in state->slices has this rank's slice, a copy in its own
+    // memory, and no other stream has to wait for it.
     // Hint: Which stream has written the source of the copy, and which one will read the copy?
     NOT_YET("L1.15");
 }
@@ -81,6 +81,6 @@ Status strategy_all_gather(FsdpUnit *unit)
     // TODO L1.16: If the unit has a slice that a recorded forward has left, the slices are
     // gathered, else the shards (unit->gather_shards). Afterwards the unit has no slice.
     // Hint: A forward was discarded, and the optimizer has stepped. What is in the slice, what in
-    // the shard? How do you find this out (fsdp_clear_post_forward)?
+    // the shard? What does unit->n_indices say then (fsdp_clear_post_forward)?
     NOT_YET("L1.16");
 }

@@ -23,12 +23,12 @@
 
 #define WHERE 256
 #define QUESTION 1536
-#define MOST_GAPS 64 // unwritten ranges that a copy copies
-#define PAIRS 64
+#define MOST_GAPS 64 // unwritten ranges of a copy's source, at most, that are carried over
+#define PAIRS 64     // reported races that are remembered
 
 // ---- Words ----
 
-// The same, without the place.
+// sim_stream_name without the call site: "stream B".
 static void short_name(const SimStreamId *s, char *text, size_t size)
 {
     if (s->name && s->slot != SIM_HOST_SLOT) {
@@ -70,7 +70,8 @@ static void describe_bytes(const void *ptr, size_t begin, size_t end, char *text
 
 // ---- Questions ----
 
-// What the program did to order the two, and the likely mistake; false: nothing is known.
+// Writes how the program tried to order the two, and the likely mistake. False: the hint knows
+// nothing.
 static bool ask_by_hint(const SimHint *hint, const char *first, const char *second, char *text,
                         size_t size)
 {
@@ -145,9 +146,10 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
     short_name(&first->stream, one, sizeof one);
     short_name(&second->stream, two, sizeof two);
     if (second->stream.slot == SIM_HOST_SLOT) {
-        bool far = first->stream.device != second->stream.device;
+        bool other_device = first->stream.device != second->stream.device;
         snprintf(text, size,
-                 far ? "cudaFree waits for the memory's own device only. Is a synchronisation with "
+                 other_device
+                     ? "cudaFree waits for the memory's own device only. Is a synchronisation with "
                        "the other one\nmissing before it?"
                      : "cudaFree of memory of cudaMallocAsync waits for nothing. Is a "
                        "synchronisation missing before it,\n"
@@ -191,8 +193,8 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
 
 // ---- Reports ----
 
-// Whether a race of these two operations was reported before: one report for a pair is enough. A
-// slot never has the same time twice.
+// Whether a race of these two operations was reported before: one report for a pair is enough. Slot
+// and time identify an operation, because a slot never has the same time twice.
 static bool is_known_pair(const SimAccess *first, const SimAccess *second)
 {
     static struct {
@@ -238,17 +240,17 @@ static const char *consequence(const SimAccess *first, const SimAccess *second)
            "or a mixture.";
 }
 
-// The operation that a line of the program itself has queued comes first; of two such, or of none,
-// the later one, whose call has found the conflict.
+// The report begins with the operation that the program's own code queued (`one`). If it queued
+// both, or neither, the report begins with the later one, whose call has found the conflict.
 static void report_conflict(const SimAccess *second, const SimFinding *found, const void *base)
 {
     const SimAccess *first = &found->first;
     char here[WHERE], there[WHERE], on[2 * WHERE], other[2 * WHERE], what[4 * WHERE];
     char question[QUESTION];
     if (is_known_pair(first, second)) return;
-    bool late = second->op == GPU_FREE, early = first->op == GPU_ALLOC;
-    bool turned = gpulog_is_own(first->site) && !gpulog_is_own(second->site);
-    const SimAccess *one = turned ? first : second, *two = turned ? second : first;
+    bool frees = second->op == GPU_FREE, allocates = first->op == GPU_ALLOC;
+    bool earlier_first = gpulog_is_own(first->site) && !gpulog_is_own(second->site);
+    const SimAccess *one = earlier_first ? first : second, *two = earlier_first ? second : first;
     gpulog_where(one->site, here, sizeof here);
     gpulog_where(two->site, there, sizeof there);
     sim_stream_name(&one->stream, on, sizeof on);
@@ -258,16 +260,17 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
     sim_facts_named_call(one->name, one->site, one->stream.name);
     sim_facts_named_call(two->name, two->site, two->stream.name);
     sim_facts_range((const char *)base + found->begin, found->end - found->begin);
-    sim_report(late || early ? SIMGPU_LIFETIME : SIMGPU_RACE,
-               late    ? "memory is freed while another stream may still use it"
-               : early ? "memory is used on a stream that does not wait for its allocation"
-                       : "two operations on the same memory, and neither waits for the other",
-               "%s, called at %s,\non %s,\n%s %s.\n%s\n%s, called at %s,\n"
-               "on %s,\nwhich %s %s.\n%s\n%s",
-               one->name, here, on, verb(one), what,
-               turned ? "After it, and without waiting for it, comes" : "It does not wait for",
-               two->name, there, other, verb(two), late && !turned ? "them" : "the same bytes",
-               consequence(first, second), question);
+    sim_report(
+        frees || allocates ? SIMGPU_LIFETIME : SIMGPU_RACE,
+        frees       ? "memory is freed while another stream may still use it"
+        : allocates ? "memory is used on a stream that does not wait for its allocation"
+                    : "two operations on the same memory, and neither waits for the other",
+        "%s, called at %s,\non %s,\n%s %s.\n%s\n%s, called at %s,\n"
+        "on %s,\nwhich %s %s.\n%s\n%s",
+        one->name, here, on, verb(one), what,
+        earlier_first ? "After it, and without waiting for it, comes" : "It does not wait for",
+        two->name, there, other, verb(two), frees && !earlier_first ? "them" : "the same bytes",
+        consequence(first, second), question);
 }
 
 #define UNWRITTEN_ADVICE                                                                           \
@@ -289,7 +292,8 @@ static const void *own_maker(const void *base, const SimAccess *access)
     return gpulog_is_own(found.site) ? found.site : NULL;
 }
 
-// If the program itself has allocated memory that given code reads, the memory comes first.
+// If the program's own code allocated the memory and given code reads it, the report begins with
+// the allocation.
 static void report_unwritten(const SimAccess *access, const SimFinding *found, const void *base)
 {
     char here[WHERE], on[2 * WHERE], what[4 * WHERE], count[64] = "";
@@ -325,31 +329,32 @@ static bool carries(const SimgpuOp *op)
     return op && op->entry.op == GPU_COPY;
 }
 
-// `made` holds what is known without the clocks. Without an op the host does it.
-static void check_access(const SimgpuOp *op, const void *ptr, SimAccess made)
+// Completes the access by the operation's stream and time, compares it with the earlier ones, and
+// reports. op NULL: the host frees the memory (cudaFree).
+static void check_access(const SimgpuOp *op, const void *ptr, SimAccess access)
 {
     SimMoment moment;
     SimDevice *device;
     SimFinding found = {.conflict = false};
-    size_t offset = 0, bytes = sim_shape_bytes(&made.shape);
+    size_t offset = 0, bytes = sim_shape_bytes(&access.shape);
     if (op)
         sim_moment_hold(op, &moment);
     else
         sim_moment_hold_host(&moment);
-    made.stream = moment.stream;
-    made.time = moment.time;
-    made.order = moment.order;
+    access.stream = moment.stream;
+    access.time = moment.time;
+    access.order = moment.order;
     SimShadow *shadow = sim_shadow_hold(ptr, &device, &offset);
-    if (!op && device) made.stream.device = device->index;
-    made.begin = offset;
-    if (shadow) sim_shadow_touch(shadow, &made, moment.clock, &found);
+    if (!op && device) access.stream.device = device->index;
+    access.begin = offset;
+    if (shadow) sim_shadow_touch(shadow, &access, moment.clock, &found);
     if (carries(op) && found.some_written) found.unwritten = 0;
     if (found.unwritten) sim_shadow_set_written(shadow, offset, bytes, true);
     sim_shadow_release(device);
-    sim_moment_let_go();
+    sim_moment_release();
     const char *base = (const char *)ptr - offset;
-    if (found.conflict) report_conflict(&made, &found, base);
-    if (found.unwritten) report_unwritten(&made, &found, base);
+    if (found.conflict) report_conflict(&access, &found, base);
+    if (found.unwritten) report_unwritten(&access, &found, base);
 }
 
 void sim_race_touch(const SimgpuOp *op, const void *ptr, const SimShape *shape, GpuAccess access)

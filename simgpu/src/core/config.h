@@ -35,7 +35,7 @@ typedef struct SimConfig {
     bool phantoms; // SIMGPU_PHANTOMS: a dry run whose other ranks nobody runs
     int threads;
     bool crowded;              // there are fewer processors than threads of all ranks
-    int cores;                 // SIMGPU_CORES: for how many products are cut (blas/multiply.c)
+    int cores;                 // SIMGPU_CORES: products are cut for so many (blas/multiply.c)
     double notice_seconds;     // SIMGPU_NOTICE_SECONDS
     const SimMachine *machine; // SIMGPU_MACHINE; NULL: no clock
     SimSpread spread;          // SIMGPU_SLOW, SIMGPU_JITTER

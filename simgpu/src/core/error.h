@@ -13,10 +13,10 @@
 #include "log_writer.h"
 
 // Refuses the call if an earlier error is sticky, or if this process was forked from one that had
-// used simgpu; and with cudaErrorNotPermitted, which sim_tell_not_permitted then reports, if this
-// thread runs a host function of a stream.
-// Launches that are held back (nccl/launches.c) are made first, if the call, on `device`, may come
-// after them; -1: the call is no operation.
+// used simgpu. If this thread runs a host function of a stream, refuses it with
+// cudaErrorNotPermitted, which the caller reports by sim_tell_not_permitted. Launches that are held
+// back (nccl/launches.c) are made first, if the call, on `device`, may come after them; -1: the
+// call is no operation.
 cudaError_t sim_enter(const char *call, int device);
 typedef struct SimHeldLaunches {
     atomic_int n;

@@ -25,9 +25,9 @@ bool sim_vector_clock_covers(const SimVectorClock *clock, const SimVectorClock *
 // A stream as reports name it, also when it is gone.
 typedef struct SimStreamId {
     int slot, device;
-    int number;       // of the streams that the program made: 1, 2 …; 0: it made none like this
+    int number;       // 1, 2 … of the streams that the program made; 0: it did not make this one
     bool is_default;  // a device's NULL stream
-    bool branch;      // of a graph's launches: it has a name
+    bool branch;      // it runs a branch of a graph's launches, and has a name
     bool blocking;    // else made with cudaStreamNonBlocking
     const void *made; // call site
     const char *name; // what the program calls it (gpulog_name_stream); NULL: nothing

@@ -350,7 +350,7 @@ void sim_shadow_release(SimDevice *device)
     if (device)
         pthread_mutex_unlock(&device->lock);
     else
-        sim_pinned_shadow_let_go();
+        sim_pinned_shadow_release();
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)

@@ -42,7 +42,7 @@ void sim_memory_reset(SimDevice *device, const void *site);
 size_t sim_allocated_at(const void *ptr);
 // The size of the live allocation that holds ptr, its first byte, and its kind; 0: none does.
 size_t sim_allocation_of(const void *ptr, const void **base, SimMemoryKind *kind);
-// Whether it is of ncclMemAlloc, so that `call` must not free it: then it is reported.
+// Whether ptr is memory of ncclMemAlloc, which `call` must not free: then reports it.
 bool sim_is_nccls(const char *call, const void *ptr, const void *site);
 // cudaMalloc, with the name of the call that needs it.
 cudaError_t sim_malloc(const char *name, void **ptr, size_t size, SimMemoryKind kind,
@@ -72,8 +72,8 @@ cudaMemPool_t sim_pool_current(SimDevice *device);
 SimDevice *sim_pool_device(cudaMemPool_t pool, const char *call, const void *site);
 // The host has waited for the device, or for a part of its work.
 void sim_pools_after_wait(int device);
-// With the device's lock held: whether the pool may have so many bytes more; it gets them; it gives
-// them back; all pools of a device together keep at most `most` freed bytes.
+// These need the device's lock. Whether the pool may get so many bytes more; it gets them; it gives
+// them back; frees what all pools of the device together keep, down to `most` bytes.
 bool sim_pool_has_room(cudaMemPool_t pool, size_t bytes);
 void sim_pool_take(cudaMemPool_t pool, size_t bytes);
 void sim_pool_give(cudaMemPool_t pool, size_t bytes);

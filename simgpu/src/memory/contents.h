@@ -11,9 +11,9 @@
 
 typedef enum SimUse {
     USE_ANY,       // reads the bytes, or writes some of them
-    USE_READ,      // only reads, before it returns: of borrowed bytes it gets the address of the
-                   // lender's
-    USE_OVERWRITE, // overwrites all of them: before that the caller calls sim_overwritten or
+    USE_READ,      // only reads, and only before it returns: if the bytes are borrowed, it gets
+                   // the lender's address
+    USE_OVERWRITE, // overwrites all of them; before it does, the caller calls sim_overwritten or
                    // another of the functions below
 } SimUse;
 // The usable address of `bytes` bytes of device memory at ptr, which is in some device's program
@@ -23,8 +23,8 @@ void *sim_use_bytes(const void *ptr, size_t bytes, GpuAccess access, SimUse use,
                     const void *site);
 // All of a range of live device memory is about to be overwritten; other memory is ignored.
 void sim_overwritten(const void *ptr, size_t bytes);
-// The same as a kernel claims: bytes that it does not write are found like bytes that were never
-// written, except gaps of less than a page inside.
+// The same for a range that a kernel promises to overwrite. Bytes that it then does not write are
+// found like bytes that were never written, except gaps of less than a page inside the range.
 void sim_promised(const void *ptr, size_t bytes);
 // The range is about to be overwritten: if all of it owes zeros, these are dropped. False: the
 // bytes that it owed are in place.

@@ -92,7 +92,7 @@ SimShadow *sim_pinned_shadow_hold(const void *ptr, size_t *offset)
     return piece ? piece->shadow : NULL;
 }
 
-void sim_pinned_shadow_let_go(void)
+void sim_pinned_shadow_release(void)
 {
     pthread_mutex_unlock(&sim_pinned_lock);
 }

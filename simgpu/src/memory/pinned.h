@@ -50,7 +50,7 @@ void sim_pinned_leave_call(const char *call, const void *ptr, size_t bytes, size
 // The shadow (shadow.h) of the piece at ptr, or NULL, and ptr's offset in it. The piece does not
 // change until it is freed.
 struct SimShadow *sim_pinned_shadow_hold(const void *ptr, size_t *offset);
-void sim_pinned_shadow_let_go(void);
+void sim_pinned_shadow_release(void);
 // "the 4096 bytes of pinned memory allocated at flat_param.c:88 (flat_create)".
 void sim_pinned_describe(const void *ptr, char *text, size_t size);
 

@@ -2,15 +2,16 @@
  *
  * The bytes are in sorted pieces without gaps. All bytes of a piece have the same history: written
  * or not, and the same accesses. An access cuts pieces at its borders, is compared with the
- * accesses of each piece, is added to them, and joins neighbours that have become equal. That costs
- * the logarithm of the number of pieces for the first one, and then the number that it covers.
+ * accesses of each piece, is added to them, and joins neighbours that have become equal. Finding
+ * the first piece takes time logarithmic in the number of pieces; then each piece of the range is
+ * visited once.
  *
  * Of accesses without gaps a piece keeps the last write and the reads since then, of these only
  * those that are not ordered before a later read. An access that waits for the later read has
  * waited for the earlier one, so the earlier one can be dropped (as in FastTrack, Flanagan and
  * Freund 2009). An access with gaps (the columns of a matrix) is added to every piece from its
- * first byte to its last, and replaces only accesses of its own shape; if it meets another, the two
- * shapes decide.
+ * first byte to its last, and replaces only accesses of its own shape. Whether it shares a byte
+ * with another access follows from the two shapes (`meet`).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@
 // A write with more rows than this counts as a write of its gaps, too.
 #define ROWS_TOLD_APART 64
 #define MOST_STEPS 65536 // of the comparison of two shapes
-#define FEW_MARKS 3      // a piece has room of its own for so many
+#define FEW_MARKS 3      // so many need no malloc
 
 // ---- Shapes ----
 
@@ -82,7 +83,7 @@ bool sim_shape_has_gaps(const SimShape *s)
     return s->rows > 1 || s->blocks > 1;
 }
 
-// The same of one block.
+// next_in_shape for a shape of one block.
 static size_t next_in_block(const SimShape *s, size_t begin, size_t from)
 {
     if (from <= begin) return begin;
@@ -109,8 +110,8 @@ static size_t next_in_shape(const SimShape *s, size_t begin, size_t from)
     return best;
 }
 
-// Whether both touch a byte of [from, to), and the first such byte. In turns each jumps to the next
-// byte of the other.
+// Whether both touch a byte of [from, to), and the first such byte. `from` moves to the next byte
+// of one shape, then to the next of the other, until both have it.
 static bool meet(const SimAccess *a, const SimAccess *b, size_t from, size_t to, size_t *at)
 {
     for (int step = 0; step < MOST_STEPS; step++) {
@@ -140,7 +141,7 @@ typedef struct Piece {
     size_t end;
     bool written;
     int n, room;
-    Mark *mark; // the oldest first: `few`, or more of them
+    Mark *mark; // the oldest first: `few`, or memory of malloc
     Mark few[FEW_MARKS];
 } Piece;
 
@@ -162,7 +163,7 @@ static size_t begin_of(const Piece *piece)
     return piece->node.key;
 }
 
-static SimAccess *keep(SimAccess *access)
+static SimAccess *hold(SimAccess *access)
 {
     access->refs++;
     return access;
@@ -181,7 +182,7 @@ static SimAccess *new_access(SimSpare *spare, const SimAccess *given)
     return access;
 }
 
-static void let_go(SimSpare *spare, SimAccess *access)
+static void release(SimSpare *spare, SimAccess *access)
 {
     if (--access->refs > 0) return;
     access->spare = spare->access;
@@ -204,7 +205,7 @@ static Piece *new_piece(SimSpare *spare)
 
 static void destroy_piece(SimSpare *spare, Piece *piece)
 {
-    for (int i = 0; i < piece->n; i++) let_go(spare, piece->mark[i].access);
+    for (int i = 0; i < piece->n; i++) release(spare, piece->mark[i].access);
     piece->next = spare->piece;
     spare->piece = piece;
 }
@@ -243,7 +244,8 @@ SimShadow *sim_shadow_create(size_t bytes, bool written, SimSpare **spare)
 
 static Piece *piece_at(SimShadow *shadow, size_t at)
 {
-    // The rows of a matrix are searched in turn, with a gap between two.
+    // The rows of a matrix are looked up one after another: try the recent piece, and the one after
+    // the gap.
     const Piece *recent = shadow->recent;
     for (int i = 0; i < 2 && recent && at >= begin_of(recent); i++, recent = recent->next)
         if (at < recent->end) return (Piece *)recent;
@@ -287,7 +289,7 @@ static Piece *cut(SimShadow *shadow, size_t at)
     rest->n = piece->n;
     for (int i = 0; i < piece->n; i++) {
         rest->mark[i] = piece->mark[i];
-        keep(rest->mark[i].access);
+        hold(rest->mark[i].access);
     }
     return rest;
 }
@@ -391,12 +393,12 @@ static bool same_shape(const SimAccess *a, const SimAccess *b)
     return a->begin == b->begin && memcmp(&a->shape, &b->shape, sizeof a->shape) == 0;
 }
 
-// Whether `access` can replace `first` without a loss.
+// Whether the piece can forget `first` when it gets `access`.
 static bool replaces(const SimAccess *access, const SimAccess *first, const SimVectorClock *clock)
 {
     bool gaps = sim_shape_has_gaps(&access->shape);
     if (gaps && !same_shape(access, first)) return false;
-    if (writes(access) && !gaps) return true; // all of them were compared with it
+    if (writes(access) && !gaps) return true; // it has just been compared with all
     bool ordered = first->stream.slot == access->stream.slot || covers(clock, first);
     return ordered && (writes(access) || !writes(first));
 }
@@ -406,16 +408,16 @@ static void remember(SimSpare *spare, Piece *piece, SimAccess *access, const Sim
     int kept = 0;
     for (int i = 0; i < piece->n; i++) {
         if (replaces(access, piece->mark[i].access, clock))
-            let_go(spare, piece->mark[i].access);
+            release(spare, piece->mark[i].access);
         else
             piece->mark[kept++] = piece->mark[i];
     }
     piece->n = kept;
     if (piece->n == MOST_MARKS) {
-        let_go(spare, piece->mark[0].access);
+        release(spare, piece->mark[0].access);
         memmove(piece->mark, piece->mark + 1, (size_t)--piece->n * sizeof *piece->mark);
     }
-    if (make_room(piece, piece->n + 1)) piece->mark[piece->n++] = (Mark){keep(access), -1};
+    if (make_room(piece, piece->n + 1)) piece->mark[piece->n++] = (Mark){hold(access), -1};
 }
 
 static void set_written(SimShadow *shadow, size_t begin, size_t end, bool written)
@@ -456,7 +458,7 @@ void sim_shadow_touch(SimShadow *shadow, const SimAccess *given, const SimVector
         set_written(shadow, begin, end, false);
     else if (writes(access))
         set_rows_written(shadow, access);
-    let_go(shadow->spare, access);
+    release(shadow->spare, access);
     tidy(shadow, begin, end);
     shadow->recent = piece_at(shadow, begin);
 }

@@ -14,9 +14,10 @@
 
 // ---- Shapes ----
 
-// `blocks` blocks, `stride` bytes apart, of `rows` rows, `pitch` bytes apart, of `width` bytes.
-// The gaps are not touched. Only sim_shape makes shapes: rows without a gap between them are one
-// row, the larger step is the stride, and if one step is enough there is one block.
+// `blocks` blocks, `stride` bytes apart, of `rows` rows, `pitch` bytes apart, of `width` bytes. The
+// gaps are not touched. Only sim_shape makes shapes, always in the same form: rows without gaps
+// between them become one row, the larger step is the stride, and if one step is enough there is
+// one block.
 typedef struct SimShape {
     size_t width, rows, pitch, blocks, stride;
 } SimShape;
@@ -30,8 +31,8 @@ bool sim_shape_has_gaps(const SimShape *shape);
 
 // The access of one operation to one range.
 typedef struct SimAccess {
-    int refs;                // shadow.c's
-    struct SimAccess *spare; // the next unused one: shadow.c's
+    int refs;                // for shadow.c: how many marks have it
+    struct SimAccess *spare; // for shadow.c: the next unused one
     GpuOp op;
     GpuAccess access;
     const char *name;
@@ -46,24 +47,25 @@ typedef struct SimAccess {
 
 // The result of an access.
 typedef struct SimFinding {
-    bool conflict;
-    SimAccess first;       // the earlier of the two
-    size_t begin, end;     // bytes that both touch; with gaps: the first of them
+    bool conflict;         // an earlier access is not ordered before this one
+    SimAccess first;       // the earlier one; of several, the one at the lowest address
+    size_t begin, end;     // the first bytes in a row that both touch; with gaps: one byte
     size_t unwritten;      // bytes that were read and never written; with gaps: at least one
     size_t unwritten_from; // the first of them
     bool some_written;     // other bytes that were read had been written
 } SimFinding;
 
 typedef struct SimShadow SimShadow;
-typedef struct SimSpare SimSpare; // unused parts of all maps that one lock guards
+typedef struct SimSpare SimSpare; // unused parts, shared by the maps under one lock
 // Makes the map of an allocation of `bytes` bytes, which are unwritten or, with `written`, written;
-// NULL: no memory. *spare is NULL before the first map of the lock.
+// NULL: no memory. All maps under one lock get the same *spare, NULL at first.
 SimShadow *sim_shadow_create(size_t bytes, bool written, SimSpare **spare);
 void sim_shadow_destroy(SimShadow *shadow);
-// Compares the access with those before it that `clock` does not cover, and notes it.
+// Compares the access with the earlier ones, and adds it to the map. What `clock` covers is ordered
+// before the access, and no conflict.
 void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimVectorClock *clock,
                       SimFinding *finding);
-// From now on the bytes count as written, or as not written.
+// Marks the bytes as written, or as not written.
 void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool written);
 // The first unwritten range at or after `begin`, and before `end`; false: none.
 bool sim_shadow_unwritten(SimShadow *shadow, size_t begin, size_t end, size_t *from, size_t *to);

@@ -4,9 +4,10 @@
 
 #include "nccl/call.h"
 
-// A call is posted: its rank has arrived. A call has ended: what other ranks of this process did
-// before it, as far as it needed their data, is ordered before what follows.
+// A call is posted: its rank has arrived.
 void sim_arrive(Call *call);
+// A call has ended: what other ranks of this process did before it is ordered before what follows
+// on its stream, if the call needed their data.
 void sim_learn_arrivals(const Call *call);
 
 #endif

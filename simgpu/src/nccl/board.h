@@ -4,12 +4,11 @@
 
 #include "nccl/comm.h"
 
-// A communicator is ready; the host waits for all its calls, on the clock; it is about to be freed.
-void sim_board_join(ncclComm_t comm);
-void sim_board_wait(ncclComm_t comm);
-void sim_board_resolve(ncclComm_t comm); // what it waited for, if that is soon
-void sim_board_leave(ncclComm_t comm);
-// On how many nodes its ranks are; peer >= 0: those two ranks.
+void sim_board_join(ncclComm_t comm);    // the communicator is ready
+void sim_board_wait(ncclComm_t comm);    // on the clock the host waits for all its calls
+void sim_board_resolve(ncclComm_t comm); // waits until its end on the clock is known, not for long
+void sim_board_leave(ncclComm_t comm);   // it is about to be freed
+// On how many nodes its ranks are; with peer >= 0: this rank and that one.
 int sim_board_nodes(ncclComm_t comm, int peer);
 
 #endif

@@ -413,8 +413,8 @@ static ncclResult_t prepare_all(Call *calls, int n)
     for (int i = 0; i < n; i++) left += !sim_is_setup(calls[i].signature.kind);
     for (int i = 0; i < n && left > 1; i++)
         if (!sim_is_setup(calls[i].signature.kind))
-            sim_stream_foretell(calls[i].comm->device, calls[i].stream,
-                                sim_kind(calls[i].signature.kind)->call);
+            sim_stream_will_wait(calls[i].comm->device, calls[i].stream,
+                                 sim_kind(calls[i].signature.kind)->call);
     for (int i = 0; i < n && result == ncclSuccess; i++) {
         left -= !sim_is_setup(calls[i].signature.kind);
         result = prepare(&calls[i], group, left);

@@ -17,15 +17,15 @@ typedef struct Call {
     Options new_options;  // of it
     ncclWindow_t *window;
     bool entered;          // its thread entered the communicator with it (inside.c)
-    bool polled;           // of a launch that is held back (launches.c)
+    bool polled;           // of a launch that is held back and polls it (launches.c)
     bool alone;            // the only call of its group
     bool may_stay;         // a send with no later call in its lane
     struct KeptSend *kept; // of a send that need not wait: the copy of its bytes (sends.c)
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
     CallDesc desc;
     char *lent;              // the gathered bytes, for all ranks to read (lent.c); NULL: none
-    _Atomic uint32_t *users; // of `lent`, one of which it is
-    bool borrows;            // it reads what it receives there, without a copy
+    _Atomic uint32_t *users; // counts the users of `lent`, this call among them
+    bool borrows;            // its receive buffer borrows the bytes at `lent`, without a copy
     int stream_slot;         // of its stream
     int place_slot;          // of a non-blocking one: its place on its stream
     uint64_t place_time;

@@ -93,7 +93,7 @@ struct ncclComm {
     const void *site;
 };
 
-extern ncclComm_t sim_comms; // those that live, under the lock
+extern ncclComm_t sim_comms; // those that are alive; guarded by sim_lock
 
 // A communicator to be made.
 typedef struct Init {
@@ -102,42 +102,39 @@ typedef struct Init {
     CommId id;
     const void *site;
     Options options;
-    ncclComm_t parent; // of a split or a shrink, else NULL
-    bool shares;       // the parent's resources
-    const int *mates;  // the ranks of `parent` that come (size)
-    int *own_mates;    // … where they are the init's own, to be freed with it
-    bool shrinks;      // the id is still to be found (making.c): with whom the parent leaves out
-    uint64_t left_out[SIM_MAX_RANKS / 64];
+    ncclComm_t parent;                     // of a split or a shrink, else NULL
+    bool shares;                           // the parent's resources
+    const int *mates;                      // the ranks of `parent` that come (size)
+    int *own_mates;                        // … where they are the init's own, to be freed with it
+    bool shrinks;                          // of a shrink, whose id is not known yet (making.c)
+    uint64_t left_out[SIM_MAX_RANKS / 64]; // … the ranks of `parent` that do not come, as bits
 } Init;
 // A communicator that has joined nobody: `self` is NULL.
 ncclResult_t sim_comm_make(const Init *init, ncclComm_t *comm);
 // Joins it on the current device, without waiting for others (connect.h). ncclInProgress: rank 0
 // has not come, so the shared memory is not known yet.
 ncclResult_t sim_comm_join(ncclComm_t comm, const Init *init);
-// Leaves it, so that the others see that no more calls come, and frees it.
+// Leaves it, so that the other ranks see that this one makes no more calls, and frees it.
 void sim_comm_leave(ncclComm_t comm, const void *site);
 // Whether the communicator is alive; false for NULL and for one that was destroyed.
 bool sim_comm_lives(ncclComm_t comm);
 // Whether the rank's process has ended, or it has destroyed the communicator: it will make no more
 // calls.
 bool sim_comm_gone(ncclComm_t comm, int rank);
-// Wakes everybody else in the communicator; one of its ranks.
-void sim_comm_wake(ncclComm_t comm);
-void sim_wake_rank(ncclComm_t comm, int rank);
+void sim_comm_wake(ncclComm_t comm);           // wakes all other ranks of the communicator
+void sim_wake_rank(ncclComm_t comm, int rank); // wakes one of its ranks
 
-// The parts of joining and leaving: what a new one has of its own (false: no memory), and its end;
-// it lives from here on, and no longer does.
-bool sim_comm_fill(ncclComm_t comm, const Init *init);
-void sim_comm_free(ncclComm_t comm);
-void sim_comm_enlist(ncclComm_t comm);
-void sim_comm_unlist(ncclComm_t comm);
+// The parts of joining and leaving.
+bool sim_comm_fill(ncclComm_t comm, const Init *init); // allocates its parts; false: no memory
+void sim_comm_free(ncclComm_t comm);                   // frees it
+void sim_comm_enlist(ncclComm_t comm);                 // from now on it is alive (sim_comm_lives)
+void sim_comm_unlist(ncclComm_t comm);                 // it is alive no longer
 void sim_note_program(RankSlot *slot); // the fields that say which program runs here, and where
 
 struct SimLeaks;
-// Hooks: communicators alive at the process's end; this process ends by a report, which its peers
-// must know.
-void sim_comm_visit(struct SimLeaks *leaks);
-void sim_comm_goodbye(void);
-bool sim_comm_ending(void); // it does
+// Hooks (report/hooks.h).
+void sim_comm_visit(struct SimLeaks *leaks); // notes communicators that were not destroyed
+void sim_comm_goodbye(void);                 // a report ends this process: tells its peers
+bool sim_comm_ending(void);                  // whether sim_comm_goodbye was called
 
 #endif

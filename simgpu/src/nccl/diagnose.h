@@ -8,14 +8,14 @@
 bool sim_signatures_differ(const CallSignature *a, const CallSignature *b);
 _Noreturn void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq);
 _Noreturn void sim_diagnose_message(ncclComm_t comm, int from, int to);
-// Ends the process where rank `missing`, for which `waiter` waits, will never arrive; else returns.
+// Ends the process if rank `missing`, for which `waiter` waits, will never arrive; else returns.
 // `in`: as in sim_wait.
 void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
                           const HostCall *in);
-// The same for ranks that never joined, whose shared memory may not be known yet (NULL). True: one
-// may be lost, and no bell rings when that changes.
+// The same for ranks that have not joined; `shared` is NULL if their memory is not known yet. True:
+// one may be lost, and the caller must look again, since nothing wakes it when that changes.
 bool sim_diagnose_never_joined(ncclComm_t comm, CommShared *shared);
-// Ends the process: the thread waits for ranks that it alone could make.
+// Ends the process: the thread waits for ranks that only it could bring.
 _Noreturn void sim_diagnose_alone(ncclComm_t comm);
 _Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
 _Noreturn void sim_diagnose_shrink(ncclComm_t comm, int other, const void *site);

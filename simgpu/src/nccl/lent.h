@@ -4,11 +4,13 @@
 
 #include "nccl/call.h"
 
-// Rank 0 of an all-gather, before it posts: takes a place for the bytes, if one is free.
+// Called by rank 0 of an all-gather before it posts: takes a place for the bytes, if one is free.
 void sim_lent_take(Call *call);
-// All ranks have posted: the place to write to (NULL: none), and call->borrows.
+// Called when all ranks have posted. Returns the place to write to (NULL: none), and sets
+// call->borrows.
 char *sim_lent_begin(Call *call);
-// All have written their parts: this rank borrows the bytes in the place, or copies them from it.
+// Called when all ranks have written their parts: this rank borrows the bytes in the place, or
+// copies them from it.
 void sim_lent_end(Call *call);
 void sim_lent_return(ncclComm_t comm); // ends all borrowing of its rank
 void sim_lent_unmap(SharedMap *map);

@@ -42,18 +42,18 @@ typedef struct PeerArena {
     int refs;
 } PeerArena;
 
-extern SharedMap *sim_shared_maps; // under the lock, as all that follow
+extern SharedMap *sim_shared_maps; // guarded by sim_lock, as all that follow
 extern Peer *sim_peers;
-// The mappings of the process with that number and of its device; NULL: it cannot be mapped. Each
-// use is a reference, to be dropped at its end.
+// Maps the wait table of the process with that number, or the memory of the slot's device; NULL: it
+// cannot be mapped. Each call takes a reference, which the caller drops at the end of its use.
 Peer *sim_peer_use(int pid, int wait_table_fd);
 void sim_peer_drop(Peer *peer);
 PeerArena *sim_arena_use(const RankSlot *slot);
 void sim_arena_drop(PeerArena *arena);
 void sim_peers_forked(void); // also frees the lock
 
-// Opens what another process has by that handle (shared_memory.h), as a handle of this one; -1: it
-// is gone, or we may not open it.
+// Opens the shared memory that another process has by that handle (shared_memory.h): returns a
+// handle of this process; -1: it is gone, or this process may not open it.
 int sim_open_fd(int pid, int fd);
 
 #endif

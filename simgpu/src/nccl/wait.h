@@ -20,7 +20,7 @@ typedef struct WaitRef {
     int32_t kind;
     int32_t rank, peer;
     uint64_t seq;
-    int32_t working; // all have posted: it waits for others to do their part
+    int32_t working; // 1: all ranks have posted, and the wait is for their work
 } WaitRef;
 
 // The call in which the host waits for a message that it has sent in an earlier call. Without a
@@ -71,12 +71,13 @@ int sim_thread(void);                      // the calling thread's wait slot
 uint32_t sim_ticket(void);
 void sim_sleep(uint32_t ticket); // until the thread is woken, unless it has been since the ticket
 void sim_nap(uint32_t ticket, int milliseconds); // the same, but no longer than this
-// The same for the calls that refs name; ends the process if they can never come, and prints
-// notices of whom it waits for. `in`: the call in which the thread waits; NULL: that of refs.
+// The same, while the thread waits for the calls that refs name. Ends the process if they can never
+// come, and prints notices of the ranks for which it waits. `in`: the call in which the thread
+// waits; NULL: that of refs.
 void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, const HostCall *in,
               Notice *notice);
-void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in); // where it sleeps
-// From now on the thread is woken with the rank, or is no longer.
+void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in); // the call in which it sleeps
+// From now on whatever wakes the rank wakes the calling thread, too; listens false: no longer.
 void sim_listen(RankSlot *slot, bool listens);
 void sim_wake_listeners(ProcessWaitTable *table, const RankSlot *slot);
 void sim_wake(ProcessWaitTable *table, int thread);

@@ -25,7 +25,8 @@ const SimHooks *sim_hooks(void);     // the first of them
 
 // ---- end.c ----
 
-// Has `run` run when the process ends by exit, with its status; those registered last come first.
+// Registers a function that runs when the process ends by exit, with the status. The last one
+// registered runs first.
 void sim_on_end(void (*run)(int status));
 
 #endif

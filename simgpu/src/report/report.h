@@ -24,9 +24,9 @@ void sim_report(SimgpuClass kind, const char *title, const char *format, ...)
 // The same, then ends the process with SIMGPU_FATAL_EXIT.
 _Noreturn void sim_fatal(SimgpuClass kind, const char *title, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Rank for the head of reports: the first communicator's, -1 before there is one.
+// Sets the rank in the head of reports, once: that of the first communicator. Before, it is -1.
 void sim_set_report_rank(int rank);
-// The calling thread's current device, for the head of reports; 0 before it is set.
+// Sets this thread's current device, for the head of reports. Before, it is 0.
 void sim_set_report_device(int device);
 // Reads SIMGPU_REPORTS and SIMGPU_REPORT, once. Before that, only faults of the settings or of the
 // machine are reported.

@@ -1,14 +1,14 @@
 /* copy.c: cudaMemcpy and cudaMemset in all their forms.
  *
- * Which calls wait, CUDA documents ("API synchronization behavior"). A copy that is not Async
- * waits, unless it is between two places on devices. An Async copy into pageable memory waits; one
- * into pinned memory does not (pending.c delivers it); one from pageable memory has read the bytes
- * when it returns. A memset does not wait. cudaMemcpyPeer does not wait either, but is ordered
- * after all earlier work on its devices, and before all later work.
+ * CUDA documents which calls wait ("API synchronization behavior"). A copy that is not Async waits,
+ * unless it is between two places on devices. An Async copy into pageable memory waits; one into
+ * pinned memory does not (pending.c delivers it); one from pageable memory has read the bytes when
+ * it returns. A memset does not wait. cudaMemcpyPeer does not wait either, but is ordered after all
+ * earlier work on its devices, and before all later work.
  *
  * A plain cudaMemcpy from pageable memory may return when the bytes are staged and not yet on the
- * device. It has waited for what is before it on the stream, and the host knows no more: a stream
- * that does not wait for the default stream may not use the bytes yet.
+ * device. Then the host has waited for what is before the copy on the stream, but not for the copy:
+ * a stream that does not wait for the default stream may not use the bytes yet.
  *
  * Interface: the cudaMemcpy* and cudaMemset* calls of up to two sides; sim_copy_rows,
  * sim_fill_rows.
@@ -61,8 +61,8 @@ static const char *kind_name(enum cudaMemcpyKind kind)
     return names[kind];
 }
 
-// Whether one end of the copy is as the kind says. Pinned and managed memory counts as device
-// memory and as host memory.
+// Whether one end of the copy is in memory of the side that the kind says. Pinned and managed
+// memory counts as device memory and as host memory.
 static bool end_fits(const void *ptr, size_t bytes, bool device_due)
 {
     bool inside;
@@ -121,7 +121,7 @@ static void execute(const SimgpuOp *op, const Copy *c, char *dst, const char *sr
         sim_dry_note(c->dst, src, c->width);
 }
 
-// The rows at one end of the copy, declared.
+// Declares the rows at one end of the copy.
 static void *touch_rows(SimgpuOp *op, const void *ptr, const Copy *c, size_t pitch,
                         GpuAccess access)
 {
@@ -132,7 +132,7 @@ static void *touch_rows(SimgpuOp *op, const void *ptr, const Copy *c, size_t pit
     return sim_touch_shape(op, range, &shape, access, true);
 }
 
-// The devices of a copy between two devices: the two, and the current one.
+// Calls `order` for the devices of a copy between two devices: those two, and the current one.
 static void each_device(const SimgpuOp *op, const Copy *c,
                         void (*order)(const SimgpuOp *op, int device))
 {
@@ -150,7 +150,7 @@ static bool is_pageable(const void *ptr)
 
 static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, const void *site);
 
-// In a launch no call waits for it, whatever memory it uses.
+// Makes the copy in a launch of its graph: the host does not wait for it, whatever memory it uses.
 static cudaError_t copy_again(cudaGraphNode_t node)
 {
     return copy(node->name, node->call.args, NULL, node->site);
@@ -189,7 +189,7 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
     size_t dbytes = (c->height - 1) * c->dpitch + c->width;
     size_t sbytes = (c->height - 1) * c->spitch + c->width;
     if (!kind_fits(&op, c, dbytes, sbytes)) return simgpu_end(&op);
-    if (c->serial) each_device(&op, c, sim_stream_gather);
+    if (c->serial) each_device(&op, c, sim_stream_after_device);
     bool dst_device = on_device(c->dst), src_device = on_device(c->src), inside;
     bool pinned_dst = !dst_device && sim_pinned(c->dst, dbytes, &inside);
     bool pinned_src = !src_device && sim_pinned(c->src, sbytes, &inside);
@@ -214,7 +214,7 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
         sim_pinned_watch(&op, sim_op_place(&op), c->src, c->spitch, c->width, c->height, GPU_READ);
     bool staged = !c->async && dst_device && !src_device && !pinned_src;
     cudaError_t error = staged ? sim_end_begun(&op) : simgpu_end(&op);
-    if (c->serial) each_device(&op, c, sim_stream_spread);
+    if (c->serial) each_device(&op, c, sim_stream_before_device);
     return error;
 }
 

@@ -11,7 +11,7 @@
 #define SIM_MAX_SCALARS 4
 #define SIM_MAX_BYTES 512
 
-// The form in which a node keeps it.
+// A noted call, as a node keeps it.
 typedef struct SimNotedCall {
     const void *function;
     int n;
@@ -27,15 +27,17 @@ typedef struct SimNotedCall {
     unsigned char handle[128];
 } SimNotedCall;
 
-// Whether the noted call is held back (sim_hold_node, which exists then).
+// Whether the noted call is held back. The caller has seen that sim_hold_node is not NULL.
 bool sim_hold_kernel(const char *name, cudaStream_t stream, const void *site);
-// Makes the captured operation a node that makes the noted call; without one, a report.
+// Turns the captured operation into a node that makes the noted call again. Reports it if no call
+// was noted.
 void sim_capture_noted(SimgpuOp *op, enum cudaGraphNodeType type);
-// Before that: the call depends on the memory at its first argument. Keeps a copy; at a launch the
-// call gets a copy of it, which the launching thread has until the call has returned.
+// Called before that, if the call depends on the memory at its first argument (a handle). The node
+// keeps a copy of it. In each launch the call gets a copy of that copy, which lives until the call
+// returns.
 void sim_note_handle(const void *handle, int bytes);
-// The node's own copy of a host scalar: made now (for a captured operation) or then (in a launch);
-// otherwise ptr itself.
+// The address from which the call reads the host scalar at ptr. In a capture the node copies the
+// scalar, and in a launch the result is that copy; else it is ptr.
 const void *sim_noted_scalar(const SimgpuOp *op, const void *ptr, size_t bytes);
 
 #endif

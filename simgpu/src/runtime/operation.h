@@ -18,7 +18,7 @@
 #include "memory/shadow.h"
 #include "simgpu.h"
 
-// Begins an operation of another kind than a kernel.
+// Begins an operation that is no kernel.
 SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void *site);
 // As simgpu_read/write/update; `host_ok` also allows pageable and pinned host memory.
 void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok);
@@ -26,13 +26,14 @@ void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, b
 // the bytes of the shape.
 void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
                       bool host_ok);
-// The same for a range that the operation only reads, before it returns: perhaps at the address of
-// bytes that the range borrows (memory/contents.h: USE_READ).
+// The same for a range that the operation only reads, and only before it returns. If the range
+// borrows bytes, the result is the address of those (memory/contents.h: USE_READ).
 const void *sim_touch_read_only(SimgpuOp *op, GpuRange range, const SimShape *shape);
-// The same for a range that the operation overwrites completely: before that the caller calls
-// sim_overwritten or the like (USE_OVERWRITE).
+// The same for a range that the operation overwrites completely. Before it writes, the caller calls
+// sim_overwritten or another of those functions (memory/contents.h: USE_OVERWRITE).
 void *sim_touch_overwrite(SimgpuOp *op, GpuRange range, bool host_ok);
-// As simgpu_end, for a call that waited for the operation's begin, but not for its end.
+// Ends the operation like simgpu_end. The host has waited for all before it, but not for the
+// operation.
 cudaError_t sim_end_begun(SimgpuOp *op);
 
 // cudaMemcpy2D or cudaMemcpy2DAsync, with the name of the call that needs it.

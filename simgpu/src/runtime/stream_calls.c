@@ -26,7 +26,8 @@ static SimNewNode event_node(enum cudaGraphNodeType type, const cudaEvent_t *eve
     return (SimNewNode){.type = type, .again = again, .args = event, .bytes = sizeof *event};
 }
 
-// "Set the flag to capture the event record into a node": the event does not join the capture.
+// An external record or wait ("Set the flag to capture the event record into a node"): it becomes a
+// node, and the event does not join the capture.
 static cudaError_t capture_event(SimgpuOp *op, enum cudaGraphNodeType type, cudaEvent_t event)
 {
     return sim_capture_node(op, event_node(type, &event));

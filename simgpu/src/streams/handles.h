@@ -29,13 +29,13 @@ struct CUstream_st {
     const void *site;      // the call that made it; NULL: simgpu itself
     const void *destroyed; // where; NULL: it is alive, or a reset did it
     int number;     // 1, 2 … of those that the program made; 0: the default or a thread's own
-    uint32_t order; // of all streams and devices, as they were made
+    uint32_t order; // among the streams of all devices, as they were made
     // What is done before the stream's next operation; its own slot counts its operations so far.
     SimVectorClock clock;
     SimCapture *capture;      // that it is part of; NULL: none
     SimNodes last;            // … the dependencies of its next node
     SimVectorClock asked;     // operations of which a query said that they are not ready
-    struct CUstream_st *next; // of the device, while alive; of the unused ones, after
+    struct CUstream_st *next; // the device's next stream; if not alive, the next unused one
 };
 
 struct CUevent_st {
@@ -51,14 +51,14 @@ struct CUevent_st {
     const void *recorded_at; // call site
     bool asked;              // a query of this record has said: not ready
     struct timespec when;
-    struct CUevent_st *next; // of the unused ones
+    struct CUevent_st *next; // the next unused one
 };
 
 typedef struct SimDeviceStreams {
     struct CUstream_st *streams; // alive, made by the program or by cudaStreamPerThread
     struct CUstream_st *null;    // the default stream, made when it is first used
     SimVectorClock destroyed;    // the operations of destroyed streams
-    SimVectorClock fence;        // what every stream waits for, also a later one
+    SimVectorClock fence;        // every stream waits for it, also one that is made later
 } SimDeviceStreams;
 
 extern pthread_mutex_t sim_streams_lock;
@@ -69,7 +69,7 @@ extern SimVectorClock sim_host_clock; // what the program has waited for
 
 // NULL: there are too many.
 struct CUstream_st *sim_stream_make(int device, unsigned flags, int priority);
-void sim_stream_link(struct CUstream_st *s); // among its device's
+void sim_stream_link(struct CUstream_st *s); // adds it to its device's list
 void sim_stream_end(struct CUstream_st *s);
 struct CUevent_st *sim_event_make(unsigned flags, const void *site);
 void sim_event_end(struct CUevent_st *e);
@@ -100,7 +100,8 @@ bool sim_is_unready(const SimVectorClock *clock, const GpuLogEntry *query, bool 
 // The same without a virtual clock: the first query of operations for which the host has not waited
 // says that they are not done, as a GPU may, and orders nothing. `asked`: those already queried.
 bool sim_is_early(const SimVectorClock *clock, const SimVectorClock *asked);
-// The handle as the log keeps it, by which the stream is found again: NULL for the default stream.
+// Puts the stream into an entry of the log: by its handle, NULL for the default stream, it is found
+// again.
 void sim_put_stream(GpuLogEntry *entry, struct CUstream_st *s);
 
 // ---- notes.c ----
@@ -110,7 +111,7 @@ typedef struct SimNote {
     enum { NOTE_RECORD, NOTE_WAIT, NOTE_HOST_WAIT } kind;
     uint64_t order;
     uint64_t event;        // its number
-    SimStreamId stream;    // which recorded, or waited, or for which the host waited
+    SimStreamId stream;    // that recorded, or waited, or that the host waited for
     bool recorded;         // a wait's event had been recorded:
     SimStreamId on;        // … on this stream,
     uint64_t upto;         // … after so many of its operations

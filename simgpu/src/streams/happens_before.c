@@ -180,7 +180,7 @@ void sim_stream_learn(int slot, const SimVectorClock *clock)
     pthread_mutex_unlock(&sim_streams_lock);
 }
 
-void sim_stream_foretell(int device, cudaStream_t handle, const char *call)
+void sim_stream_will_wait(int device, cudaStream_t handle, const char *call)
 {
     if (atomic_load(&sim_undone.n) == 0) return;
     GpuLogEntry entry = {.name = call};
@@ -207,7 +207,7 @@ void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b)
     pthread_mutex_unlock(&sim_streams_lock);
 }
 
-void sim_stream_gather(const SimgpuOp *op, int device)
+void sim_stream_after_device(const SimgpuOp *op, int device)
 {
     pthread_mutex_lock(&sim_streams_lock);
     SimVectorClock *clock = &sim_stream_of_op(op)->clock;
@@ -220,7 +220,7 @@ void sim_stream_gather(const SimgpuOp *op, int device)
     pthread_mutex_unlock(&sim_streams_lock);
 }
 
-void sim_stream_spread(const SimgpuOp *op, int device)
+void sim_stream_before_device(const SimgpuOp *op, int device)
 {
     pthread_mutex_lock(&sim_streams_lock);
     const SimVectorClock *clock = &sim_stream_of_op(op)->clock;
@@ -232,7 +232,7 @@ void sim_stream_spread(const SimgpuOp *op, int device)
     pthread_mutex_unlock(&sim_streams_lock);
 }
 
-void sim_moment_let_go(void)
+void sim_moment_release(void)
 {
     pthread_mutex_unlock(&sim_streams_lock);
 }

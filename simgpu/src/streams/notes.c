@@ -61,8 +61,8 @@ static const SimNote *next_record(const SimNote *wait, int slot, uint64_t time)
     return next && next->stream.slot == slot && next->upto >= time ? next : NULL;
 }
 
-// What the stream of the second waited for in place of the first: since the first or, if not
-// `recent`, before it.
+// Looks for a wait of the second's stream that should perhaps have covered the first: one that was
+// called after the first or, if not `recent`, before it.
 static bool hint_of_waits(SimHint *hint, int slot, uint64_t time, uint64_t since, int second,
                           bool recent)
 {

@@ -26,7 +26,7 @@
 // before the operation to the stream's clock. cudaErrorInvalidResourceHandle, with a report: there
 // is no such stream.
 cudaError_t sim_stream_begin(SimgpuOp *op);
-// The operation's own place: the stream's slot, and its number on it.
+// The operation's place: its stream's slot, and its number on that stream.
 void sim_stream_place(const SimgpuOp *op, int *slot, uint64_t *time);
 SimOpPlace sim_op_place(const SimgpuOp *op); // the same, with the stream's name
 // An operation between its begin and its end: its identity, and what is ordered before it.
@@ -40,20 +40,21 @@ typedef struct SimMoment {
 void sim_moment_hold(const SimgpuOp *op, SimMoment *moment);
 // The same for an operation of the host itself, on no stream: its slot is SIM_HOST_SLOT.
 void sim_moment_hold_host(SimMoment *moment);
-void sim_moment_let_go(void);
-// The call has waited for all that is ordered before its operation.
+void sim_moment_release(void);
+// Notes that the host has waited for all that is ordered before the operation, but not for the
+// operation.
 void sim_stream_begun(const SimgpuOp *op);
-// gather: the operation waits for all that is queued on a device. spread: what is queued there
-// after its end waits for it.
-void sim_stream_gather(const SimgpuOp *op, int device);
-void sim_stream_spread(const SimgpuOp *op, int device);
-// start: copies what is ordered before the operation, and sets the slot of its stream. learn: a
-// stream has waited for something in another way than by an event.
+// The operation waits for all that is queued on the device so far; and what is queued there later
+// waits for the operation.
+void sim_stream_after_device(const SimgpuOp *op, int device);
+void sim_stream_before_device(const SimgpuOp *op, int device);
+// Copies what is ordered before the operation, and sets *slot to that of its stream.
 void sim_stream_start(const SimgpuOp *op, SimVectorClock *start, int *slot);
+// A stream has waited for what the clock covers, otherwise than by an event.
 void sim_stream_learn(int slot, const SimVectorClock *clock);
-// Notifies the virtual clock that the next calls will wait for the messages that are queued on the
-// stream, before the first of them does: the calls of a group wait together.
-void sim_stream_foretell(int device, cudaStream_t stream, const char *call);
+// Tells the virtual clock that a call will wait for the messages that are queued on the stream. A
+// group does this for all its calls before the first one waits, because they wait together.
+void sim_stream_will_wait(int device, cudaStream_t stream, const char *call);
 // Delivers the copies into pinned memory that are ordered before the operation: a host function
 // will read them.
 void sim_stream_deliver(const SimgpuOp *op);
@@ -64,10 +65,10 @@ void sim_device_wait(int device, const char *call, const void *site);
 // Ends the operation on its stream: the clocks move on. Called by simgpu_end.
 void sim_stream_ran(SimgpuOp *op);
 
-// Operations are done at their call, except messages that are not received yet. What is ordered
-// after a message waits for it: `wait` waits for all that a clock covers. A query calls `check`,
-// which ends the process if one of them will never be received. `call` and `site` are the call that
-// waits or queries.
+// Operations are done at their call, except `n` messages that are not received yet. What is ordered
+// after a message waits for it: `wait` waits for all messages that a clock covers. A query calls
+// `check`, which ends the process if one of them will never be received. `call` and `site` are the
+// call that waits or queries.
 typedef struct SimUndone {
     atomic_int n;
     void (*_Atomic wait)(const SimVectorClock *clock, const char *call, const void *site);
@@ -98,8 +99,9 @@ SimHint sim_stream_hint(const SimStreamId *first, uint64_t time, uint64_t order,
 
 // ---- event.c ----
 
-// The event gets the clock of the operation's stream, or the stream that of the event.
-// cudaErrorInvalidResourceHandle, with a report: there is no such event.
+// Records the event: it gets the clock of the operation's stream. Waits for it: the stream's clock
+// also covers what the event's does. cudaErrorInvalidResourceHandle, with a report: there is no
+// such event.
 cudaError_t sim_event_record(SimgpuOp *op, cudaEvent_t event);
 cudaError_t sim_event_wait(SimgpuOp *op, cudaEvent_t event);
 

@@ -50,8 +50,8 @@ void sim_clock_local_waiter(int change);
 bool sim_clock_has_waiters(void);
 bool sim_clock_other_waiters(void); // than the calling one
 
-// ---- resolve.c ---- How long somebody waits while nothing is resolved: so many seconds, and until
-// this process has run for so many of the processor's, but at most so many.
+// ---- resolve.c ---- How long a wait goes on while nothing is resolved: at least `seconds`, and
+// until this process has used `processor` seconds of the processor, but at most `most` seconds.
 typedef struct SimPatience {
     double seconds, processor, most;
 } SimPatience;
@@ -74,9 +74,9 @@ int sim_clock_thread(void);
 void sim_threads_begin(void);
 void sim_threads_over(void);        // all of them: the process ends
 void sim_thread_inside(int change); // the calling thread begins to wait in simgpu, or ends
-// The threads that have slept at their clock for a while, outside of simgpu, count as if they slept
-// until then; true: there is one. SIM_FOREVER: only looks who sleeps.
-// `again`: right after it has done so, in the same hold of the lock: nobody can have made a call.
+// Threads that have slept for a while outside of simgpu count as asleep until `until`; true: there
+// is one. SIM_FOREVER: only looks who sleeps. `again`: right after it has done so, in the same hold
+// of the lock: nobody can have made a call.
 bool sim_clock_release_sleepers(int but, SimPs until, bool again);
 
 // The program makes no more calls: its real waits from now on concern no other process.

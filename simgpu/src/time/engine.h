@@ -2,9 +2,9 @@
  * simgpu/pages/time.md, §§ 1-5, for the devices of one process.
  *
  * It does not depend on CUDA, simgpu or the log: the recorder (recorder.c) adds items as a program
- * makes its calls, and asks for times. Of other processes it needs the times at which their ranks
- * arrive at a collective, which SimBoard provides; so does it for other engines in one process, in
- * a test or a planner.
+ * makes its calls, and asks for times. It needs the times at which ranks of other processes arrive
+ * at a collective, and gets them from SimBoard; likewise of other engines in one process, in a test
+ * or a planner.
  *
  * The engine proceeds as far as nothing can change any more: not past the clock of a thread that
  * may still queue something there, nor past the start of a transfer whose ranks have not all
@@ -80,8 +80,8 @@ void sim_engine_free(SimEngine *engine);
 
 // Adds an item that waits for `n` others, all of them added before.
 SimItem sim_engine_add(SimEngine *engine, const SimItemSpec *spec, const SimItem *after, int n);
-// No later item of the thread becomes ready before the item `clock` has ended. The caller numbers
-// threads from 0; a thread that has ended, or counts as ended, has no clock.
+// Sets the thread's clock: no later item of the thread becomes ready before item `clock` has ended.
+// The caller numbers threads from 0; a thread that has ended, or counts as ended, has no clock.
 void sim_engine_thread(SimEngine *engine, int thread, SimItem clock);
 void sim_engine_thread_gone(SimEngine *engine, int thread);
 // Whether the engine is at any thread's clock, or no thread has one: calls may be missing.
@@ -95,8 +95,8 @@ void sim_engine_run(SimEngine *engine, SimPs least);
 // After a run: the next time at which something happens here, if nothing holds the engine back;
 // SIM_FOREVER: never.
 SimPs sim_engine_next(SimEngine *engine);
-// After a run: whether missing ranks hold the engine back, whatever its threads do: ranks that are
-// behind it, or ranks that are not and may in turn wait for it.
+// After a run: whether missing ranks hold the engine back, whatever its threads do. BEHIND: ranks
+// that are behind this engine in time. AS_FAR: ranks that are not, and may in turn wait for it.
 typedef enum SimHeld { SIM_NOT_HELD, SIM_HELD_BY_RANKS_AS_FAR, SIM_HELD_BY_RANKS_BEHIND } SimHeld;
 SimHeld sim_engine_held(SimEngine *engine);
 // After a run in which nothing can happen until other ranks arrive, which in turn wait for this

@@ -29,12 +29,12 @@ void sim_record_call(SimRecorder *recorder, int thread, int device, SimPs cost);
 void sim_record_thread_began(SimRecorder *recorder, int thread, uint64_t in);
 // A thread has ended; if it has made calls, others may have joined it.
 void sim_record_thread_ended(SimRecorder *recorder, int thread);
-// A thread sleeps outside of simgpu, and others need not wait for it up to then: so its next call
+// A thread sleeps outside of simgpu. Up to `until` the others do not wait for it, so its next call
 // begins no earlier.
 void sim_record_release(SimRecorder *recorder, int thread, SimPs until);
-// The calling thread is about to wait, and its call is not logged yet: an operation on the entry's
-// stream, or a call on a communicator, awaits the receivers of messages before it; or the host
-// waits for what the entry waits for.
+// The calling thread is about to wait, and its call is not logged yet. An operation on the entry's
+// stream, or a call on a communicator, waits for the receivers of the messages before it; or the
+// host waits for what the entry waits for.
 void sim_record_before_operation(SimRecorder *recorder, const GpuLogEntry *on);
 void sim_record_before_comm(SimRecorder *recorder, int thread, uint64_t comm, int rank);
 void sim_record_before_wait(SimRecorder *recorder, const GpuLogEntry *on);
@@ -67,7 +67,8 @@ bool sim_record_has_called(const SimRecorder *recorder, int thread);
 // ---- Spans ----
 
 void sim_record_on_span(SimRecorder *recorder, SimSpanHook hook, void *arg);
-// Makes entry i of a log that the caller keeps: then the recorder needs no copies for their spans.
+// Makes entry i of a log that the caller keeps. With it the recorder needs no copies of entries for
+// their spans.
 typedef void (*SimReadEntry)(const void *from, size_t i, GpuLogEntry *entry);
 void sim_record_reads(SimRecorder *recorder, SimReadEntry read, const void *from);
 bool sim_record_all_told(const SimRecorder *recorder);

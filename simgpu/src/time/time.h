@@ -21,7 +21,7 @@
 #include "gpulog.h"
 #include "machine/machine.h"
 
-// Whether there is a clock: SIMGPU_MACHINE is not "none". The machine; NULL: there is no clock.
+// Whether there is a clock (SIMGPU_MACHINE is not "none"), and its machine (NULL: there is none).
 bool sim_clock_on(void);
 const SimMachine *sim_clock_machine(void);
 
@@ -34,9 +34,10 @@ void sim_clock_pin(int device);
 void sim_clock_forget_event(cudaEvent_t event);            // the handle will be reused
 void sim_clock_forget_stream(int device, uint32_t number); // it is destroyed
 void sim_clock_set_rank(int device, int rank);             // of a communicator there
-// The calling thread is about to wait in real time, before its call is logged: for the receivers of
-// messages before an operation on the entry's stream, or before a call on a communicator; or
-// because the host waits for what the entry stands for. So others know its clock.
+// The calling thread is about to wait in real time, and its call is not logged yet. These tell the
+// clock what it waits for, so that others know its time: the receivers of messages, before an
+// operation on the entry's stream or a call on a communicator; or what the host waits for in the
+// entry.
 void sim_clock_before_operation(GpuLogEntry *entry);
 void sim_clock_before_comm(uint64_t comm, int rank);
 void sim_clock_before_wait(GpuLogEntry *entry);
