@@ -167,11 +167,11 @@ CHECKS = (
     # A debugging session.
     Check(r"build/impl/skeleton/suite/forward --list", QUICK,
           run=SUITE + "build/impl/reference/suite/forward --list",
-          want="unshard_gathers_the_whole"),
-    Check(r"build/impl/skeleton/suite/forward --only unshard_gathers_the_whole", PROOF,
+          want="unshard_gathers_all_shards"),
+    Check(r"build/impl/skeleton/suite/forward --only unshard_gathers_all_shards", PROOF,
           test("grader/test_debugging.py", "Printed.test_standard_output_is_shown")),
-    Check(r"make gdb TEST=(unshard_gathers_the_whole WORLD=2 RANK=1 BREAK=fsdp_unshard|name)",
-          LONG, run=NO_GDB + "echo bt | make IMPL=reference gdb TEST=unshard_gathers_the_whole "
+    Check(r"make gdb TEST=(unshard_gathers_all_shards WORLD=2 RANK=1 BREAK=fsdp_unshard|name)",
+          LONG, run=NO_GDB + "echo bt | make IMPL=reference gdb TEST=unshard_gathers_all_shards "
           "WORLD=2 RANK=1 BREAK=fsdp_unshard",
           want=r"no gdb here|#1 .* gather_body"),
     Check(r"build/bin/launch -n 2 sh -c '\[ \$RANK = 1 \] && exec gdb .*", LONG,

@@ -147,7 +147,7 @@ static void real_body(const Rank *r, void *arg)
     }
 }
 
-TEST(real_and_padding_by_rank)
+TEST(valid_and_padding_by_rank)
 {
     run_tables(real_body);
 }
@@ -322,7 +322,7 @@ static void birth_body(const Rank *r, void *arg)
     }
 }
 
-TEST(padding_is_zero_at_birth)
+TEST(new_padding_is_zero)
 {
     Table table = KNOWN;
     for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, &table);
@@ -444,7 +444,7 @@ static void attach_body(const Rank *r, void *arg)
     need_cuda(cudaFree(full));
 }
 
-TEST(attach_gives_views)
+TEST(parameters_are_views)
 {
     Table table = {.set = {{3, {3, 4, 3}}}};
     run_ranks(3, attach_body, &table);

@@ -114,7 +114,7 @@ static void gather_body(Sharded *s, const Rank *r, void *arg)
     }
 }
 
-TEST(unshard_gathers_the_whole)
+TEST(unshard_gathers_all_shards)
 {
     for (int world = 1; world <= 8; world++) run_sharded(spec_mlp(3), gather_body, world);
     RULE(gathers_by_the_units_own_function);
@@ -150,7 +150,7 @@ static void alias_body(Sharded *s, const Rank *r, void *arg)
           "fsdp_reshard must set full to NULL, and leave shard");
 }
 
-TEST(world_of_one_aliases)
+TEST(one_rank_gathers_nothing)
 {
     run_sharded(spec_mlp(3), alias_body, 1);
     Shape shape = draw_shape(4);
@@ -221,7 +221,7 @@ static void order_body(Sharded *s, const Rank *r, void *arg)
     check_no_race(log);
 }
 
-TEST(wait_orders_compute_behind_gather)
+TEST(compute_waits_for_the_gather)
 {
     run_sharded(spec_mlp(3), order_body, 2, 5);
     RULE(unshard_is_one_gather_ahead);
@@ -275,7 +275,7 @@ static void free_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-TEST(reshard_frees_behind_compute)
+TEST(reshard_frees_after_compute)
 {
     run_worlds(free_body, NULL, 2, 3);
     RULE(each_buffer_is_freed_after_its_use);
@@ -361,7 +361,7 @@ static void keep_body(const Rank *r, void *arg)
     }
 }
 
-TEST(keeps_when_told_to)
+TEST(keeps_units_if_asked)
 {
     Shape shape = {spec_mlp(4), TEST_OPTIONS};
     run_ranks(2, keep_body, &shape);

@@ -10,7 +10,7 @@ import unittest
 
 from helpers import ROOT, ReferenceCopy, build_folder, program, run, wait_for
 
-TEST = "unshard_gathers_the_whole"
+TEST = "unshard_gathers_all_shards"
 LINE = '    %s"rank %%d unshards %%s\\n", flat->layout.rank, flat->name);\n'
 
 

@@ -164,7 +164,7 @@ class RealSuites(ReferenceCopy):
         for file, function, code, task, caught in (
                 ("meta_init.c", "meta_numel", "return 1;", "1", "counts_elements"),
                 ("flat_param.c", "flat_valid_numel_default", "return 0;", "2",
-                 "real_and_padding_by_rank"),
+                 "valid_and_padding_by_rank"),
                 ("api.c", "fsdp_units", "return 0;", "6", "lists_flat_parameters")):
             with self.subTest(file=file):
                 shutil.copy(os.path.join(ROOT, "reference", file), self.copy)

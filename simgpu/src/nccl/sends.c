@@ -42,7 +42,7 @@ struct KeptSend {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER; // of a communicator
+static pthread_cond_t no_waiters = PTHREAD_COND_INITIALIZER; // of a communicator
 static KeptSend *sends;
 static size_t used_up_to[SIM_MAX_DEVICES]; // end of what an outbox has used since its last trim
 
@@ -165,7 +165,7 @@ static bool is_one(const KeptSend *send, const Which *which)
 }
 
 // Removes the sends that have been received, and copies up to SIM_MAX_REFS of the others into
-// `open`. Their communicators stay until let_them_go. Returns the number.
+// `open`. Their communicators stay until end_waits. Returns the number.
 static int find_open(const Which *which, KeptSend *open)
 {
     int n = 0;
@@ -189,11 +189,11 @@ static int find_open(const Which *which, KeptSend *open)
     return n;
 }
 
-static void let_them_go(const KeptSend *open, int n)
+static void end_waits(const KeptSend *open, int n)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n && i < SIM_MAX_REFS; i++) open[i].comm->waited_for--;
-    pthread_cond_broadcast(&let_go);
+    pthread_cond_broadcast(&no_waiters);
     pthread_mutex_unlock(&lock);
 }
 
@@ -266,8 +266,8 @@ static void wait_for(const Which *which)
         int still = find_open(which, now);
         if (still > 0) sleep_for_receivers(ticket, now, still, which, &notice);
         listen_to(open, n, false);
-        let_them_go(open, n);
-        let_them_go(now, still);
+        end_waits(open, n);
+        end_waits(now, still);
         n = still > 0 ? find_open(which, open) : 0;
     }
 }
@@ -290,7 +290,7 @@ static void check_receivers(const SimVectorClock *clock, const char *call, const
         WaitRef ref = ref_of(&open[i]);
         check_receiver(&open[i], &ref, &in);
     }
-    let_them_go(open, n);
+    end_waits(open, n);
 }
 
 void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site)
@@ -305,7 +305,7 @@ bool sim_sends_open(ncclComm_t comm)
     KeptSend open[SIM_MAX_REFS];
     if (atomic_load(&sim_undone.n) == 0) return false;
     int n = find_open(&(Which){.comm = comm}, open);
-    let_them_go(open, n);
+    end_waits(open, n);
     return n > 0;
 }
 
@@ -328,14 +328,14 @@ void sim_sends_forget(ncclComm_t comm)
         sim_wake_own();
         pthread_mutex_lock(&lock);
     }
-    while (comm->waited_for) pthread_cond_wait(&let_go, &lock);
+    while (comm->waited_for) pthread_cond_wait(&no_waiters, &lock);
     pthread_mutex_unlock(&lock);
 }
 
 void sim_sends_forked(void)
 {
     pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&let_go, NULL);
+    pthread_cond_init(&no_waiters, NULL);
     while (sends) {
         KeptSend *next = sends->next;
         free(sends);
