@@ -226,8 +226,12 @@ static void needs_body(Wrapped *w, const Case *c, const Rank *r)
               "pipeline_transfer: %s a %s stage %d of %d has %s slot->%s, and the other stage is "
               "%d: want %s%s of stage %d",
               before ? "before" : "after", i >= 2 ? "backward" : "forward", w->ranks.stage,
-              c->stages, got == NULL ? "no buffer, not" : got == buffers[i] ? "" : "not", NAME[i],
-              stage, none ? "no buffer: there is no " : "slot->", none ? "buffer" : NAME[i], want);
+              c->stages,
+              got == NULL         ? "no buffer, not"
+              : got == buffers[i] ? ""
+                                  : "not",
+              NAME[i], stage, none ? "no buffer: there is no " : "slot->",
+              none ? "buffer" : NAME[i], want);
         if (none || !before) continue;
         int columns = i == 0 ? w->model->in_dim : w->model->out_dim;
         int64_t numel = (int64_t)batch.B * w->run.T * columns;

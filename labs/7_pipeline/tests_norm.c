@@ -61,7 +61,7 @@ static double numbers(const Wrapped *w, bool fill, bool same, double *again)
         const FlatParam *flat = &w->root->units[u]->flat;
         float *grad = fetch(flat->sharded_grad.data, (size_t)flat->layout.shard_numel);
         for (int i = 0; i < flat->layout.n; i++) {
-            const Param *param = flat->layout.params[i];
+            const Param *const param = flat->layout.params[i];
             int64_t begin, end, at;
             int other = -1, own = same ? 0 : w->ranks.stage;
             for (int k = 0; k < p->n_shared; k++)
