@@ -128,6 +128,16 @@ static void set_lists(Model *m)
     }
 }
 
+// That prefetch_in_flight counts what is in flight, whoever has queued it.
+static void check_bytes(const Model *m, const char *when, int unit)
+{
+    int64_t got = prefetch_in_flight(fsdp_unit(m->root)->root), want = 0;
+    for (int i = 0; i < m->plan.n; i++)
+        if (fsdp_unit(m->of[i])->flat.state == FLAT_UNSHARDING) want += m->plan.bytes[i];
+    check(got == want, "%s of unit %d prefetch_in_flight says %lld bytes, want %lld", when, unit,
+          (long long)got, (long long)want);
+}
+
 // The hooks' parts by themselves, so that a message names the one that is wrong: units are asked
 // for one after the other.
 static void check_asked(Model *m)
@@ -138,6 +148,7 @@ static void check_asked(Model *m)
             const FlatParam *flat = &fsdp_unit(m->of[i])->flat;
             bool there = flat->state != FLAT_SHARDED, fits = false;
             bool want = limit == 0 || there || bytes + m->plan.bytes[i] <= limit;
+            check_bytes(m, "before prefetch_unit", i);
             need(prefetch_unit(fsdp_unit(m->of[i]), &fits));
             check(fits == want,
                   "prefetch_unit says that unit %d %s: it has %lld bytes, %lld are in flight, and "
@@ -181,16 +192,6 @@ static void model_destroy(Model *m, const Rank *r)
     module_destroy(m->root);
     need(fsdp_context_destroy(&m->ctx));
     need(mesh_destroy(&m->mesh, r->comm));
-}
-
-// That prefetch_in_flight counts what is in flight, whoever has queued it.
-static void check_bytes(const Model *m, const char *when, int unit)
-{
-    int64_t got = prefetch_in_flight(fsdp_unit(m->root)->root), want = 0;
-    for (int i = 0; i < m->plan.n; i++)
-        if (fsdp_unit(m->of[i])->flat.state == FLAT_UNSHARDING) want += m->plan.bytes[i];
-    check(got == want, "%s of unit %d prefetch_in_flight says %lld bytes, want %lld", when, unit,
-          (long long)got, (long long)want);
 }
 
 // What the root knows of the order of forwards.
