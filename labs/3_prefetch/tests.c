@@ -26,8 +26,9 @@ typedef struct Walk {
     bool short_of;
     PlanList forward[PLAN_UNITS], backward[PLAN_UNITS]; // lists of units
     Strategy strategy;
-    bool evaluates; // no pass has a backward
-    int shorter;    // the second step leaves out so many units at the end
+    bool evaluates;      // no pass has a backward
+    bool backward_alone; // forwards are not prefetch's: its hooks take them for recomputed ones
+    int shorter;         // the second step leaves out so many units at the end
 } Walk;
 
 static const Walk UNEVEN = {
@@ -127,17 +128,27 @@ static void set_lists(Model *m)
     }
 }
 
-// The hooks' parts by themselves, so that a message names the one that is wrong: units are asked
-// for one after the other, and cleared.
-static void check_parts(Model *m)
+// That prefetch_in_flight counts what is in flight, whoever has queued it.
+static void check_bytes(const Model *m, const char *when, int unit)
 {
-    FsdpRoot *root = fsdp_unit(m->root)->root;
+    int64_t got = prefetch_in_flight(fsdp_unit(m->root)->root), want = 0;
+    for (int i = 0; i < m->plan.n; i++)
+        if (fsdp_unit(m->of[i])->flat.state == FLAT_UNSHARDING) want += m->plan.bytes[i];
+    check(got == want, "%s of unit %d prefetch_in_flight says %lld bytes, want %lld", when, unit,
+          (long long)got, (long long)want);
+}
+
+// The hooks' parts by themselves, so that a message names the one that is wrong: units are asked
+// for one after the other.
+static void check_asked(Model *m)
+{
     int64_t limit = m->plan.options.limit_bytes, bytes = 0;
     for (int i = 1; i < m->plan.n; i++)
         for (int again = 0; again < 2; again++) {
             const FlatParam *flat = &fsdp_unit(m->of[i])->flat;
             bool there = flat->state != FLAT_SHARDED, fits = false;
             bool want = limit == 0 || there || bytes + m->plan.bytes[i] <= limit;
+            check_bytes(m, "before prefetch_unit", i);
             need(prefetch_unit(fsdp_unit(m->of[i]), &fits));
             check(fits == want,
                   "prefetch_unit says that unit %d %s: it has %lld bytes, %lld are in flight, and "
@@ -148,6 +159,15 @@ static void check_parts(Model *m)
                   "prefetch_unit leaves unit %d %s", i, want ? "not in flight" : "not sharded");
             if (want && !there) bytes += m->plan.bytes[i];
         }
+    need(fsdp_reshard_all(m->root));
+    need_cuda(cudaDeviceSynchronize());
+}
+
+// And cleared, those that are in flight.
+static void check_cleared(Model *m)
+{
+    FsdpRoot *root = fsdp_unit(m->root)->root;
+    for (int i = 1; i < m->plan.n; i += 1 + i % 2) need(fsdp_unshard(fsdp_unit(m->of[i])));
     need(prefetch_clear(root));
     for (int i = 0; i < m->plan.n; i++)
         check(fsdp_unit(m->of[i])->flat.state == FLAT_SHARDED, "prefetch_clear leaves unit %d %s",
@@ -155,6 +175,12 @@ static void check_parts(Model *m)
     check(root->all_gather_state.buffer == NULL, "prefetch_clear leaves a buffer to free");
     need(fsdp_reshard_all(m->root));
     need_cuda(cudaDeviceSynchronize());
+}
+
+static void check_parts(Model *m)
+{
+    check_asked(m);
+    check_cleared(m);
 }
 
 static void model_destroy(Model *m, const Rank *r)
@@ -166,16 +192,6 @@ static void model_destroy(Model *m, const Rank *r)
     module_destroy(m->root);
     need(fsdp_context_destroy(&m->ctx));
     need(mesh_destroy(&m->mesh, r->comm));
-}
-
-// That prefetch_in_flight counts what is in flight, whoever has queued it.
-static void check_bytes(const Model *m, const char *when, int unit)
-{
-    int64_t got = prefetch_in_flight(fsdp_unit(m->root)->root), want = 0;
-    for (int i = 0; i < m->plan.n; i++)
-        if (fsdp_unit(m->of[i])->flat.state == FLAT_UNSHARDING) want += m->plan.bytes[i];
-    check(got == want, "%s of unit %d prefetch_in_flight says %lld bytes, want %lld", when, unit,
-          (long long)got, (long long)want);
 }
 
 // What the root knows of the order of forwards.
@@ -220,7 +236,7 @@ static void hook(Model *m, int unit, HookPoint point)
           WHEN[point], unit, old.n, kept->max_begun);
     plan_hook(&m->plan, unit, point);
     check_bytes(m, WHEN[point], unit);
-    check_order(m, WHEN[point], unit, point);
+    if (!fsdp_unit(m->root)->root->extensions->recomputes) check_order(m, WHEN[point], unit, point);
     for (int i = 0; i < m->plan.n; i++) {
         const FlatParam *flat = &fsdp_unit(m->of[i])->flat;
         int state = flat->state == FLAT_SHARDED      ? AWAY
@@ -260,7 +276,10 @@ static void check_passes(Model *m, const Walk *k, const Rank *r)
     uint64_t first = gpulog_length();
     int before = m->plan.gathers;
     m->plan.peak = 0;
+    bool *recomputes = &fsdp_unit(m->root)->root->extensions->recomputes;
+    *recomputes = k->backward_alone;
     run_pass(m, k, HOOK_PRE_FORWARD);
+    *recomputes = false;
     if (!m->plan.evaluates) run_pass(m, k, HOOK_PRE_BACKWARD);
     check_no_host_wait(first, "in a forward or backward");
     need_cuda(cudaDeviceSynchronize());
@@ -274,6 +293,23 @@ static void check_passes(Model *m, const Walk *k, const Rank *r)
           "at most %zu bytes of parameters are unsharded at a time, want %lld", peak,
           (long long)m->plan.peak);
     need(fsdp_sgd_step(m->root, &m->ctx, 0.125f, 0.0f));
+}
+
+// A forward up to the root's last hook: its order is kept by nobody.
+static void first_body(const Rank *r, void *arg)
+{
+    const Walk *k = arg;
+    Model m;
+    model_create(&m, k, r);
+    check_asked(&m);
+    uint64_t first = gpulog_length();
+    hook(&m, 0, HOOK_PRE_FORWARD);
+    for (int i = 0; i < k->n_runs; i++) run_unit(&m, k, k->runs[i], HOOK_PRE_FORWARD);
+    check_no_host_wait(first, "in a forward");
+    need_cuda(cudaDeviceSynchronize());
+    check_no_race(first);
+    need(fsdp_reshard_all(m.root));
+    model_destroy(&m, r);
 }
 
 // Two steps, the second by the order of the first; an evaluation; and another step.
@@ -313,6 +349,7 @@ static Walk draw_walk(int *world)
 
 // ---- The tests ----
 
+static const int IN_ORDER[] = {1, 2, 3, 4, 5, 6};
 static const int SWAPPED[] = {2, 1, 3, 4, 5, 6};
 static const int TWICE[] = {1, 2, 1, 3, 2, 4, 5, 6};
 
@@ -324,7 +361,7 @@ static Walk with_runs(const int *runs, int n)
     return k;
 }
 
-static void parts_body(const Rank *r, void *arg)
+static void asked_body(const Rank *r, void *arg)
 {
     Walk k = UNEVEN;
     for (int i = 0; i < 10; i++) {
@@ -332,15 +369,62 @@ static void parts_body(const Rank *r, void *arg)
         k.limit_units = i / 2;
         k.short_of = i % 2 == 1;
         model_create(&m, &k, r);
-        check_parts(&m);
+        check_asked(&m);
         model_destroy(&m, r);
     }
 }
 
+// What is counted, of each unit: before its all-gather, after it, and when it was waited for.
+static void counted_body(const Rank *r, void *arg)
+{
+    Walk k = UNEVEN;
+    Model m;
+    model_create(&m, &k, r);
+    for (int i = 0; i < m.plan.n; i++) {
+        check_bytes(&m, "before the all-gather", i);
+        need(fsdp_unshard(fsdp_unit(m.of[i])));
+        check_bytes(&m, "after the all-gather", i);
+        if (i % 2 == 1) need(fsdp_wait_for_unshard(fsdp_unit(m.of[i])));
+    }
+    check_bytes(&m, "after the wait", m.plan.n - 1);
+    need(fsdp_reshard_all(m.root));
+    model_destroy(&m, r);
+}
+
+static void cleared_body(const Rank *r, void *arg)
+{
+    Walk k = UNEVEN;
+    Model m;
+    model_create(&m, &k, r);
+    check_cleared(&m);
+    model_destroy(&m, r);
+}
+
+TEST(bytes_in_flight_are_counted)
+{
+    run_worlds(counted_body, NULL, 2, 1);
+    RULE(bytes_beyond_32_bits);
+}
+
 TEST(units_are_asked_for)
 {
-    run_ranks(2, parts_body, NULL);
+    run_ranks(2, asked_body, NULL);
     RULE(prefetch_beyond_32_bits);
+}
+
+TEST(what_is_in_flight_is_cleared)
+{
+    run_worlds(cleared_body, NULL, 2, 1);
+}
+
+TEST(the_first_forward)
+{
+    Walk k = with_runs(IN_ORDER, 6), swapped = with_runs(SWAPPED, 6);
+    for (int depth = 0; depth <= 4; depth++) {
+        k.options.forward_depth = swapped.options.forward_depth = depth;
+        run_ranks(2, first_body, &k);
+        run_ranks(2, first_body, &swapped);
+    }
 }
 
 TEST(depth_in_the_forward)
@@ -369,8 +453,24 @@ TEST(depth_in_the_forward)
     walk(world, &k);
 }
 
-// The forward's depth, too: the passes of one training.
 TEST(depth_in_the_backward)
+{
+    Walk swapped = with_runs(SWAPPED, 6), twice = with_runs(TWICE, 8), k = UNEVEN;
+    k.backward_alone = swapped.backward_alone = twice.backward_alone = true;
+    swapped.options.backward_depth = twice.options.backward_depth = 3;
+    for (int depth = 0; depth <= 4; depth++) {
+        k.options.backward_depth = depth;
+        k.nested = 0;
+        walk(2, &k);
+        k.nested = 4;
+        walk(3, &k);
+    }
+    walk(2, &swapped);
+    walk(2, &twice);
+}
+
+// The passes of one training.
+TEST(depth_in_both_passes)
 {
     for (int depth = 0; depth <= 4; depth++) {
         Walk k = UNEVEN;
@@ -407,6 +507,24 @@ static void replaced_body(const Rank *r, void *arg)
     model_destroy(&m, r);
 }
 
+TEST(lists_in_the_forward)
+{
+    Walk k = UNEVEN;
+    k.evaluates = true;
+    k.options.forward_depth = 1;
+    k.forward[0] = (PlanList){3, {2, 5, 3}};
+    k.forward[3] = (PlanList){2, {2, 4}}; // 2 has run: it is a stray
+    walk(2, &k);
+    k.nested = 5;
+    k.forward[4] = (PlanList){2, {0, 6}}; // the root is there
+    walk(3, &k);
+    Walk other = with_runs(SWAPPED, 6); // a list holds in any order of forwards
+    other.evaluates = true;
+    other.options.forward_depth = 1;
+    other.forward[1] = other.forward[3] = (PlanList){2, {5, 6}};
+    walk(2, &other);
+}
+
 TEST(lists_go_before_depth)
 {
     Walk k = UNEVEN;
@@ -423,10 +541,6 @@ TEST(lists_go_before_depth)
     k.options = (PrefetchOptions){.forward_depth = 0, .backward_depth = 0};
     k.limit_units = 2;
     walk(2, &k);
-    Walk other = with_runs(SWAPPED, 6); // a list holds in any order of forwards
-    other.options.forward_depth = 1;
-    other.forward[1] = other.forward[3] = (PlanList){2, {5, 6}};
-    walk(2, &other);
     k = UNEVEN;
     k.options = (PrefetchOptions){.forward_depth = 2, .backward_depth = 2};
     run_ranks(2, replaced_body, &k);
@@ -451,6 +565,18 @@ TEST(a_list_is_replaced)
     Walk k = UNEVEN;
     run_ranks(2, lists_body, &k);
     RULE(lists_are_replaced);
+}
+
+TEST(a_limit_in_the_forward)
+{
+    Walk k = UNEVEN;
+    k.evaluates = true;
+    k.options.forward_depth = 3;
+    for (k.limit_units = 1; k.limit_units <= 4; k.limit_units++)
+        for (int less = 0; less < 2; less++) {
+            k.short_of = less == 1;
+            walk(2, &k);
+        }
 }
 
 TEST(a_limit_bounds_what_is_in_flight)

@@ -10,6 +10,7 @@ void rule_prefetches_grow_nothing(void);
 void rule_lists_are_replaced(void);
 void rule_failed_prefetches_are_told(void);
 void rule_failed_lists_are_told(void);
+void rule_bytes_beyond_32_bits(void);
 void rule_prefetch_beyond_32_bits(void);
 
 #endif

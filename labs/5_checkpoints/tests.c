@@ -67,6 +67,8 @@ static void must_work(Status status, const char *call, const char *unsaid)
     else if (strstr(last_error(), "cannot be created: File exists") != NULL)
         unsaid = "a folder with files of before: in save_together, which folder is written to "
                  "until all ranks agree?";
+    else if (strstr(last_error(), "cannot be renamed") != NULL)
+        unsaid = "another rank has renamed it: in save_together the first rank alone commits";
     else if (said)
         unsaid = NULL;
     check(status == OK, "%s failed (%s)%s%s", call, last_error(), unsaid != NULL ? LIKELY : "",

@@ -89,7 +89,8 @@ static void check_chunks(const Shapes *s)
     }
 }
 
-static void check_layout(const Shapes *s)
+// ranges: of each parameter, too.
+static void check_layout(const Shapes *s, bool ranges)
 {
     FlatLayout layout;
     int64_t at = 0, grads = 0, numel = 0;
@@ -112,7 +113,7 @@ static void check_layout(const Shapes *s)
                   "%lld: after the chunks "
                   "that all ranks have of those before it",
                   param->name, (long long)layout.offset[place], (long long)(s->world * at));
-            check_ranges(&layout, s, place, at);
+            if (ranges) check_ranges(&layout, s, place, at);
             numel += param->shape[0] * cols;
             at += chunk;
             if (last == 0) grads = at;
@@ -131,29 +132,37 @@ static void check_layout(const Shapes *s)
     flat_layout_destroy(&layout);
 }
 
+typedef struct Needed {
+    int layouts; // 0: chunks alone; 1: places and lengths, too; 2: and who owns what
+    bool frozen; // of frozen parameters, too
+} Needed;
+
 static void fixed_body(const Rank *r, void *arg)
 {
+    const Needed *needed = arg;
     for (int world = 1; world <= MOST_WORLD; world++) {
         Shapes s = {.world = world};
         add_shape(&s, 5, 2, false);
         add_shape(&s, world, 3, false); // a row each
-        add_shape(&s, world > 1 ? world - 1 : 1, 4, true);
+        add_shape(&s, world > 1 ? world - 1 : 1, 4, needed->frozen);
         add_shape(&s, 1, 0, false); // one element
-        add_shape(&s, 2 * world + 1, 0, true);
+        add_shape(&s, 2 * world + 1, 0, needed->frozen);
         add_shape(&s, 3 * world, 1, false);
         check_chunks(&s);
-        if (arg != NULL) check_layout(&s);
+        for (int i = 0; i < needed->layouts; i++) check_layout(&s, i == 1);
     }
 }
 
 void need_chunks(void)
 {
-    run_ranks(1, fixed_body, NULL);
+    Needed chunks = {0, false};
+    run_ranks(1, fixed_body, &chunks);
 }
 
-void need_layout(void)
+void need_layout(bool frozen)
 {
-    run_ranks(1, fixed_body, "and the layout");
+    Needed all = {2, frozen};
+    run_ranks(1, fixed_body, &all);
 }
 
 TEST(chunks_are_whole_rows)
@@ -161,10 +170,16 @@ TEST(chunks_are_whole_rows)
     need_chunks();
 }
 
+TEST(a_unit_is_laid_out)
+{
+    Needed places = {1, true};
+    run_ranks(1, fixed_body, &places);
+}
+
 static void drawn_body(const Rank *r, void *arg)
 {
     check_chunks(arg);
-    check_layout(arg);
+    check_layout(arg, true);
 }
 
 TEST(rows_are_cut_into_chunks)
@@ -173,7 +188,7 @@ TEST(rows_are_cut_into_chunks)
     int n = draw(1, MOST_PARAMS);
     for (int i = 0; i < n; i++)
         add_shape(&s, draw(1, 20), draw_chance(30) ? 0 : draw(1, 9), draw_chance(40));
-    need_layout();
+    need_layout(true);
     run_ranks(1, drawn_body, &s);
     RULE(layout_beyond_32_bits);
 }
@@ -292,7 +307,7 @@ static void contiguous_body(Wrapped *w, const Case *c, const Rank *r)
 
 TEST(unsharded_parameters_are_contiguous)
 {
-    need_layout();
+    need_layout(false);
     for (int world = 1; world <= MOST_WORLD; world++) {
         Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
         run_wrapped(world, contiguous_body, &c);
@@ -356,7 +371,7 @@ static void buffers_body(Wrapped *w, const Case *c, const Rank *r)
 
 TEST(two_gather_buffers_at_most)
 {
-    need_layout();
+    need_layout(false);
     for (int world = 2; world <= 4; world++) {
         Case c = by_parameter(spec_mlp(6), STRATEGY_ZERO3, world, 1, 1);
         run_wrapped(world, buffers_body, &c);
@@ -367,7 +382,7 @@ TEST(two_gather_buffers_at_most)
 
 TEST(gradients_are_reduced_in_rank_order)
 {
-    need_layout();
+    need_layout(false);
     for (int world = 1; world <= MOST_WORLD; world++) {
         Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1 + world % 2);
         run_case(world, &c);
@@ -381,7 +396,7 @@ TEST(gradients_are_reduced_in_rank_order)
 
 TEST(strategies_and_types_train_alike)
 {
-    need_layout();
+    need_layout(false);
     static const MixedPrecisionPolicy NARROW = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
     for (int i = 0; i < 4; i++)
@@ -453,7 +468,7 @@ static void costs_body(Wrapped *w, const Case *c, const Rank *r)
 
 TEST(copies_and_bytes_are_the_table)
 {
-    need_layout();
+    need_layout(true);
     for (int world = 2; world <= MOST_WORLD; world++) {
         Case c = by_parameter(spec_gpt2(4), STRATEGY_ZERO3, world, 1, 1);
         c.frozen = world % 2 == 0 ? every_fourth : NULL;
@@ -502,7 +517,7 @@ static void padding_body(Wrapped *w, const Case *c, const Rank *r)
 
 TEST(each_chunk_has_its_padding)
 {
-    need_layout();
+    need_layout(false);
     for (int world = 1; world <= MOST_WORLD; world++) {
         Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
         run_wrapped(world, padding_body, &c);

@@ -10,7 +10,7 @@ enum { MOST_WORLD = 8 };
 int64_t most_rows(int64_t rows, int world);
 // What all else builds on: a test whose shards are cut in another way would look for it elsewhere.
 void need_chunks(void);
-void need_layout(void);
+void need_layout(bool frozen);
 // case_of with layout per_parameter.
 Case by_parameter(Spec spec, Strategy strategy, int world, int replicas, int rounds);
 // The library refuses the case, with case_refusal's line.

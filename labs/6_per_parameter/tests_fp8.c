@@ -101,7 +101,7 @@ static void check_places(void)
 // What all else builds on, as need_layout.
 static void need_places(void)
 {
-    need_layout();
+    need_layout(false);
     check_places();
 }
 
@@ -227,17 +227,38 @@ static void scales_body(Wrapped *w, const Case *c, const Rank *r)
     batch_destroy(&batch);
 }
 
+// The state and its tables are made, and units still gather floats: the switch is not needed.
+static void largest_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    need(fp8_create(w->root, &MATRICES));
+    const Fp8State *state = w->root->extensions->fp8;
+    for (int again = 0; again < 2; again++) {
+        uint64_t first = gpulog_length();
+        need(fp8_update_scales(w->root));
+        check(!state->stale,
+              "after fp8_update_scales state->stale is true: the scales are those of the shards "
+              "now, and the next unit's all-gather need not find them again");
+        check_all_reduces(first, again == 0 && r->world > 1, state->n,
+                          again == 0 ? "at first" : "the second time");
+        need_cuda(cudaDeviceSynchronize());
+        check_no_race(first);
+    }
+    check_scales(w, 1.0f, "at first");
+    need(fsdp_sgd_step(w->model, &w->ctx, 0.5f, 1.0f)); // halves every parameter
+    need_cuda(cudaDeviceSynchronize());
+    need(fp8_update_scales(w->root));
+    need_cuda(cudaDeviceSynchronize());
+    check_scales(w, 0.5f, "after a step that halved it");
+    fp8_destroy(w->root);
+}
+
 TEST(one_all_reduce_finds_all_scales)
 {
     need_places();
     for (int world = 1; world <= 8; world++) {
-        Case c = in_fp8(spec_mlp(3), STRATEGY_ZERO3, world, 1, 2);
-        run_wrapped(world, scales_body, &c);
+        Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
+        run_wrapped(world, largest_body, &c);
     }
-    Case replicas = in_fp8(spec_mlp(3), STRATEGY_ZERO3, 1, 1, 1);
-    replicas.options.strategy = STRATEGY_ZERO2;
-    run_wrapped(1, scales_body, &replicas);
-    RULE(scales_of_any_number_of_units);
 }
 
 // ---- There and back ----
@@ -311,6 +332,110 @@ static const char THERE_AND_BACK[] =
     "rounded to 8 bits with its parameter's scale by fill_part, and "
     "brought back by copy_param";
 
+// The bytes of all ranks' parts against the masters of every rank.
+static void check_message(const Case *c, const FsdpUnit *unit, const uint8_t *bytes)
+{
+    const FlatLayout *layout = &unit->flat.layout;
+    const Fp8Unit *own = fp8_of(unit);
+    size_t used = 0;
+    for (int i = 0; i < layout->n; i++) {
+        const Param *const param = layout->params[i];
+        size_t numel = (size_t)meta_numel(param), chunk = chunk_of(param, layout->world);
+        float *x = filled(c, param);
+        bool code = own->slot[i] >= 0;
+        double scale = fp8_scale(x, numel);
+        size_t end = (size_t)own->at[i] + chunk * (code ? 1 : sizeof(float));
+        if (end > used) used = end;
+        for (size_t k = 0; k < chunk * (size_t)layout->world; k++) {
+            const uint8_t *part = bytes + k / chunk * (size_t)own->shard_bytes + own->at[i];
+            float value;
+            memcpy(&value, part + k % chunk * (code ? 0 : sizeof value), sizeof value);
+            double got = code ? fp8_value(part[k % chunk]) : value;
+            double master = k < numel ? x[k] : 0.0;
+            double want = code ? fp8_round(master * scale) : master;
+            check(got == want,
+                  "fill_part: in rank %zu's part element %zu of %s is %.9g, want %.9g%s", k / chunk,
+                  k, param->name, got, want,
+                  k >= numel ? ", it is padding"
+                  : code     ? ", the master times the scale in 8 bits"
+                             : ", the master");
+        }
+        free(x);
+    }
+    for (int rank = 0; rank < layout->world; rank++)
+        for (size_t k = used; k < (size_t)own->shard_bytes; k++)
+            check(bytes[(size_t)rank * (size_t)own->shard_bytes + k] == 0,
+                  "fill_part: byte %zu of rank %d's part, after the last chunk, is not zero", k,
+                  rank);
+}
+
+// A message is filled and gathered; and copied out, if that is `back`. The switch is not needed.
+static void check_messages(Wrapped *w, const Case *c, const Rank *r, bool back)
+{
+    need(fp8_create(w->root, &MATRICES));
+    Fp8State *state = w->root->extensions->fp8;
+    uint64_t first = gpulog_length();
+    need(fp8_update_scales(w->root));
+    need_cuda(cudaDeviceSynchronize());
+    check_scales(w, 1.0f, "before an all-gather");
+    state->stale = true;
+    for (int u = 0; u < w->root->n_units; u++) {
+        FsdpUnit *unit = w->root->units[u];
+        Buffer *buffer = &unit->flat.unsharded_param;
+        const Buffer wide = *buffer;
+        size_t bytes = (size_t)fp8_of(unit)->shard_bytes * (size_t)r->world;
+        *buffer = (Buffer){NULL, DTYPE_BYTE, (int64_t)bytes};
+        need_cuda(cudaMallocAsync(&buffer->data, bytes, w->ctx.all_gather_stream));
+        need(fp8_all_gather(unit));
+        check(!state->stale, "fp8_all_gather has left scales that are stale");
+        need_cuda(cudaDeviceSynchronize());
+        uint8_t *got = malloc(bytes + sizeof(float)); // a code is read as if it were a float
+        check(got != NULL, "no memory");
+        need_cuda(cudaMemcpy(got, buffer->data, bytes, cudaMemcpyDeviceToHost));
+        check_message(c, unit, got);
+        free(got);
+        if (back) need(fp8_copy_out(unit));
+        need_cuda(cudaDeviceSynchronize());
+        for (int i = 0; i < unit->flat.layout.n && back; i++)
+            check_param(c, unit->flat.layout.params[i], THERE_AND_BACK);
+        need_cuda(cudaFreeAsync(buffer->data, w->ctx.compute_stream));
+        need_cuda(cudaDeviceSynchronize());
+        *buffer = wide;
+        flat_set_views(&unit->flat);
+    }
+    check_no_race(first);
+    fp8_destroy(w->root);
+}
+
+static void there_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    check_messages(w, c, r, false);
+}
+
+static void back_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    check_messages(w, c, r, true);
+}
+
+static void run_messages(WrappedBody body)
+{
+    need_places();
+    for (int world = 1; world <= 8; world++) {
+        Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
+        run_wrapped(world, body, &c);
+    }
+}
+
+TEST(each_rank_fills_its_part)
+{
+    run_messages(there_body);
+}
+
+TEST(codes_become_numbers)
+{
+    run_messages(back_body);
+}
+
 static void rounded_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
@@ -378,7 +503,8 @@ TEST(what_is_unsharded_was_rounded)
 
 // ---- What it costs ----
 
-// Bytes that a rank sends in a step's all-gathers, and copies that are no kernels.
+// Bytes that a rank sends in a step's all-gathers, and copies of the compute stream: before an
+// all-gather a kernel may copy or a copy.
 static size_t sent_in_step(const Case *c, const Rank *r, size_t *copies, size_t *peak)
 {
     Wrapped w;
@@ -389,6 +515,11 @@ static size_t sent_in_step(const Case *c, const Rank *r, size_t *copies, size_t 
     case_train(&w, c, r, 0);
     size_t sent = gpulog_traffic(GPU_ALL_GATHER).sent;
     *copies = count_since(first, GPU_COPY, &bytes);
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry) || entry.stream != w.ctx.all_gather_stream) continue;
+        *copies -= entry.op == GPU_COPY;
+    }
     *peak = case_peak(first, GPU_UNSHARDED_PARAM);
     case_unwrap(&w, r);
     return sent;
@@ -457,7 +588,15 @@ TEST(the_payload_is_a_quarter)
 
 TEST(training_in_fp8_follows_the_oracle)
 {
+    need_layout(true);
     need_places();
+    for (int world = 1; world <= 8; world++) {
+        Case c = in_fp8(spec_mlp(3), STRATEGY_ZERO3, world, 1, 2);
+        run_wrapped(world, scales_body, &c);
+    }
+    Case one = in_fp8(spec_mlp(3), STRATEGY_ZERO2, 1, 1, 1);
+    run_wrapped(1, scales_body, &one);
+    RULE(scales_of_any_number_of_units);
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
                                       FP16 = {DTYPE_F16, DTYPE_F16, DTYPE_F32, true};
     static const Strategy STRATEGIES[] = {STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};

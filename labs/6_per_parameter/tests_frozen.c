@@ -47,7 +47,7 @@ static void flat_refuses_body(const Rank *r, void *arg)
 
 TEST(frozen_parameters_have_no_gradient)
 {
-    need_layout();
+    need_layout(true);
     static const MixedPrecisionPolicy NARROW = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     bool (*const WHICH[])(int) = {every_third, a_unit_and_more};
     for (int k = 0; k < 2; k++)
@@ -150,17 +150,21 @@ static void rates_body(Wrapped *w, const Case *c, const Rank *r)
     check(asked == owned && w->adamw.t == 2, "without groups a step asked them all the same");
 }
 
+// Of flat parameters, which need no other part.
 TEST(rates_differ_by_parameter)
 {
-    need_layout();
-    Case alone = by_parameter(spec_mlp(1), STRATEGY_ZERO3, 1, 1, 1); // one unit
-    run_wrapped(1, rates_body, &alone);
+    for (int world = 1; world <= 5; world += 2) {
+        Case c = case_of(spec_mlp(world == 1 ? 1 : 3), STRATEGY_ZERO3, world, 1, 1);
+        run_wrapped(world, rates_body, &c);
+    }
+}
+
+TEST(rates_hold_for_chunks)
+{
+    need_layout(true);
     for (int world = 1; world <= 5; world += 2) {
         Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
         c.frozen = world == 3 ? every_third : NULL;
-        run_wrapped(world, rates_body, &c);
-        c.layout = NULL;
-        c.frozen = NULL;
         run_wrapped(world, rates_body, &c);
     }
 }

@@ -18,6 +18,7 @@ void run_cut(int world, Case *c);
 void check_tied_bytes(Wrapped *w, const Case *c, const Rank *r, int step);
 
 // tests_failures.c
+double sum_of_ranks(const Rank *r, double own);
 void rule_sizes_beyond_32_bits(void);
 void rule_received_buffers_go_first(void);
 void rule_a_failed_step_is_told(void);

@@ -207,6 +207,48 @@ TEST(stages_cost_the_formula)
 
 // ---- Transfers ----
 
+// What each of the three stages of a pipeline needs and gives, and to whom.
+static void needs_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    static const char *const NAME[] = {"in", "out", "out_grad", "in_grad"};
+    const MicroBatch batch = {.B = 5};
+    Pipeline *p = w->pipeline;
+    PipelineSlot *slot = pipeline_slot(p, 0);
+    Buffer *const buffers[] = {&slot->in, &slot->out, &slot->out_grad, &slot->in_grad};
+    p->run = &w->run;
+    p->batches = &batch;
+    for (int i = 0; i < 4; i++) {
+        int stage = -1, want = w->ranks.stage + (i == 0 || i == 3 ? -1 : 1);
+        bool before = i % 2 == 0, none = want < 0 || want >= c->stages;
+        const PipelineAction action = {i >= 2, 0};
+        const Buffer *got = pipeline_transfer(p, action, before, &stage);
+        check(got == (none ? NULL : buffers[i]) && (none || stage == want),
+              "pipeline_transfer: %s a %s stage %d of %d has %s slot->%s, and the other stage is "
+              "%d: want %s%s of stage %d",
+              before ? "before" : "after", i >= 2 ? "backward" : "forward", w->ranks.stage,
+              c->stages,
+              got == NULL         ? "no buffer, not"
+              : got == buffers[i] ? ""
+                                  : "not",
+              NAME[i], stage, none ? "no buffer: there is no " : "slot->",
+              none ? "buffer" : NAME[i], want);
+        if (none || !before) continue;
+        int columns = i == 0 ? w->model->in_dim : w->model->out_dim;
+        int64_t numel = (int64_t)batch.B * w->run.T * columns;
+        check(got->numel == numel && got->dtype == DTYPE_F32 && got->data == NULL,
+              "pipeline_transfer: stage %d receives %lld elements into slot->%s, want %lld floats",
+              w->ranks.stage, (long long)got->numel, NAME[i], (long long)numel);
+        *buffers[i] = (Buffer){NULL, DTYPE_F32, 0};
+    }
+}
+
+TEST(what_an_action_needs)
+{
+    Case c = cut_of(spec_mlp(4), 3, 1, PIPELINE_1F1B);
+    run_wrapped(3, needs_body, &c);
+    RULE(sizes_beyond_32_bits);
+}
+
 // Where a stage has something to send and something to receive at a time, it is one operation; and
 // compute does not wait for what it does not need.
 static void transfers_body(Wrapped *w, const Case *c, const Rank *r)

@@ -42,6 +42,97 @@ static void refused_body(Wrapped *w, const Case *c, const Rank *r)
 
 // ---- Clipping and evaluation ----
 
+// The gradients are numbers of each element's: one added to the other, the same on both stages of a
+// tied parameter.
+static float number_of(const Param *param, int64_t element, int stage)
+{
+    return (float)((param->id + (uint64_t)element) % 7 + 1 + 16 * (uint64_t)stage);
+}
+
+// Runs over this rank's elements. fill: writes the numbers, of stage 0 where `same`; else compares,
+// where a tied parameter's is the sum of both stages'. Returns the squares, and in `again` those of
+// second copies.
+static double numbers(const Wrapped *w, bool fill, bool same, double *again)
+{
+    const Pipeline *p = w->pipeline;
+    double squares = 0.0;
+    *again = 0.0;
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FlatParam *flat = &w->root->units[u]->flat;
+        float *grad = fetch(flat->sharded_grad.data, (size_t)flat->layout.shard_numel);
+        for (int i = 0; i < flat->layout.n; i++) {
+            const Param *const param = flat->layout.params[i];
+            int64_t begin, end, at;
+            int other = -1, own = same ? 0 : w->ranks.stage;
+            for (int k = 0; k < p->n_shared; k++)
+                if (p->shared[k].param == param) other = p->shared[k].other;
+            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
+            for (int64_t k = begin; k < end; k++) {
+                float *got = &grad[at + k - begin], want = number_of(param, k, own);
+                bool second = other >= 0 && other < w->ranks.stage;
+                if (w->mesh.replicate.rank == 0)
+                    *(second ? again : &squares) += (double)want * (double)want;
+                if (fill) *got = want;
+                if (!fill && other >= 0) want += number_of(param, k, other);
+                check(*got == want,
+                      "pipeline_sum_ties: element %lld of %s, %s, is %g, want %g: of a tied "
+                      "parameter the sum of the two stages', of another its own",
+                      (long long)k, param->name, other < 0 ? "not tied" : "tied", (double)*got,
+                      (double)want);
+            }
+        }
+        if (fill) send_to(flat->sharded_grad.data, grad, (size_t)flat->layout.shard_numel);
+        free(grad);
+    }
+    return squares;
+}
+
+static void ties_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    double again;
+    numbers(w, true, false, &again);
+    size_t live = gpulog_live_bytes(r->device);
+    uint64_t first = gpulog_length();
+    need(pipeline_sum_ties(w->pipeline));
+    need_cuda(cudaDeviceSynchronize());
+    check_no_race(first);
+    check(gpulog_live_bytes(r->device) == live,
+          "pipeline_sum_ties leaves %zd bytes: the other stage's gradient is freed",
+          (ssize_t)(gpulog_live_bytes(r->device) - live));
+    numbers(w, false, false, &again);
+}
+
+TEST(ties_are_summed)
+{
+    Case c = cut_of(spec_gpt2(3), 3, 2, PIPELINE_1F1B);
+    run_wrapped(6, ties_body, &c);
+    c = cut_of(spec_gpt2(2), 2, 2, PIPELINE_GPIPE);
+    run_wrapped(2, ties_body, &c);
+}
+
+static void norm_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    float norm;
+    double again, squares = sum_of_ranks(r, numbers(w, true, true, &again));
+    double twice = sqrt(squares + sum_of_ranks(r, again));
+    need(pipeline_grad_norm(w->pipeline, &norm));
+    check(fabs((double)norm - sqrt(squares)) <= 1e-6 * sqrt(squares),
+          "the norm of %d stages of %d ranks and %d replicas is %.9g, want %.9g: %s", c->stages,
+          w->ranks.group.size, c->replicas, (double)norm, sqrt(squares),
+          fabs((double)norm - twice) <= 1e-6 * twice
+              ? "a parameter that two stages share is counted twice: in counts"
+              : "in sum_all all stages and ranks add, a replica once");
+}
+
+TEST(norm_counts_once)
+{
+    Case c = cut_of(spec_gpt2(3), 3, 2, PIPELINE_1F1B);
+    run_wrapped(6, norm_body, &c);
+    c = cut_of(spec_gpt2(2), 2, 2, PIPELINE_GPIPE);
+    c.replicas = 2;
+    run_wrapped(8, norm_body, &c);
+}
+
 static void clip_body(Wrapped *w, const Case *c, const Rank *r)
 {
     float norm, after;
@@ -70,7 +161,7 @@ static void clip_body(Wrapped *w, const Case *c, const Rank *r)
     free(got);
 }
 
-TEST(norm_counts_once)
+TEST(clipping_is_by_one_norm)
 {
     Case c = cut_of(spec_gpt2(3), 3, 2, PIPELINE_1F1B);
     run_wrapped(6, clip_body, &c);
@@ -80,7 +171,11 @@ TEST(norm_counts_once)
     c = cut_of(spec_gpt2(2), 2, 3, PIPELINE_1F1B);
     c.options.strategy = STRATEGY_DDP;
     c.replicas = 2;
+    c.without_norm = false;
     run_cut(4, &c);
+    c = cut_of(spec_mlp(5), 3, 2, PIPELINE_1F1B);
+    c.without_norm = false;
+    run_cut(3, &c);
     RULE(norms_of_ties_and_nans);
 }
 

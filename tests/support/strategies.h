@@ -44,6 +44,7 @@ typedef struct Case {
     bool frozen_base;          // all is frozen but the random model's adapters
     bool tied;                 // an MLP whose blocks l.1 and l.2 share their bias
     bool bare_state;           // full_state at the end is asked for without the policy
+    bool without_norm;         // the gradient's norm is not asked for
     bool uneven;               // each rank and micro-batch has another number of tokens
     float clip;    // > 0: to this norm; the parameters are then near the oracle's, to 1e-6
     float **grads; // shared memory: of each rank and micro-batch, as the ranks make them

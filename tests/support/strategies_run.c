@@ -157,7 +157,8 @@ static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *world,
     if (c->clip == 0.0f || step == 0) {
         for (int u = 0; u < w->root->n_units; u++)
             check_unit(w, w->root->units[u], c, r, step, &wanted);
-        check_norm(w, squares, squares + squares_of(want + copy, n - copy), step);
+        if (!c->without_norm)
+            check_norm(w, squares, squares + squares_of(want + copy, n - copy), step);
     }
     for (size_t i = 0; i < n && c->clip > 0.0f && root > c->clip; i++) want[i] *= c->clip / root;
     // By parameter, with its gradient.
