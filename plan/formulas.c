@@ -156,6 +156,8 @@ static void add_unit(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit, 
     f->grads += 4 * shard;
     f->state += 8 * shard;
     add_copies(s, f, unit, gathers, reductions);
+    uint64_t replicas = (uint64_t)(plan_places(o) / s->shards);
+    f->reduce_sent += reductions * (2 * (replicas - 1) * reduced / replicas);
     if (shards == 1) return;
     f->gather_calls += gathers;
     if (slices > 0) {
@@ -169,10 +171,6 @@ static void add_unit(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit, 
     }
     f->scatter_calls += reductions;
     f->scatter_sent += reductions * others * reduced;
-    if (o->replicas < 2) return;
-    uint64_t replicas = (uint64_t)o->replicas;
-    f->reduce_calls += reductions;
-    f->reduce_sent += reductions * (2 * (replicas - 1) * reduced / replicas);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)

@@ -101,6 +101,7 @@ static void write_formulas(FILE *file, const PlanFormulas *f, double useful)
     write_number(file, "gather_sent", f->gather_sent);
     write_number(file, "scatter_calls", f->scatter_calls);
     write_number(file, "scatter_sent", f->scatter_sent);
+    write_number(file, "reduce_sent", f->reduce_sent);
     write_number(file, "sent_messages", f->sent_messages);
     write_number(file, "copies", f->copies);
     write_number(file, "copied", f->copied);

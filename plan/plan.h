@@ -238,7 +238,7 @@ typedef struct PlanFormulas { // of a stage
     uint64_t params, grads, state;                      // bytes that a rank keeps: the first one
     uint64_t most_params, most_grads;                   // bytes that it has unsharded, at most
     uint64_t slices, activations;                       // bytes at most
-    uint64_t gather_calls, scatter_calls, reduce_calls; // those of gradients
+    uint64_t gather_calls, scatter_calls;
     uint64_t gather_sent, scatter_sent, reduce_sent;
     uint64_t sent_messages;  // bytes, to other stages; of the first place
     uint64_t copies, copied; // of a layout that copies: calls, bytes

@@ -116,9 +116,9 @@ static void print_time(const Plan *plan)
         uint64_t slowed = s->time > s->work ? s->time - s->work : 0;
         plan_say("  %-16s %7llu %11.1f %7.1f %% %12.1f %12.1f\n", plan_kind_name((PlanKind)i),
                  (unsigned long long)s->calls, 1e-9 * (double)s->time,
-                 plan_percent(slowed, s->time), 1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
+                 plan_percent(slowed, s->work), 1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
     }
-    plan_say("  (MB: read and written; of collectives, sent. slowed: by what overlaps. Time "
+    plan_say("  (MB: read and written; of collectives, sent. slowed: longer, by what overlaps. Time "
              "over several streams adds up to more than the step.)\n");
     for (int link = 0; link < SIM_LINKS; link++) {
         static const char *const names[SIM_LINKS] = {"NVLink", "PCIe", "network"};

@@ -9,6 +9,7 @@ import shutil
 import unittest
 
 from helpers import ROOT, ReferenceCopy, build_folder, read
+import check_model
 import manifest
 import mutant_files
 from planner import ALL, LLAMA, SMALL, WIDE, Plan, make
@@ -137,6 +138,20 @@ class Reference(Plan):
                 self.check_formulas(plan)
                 self.assertEqual(plan["formulas"]["parameters"], parameters)
 
+    def test_gpt_2s_by_name(self):
+        """OpenAI's checkpoints; MPT's with the tokens of its runs; and two that have no run, each
+        block of 12·C² + 13·C."""
+        counts = [("gpt2", 124439808, 1024), ("gpt2-medium", 354823168, 1024),
+                  ("gpt2-large", 774030080, 1024), ("gpt2-xl", 1557611200, 1024)]
+        counts += {run["model"]: (run["model"], run["parameters"], run["seq"])
+                   for run in check_model.read("fsdp_runs.csv")}.values()
+        counts += [(name, L * (12 * C * C + 13 * C) + (50368 + 2048 + 2) * C, 2048)
+                   for name, L, C in (("mpt-1b", 24, 2048), ("mpt-13b", 40, 5120))]
+        for name, count, seq in counts:
+            with self.subTest(name=name):
+                plan = self.plan("MODEL=" + name, "GPUS=512", "SEQ=%d" % seq)
+                self.assertEqual(plan["formulas"]["parameters"], count)
+
     def test_slices(self):
         """RESHARD_RANKS: the backward gathers from neighbours alone."""
         for types in (["RESHARD_RANKS=4"], ["RESHARD_RANKS=4", "DTYPE=bf16"],
@@ -258,7 +273,9 @@ class Reference(Plan):
         """Which pieces of it two stages share a dry run cannot ask; with one rank of each kind
         others may have more of them, and the time differs by that."""
         for gpus, strategy, more in ((2, "zero3", []), (4, "zero1", ["LAYOUT=per_parameter"]),
-                                     (6, "ddp", ["DTYPE=bf16"]), (8, "zero2", ["SCHEDULE=1f1b"])):
+                                     (6, "ddp", ["DTYPE=bf16"]), (8, "zero2", ["SCHEDULE=1f1b"]),
+                                     (8, "zero3", ["REPLICAS=2", "RECOMPUTE=attention",
+                                                   "ATTENTION=plain"])):
             with self.subTest(gpus=gpus, strategy=strategy):
                 plan = self.compare(gpus, strategy, alike=gpus == 2, types=more + ["STAGES=2"])
                 self.check_formulas(plan)

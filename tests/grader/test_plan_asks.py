@@ -46,6 +46,7 @@ class Config(Plan):
         for more, K, tied in (({}, 16, False), ({"tie_word_embeddings": True}, 16, True),
                               ({"model_type": "mistral", "sliding_window": 64}, 16, False),
                               ({"model_type": "mistral", "sliding_window": None}, 16, False),
+                              ({"model_type": "mistral", "sliding_window": 16}, 16, False),
                               ({"model_type": "qwen2", "sliding_window": 8,
                                 "use_sliding_window": False}, 16, False),
                               ({"num_key_value_heads": None}, 32, False), ({"head_dim": 8}, 16,

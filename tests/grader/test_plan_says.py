@@ -158,6 +158,8 @@ class Says(Plan):
                  "it does not fit; these settings do, the fastest first: ACCUMULATE=8: "),
                 (["MODEL=gpt2", "GPUS=8", "STAGES=4", "BATCH=8", "ACCUMULATE=2"],
                  "more micro-batches (ACCUMULATE): "),
+                (["MODEL=mpt-1b", "GPUS=8", "STAGES=4", "ACCUMULATE=4"], # idle, nothing exposed
+                 "more micro-batches (ACCUMULATE): "),
                 (["MODEL=mpt-1b", "GPUS=8", "BATCH=32", "DTYPE=float"],
                  "faster kernels or a faster type"),
                 (small + ["GPUS=1", "SEQ=64"],
@@ -169,14 +171,22 @@ class Says(Plan):
             with self.subTest(settings=settings):
                 text = why(*settings)
                 self.assertIn("What would help most: " + help_, text)
-                for found in re.findall(r"([A-Z_]+=\w+): ([\d.]+) GiB at the peak, (fits|does not "
-                                        r"fit); a step takes ([\d.]+ m?s)", text):
+                saved = re.search(r"this could save up to ([\d.]+ m?s)", text)
+                if saved:
+                    times = self.plan(*settings)["times"]
+                    self.assertEqual(saved.group(1), self.time(
+                        times["host" if help_.startswith("larger") else "exposed"]))
+                for *found, ratio in re.findall(
+                        r"([A-Z_]+=\w+): ([\d.]+) GiB at the peak, (fits|does not fit); a step "
+                        r"takes ([\d.]+ m?s)[^,;]*, ([\d.]+) times this one", text):
                     plan = self.plan(*settings, found[0])
-                    self.assertEqual(found[1:], (
+                    self.assertEqual(ratio, "%.2f" % (
+                        plan["times"]["step"] / self.plan(*settings)["times"]["step"]))
+                    self.assertEqual(found[1:], [
                         "%.1f" % (max(rank["peak"] for rank in plan["ranks"]) / (1 << 30)),
                         "fits" if plan["reserved"] <= plan["offered"] else "does not fit",
-                        self.time(plan["times"]["step"])))
-                if "STAGES=4" in settings: # three of five places in time
+                        self.time(plan["times"]["step"])])
+                if "ACCUMULATE=2" in settings: # three of five places in time
                     self.assertIn("with 4 stages and 2 micro-batches the bubble is 60 %", text)
         times = self.plan("MODEL=mpt-1b", "GPUS=8", "STAGES=4", "ACCUMULATE=4")["times"]
         self.assertGreater(times["idle"], times["step"] // 4) # of which the host has little part
@@ -184,6 +194,44 @@ class Says(Plan):
         llama = why("MODEL=llama3-8b", "GPUS=16", "SEQ=2048", "DTYPE=bf16")
         # 2 · 4096 · (2 · 4096 + 2 · 1024 + 3 · 14336)
         self.assertIn("2·C·(2·C + 2·K + 3·F) = 4.36e+08 FLOP per token", llama)
+
+    def test_a_table_says_the_fullest_rank(self):
+        """Of two stages the first has the embedding, too; of a GPU that is too small, by how much
+        its memory is exceeded, in bytes of the log."""
+        settings = ["MODEL=gpt2-medium", "GPUS=8", "STAGES=2", "ACCUMULATE=2", "SEQ=128"]
+        for more in ([], ["MACHINE=" + self.write("s.machine", "base h100x8\nmemory 1 GiB\n")]):
+            plan, out = self.plan(*settings, *more), " ".join(
+                self.said(*settings, *more, "ADVICE=no").split())
+            fullest = max(plan["ranks"], key=lambda rank: rank["peak"])
+            peak, memory = fullest["peak"], plan["memory_of_gpu"]
+            self.assertGreater(peak, min(rank["peak"] for rank in plan["ranks"]))
+            gib = tuple(n / (1 << 30) for n in (
+                peak, peak + peak // 100 + memory // 100, memory // 1000 * 985, memory))
+            self.assertIn("in GiB (rank %d) " % fullest["rank"], out)
+            self.assertIn("%.1f GiB live, at least %.1f with what the" % gib[:2], out)
+            self.assertIn("of %.1f that a GPU of %.0f GiB offers" % gib[2:], out)
+            exceeded = "first at %s, by %.3f GiB, and at the peak by %.3f GiB" % (
+                fullest["over_where"], fullest["over"] / (1 << 30), (peak - memory) / (1 << 30))
+            self.assertEqual(exceeded in out, bool(more), exceeded)
+
+    def test_a_table_says_what_each_kind_takes(self):
+        """In ms, GFLOP and MB; slowed: how much longer than if nothing else ran."""
+        settings = ["MODEL=mpt-1b", "GPUS=16", "BATCH=64"]
+        out, plan = self.said(*settings, "ADVICE=no"), self.plan(*settings)
+        kinds = plan["times"]["kinds"]
+        for name, (calls, time, work, flops, moved, _) in kinds.items():
+            self.assertGreaterEqual(time, work)
+            row = re.search(r"(?m)^  %s +(\d+) +([\d.]+) +([\d.]+) %% +([\d.]+) +([\d.]+)$" % name,
+                            out)
+            self.assertEqual(row.groups() if row else (), (
+                str(calls), "%.1f" % (time / 1e9), "%.1f" % (100 * (time - work) / work),
+                "%.1f" % (flops / 1e9), "%.1f" % (moved / 1e6)) if calls else ())
+        self.assertGreater(kinds["all-gather"][1], 1.1 * kinds["all-gather"][2])
+        self.assertEqual(*kinds["all-reduce"][1:3]) # the norm's, when nothing else runs
+        collectives = ("all-gather", "reduce-scatter", "all-reduce")
+        self.assertIn("  network: %d collectives, %.1f MB sent" % (
+            sum(kinds[name][0] for name in collectives),
+            sum(kinds[name][4] for name in collectives) / 1e6), out)
 
     def test_175_billion_on_1024_gpus(self):
         plan = self.plan("MODEL=gpt3-175b", "GPUS=1024", "DTYPE=float")
@@ -293,6 +341,11 @@ class Says(Plan):
         for value, wanted in zip(map(float, found[1:3]), (0.5, 1.5)):
             self.assertAlmostEqual(value / float(found[0]), wanted, 1)
         self.assertAlmostEqual(int(found[5]) / int(found[3]), 2, 2)
+        longer = [*settings, "GPUS=1", "BATCH=384"]
+        step = self.plan(*longer)["times"]["step"] / 1e12
+        self.assertTrue(10 < step < 20) # half of it is less than 10 s, and in seconds, too
+        self.assertIn("A step takes %.1f s (%.1f to %.1f): " % (step, step / 2, 1.5 * step),
+                      self.said(*longer, "ADVICE=no"))
         self.assertEqual(self.plan(*settings, "EFFICIENCY=50")["range"], [0, 0])
         self.assertNotRegex(self.said(*settings, "EFFICIENCY=50"), r"\d to \d")
 
@@ -330,6 +383,11 @@ class Says(Plan):
         self.assertRegex(out, r"MFU [\d.]+ % of 67 TFLOP/s: 6 FLOP per parameter and token, and "
                               r"the causal half of attention; [\d.]+ % where all of attention "
                               r"counts")
+        seconds = self.plan("MODEL=gpt2", "GPUS=8", "DTYPE=float")["times"]["step"] / 1e12
+        for pairs, words in ((pairs, "causal half of attention; "), (1024 ** 2, "")):
+            useful = 6 * 124439808 * 1024 + 12 * 12 * 768 * pairs # of a GPU's one sequence
+            self.assertRegex(out, (r"MFU %.1f %% of" if words else r"; %.1f %% where all") % (
+                100 * useful / seconds / 67e12))
 
     def test_a_file_that_cannot_be_written(self):
         for name in ("JSON", "TIMELINE"):
