@@ -15,10 +15,11 @@ order:
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for.
 
-Where none of these says anything, the test's own hints are given; beside a report those of a test
-that is meant for reports of its class (the manifest's "reports"). Where the message has a likely
-cause, or a report's question, or says itself what a function of the part must do, the first hint is
-left out: one thing to think about at a time; where a rule fails, too. `make hint` gives the rest.
+Where none of these says anything, `make hint` gives the test's own hints (with a report those of a
+test that is meant for reports of its class, the manifest's "reports"), and the first screen has
+none: of parts that nothing points at most are right. Where the message has a likely cause, or a
+report's question, or says itself what a function of the part must do, the first hint is left out,
+too: one thing to think about at a time; and where a rule fails. `make hint` gives the rest.
 
 By 5 a part has hints, and no line `Look:`: that the test is meant for it is no evidence. `Look:`
 names the line where a rank crashed or was still running, else the function that the message names,
@@ -243,8 +244,8 @@ def point(row, task, source):
         return Pointer(gap.group("part") if gap.group("part") in task.parts else "", 2)
     words, cause, text = split(row["message"])
     for error, part in task.errors.items():
-        if error in words:
-            return Pointer(part, 2)
+        if error in words: # given code says it, perhaps of what an earlier mistake has led to
+            return Pointer(part, 1)
     queued = QUEUED.search(words)
     if queued:
         words = queued.group(1)
@@ -295,7 +296,9 @@ def look(part, task, files, words=""):
     if ended:
         return "part %s, %s, %s:%s" % ((part,) + ended[0].group("function", "file", "line"))
     names = task.functions.get(whole(part), [""])
-    own = {function for _, source in files for function, _, _ in places_of(source)}
+    # A function of one statement only calls another (meta_params: walk).
+    own = {name for _, source in files for name, body in bodies(source).items()
+           if body.count(";") > 1}
     name = next((name for name in names if name in own and re.search(
         r"\b%s\b" % re.escape(name), words)), names[0])
     for path, source in files:
@@ -350,8 +353,8 @@ def fill(rows, task, files):
             row["message"], sum(task.functions.values(), []))
         row.update(part=pointer.part, hints_of=origin, look=found,
                    ask=ask(row["message"], first_report(row)) if asks else "",
-                   hint="" if asks or not levels else levels[0],
-                   more=levels if asks else levels[1:])
+                   hint="" if asks or not pointer.part or not levels else levels[0],
+                   more=levels if asks or not pointer.part else levels[1:])
         if pointer.part and pointer.part not in test.parts:
             row["section"] = task.sections.get(pointer.part) or row["section"]
         if pointer.sure and not before.sure:

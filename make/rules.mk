@@ -63,9 +63,8 @@ $(BUILD)/lib/libtasks.a: $(TASKS_OBJ) $(MADE_WITH)/libtasks
 $(EXAMPLES_LIB): $(EXAMPLES_OBJ) $(MADE_WITH)/libexamples
 $(BUILD)/lib/%.a:
 	$(FOLDER)
-	@rm -f $@
 	$(call say,AR,$@)
-	$(Q)ar rcs $@ $(filter %.o,$^)
+	$(Q)ar rcs $@.$$$$ $(filter %.o,$^) && mv -f $@.$$$$ $@
 
 # simgpu in the part of NVIDIA's libraries (emulated_cuda.mk): one object, whose calls among its own
 # files no interposer sees, and whose own log has other names than the one that the interposer

@@ -234,10 +234,10 @@ Status plan_write_timeline(const PlanOptions *options, const PlanRecord *record,
 // ---- formulas.c ---- Without a run.
 typedef struct PlanFormulas { // of a stage
     uint64_t parameters;
-    uint64_t products, attention;                       // FLOP of a step on a rank
-    uint64_t params, grads, state;                      // bytes that a rank keeps: the first one
-    uint64_t most_params, most_grads;                   // bytes that it has unsharded, at most
-    uint64_t slices, activations;                       // bytes at most
+    uint64_t products, attention;     // FLOP of a step on a rank
+    uint64_t params, grads, state;    // bytes that a rank keeps: the first one
+    uint64_t most_params, most_grads; // bytes that it has unsharded, at most
+    uint64_t slices, activations;     // bytes at most
     uint64_t gather_calls, scatter_calls;
     uint64_t gather_sent, scatter_sent, reduce_sent;
     uint64_t sent_messages;  // bytes, to other stages; of the first place

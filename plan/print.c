@@ -118,8 +118,8 @@ static void print_time(const Plan *plan)
                  (unsigned long long)s->calls, 1e-9 * (double)s->time,
                  plan_percent(slowed, s->work), 1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
     }
-    plan_say("  (MB: read and written; of collectives, sent. slowed: longer, by what overlaps. Time "
-             "over several streams adds up to more than the step.)\n");
+    plan_say("  (MB: read and written; of collectives, sent. slowed: longer, by what overlaps. The "
+             "streams' times add up to more than the step.)\n");
     for (int link = 0; link < SIM_LINKS; link++) {
         static const char *const names[SIM_LINKS] = {"NVLink", "PCIe", "network"};
         if (t->link_messages[link])

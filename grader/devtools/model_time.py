@@ -63,9 +63,9 @@ def expressible(run):
 
 
 def machine_of(run, folder):
-    """A file of the GPU's machine; of torchtitan's with NICs for some of a node's GPUs alone."""
+    """A file of the GPU's machine, with as many NICs of a100x8's as the run says."""
     base, own = GPUS[run["gpu"]]
-    if run.get("nics", 8) < 8: # part of a100x8's
+    if run.get("nics", 8) != 8: # torchtitan's: fewer than GPUs
         part = run["nics"] / 8
         own += "ring_inter %g GB/s\nnic %g GB/s\n" % (15 * part, 23.5 * part)
     path = os.path.join(folder, "%s-%d.machine" % (run["gpu"], run.get("nics", 8)))

@@ -108,6 +108,12 @@ Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n)
         if (units[i]->ctx != ctx)
             return fail(ERR_ARGUMENT, "%s has another context than %s above it",
                         units[i]->flat.name, units[0]->flat.name);
+    for (int i = 1; i < n; i++)
+        if (units[i] == units[0])
+            return fail(ERR_ARGUMENT,
+                        "%s is among the units below itself: module->unit belongs on the module "
+                        "last",
+                        units[i]->flat.name);
     FsdpRoot *root = calloc(1, sizeof *root);
     if (root == NULL) return fail(ERR_MEMORY, "no host memory for a root");
     root->ctx = ctx;

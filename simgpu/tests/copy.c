@@ -115,6 +115,26 @@ RANK_TEST(test_moves_between_devices, 1)
     check(cudaMemcpyPeer(p[1], 1, p[0], 8, N) == cudaErrorInvalidDevice, "device 8 was taken");
 }
 
+RANK_TEST(test_refuses_null_ends, 1)
+{
+    static const enum cudaMemcpyKind kinds[] = {cudaMemcpyDeviceToHost, cudaMemcpyHostToDevice,
+                                                cudaMemcpyDeviceToDevice, cudaMemcpyDefault};
+    char *device;
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&device, 16));
+    need_cuda(cudaMemset(device, 0, 16));
+    for (int i = 0; i < 4; i++) {
+        check(cudaMemcpyAsync(device, NULL, 16, kinds[i], r->stream) == cudaErrorInvalidValue,
+              "taken");
+        heard_is(heard, "a null pointer where a copy needs memory", "reads 16 bytes at NULL");
+        check(cudaMemcpyAsync(NULL, device, 16, kinds[i], r->stream) == cudaErrorInvalidValue,
+              "taken");
+        heard_is(heard, "a null pointer where a copy needs memory", "writes 16 bytes at NULL");
+    }
+    check(heard->count == 8, "%d reports", heard->count);
+    need_cuda(cudaFree(device));
+}
+
 RANK_TEST(test_refuses_wrong_directions, 1)
 {
     char *device, host[16] = {0};

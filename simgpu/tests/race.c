@@ -57,11 +57,13 @@ RANK_TEST(test_events_order, 1)
     need_cuda(cudaEventRecord(t.f, t.a));
     read_x(&t, 0, N, t.b);
     race(&t, "was called before its event was recorded at tests/race.c:");
+    check(strstr(heard->text, "be for another event?") != NULL, "no such question");
     write_x(&t, 0, N, t.a);
     need_cuda(cudaEventRecord(t.e, t.blocking)); // on another stream
     need_cuda(cudaStreamWaitEvent(t.b, t.e, 0));
     read_x(&t, 0, N, t.b);
     race(&t, "is for an event that was recorded on stream D");
+    check(strstr(heard->text, "should the wait be for another event?") != NULL, "no such question");
     write_x(&t, 0, N, t.a);
     need_cuda(cudaEventRecord(t.e, t.a));
     need_cuda(cudaStreamWaitEvent(t.blocking, t.e, 0)); // the wrong one waits

@@ -36,9 +36,11 @@ static void check_lists_what_it_counts(const Module *model)
     while (listed < MOST && params[listed] != NULL) listed++;
     check(counted == listed && again == listed,
           "meta_params finds %d parameters of GPT-2 where max is 0, and lists %d, of which it says "
-          "that they are %d, where max is 512: whether a parameter was met before must not depend "
-          "on what was written to out",
-          counted, listed, again);
+          "that they are %d, where max is 512: %s",
+          counted, listed, again,
+          counted < listed ? "what out has no room for must be counted, too"
+                           : "whether a parameter was met before must not depend on what was "
+                             "written to out");
 }
 
 static void count_body(const Rank *r, void *arg)
@@ -250,6 +252,10 @@ static void check_blocks_apart(const Param *p)
               "element %d of a slice of one block is right, and in front of a second block it is "
               "%g, must be %g: where in `words` does normal_blocks put the words of block 1?",
               i, (double)two[i], (double)want[i]);
+    meta_init_slice(p, 42, 4, 8, again);
+    check(!right || memcmp(again, one, sizeof again) != 0,
+          "element 4 of a slice that begins there is element 0: does meta_init_slice give "
+          "normal_blocks the number of the first block, and does that one count from it?");
 }
 
 static void slices_body(const Rank *r, void *arg)
@@ -354,9 +360,13 @@ static void constants_body(const Rank *r, void *arg)
         check(longer[n] == 77.0f, "the slice [0, %d) wrote outside of its %d places", n, n);
     }
     meta_init_slice(&zero, 1, 90, 99, out);
-    for (int j = 0; j < 9; j++) check(out[j] == 0.0f, "INIT_ZERO gives %g", (double)out[j]);
+    for (int j = 0; j < 9; j++)
+        check(out[j] == 0.0f, "meta_init_slice must give zeros for INIT_ZERO, and gives %g",
+              (double)out[j]);
     meta_init_slice(&one, 1, 90, 99, out);
-    for (int j = 0; j < 9; j++) check(out[j] == 1.0f, "INIT_ONE gives %g", (double)out[j]);
+    for (int j = 0; j < 9; j++)
+        check(out[j] == 1.0f, "meta_init_slice must give ones for INIT_ONE, and gives %g",
+              (double)out[j]);
 
     // Elements whose numbers need more than 32 bits.
     one.shape[0] = (int64_t)1 << 40;

@@ -165,13 +165,6 @@ static void storage_body(const Rank *r, void *arg)
     FlatParam flat;
     check_leaks();
     size_t live = gpulog_live_bytes(r->device);
-    for (int i = 1; i >= 0; i--) {
-        param[i].data.data = &flat;
-        need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
-        need_refused_whole(&module, NULL, flat_create(&flat, "unit", &made, 42, r->stream),
-                           param[i].name);
-        param[i].data.data = NULL;
-    }
     need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
     need(flat_create(&flat, "unit", &made, 42, r->stream));
     check(param[0].owner == &flat && param[1].owner == &flat,
@@ -181,7 +174,15 @@ static void storage_body(const Rank *r, void *arg)
     other->data.data = &flat;
     flat_destroy(&flat);
     check(param[0].owner == NULL && other->owner == &other && other->data.data == &flat,
-          "flat_destroy takes its own parameters back, and no other's");
+          "flat_destroy must give up its own parameters, owner and data, and leave another's");
+    *other = make_param("second", 3);
+    for (int i = 1; i >= 0; i--) {
+        param[i].data.data = &flat;
+        need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
+        need_refused_whole(&module, NULL, flat_create(&flat, "unit", &made, 42, r->stream),
+                           param[i].name);
+        param[i].data.data = NULL;
+    }
     check(gpulog_live_bytes(r->device) == live, "flat_destroy left %zu bytes",
           gpulog_live_bytes(r->device) - live);
 }

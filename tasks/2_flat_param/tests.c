@@ -40,8 +40,10 @@ static void layout_body(const Rank *r, void *arg)
                   (long long)numel, world, t->align ? ", 16-byte shards" : "",
                   (long long)flat.padded, (long long)want,
                   padding_cause(numel, flat.padded, multiple));
-            check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
-                  (long long)flat.shard_numel, (long long)want);
+            check(flat.shard_numel * world == want,
+                  "flat_layout must give each of %d ranks an equal part of padded, %lld: "
+                  "shard_numel is %lld",
+                  world, (long long)want, (long long)flat.shard_numel);
             flat_layout_destroy(&flat);
         }
     }
@@ -276,9 +278,9 @@ static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank
     need_cuda(cudaStreamSynchronize(r->stream));
     float *got = fetch(buffer, n);
     for (size_t i = valid; i < n; i++) host[i] = 0.0f;
-    Layout layout;
-    layout_params(&layout, set->pointer, set->n, r->world, r->rank);
-    check_equal_in(&((Clues){.layout = &layout}),
+    check_equal_in(&((Clues){.otherwise = "flat_zero_padding must zero the elements of "
+                                          "`sharded` from flat_valid_numel on, and nothing else: "
+                                          "which memory does it zero, and how many bytes of it?"}),
                    "a buffer of sevens after flat_zero_padding, which zeroes the padding alone",
                    got, host, n);
     need_cuda(cudaFree(buffer));

@@ -136,6 +136,9 @@ static const char *padding_cause(int64_t numel, int64_t padded, int64_t multiple
     if (padded < numel)
         return "\nLikely cause: padded is less than numel, as if it were rounded down: the last "
                "elements would belong to no rank";
+    if (padded % 4 == 0 && multiple % 4 != 0 && padded < numel + 4 * multiple)
+        return "\nLikely cause: padded is a multiple of 4W, and nobody has asked for alignment: is "
+               "`align` looked at?";
     if (padded >= numel + multiple)
         return "\nLikely cause: there is more padding than is due: what does your rounding add "
                "where numel is a multiple already?";

@@ -30,6 +30,9 @@ static void forward_by_hooks(Sharded *s, const int *order, int n)
 {
     begin_forward(s->model);
     for (int i = 0; i < n; i++) {
+        check(s->root->iter_forward_root == fsdp_unit(s->model),
+              "fsdp_pre_forward must make the outermost unit root->iter_forward_root, and keep it "
+              "in the forwards below (fsdp_begin_forward)");
         begin_forward(s->model->children[order[i]]);
         end_forward(s->model->children[order[i]]);
         check(s->root->iter_forward_root == fsdp_unit(s->model),

@@ -70,10 +70,11 @@ static void write_gradients(const FsdpUnit *unit, int round)
     for (int j = 0; j < flat->layout.n; j++) {
         const Param *param = flat->layout.params[j];
         int64_t numel = meta_numel(param);
-        check(param->grad.data != NULL,
-              "%s has no gradient to write to: after fsdp_begin_grad it is a view of the unsharded "
-              "gradient",
-              param->name);
+        check(
+            param->grad.data != NULL,
+            "%s has no gradient to write to: fsdp_begin_grad must make it a view of the unsharded "
+            "gradient",
+            param->name);
         float *host = fetch(param->grad.data, (size_t)numel);
         for (int64_t i = 0; i < numel; i++)
             host[i] += gradient_of(flat->layout.rank, flat->layout.world,

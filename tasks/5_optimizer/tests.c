@@ -135,11 +135,14 @@ static void formula_body(Sharded *s, const Rank *r, void *arg)
     float *start[MAX_FLAT];
     for (int k = 0; k < n; k++) {
         start[k] = fetch_shard(s, flat[k]);
-        check(
-            s->adamw.m[k] != s->adamw.v[k],
-            "create_moments must give opt->m[%d] and opt->v[%d] memory of their own: both are the "
-            "same",
-            k, k);
+        check(s->adamw.m[k] != NULL && s->adamw.v[k] != NULL,
+              "create_moments must give opt->m[%d] and opt->v[%d] memory, and one of %d units has "
+              "none: opt->%c[%d]",
+              k, k, n, s->adamw.m[k] == NULL ? 'm' : 'v', k);
+        check(s->adamw.m[k] != s->adamw.v[k],
+              "create_moments must give opt->m[%d] and opt->v[%d] memory of their own: both are "
+              "the same",
+              k, k);
     }
     for (int t = 1; t <= in->steps; t++) {
         set_scaled_gradients(s, given_scale(t), 0.0f);
@@ -403,7 +406,8 @@ static void clip_body(Sharded *s, const Rank *r, void *arg)
               "fsdp_clip_grad_norm makes %d collective calls, want %d: the norm is taken once",
               (int)collectives(log), (int)once);
         check(norm == want,
-              "fsdp_clip_grad_norm returns the norm %.9g, want that before clipping, %.9g%s",
+              "fsdp_clip_grad_norm returns the norm %.9g, and must return that before clipping, "
+              "%.9g%s",
               (double)norm, (double)want, norm_cause(s, norm));
         need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
         for (int k = 0; k < n; k++) {

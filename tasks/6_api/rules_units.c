@@ -23,6 +23,14 @@ static Status count_params(const Param *param, const float *values, void *arg)
     return OK;
 }
 
+// Counts parameters as long as none is left out.
+static Status count_in_order(const Param *param, const float *values, void *arg)
+{
+    int *next = arg;
+    *next += (int)param->id == *next;
+    return OK;
+}
+
 // ---- Refused, and refused again ----
 
 // A parameter of the first block's, used in the model's last child, or two levels down in another
@@ -133,7 +141,7 @@ static void left_body(const Rank *r, void *arg)
 // So many parameters that a list of them needs more memory than the host has for a while.
 static void list_body(const Rank *r, void *arg)
 {
-    enum { N = 2500 };
+    enum { N = 2500, EMPTY = 7 };
     Param *params = calloc(N, sizeof *params), **list = calloc(N, sizeof *list);
     Module model = {.name = "many", .n_params = N, .params = list};
     FsdpContext ctx;
@@ -141,7 +149,7 @@ static void list_body(const Rank *r, void *arg)
     make_context(&ctx, r);
     for (int i = 0; i < N; i++) {
         list[i] = &params[i];
-        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {i != 7}, .init = INIT_ONE};
+        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {i != EMPTY}, .init = INIT_ONE};
     }
     size_t live = gpulog_live_bytes(r->device);
     for (int round = 0; round < 2; round++) {
@@ -159,11 +167,11 @@ static void list_body(const Rank *r, void *arg)
         check(fsdp_unit(&model)->flat.layout.n == N,
               "collect_unowned_params took %d parameters of a module of %d",
               fsdp_unit(&model)->flat.layout.n, N);
-        need(fsdp_full_state(&model, count_params, &seen));
+        need(fsdp_full_state(&model, count_in_order, &seen));
         check(seen == N,
-              "fsdp_full_state of %d parameters, one of them of no elements, called the visitor %d "
-              "times",
-              N, seen);
+              "gather_unit must give the visitor each of %d parameters, in order, and leaves out "
+              "number %d%s",
+              N, seen, seen == EMPTY ? ", which has no elements" : "");
         fsdp_unwrap(&model);
         check(!module_has_hooks(&model) && fsdp_unit(&model) == NULL,
               "after fsdp_unwrap the module of %d parameters is not as it was", N);

@@ -36,9 +36,9 @@ static void check_units(const Module *model)
             units[i]->flat.name, group->rank, group->size, layout->rank, layout->world);
         for (int at = 0; at < HOOK_POINTS; at++)
             check(units[i]->hooks[at] == units[i]->module->hooks[at],
-                  "install_hooks: unit->hooks[%d] of unit %s must be the handle that "
-                  "module_add_hook gave",
-                  at, units[i]->flat.name);
+                  "install_hooks: unit->hooks[%d] of unit %s must be the handle of a hook at point "
+                  "%d, where the module has %s",
+                  at, units[i]->flat.name, at, units[i]->module->hooks[at] ? "another" : "none");
     }
 }
 

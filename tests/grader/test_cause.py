@@ -115,6 +115,10 @@ class Pointing(unittest.TestCase):
         task = task_of(errors={"no room": "1.3"})
         self.assertEqual(filled(row("first", "end_all(x) failed (reference/b.c:3: no room)"),
                                 task=task)[0]["part"], "1.3")
+        # What an earlier test has named may have led to it.
+        self.assertEqual(filled(row("first", "end_all gives 3"),
+                                row("both", "it failed (reference/b.c:3: no room)"),
+                                task=task)[1]["part"], "1.2")
 
     def test_a_call_in_the_students_file(self):
         self.assertEqual(self.part(REPORT, report("wrong-pointer", ("mine/one.c", "both"))), "1.2")
@@ -217,7 +221,10 @@ class Hints(unittest.TestCase):
             self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:16")
 
     def test_the_function_of_the_part_that_is_named(self):
-        source = SOURCE + "int begin_one(int x)\n{\n    return x;\n}\n"
+        only_calls = SOURCE + "int begin_one(int x)\n{\n    return x;\n}\n"
+        one, = filled(row("both", "begin() gives 3"), source=only_calls)
+        self.assertEqual(one["look"], "part 1.1, begin_one, mine/one.c:29")
+        source = only_calls.replace("return helper", "x += 1; return helper")
         one, = filled(row("both", "begin() gives 3"), source=source)
         self.assertEqual(one["look"], "part 1.1, begin, mine/one.c:7")
         call = report("wrong-pointer", ("mine/one.c", "begin"))
@@ -237,8 +244,8 @@ class Hints(unittest.TestCase):
             self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:12")
         for said in ("end_all belongs on a, and is queued on another", "x: end_all, want ERR_X"):
             self.assertEqual(filled(row("both", said))[0]["hint"], "", said)
-        one, = filled(row("both", "it must be 3")) # no function of the part does what?
-        self.assertEqual(one["hint"], "Both?")
+        one, = filled(row("first", "it must be 3")) # no function of the part does what?
+        self.assertEqual(one["hint"], "P1?")
 
     def test_a_rule_has_no_hint_of_its_tests_body(self):
         one, = filled(row("first", "in rule any_size: x is 3"))
@@ -262,9 +269,9 @@ class Hints(unittest.TestCase):
         one, = filled(row("first", "end_all gives 3"))
         self.assertEqual(one["section"], "End")
 
-    def test_the_tests_own_where_nothing_points(self):
+    def test_the_tests_own_later_where_nothing_points(self):
         one, = filled(row("both", "x is 3"))
-        self.assertEqual((one["hint"], one["more"], one["part"]), ("Both?", ["b2", "b3"], ""))
+        self.assertEqual((one["hint"], one["more"], one["part"]), ("", ["Both?", "b2", "b3"], ""))
 
     def test_the_only_part_that_a_test_is_meant_for(self):
         self.assertEqual(filled(row("first", "x is 3"))[0]["hint"], "P1?")

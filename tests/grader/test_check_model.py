@@ -40,6 +40,18 @@ class Published(unittest.TestCase):
         self.assertEqual(silently(check_model.check_mfu, runs), 1)
 
 
+class Prefetch(unittest.TestCase):
+    def test_the_published_gain_is_between_those_of_two_batches(self):
+        for one, two, wrong in ((1.2, 1.1, False), (1.17, 1.1, True), (1.3, 1.19, True)):
+            def plan(settings, gains={"128": one, "256": two}):
+                values = dict(setting.split("=") for setting in settings)
+                with open(values["MACHINE"], encoding="utf-8") as file:
+                    self.assertIn("nic 29.375 GB/s", file.read()) # 10/8 of 23.5
+                return {"times": {"step": gains[values["BATCH"]] if values["PREFETCH"] == "0"
+                                  else 1}}
+            self.assertEqual(silently(check_model.check_prefetch, plan), wrong)
+
+
 class Memory(unittest.TestCase):
     ROW = {"model": "llama2-7b", "seq": 1, "micro_batch": 1, "gpus": 8, "policy": "full",
            "compiled": "no", "live_gib": "90", "reserved_gib": "99"}

@@ -151,6 +151,10 @@ class Messages(Miniature):
         self.assertIn("of 1 mutants, Look: has the right function: 0, 0.0 %", out)
         self.assertIn("of 1 mutants, the first screen or Look: is wrong: 0, 0.0 %", out)
 
+    def test_the_hint_counts_as_what_it_says(self):
+        self.mutants(self.mutant(old="i < 2", new="i < 3", reason=r"One\?$"))
+        self.run_it()
+
     def test_the_share_and_who_is_wrong(self):
         self.mutants(self.mutant())
         out = self.run_it("--messages", status=1)
@@ -181,10 +185,6 @@ class Mutants(Miniature):
         # Its own test and the one of both files together: 60 and 10 points.
         self.assertRegex(out, r"yes +1 +wrong_half +-70 .* is_six and 1 more")
         self.assertIn("1 mutants, 1 caught for the stated reason", out)
-
-    def test_the_hint_counts_as_what_it_says(self):
-        self.mutants(self.mutant(reason="Why is_six"))
-        self.run_it()
 
     def test_survivor(self):
         self.mutants(self.mutant(old="i < 2", new="i <= 1"))

@@ -247,8 +247,9 @@ static void drawn_nest_body(const Rank *r, void *arg)
             continue;
         }
         int n = tree_unit_walk(tree, m, want);
-        check(unit != NULL && fsdp_is_root(unit) == (m == 0), "unit %s: is_root must be %s",
-              tree->module[m].name, m == 0 ? "true" : "false");
+        check(unit != NULL && fsdp_is_root(unit) == (m == 0), "unit %s is %s", tree->module[m].name,
+              m == 0 ? "the outermost and not the root"
+                     : "its own root, and a unit above it was made later");
         check(unit->flat.layout.n == n, "unit %s holds %d parameters, want %d",
               tree->module[m].name, unit->flat.layout.n, n);
         int64_t at = 0;

@@ -19,11 +19,11 @@ static void check_hook(const Module *m, const FsdpUnit *unit, HookPoint at)
     for (const Hook *hook = m->hooks[at]; hook != NULL; hook = hook->next)
         for (int k = 0; k < HOOK_POINTS; k++) {
             if (hook->fn != known[k]) continue;
-            check(k == (int)at, "%s: install_hooks puts the function for %s at %s", m->name,
+            check(k == (int)at, "%s: install_hooks must not put the function for %s at %s", m->name,
                   POINT[k], POINT[at]);
             check(hook->arg == unit,
-                  "%s: install_hooks gives the hook at %s something else than its unit", m->name,
-                  POINT[at]);
+                  "%s: install_hooks must give the hook at %s its unit, and gives something else",
+                  m->name, POINT[at]);
         }
 }
 

@@ -53,7 +53,12 @@ static const char *const WHY[WRONGS] = {
     [COUNT_FASTER] = "these are the values of a step count that goes up with every unit: does "
                      "opt->t go up once a step, outside of the loop?",
     [NO_STEP] = "this unit's shard is what it was before the first step: does the loop reach every "
-                "flat parameter, on every rank?",
+                "flat parameter, on every rank, and does the kernel get the shard as the "
+                "array that it writes?",
+    [EPS_AND_DECAY] = "these are the values with eps and weight_decay in each other's place: in "
+                      "which order does the kernel take them?",
+    [TOO_OFTEN] = "this unit's shard has moved as often in a step as there are units: which unit's "
+                  "shard does the loop step?",
 };
 
 // Element by element in double (Loshchilov & Hutter 2019, algorithm 2): parameter and moments after
@@ -63,21 +68,25 @@ void follow_formula(const AdamWConfig *c, Wrong wrong, int steps, int k, int n, 
 {
     double beta1 = wrong == SWAPPED ? (double)c->beta2 : (double)c->beta1;
     double beta2 = wrong == SWAPPED ? (double)c->beta1 : (double)c->beta2;
-    double p = start, m = 0.0, v = 0.0, decay = (double)c->weight_decay;
+    double p = start, m = 0.0, v = 0.0, eps = (double)c->eps, decay = (double)c->weight_decay;
+    if (wrong == EPS_AND_DECAY) {
+        eps = decay;
+        decay = (double)c->eps;
+    }
     for (int step = 1; step <= steps && wrong != NO_STEP; step++) {
         int t = wrong == COUNT_FROM_ZERO ? step - 1 : step;
         if (wrong == COUNT_FASTER) t = (step - 1) * n + k + 1;
         double gradient = (double)given_scale(step) * g;
-        if (wrong == COUPLED)
-            gradient += decay * p;
-        else if (wrong != NO_DECAY)
-            p -= (double)c->lr * decay * p;
+        if (wrong == COUPLED) gradient += decay * p;
         m = beta1 * m + (1.0 - beta1) * gradient;
         v = beta2 * v + (1.0 - beta2) * gradient * gradient;
         bool corrected = wrong != NO_CORRECTION;
         double m_hat = corrected ? m / (1.0 - pow(beta1, t)) : m;
         double v_hat = corrected ? v / (1.0 - pow(beta2, t)) : v;
-        p -= (double)c->lr * m_hat / (sqrt(v_hat) + (double)c->eps);
+        for (int i = 0; i < (wrong == TOO_OFTEN ? n : 1); i++) {
+            if (wrong != NO_DECAY && wrong != COUPLED) p -= (double)c->lr * decay * p;
+            p -= (double)c->lr * m_hat / (sqrt(v_hat) + eps);
+        }
     }
     out[0] = p;
     out[1] = m;

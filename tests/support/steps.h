@@ -29,6 +29,8 @@ typedef enum Wrong {
     COUNT_FROM_ZERO,
     COUNT_FASTER,
     NO_STEP,
+    EPS_AND_DECAY,
+    TOO_OFTEN,
     WRONGS
 } Wrong;
 // Parameter and moments after so many steps with gradients given_scale(t) · g, in double

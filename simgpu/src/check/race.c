@@ -96,13 +96,14 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
     case HINT_NEVER:
         snprintf(text, size,
                  "The wait at %s\nwas called before its event was recorded%s%s, and such a wait "
-                 "waits for nothing.\nIs the cudaEventRecord missing, or too late?",
+                 "waits for nothing.\nIs the cudaEventRecord missing, or too late, or should the "
+                 "wait be for another event?",
                  wait, hint->record ? " at " : "", hint->record ? record : "");
         return true;
     case HINT_ELSEWHERE:
         snprintf(text, size,
                  "The wait at %s\nis for an event that was recorded on %s (at %s).\n"
-                 "Was it to be recorded on %s?",
+                 "Was it to be recorded on %s, or should the wait be for another event?",
                  wait, other, record, first);
         return true;
     case HINT_OTHER_WAITED:
@@ -180,7 +181,7 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
     } else if (first->op == GPU_ALLOC) {
         snprintf(text, size,
                  "Is there an event missing, recorded on %s after the allocation, for which\n"
-                 "%s waits?",
+                 "%s waits? Or were both meant for one stream?",
                  one, two);
     } else {
         snprintf(text, size,

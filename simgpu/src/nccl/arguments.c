@@ -91,7 +91,8 @@ static ncclResult_t check_overlap(const Call *call)
         "It sends %zu bytes from %s,\nand receives %zu bytes from %s.\n"
         "For rank %zu they may %s%s.\n"
         "On real GPUs data are silently mixed up.\n"
-        "Was the offset counted in bytes, not elements, or with another rank's number?",
+        "Is the count right? Was the offset counted in bytes, not elements, or with another "
+        "rank's number?",
         sends, from, recvs, to, rank,
         rule ? "overlap only in place: " : "not overlap, as it has no form in place",
         rule ? rule : "");

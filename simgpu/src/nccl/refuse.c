@@ -92,7 +92,7 @@ ncclResult_t sim_check_comm(ncclComm_t comm, const char *name, const void *site)
                "On real GPUs this is a crash, or a hang.\n"
                "Is there a call after its ncclCommDestroy?"
              : "On real GPUs it returns \"invalid argument\", as here.\n"
-               "Did ncclCommInitRank fail, or did it never run?");
+               "Did ncclCommInitRank fail, did it never run, or is another communicator meant?");
 }
 
 ncclResult_t sim_check_ready(ncclComm_t comm, const char *name, const void *site)

@@ -70,6 +70,24 @@ static bool end_fits(const void *ptr, size_t bytes, bool device_due)
     return device_due ? sim_pinned(ptr, bytes, &inside) : sim_managed(ptr);
 }
 
+// Whether the copy has two ends; with less "cudaErrorInvalidValue" on a GPU, too.
+static bool has_ends(SimgpuOp *op, const Copy *c, size_t dbytes, size_t sbytes)
+{
+    if (c->dst && c->src) return true;
+    char where[256];
+    gpulog_where(op->entry.site, where, sizeof where);
+    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
+    sim_facts_range(c->dst, dbytes);
+    sim_facts_range(c->src, sbytes);
+    sim_report(SIMGPU_POINTER, "a null pointer where a copy needs memory",
+               "%s, called at %s,\n%s %zu bytes at NULL.\n"
+               "On a GPU the call returns \"invalid argument\" and copies nothing.\n"
+               "Was the buffer never allocated, or already freed (resharded, set to NULL)?",
+               op->entry.name, where, c->dst ? "reads" : "writes", c->dst ? sbytes : dbytes);
+    op->error = cudaErrorInvalidValue;
+    return false;
+}
+
 static bool kind_fits(SimgpuOp *op, const Copy *c, size_t dbytes, size_t sbytes)
 {
     if ((unsigned)c->kind > cudaMemcpyDefault) {
@@ -188,7 +206,8 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
     if (op.error != cudaSuccess || c->width == 0 || c->height == 0) return sim_leave(op.error);
     size_t dbytes = (c->height - 1) * c->dpitch + c->width;
     size_t sbytes = (c->height - 1) * c->spitch + c->width;
-    if (!kind_fits(&op, c, dbytes, sbytes)) return simgpu_end(&op);
+    if (!has_ends(&op, c, dbytes, sbytes) || !kind_fits(&op, c, dbytes, sbytes))
+        return simgpu_end(&op);
     if (c->serial) each_device(&op, c, sim_stream_after_device);
     bool dst_device = on_device(c->dst), src_device = on_device(c->src), inside;
     bool pinned_dst = !dst_device && sim_pinned(c->dst, dbytes, &inside);

@@ -10,6 +10,13 @@ WRONG(POINTER, null_parameter, 1, "0")
     CUDA(kernel_gelu_forward(out, full, N, NULL)); // HERE
 }
 
+// The same, copied to the host.
+WRONG(POINTER, copy_from_null, 1, "0")
+{
+    float *full = NULL, host[N];
+    CUDA(cudaMemcpyAsync(host, full, sizeof host, cudaMemcpyDeviceToHost, NULL)); // HERE
+}
+
 WRONG(POINTER, kernel_on_host_memory, 1, "0")
 {
     static float weights[N];
