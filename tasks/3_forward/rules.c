@@ -138,9 +138,11 @@ static void pointer_body(Sharded *s, const Rank *r, void *arg)
                                  (size_t)flat->layout.numel, s->ctx.compute_stream));
         need(fsdp_reshard(unit));
         check((s->root->all_gather_state.buffer != NULL) == gathers,
-              "with %d ranks%s fsdp_reshard leaves %s buffer in root->all_gather_state "
-              "(flat_param_is_shard)",
-              r->world, alone ? " and flat.gathers_alone" : "", gathers ? "no" : "a");
+              "with %d ranks%s fsdp_reshard leaves %s", r->world,
+              alone ? " and flat.gathers_alone" : "",
+              gathers ? "no buffer in root->all_gather_state: must it hold the unit's "
+                        "(flat_param_is_shard), and is the one that it held before freed first?"
+                      : "a buffer in root->all_gather_state (flat_param_is_shard)");
         need(fsdp_free_all_gather(s->root));
         check_no_race(log);
         check(

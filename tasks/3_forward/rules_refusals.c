@@ -137,6 +137,7 @@ static void dead_body(Sharded *s, const Rank *r, void *arg)
     ncclGroupEnd(); // of a gather by several calls, whose group it leaves open
     ctx->mesh.shard.comm = whole.mesh.shard.comm;
     need(fsdp_reshard(unit));
+    check(state->buffer != NULL, "fsdp_reshard leaves no buffer in root->all_gather_state");
     ctx->all_gather_stream = dead;
     need_failure(fsdp_free_all_gather(s->root), ERR_CUDA, "");
     ctx->all_gather_stream = whole.all_gather_stream;

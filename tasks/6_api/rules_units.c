@@ -217,8 +217,8 @@ static void crowd_body(const Rank *r, void *arg)
               "fails, too",
               TIMES - 2, kept, N + 1);
         check(kept <= 100,
-              "%s: %d calls of fully_shard that were refused leave %zu bytes of host memory: what "
-              "frees the lists of %d parameters and of %d units that each of them makes?",
+              "%s: %d calls that were refused leave %zu bytes of host memory: what frees the lists "
+              "of %d parameters and of %d units that each of them makes?",
               kind < 2 ? "make_flat" : "clear_descendant_roots", TIMES - 2, now - host, N + 1,
               N + 1);
     }

@@ -124,8 +124,12 @@ static void count_body(const Rank *r, void *arg)
         const FsdpUnit *unit = fsdp_unit(model->children[i]);
         check(unit != NULL, "fully_shard gave OK, but module->unit is NULL");
         check(unit->root != NULL, "fully_shard gave OK, but the unit has no root, not even itself");
+        FsdpUnit *units[MAX] = {0};
         check(fsdp_units(model, NULL, 0) == i, "fsdp_units counts %d units below a model, want %d",
               fsdp_units(model, NULL, 0), i);
+        fsdp_units(model, units, MAX);
+        check(units[i - 1] == unit, "fsdp_units must write the unit of %s, of %d, to out[%d]",
+              model->children[i]->name, i, i - 1);
     }
     FsdpOptions options = TEST_OPTIONS;
     options.layout = count_layout;
