@@ -57,6 +57,11 @@ class Fit(Plan):
         out = self.said("FIT=yes", *SMALL, "GPUS=4", "STAGES=2", "RECOMPUTE=no",
                         "MACHINE=" + machine)
         self.assertRegex(out, r"(?m)^  zero3 +1 +1 .*\n  zero3 +2 +1 ") # of more micro-batches
+        rows = self.rows(self.said("FIT=yes", "LAYERS=2", "HEADS=4", "DIM=256", "VOCAB=61",
+                                   "SEQ=1024", "GPUS=1", "DTYPE=float", "RECOMPUTE=no"))
+        rates = [float(row[10]) for row in rows if row[0] == "zero3" and row[6] == "1"]
+        gains = [0.99 * rate > before for before, rate in zip(rates, rates[1:])]
+        self.assertEqual(gains, [True] * (len(gains) - 1) + [False]) # until one is below 1 %
 
     def test_slices_are_tried_on_several_nodes(self):
         _, out, _ = self.run_plan("FIT=yes", *SMALL, "GPUS=16", "BATCH=16", "DTYPE=bf16")
