@@ -274,9 +274,8 @@ static void move_to_host(const Stage *s, PlanFormulas *f)
 {
     uint64_t shards = (uint64_t)s->shards;
     f->params = f->grads = f->state = 0;
-    // Of two units, or of one that is gathered twice in succession; sharded, too.
-    bool two = s->parts.blocks > 1 || s->o->strategy == STRATEGY_ZERO3;
-    f->slices = 4 * (s->u + larger(s->R, two ? s->u : 0)) / shards;
+    // Of two different units; sharded, too.
+    f->slices = 4 * (s->u + larger(s->R, s->parts.blocks > 1 ? s->u : 0)) / shards;
 }
 
 PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number)

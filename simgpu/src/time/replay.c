@@ -208,9 +208,10 @@ static bool start(void *arg, const SimCall *call, SimPs *when)
         if (bound < its) bound = its;
     }
     for (int i = 0; call->from < 0 && w->some && i < w->n_members; i++) {
-        if (w->member[i].comm != call->comm) continue;
-        SimPs its = bound_of(seat, meeting, w->member[i].rank);
-        if (bound < its) bound = its;
+        const Member *m = &w->member[i];
+        if (m->comm != call->comm || m->log == seat->log) continue;
+        SimPs its = w->seat[m->log].until;
+        if (bound < its && !has_arrived(meeting, m->rank)) bound = its;
     }
     if (*when < bound) *when = bound;
     return false;
