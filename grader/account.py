@@ -46,7 +46,7 @@ def find(name):
     except KeyError:
         raise NoAccount("there is no account %s on this machine" % name)
     if entry.pw_uid == 0:
-        raise NoAccount("%s is root, from whom nothing can be hidden" % name)
+        raise NoAccount("%s is root, which can read every file: name another account" % name)
     return Account(name, entry.pw_uid, entry.pw_gid)
 
 

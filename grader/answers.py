@@ -29,8 +29,8 @@ MOST = 1e30       # of a number on the way
 KEY = re.compile(r"(seed|id) (\S.{0,99})")
 LINE = re.compile(r"(L?\d[a-z])\s*=\s*(.*)")
 HEAD = """\
-# The quiz: write each answer behind its "=", as a number, or as numbers with + - * / and
-# brackets. Right is what is within 1 %%; a number of things below 1000 must be exact.
+# The quiz: write each answer after its "=", as a number, or as numbers with + - * / and
+# brackets. An answer is right if it is within 1 %%; a count below 1000 must be exact.
 # `make quiz TASK=3` adds the questions of a task, LAB=3 that of a lab; both mark the answers.
 # The questions' numbers are drawn for you: leave the next line as it is.
 numbers for: %s
@@ -55,7 +55,7 @@ def read(path):
     if not os.path.lexists(path):
         return Answers()
     if not os.path.isfile(path) or os.path.getsize(path) > LARGEST_FILE:
-        raise BadAnswers("%s is no file of at most %d bytes" % (path, LARGEST_FILE))
+        raise BadAnswers("%s is not a regular file of at most %d bytes" % (path, LARGEST_FILE))
     return parse(read_regular_file(path).decode("utf-8", "replace"), path)
 
 
@@ -80,13 +80,12 @@ def parse(text, path):
                              % where)
         part, given = found.groups()
         if part in answers.given:
-            raise BadAnswers("%s: a second answer for %s, which line %d has already"
-                             % (where, part, answers.line[part]))
+            raise BadAnswers("%s: line %d already answers %s: delete one of the two"
+                             % (where, answers.line[part], part))
         answers.given[part], answers.line[part] = given.strip(), number
     if not answers.key:
-        raise BadAnswers('%s: the line "numbers for: …" is gone, and without it nobody knows which '
-                         "numbers the questions have: write it again, or begin with a new file"
-                         % path)
+        raise BadAnswers('%s: the line "numbers for: …" is missing; it says which numbers your '
+                         "questions have. Put it back, or start a new file" % path)
     return answers
 
 

@@ -295,8 +295,8 @@ class Builder:
                 self.present = names_in(files, os.path.join(ROOT, self.build, "names.json"))
                 made.keep(files)
         except OSError as problem:
-            raise Infrastructure("what is built cannot be looked at with nm, which comes with the "
-                                 "compiler: %s" % problem)
+            raise Infrastructure("nm, which comes with the compiler, cannot read the built "
+                                 "files: %s" % problem)
         self.others = self.present | (self.allowed if self.lean else set())
 
     def complete(self):
@@ -432,8 +432,8 @@ class Builder:
             gone = re.search(r"(?:([^\s']+): )?no such file or directory(?:: '(.+)')?$", line, re.I)
             path = gone and (gone.group(2) or gone.group(1))
             if path and path.startswith(self.build + "/"):
-                raise Infrastructure("%s, which was there a moment ago, is gone. Does something "
-                                     "else build or remove %s meanwhile? Grade again."
+                raise Infrastructure("%s disappeared during the grading. Is another program "
+                                     "building or removing %s? Grade again."
                                      % (path, self.build))
 
     def own_names(self, task):
@@ -465,7 +465,7 @@ class Builder:
         alike = look_alike(file, os.listdir(self.impl))
         if alike:
             return "%s. There is %s: is that it? The name must be exactly %s." % (text, alike, file)
-        return "%s, and nothing that looks like it." % text
+        return "%s, and no file with a similar name." % text
 
     def link(self, name, tasks):
         """Links a suite with the student's files of these tasks. None, or why it cannot run."""
@@ -512,14 +512,14 @@ class Builder:
             if program:
                 linked = submission.is_linked(own, program)
                 if linked is False:
-                    raise Infrastructure("the tests were linked with another %s than the one that "
-                                         "was to be graded: remove %s and grade again"
+                    raise Infrastructure("the tests were linked with a different %s from the one "
+                                         "to be graded: remove %s and grade again"
                                          % (task.file, self.build))
                 self.files[task.name]["linked"] = linked
                 taken = sorted(own.defined() & program.exported())
                 if taken:
-                    return Failing("error", "%s defines %s, which a library of the program has "
-                                   "too: make it static, or give it another name."
+                    return Failing("error", "%s defines %s, which a library of the program "
+                                   "also defines: make it static, or give it another name."
                                    % (task.file, taken[0]))
             wrong = submission.look_at_calls(own, submission.declared(ROOT, task),
                                              task.source(self.impl))

@@ -74,7 +74,7 @@ def settings_of(text):
             raise BadSettings("%sthere is no setting %s here; there are %s"
                               % (where, name, ", ".join(FREE)))
         if name in found:
-            raise BadSettings("%s%s is there twice" % (where, name))
+            raise BadSettings("%s%s is set twice: delete one of the lines" % (where, name))
         found[name] = value
     return ["%s=%s" % pair for pair in list(FIXED.items()) + list(found.items())]
 
@@ -188,7 +188,8 @@ def run(options):
     own = files is not None and len(files.own) == len(files.tasks)
     print("  %s" % " ".join(settings))
     if not own:
-        print("  No entry for a leaderboard: not all %s files are yours." % manifest.how_many())
+        print("  This is not a leaderboard entry: some of the %s files are not yours."
+              % manifest.how_many())
     if figures["limit"]:
         print("  What would help most: %s" % figures["limit"])
     impl = os.path.realpath(options.impl)

@@ -40,6 +40,6 @@ for name; do
     near=$("$python" -c 'import difflib, sys
 near = difflib.get_close_matches(sys.argv[1].upper(), sys.argv[2:], 1, 0.5)
 print("".join(": is it %s?" % name for name in near))' "$name" $told)
-    printf 'there is no setting %s%s (make help lists them)\n' "$name" "$near"
+    printf 'there is no setting %s%s (make help lists the settings)\n' "$name" "$near"
     exit
 done

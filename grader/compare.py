@@ -107,19 +107,19 @@ def trouble(options):
     asked = given(options)
     for option, wanted in (("DTYPE", options.dtype), ("REDUCE_DTYPE", options.reduce_dtype)):
         if wanted not in DTYPES:
-            return "%s=%s: it is %s" % (option, wanted, " or ".join(DTYPES))
+            return "%s=%s: must be %s" % (option, wanted, " or ".join(DTYPES))
     if not re.fullmatch(r"[0-9]{1,4}", options.ranks) or int(options.ranks) < 4 \
             or int(options.ranks) % 2:
-        return "RANKS=%s: two replicas of at least two shards want an even number of GPUs, 4 or " \
+        return "RANKS=%s: two replicas of at least two shards need an even number of GPUs, 4 or " \
                "more" % options.ranks
     for name, choices in OPTIONS:
         value = asked.get(name)
         if value is not None and choices and value not in choices:
-            return "%s=%s: it is %s" % (name.upper(), value, " or ".join(choices))
+            return "%s=%s: must be %s" % (name.upper(), value, " or ".join(choices))
         if value is not None and not choices and not re.fullmatch(r"[0-9]{1,4}", value):
-            return "%s=%s: it is a whole number" % (name.upper(), value)
+            return "%s=%s: must be a whole number" % (name.upper(), value)
     if asked.get("gather") == "fp8" and asked.get("layout") != "per_parameter":
-        return "GATHER=fp8 has a scale for each parameter: LAYOUT=per_parameter"
+        return "GATHER=fp8 has a scale for each parameter: set LAYOUT=per_parameter"
     if asked.get("gather") == "fp8" and asked.get("offload") == "yes":
         return "GATHER=fp8 finds its scales in shards on the device: leave OFFLOAD out"
     if asked.get("graph") == "yes" or "regroup" in asked:
@@ -136,10 +136,10 @@ def trouble(options):
                                          else "GRAPH=yes", " and ".join(apart))
     stages = int(asked.get("stages", 1))
     if not 1 <= stages <= LAYERS or int(options.ranks) % stages:
-        return "STAGES=%d: they divide the %s GPUs, and the model has %d blocks" % (
+        return "STAGES=%d: must divide the %s GPUs, and be at most the model's %d blocks" % (
             stages, options.ranks, LAYERS)
     if "schedule" in asked and stages == 1:
-        return "SCHEDULE=%s is that of a pipeline: STAGES=2" % asked["schedule"]
+        return "SCHEDULE=%s needs a pipeline: set STAGES=2" % asked["schedule"]
     if options.dtype == "fp16" and stages > 1:
         return ("DTYPE=fp16: a loss scale would look at one stage's gradients; take bf16, or no "
                 "STAGES")

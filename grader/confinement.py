@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Whose lines a report may show, and the machine of the traces.
 GIVEN = ("include", "lib", "simgpu", "gpulog", "tests/trace")
 ALWAYS = ("that a path is there, its size and times can be seen",
-          "sockets with a path, as far as their permissions go")
+          "sockets with a path, where their permissions allow it")
 # What is enforced from an ABI of Landlock on, and by nothing before it: the filter of calls does
 # the rest (handouts/instructors.md).
 SINCE = ((1, "files: reading and writing them"),
@@ -74,4 +74,4 @@ class Confinement:
         if self.enforced["landlock"]:
             return ""
         return ("grade: this kernel has no Landlock (Linux 5.13): a test can write whatever its "
-                "account can, and --run-as is the only fence.")
+                "account can, and only --run-as limits it.")

@@ -72,12 +72,12 @@ def line(cost):
 def why_slow(cost):
     """Why this step takes so long, as sentences."""
     own = cost.own
-    return ("Kernels run for %d %% of the step. This is float, as the kit computes: of an H100’s "
-            "%.0f TFLOP/s for products in TF32 it uses the %.0f of the plain units, because cuBLAS "
-            "rounds floats to TF32’s 10 bits only where a program allows it "
-            "(CUBLAS_TF32_TENSOR_OP_MATH). So a step is long, and communication is easily hidden "
-            "behind it: with TF32 or bf16 the same bytes have a fraction of the time to hide in."
-            % (percent(own.compute, own.step), own.peak_tf32 / 1000, own.peak_float / 1000))
+    return ("Kernels run for %d %% of the step. They multiply in float, at most %.0f TFLOP/s on an "
+            "H100. With TF32 it has %.0f TFLOP/s, but cuBLAS rounds floats to its 10 bits only if "
+            "the program allows it (CUBLAS_TF32_TENSOR_OP_MATH), and the kit does not. So a "
+            "step takes long, and communication is easily hidden behind it; with TF32 or bf16 "
+            "there is a fraction of that time to send the same bytes in."
+            % (percent(own.compute, own.step), own.peak_float / 1000, own.peak_tf32 / 1000))
 
 
 # ---- Taking ----

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gdb on one rank of one test, which is compiled by -O0: every variable and line is there.
+"""gdb on one rank of one test, which is compiled with -O0: every variable and line is there.
 
 The suite is built in a tree of its own (build/O0). The rank waits in its test until gdb has it
 (tests/support/debug.c); the other ranks run, and the test's time limit is made long. gdb stops at a
@@ -36,8 +36,8 @@ def find_test(name):
         for test in task.tests:
             if test.name == name:
                 return task, test
-    raise Refused("there is no test %s; `make grade` lists them" % name if name else
-                  "which test? TEST=name; `make grade` lists them")
+    raise Refused("there is no test %s; `make grade` lists the tests" % name if name else
+                  "which test? TEST=name; `make grade` lists the tests")
 
 
 def stop_at(task, test):
@@ -47,7 +47,7 @@ def stop_at(task, test):
 
 
 def build(options, suite):
-    """The suite's program, compiled by -O0; None: it cannot be built, which make has said."""
+    """The suite's program, compiled with -O0; None: it cannot be built, which make has said."""
     tree = options.build + "/O0"
     words = ["make", "--no-print-directory", "-s", "-j%d" % (os.cpu_count() or 1),
              "IMPL=" + options.impl, "BUILD=" + tree, "CFLAGS=-O0 -g"]
@@ -58,7 +58,7 @@ def build(options, suite):
     if said.returncode != 0 or not folder:
         return None
     program = "%s/%s" % (folder[-1], suite)
-    print("Building %s by -O0 …" % program, flush=True)
+    print("Building %s with -O0 …" % program, flush=True)
     made = subprocess.run(words + [program], cwd=ROOT, check=False)
     return os.path.join(ROOT, program) if made.returncode == 0 else None
 

@@ -466,7 +466,7 @@ def oom(options):
     if ending.status == 0 or not full or mistakes(ending.reports):
         sys.stderr.write(layout.safe(ending.said))
         if ending.status == 0:
-            print("\nThe training failed: it was meant to run out of memory and did not. Does "
+            print("\nThe training failed: it should have run out of memory, but did not. Does "
                   "meta_materialize allocate every parameter and its gradient?", file=sys.stderr)
         else:
             tell_failure(ending, files, sys.stderr)

@@ -67,7 +67,7 @@ class Dropped:
         if self.how:
             return text + ": look at it, or return it."
         return text + ": write %s(%s(…))%s." % (
-            use, self.call, "" if family else ", or IGNORE_STATUS(…) where that is meant")
+            use, self.call, "" if family else ", or IGNORE_STATUS(…) if you mean to ignore it")
 
 
 @dataclass

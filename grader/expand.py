@@ -146,9 +146,9 @@ class Expansion:
         """Why a file of the folder is not copied, as the end of a sentence; ""."""
         path = os.path.join(self.folder, name)
         if "/" in name:
-            return "which is not in the folder itself: put it beside the task file"
+            return "which is not in the folder itself: move it to the folder of the task file"
         if not PLAIN.fullmatch(name):
-            return ("whose name has other characters than letters, digits, '_', '-' and '.': "
+            return ("whose name has characters other than letters, digits, '_', '-' and '.': "
                     "rename it")
         if not name.endswith((".c", ".h")):
             return "which is neither a .h nor a .c file"

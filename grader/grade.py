@@ -409,7 +409,7 @@ def unjudged(message, broken):
     """The message of a test of all six files that fails while tests of these tasks do, and whether
     it is the same for all such tests."""
     ended = "" if NOT_YET.search(message) else " What happened:\n" + message
-    return ("Needs all %s files, and cannot be judged while tests of %s fail.%s"
+    return ("Needs all %s files, and is judged only once the tests of %s pass.%s"
             % (manifest.how_many(), counted("task", broken), ended)), not ended
 
 
@@ -506,7 +506,7 @@ def main(arguments=None):
     except BrokenPipeError:
         # Nobody reads the table any more; the results file still has to be right.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return give_up(grading, 3, "nobody reads what the grader prints")
+        return give_up(grading, 3, "the grader's output was closed before the end")
     except OSError as problem: # a full disk, a limit of the account: no file of the student's
         return give_up(grading, 3, "the grading itself failed, not your code: %s" % problem)
     except Exception as problem: # whatever it is, there are results, and they say so

@@ -280,7 +280,7 @@ def check(options, everything):
         owner = [task for task in everything if any(test.name == options.test
                                                     for test in task.tests)]
         if not owner:
-            raise grade.BadUsage("there is no test %s; `make grade` lists them" % options.test)
+            raise grade.BadUsage("there is no test %s; `make grade` lists the tests" % options.test)
         if options.task.strip() not in ("", str(owner[0].number), owner[0].name):
             raise grade.BadUsage("%s is a test of %s, not of task %s" % (
                 options.test, owner[0].heading().lower(), options.task.strip()))

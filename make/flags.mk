@@ -10,12 +10,12 @@ BASE       = -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -
 # Of the kit's own code a report or a backtrace names file, line and function, and nobody asks for
 # its variables: -g1, which gcc knows to keep artificial functions (cuda_runtime.h) in; clang's does
 # not. Code that does not show in a step's time (all but kernels, lib/fsdp and what is graded:
-# COLD_OBJ) is compiled by -O1. Where CFLAGS is given, all is compiled as it says.
+# COLD_OBJ) is compiled with -O1. Where CFLAGS is given, all is compiled as it says.
 LEAN       = $(if $(filter file,$(origin CFLAGS)),$(if $(findstring clang,$(COMPILER)),,-g1))
 COLD      := $(if $(filter file,$(origin CFLAGS)),-O1)
-# The tasks' tests and what tests share are compiled by -O0: that takes two thirds of the time, and
-# to run them takes as long. Other backends, which .ci/run builds too, and sanitizers keep -O1: some
-# warnings only an optimising compiler gives.
+# The tasks' tests and what tests share are compiled with -O0: that takes two thirds of the time,
+# and to run them takes as long. Other backends, which .ci/run builds too, and sanitizers keep -O1:
+# some warnings only an optimising compiler gives.
 TESTS_OPT := $(if $(COLD),$(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),$(COLD),-O0))
 # In a half-written task file much is unused, and that is no mistake yet. Results that are dropped
 # the grader names (grader/dropped.py). A write past a local array ends in the function that has the

@@ -343,7 +343,7 @@ class Folders(Miniature):
                 self.source("mine/api", '#include "%s"\n%s' % (name, plain))
                 lines = self.make(*target, status=2).splitlines()
                 self.assertEqual([line for line in lines if "make: ***" not in line],
-                                 ["mine/api.c includes %s, whose name has other characters than "
+                                 ["mine/api.c includes %s, whose name has characters other than "
                                   "letters, digits, '_', '-' and '.': rename it." % name])
                 self.source("mine/api", plain)
                 self.assertEqual(self.made(*target, goals=()), {"mine/api.c"})

@@ -84,8 +84,8 @@ class Texts(unittest.TestCase):
     def test_the_sentence_names_place_and_remedy(self):
         lost = dropped.find(BEGIN + "    own(1);\n" + END, HEADERS)[0]
         self.assertEqual(lost.sentence("mine/forward.c"), "mine/forward.c:6 (task): the Status of "
-                         "own is dropped: write TRY(own(…)), or IGNORE_STATUS(…) where that is "
-                         "meant.")
+                         "own is dropped: write TRY(own(…)), or IGNORE_STATUS(…) if you mean "
+                         "to ignore it.")
 
     def test_the_kit_drops_none(self):
         for pattern in ("reference/*.c", "skeleton/*.c", "labs/*/*.c", "tasks/*/alternatives/*.c",

@@ -87,8 +87,8 @@ class Scores(FakeKit):
         self.suite("together", "e", "say('e', 'failed', 'weights differ'); end()")
         test = self.grade()[2]["e"]
         self.assertEqual((test["status"], test["score"], test["message"]),
-                         ("skipped", 0, "Needs all two files, and cannot be judged while tests of "
-                          "task 1 fail. What happened:\nweights differ"))
+                         ("skipped", 0, "Needs all two files, and is judged only once the tests of "
+                          "task 1 pass. What happened:\nweights differ"))
         self.suite("together", "e", "rest()") # and where it passes it has passed
         self.assertEqual(self.grade()[2]["e"]["status"], "passed")
 
@@ -339,7 +339,7 @@ class Files(FakeKit):
         os.unlink(self.path("mine/two.c"))
         tests = self.grade()[2]
         self.assertEqual(tests["d"]["status"], "error")
-        self.assertIn("mine has no two.c, and nothing that looks like it", tests["d"]["message"])
+        self.assertIn("mine has no two.c, and no file with a similar name", tests["d"]["message"])
 
     def test_a_misnamed_file_is_named(self):
         for wrong in ("Two.c", "two.c.txt", "tw_o.c", "two (1).c"):
@@ -404,7 +404,7 @@ class Files(FakeKit):
         for name in ("a:b.h", "a;x.h", "$(x).h", "a b.h", "é.h", "it's.h", "-x.h", "one.h.gch"):
             self.write("mine/" + name, "#error %s\n" % name)
         self.assertEqual(self.grade()[3]["score"], 100)
-        odd = "whose name has other characters than letters, digits, '_', '-' and '.': rename it"
+        odd = "whose name has characters other than letters, digits, '_', '-' and '.': rename it"
         for name, says in (("a:b.h", odd), ("a;x.h", odd), ("$(x).h", odd),
                            ("deep/x.h", "which is not in the folder itself"),
                            ("x.inc", "which is neither a .h nor a .c")):

@@ -164,7 +164,7 @@ class File(TempFolder):
                          ("id a@b.c", {"3a": "12", "3b": ""}, {"3a": 4, "3b": 5}))
         for text, line, what in (
                 ("numbers for: seed 1\n3a 12\n", 2, "must be an answer"),
-                ("numbers for: seed 1\n3a = 1\n3a = 2\n", 3, "second answer for 3a, which line 2"),
+                ("numbers for: seed 1\n3a = 1\n3a = 2\n", 3, "line 2 already answers 3a"),
                 ("numbers for: me\n", 1, "numbers for: seed N"),
                 ("numbers for: seed 1\nnumbers for: seed 2\n", 2, "one line"),
                 ("3a = 1\n", 0, "numbers for")):

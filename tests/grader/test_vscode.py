@@ -120,7 +120,7 @@ class Files(unittest.TestCase):
         waits = TASKS[launch["preLaunchTask"]]
         ends = waits["problemMatcher"][0]["background"]["endsPattern"]
         self.assertRegex("rank 1 of 2 waits for a debugger: gdb -p 4711", ends)
-        self.assertRegex("gdb: there is no test x; `make grade` lists them", ends)
+        self.assertRegex("gdb: there is no test x; `make grade` lists the tests", ends)
         asked = {entry["id"] for entry in load("tasks.json")["inputs"]}
         self.assertLessEqual(set(re.findall(r"\$\{input:(\w+)\}", str(TASKS))), asked)
 
