@@ -31,8 +31,8 @@ watch: deps
 	    $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND)
 
-## make gdb           gdb on one rank of a test, TEST=name, compiled with -O0; RANK=1
-##                    for another rank than 0, WORLD=2 for a world of so many
+## make gdb           gdb on one rank of a test, TEST=name, compiled with -O0;
+##                    RANK=1 for a rank other than 0, WORLD=2 for a world of 2
 ##                    ranks, BREAK=function for where it stops first, WAIT=1 to
 ##                    wait for a gdb that is started elsewhere
 gdb: deps
