@@ -12,7 +12,6 @@ from helpers import FakeKit, ROOT, in_terminal
 
 import alike
 import layout
-import manifest
 import progress
 import report
 
