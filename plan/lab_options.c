@@ -23,7 +23,7 @@ Status plan_read_stages(const PlanValues value, PlanOptions *o)
     TRY(plan_choice(value, SCHEDULE, "gpipe", "1f1b", &is_1f1b));
     o->schedule = is_1f1b ? PIPELINE_1F1B : PIPELINE_GPIPE;
     if (value[SCHEDULE] && o->stages == 1)
-        return plan_refuse("SCHEDULE=%.40s is that of a pipeline: STAGES", value[SCHEDULE]);
+        return plan_refuse("SCHEDULE=%.40s needs a pipeline: set STAGES", value[SCHEDULE]);
     if (o->gpus % o->stages != 0)
         return plan_refuse("STAGES=%d does not divide GPUS=%d", o->stages, o->gpus);
     if (o->stages > o->model.layers)

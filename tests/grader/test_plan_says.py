@@ -488,7 +488,7 @@ class Says(Plan):
                 (["LAYOUT=rows"], "LAYOUT=rows: must be flat or per_parameter"),
                 (["GATHER=fp16"], "GATHER=fp16: must be usual or fp8"),
                 (["GATHER=fp8"], "a scale for each parameter: take LAYOUT=per_parameter"),
-                (["SCHEDULE=1f1b"], "SCHEDULE=1f1b is that of a pipeline: STAGES"),
+                (["SCHEDULE=1f1b"], "SCHEDULE=1f1b needs a pipeline: set STAGES"),
                 (["STAGES=2", "SCHEDULE=zero"], "SCHEDULE=zero: must be gpipe or 1f1b"),
                 (["STAGES=3"], "STAGES=3 does not divide GPUS=8"),
                 (["STAGES=4", "LAYERS=3", "HEADS=2", "DIM=20"], "the model has 3 blocks"),
