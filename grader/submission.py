@@ -119,18 +119,28 @@ def foreign_header(name):
             % name)
 
 
+def leads(headers, path):
+    """Whether a link in a folder of headers leads to the file: Debian 13 has <asm/errno.h> in
+    /usr/lib/linux, and GCC names that place."""
+    parts = path.split(os.sep)
+    return any(os.path.realpath(os.path.join(headers, *parts[i:])) == path
+               for i in range(1, len(parts)))
+
+
 def look_at_source(folder, expanded, files, headers, root):
     """`expanded`: the preprocessed file, without comments; `files`: every file that went
     into it; `folder`: where the student's are; `headers`: the folders that hold headers for
     everybody; `root`: the kit's."""
     folder = os.path.realpath(folder)
     headers = [os.path.realpath(os.path.join(root, path)) + os.sep for path in headers]
+    kit = os.path.realpath(root) + os.sep
+    systems = [path for path in headers if not path.startswith((kit, folder + os.sep))]
     own = []
     for name in files:
         path = os.path.realpath(os.path.join(root, name))
         if os.path.dirname(path) == folder and path.endswith((".c", ".h")):
             own.append(path)
-        elif not path.startswith(tuple(headers)):
+        elif not (path.startswith(tuple(headers)) or any(leads(one, path) for one in systems)):
             return foreign_header(name)
     for path in own:
         with open(path, encoding="utf-8", errors="replace") as file:

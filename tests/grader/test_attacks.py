@@ -290,11 +290,21 @@ class TwoAtOnce(Graded):
 class Source(TempFolder):
     """What the looks at source and object say of single cases."""
 
-    def look(self, text, expanded=None, files=()):
+    def look(self, text, expanded=None, files=(), headers="/usr/include"):
         self.write("mine/task.c", text)
         return submission.look_at_source(self.path("mine"), text if expanded is None else expanded,
                                          [self.path("mine/task.c")] + list(files),
-                                         ["/usr/include"], self.folder)
+                                         [headers], self.path("kit"))
+
+    def test_headers_that_a_link_leads_to(self):
+        for headers, fair in (("system/include", True), ("kit/include", False)):
+            self.write("lib/asm/errno.h", "")
+            os.makedirs(self.path(headers + "/asm"))
+            os.symlink(self.path("lib/asm/errno.h"), self.path(headers + "/asm/errno.h"))
+            found = self.look("", files=[self.path("lib/asm/errno.h")], headers=self.path(headers))
+            self.assertEqual(found == "", fair, found)
+            self.assertIn("of the system", self.look("", files=[self.path("lib/other.h")],
+                                                     headers=self.path(headers)))
 
     def test_lines_that_hide(self):
         for text in ("#line 3\n", "  # 7 \"x.h\" 3\n", "%:line 3\n", "#\\\nline 3\n",

@@ -71,7 +71,7 @@ class RealSuites(ReferenceCopy):
         self.copy = skeleton
         tests, document, out = self.grade()
         self.assertEqual(document["score"], 0)
-        self.all_fail(tests, TOGETHER, "skipped", "while tests of tasks 1, 2, 3, 4")
+        self.all_fail(tests, TOGETHER, "skipped", "once the tests of tasks 1, 2, 3, 4")
         for name in set(tests) - set(TOGETHER):
             test = tests[name]
             self.assertEqual(test["status"], "failed", test["message"])

@@ -102,7 +102,6 @@ class Saves(Watched):
             "  FAIL   a                                                      0/10\n"
             "         a holds.\n"
             "           w[3] is 2, want 3\n"
-            "  Hint: Why a?\n"
             "  Read:  handouts/1_one.md\n"
             "    also not ok: c\n"
             "  Not run: 1 test of task 2 that uses all files; it runs when all others pass,\n"
