@@ -8,7 +8,8 @@
  *     --write PATH     may be read and written; a folder is where temporary files go (TMPDIR)
  *     --without DIR    the kit's folder: where it lies in a folder of the system, it is left out
  *     --tool           the command is a compiler: what is installed beside it may be read
- *     --cuda           a real GPU is used: its devices, shared memory and the network are open
+ *     --cuda           a real GPU is used: its devices, shared memory, the files of /proc and the
+ *                      network are open
  *     --trace          may trace its own children, as leak sanitizers do
  *     --abi N          uses no more of Landlock than its ABI N has (for tests)
  *
@@ -366,6 +367,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof CUDA / sizeof *CUDA && cuda; i++) grant_system(CUDA[i], READ);
     grant("/dev/null", READ | WRITE_FILE | TRUNCATE);
     if (cuda) grant("/dev", READ | WRITE_FILE | TRUNCATE | IOCTL_DEV);
+    // CUDA's driver names its threads there, and fails if it may not.
+    if (cuda) grant("/proc", READ | WRITE_FILE | TRUNCATE);
     if (cuda) grant("/dev/shm", handled.fs & ~(uint64_t)(EXECUTE | MAKE_DEVICES));
     for (int i = 1; i < at; i++) {
         if (strcmp(argv[i], "--read") == 0) grant(argv[++i], READ);

@@ -68,6 +68,7 @@ class Confinement:
         """For the results: what is enforced, and what is not."""
         lacking = [what for abi, what in SINCE if self.enforced["landlock"] < abi]
         lacking += [] if self.enforced["seccomp"] else NO_FILTER
+        lacking += ["files of /proc"] if "--cuda" in self.options else []
         return dict(self.enforced, not_enforced=lacking + list(ALWAYS))
 
     def missing(self):

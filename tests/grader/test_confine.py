@@ -133,13 +133,16 @@ class Confined(TempFolder):
                         sys.base_prefix, "--", sys.executable, "-c", code % key], status=0)
             self.assertEqual(done.stdout, want + "\n", (limit, key))
 
-    def test_the_network_is_open_for_real_gpus(self):
-        code = "import socket; socket.socket().bind(('127.0.0.1', 0))"
-        for options, status in (([], 1), (["--cuda"], 0)):
-            done = subprocess.run([CONFINE, "--read", sys.base_prefix] + options +
-                                  ["--", sys.executable, "-c", code], stderr=subprocess.PIPE,
-                                  check=False)
-            self.assertEqual(done.returncode, status, done.stderr)
+    def test_what_is_open_for_real_gpus(self):
+        """NCCL's sockets, and the names that CUDA's driver gives its threads."""
+        for code in ("import socket; socket.socket().bind(('127.0.0.1', 0))",
+                     "import threading; "
+                     "open('/proc/self/task/%d/comm' % threading.get_native_id(), 'w').write('a')"):
+            for options, status in (([], 1), (["--cuda"], 0)):
+                done = subprocess.run([CONFINE, "--read", sys.base_prefix] + options +
+                                      ["--", sys.executable, "-c", code], stderr=subprocess.PIPE,
+                                      check=False)
+                self.assertEqual(done.returncode, status, done.stderr)
 
     def test_the_kit_in_a_folder_of_the_system_is_left_out(self):
         """A kit may be installed in /usr, which all programs read."""
