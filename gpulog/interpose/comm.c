@@ -306,7 +306,7 @@ ncclResult_t __wrap_ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int e
 }
 #endif
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
 WRAPPED(ncclCommRevoke);
 ncclResult_t __wrap_ncclCommRevoke(ncclComm_t comm, int revokeFlags)
 {
