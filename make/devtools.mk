@@ -40,7 +40,7 @@ LONG_GRADER_TESTS := $(wildcard $(patsubst %,tests/grader/test_%.py,release grad
 # On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.
 ifeq ($(BACKEND),cuda)
 TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --tool $(WATCH) \
-    --target-processes all --error-exitcode 1 --kill no --print-limit 20')
+    --target-processes all --error-exitcode 1 --print-limit 20')
 endif
 
 ## make test-all      all tests, and every command that README and handouts print
