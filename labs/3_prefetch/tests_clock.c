@@ -125,11 +125,9 @@ static double backward_by_hand(double c, int depth)
     return later(wire + 1, at) - all; // the root's reduction is the last
 }
 
-// Exposed of the ranks' passes, in microseconds, at most. False: this backend has no times, or not
-// so many GPUs.
+// Exposed of the ranks' passes, in microseconds, at most. False: this backend has no times.
 static bool measure(PrefetchOptions options, double exposed[2], double *layer, double *c)
 {
-    if (!ranks_fit(CLOCK_WORLD)) return false;
     Timed *t = shared_alloc(CLOCK_WORLD * sizeof *t);
     Times *times = calloc((size_t)CLOCK_WORLD * TIMES_MOST, sizeof *times);
     TimesLog *logs = calloc(CLOCK_WORLD, sizeof *logs);
@@ -157,6 +155,7 @@ static bool measure(PrefetchOptions options, double exposed[2], double *layer, d
 
 TEST(two_ahead_hide_what_one_cannot)
 {
+    needs_ranks(CLOCK_WORLD);
     static const char *const PASS[] = {"forward", "backward"};
     static const double HANDOUT[4][2] = {{8, 31}, {8, 10}, {4, 2}, {4, 2}}; // ms, its table
     double hand[4][2];

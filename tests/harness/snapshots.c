@@ -95,6 +95,7 @@ static void change_body(const Rank *r, void *arg)
 
 TEST(test_snapshots)
 {
+    needs_ranks(2);
     for (size_t i = 0; i < sizeof CHANGES / sizeof *CHANGES; i++) {
         char *message = run_ranks_message(2, 20, change_body, (void *)&CHANGES[i]);
         if (CHANGES[i].said == NULL && message != NULL) fail_msg("nothing changed: %s", message);
