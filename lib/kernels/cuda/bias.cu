@@ -11,7 +11,7 @@
 
 #define WIDE 64 // threads along the columns: two warps, side by side
 #define DEEP 4  // rows at a time
-#define MOST_ROW_BLOCKS 64
+#define MOST_ROW_BLOCKS 256
 
 // A grid over a matrix with `cols` elements per row: threads walk down their column with its bias
 // in a register. Returns false if there are no elements.
@@ -23,56 +23,64 @@ static bool matrix_grid(dim3 *blocks, int rows, size_t cols)
     return true;
 }
 
-// Whether rows of `cols` floats at these addresses can be read four floats at a time.
-static bool in_fours(int cols, const void *a, const void *b, const void *c)
+// Whether rows of `cols` numbers at these addresses can be read four at a time.
+template <class T> static bool in_fours(size_t cols, const T *a, const T *b, const T *c)
 {
-    return cols % 4 == 0 && ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
+    return cols % 4 == 0 && ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % (4 * sizeof *a) == 0;
 }
 
-static inline __device__ float4 operator+(float4 a, float4 b)
+// N neighbours of a row, as floats.
+template <int N> struct Part {
+    float v[N];
+};
+
+template <int N, class T> static __device__ __forceinline__ Part<N> load(const T *x)
 {
-    return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+    if constexpr (N == 1)
+        return {{*x}};
+    else {
+        float4 four = load_four(x);
+        return {{four.x, four.y, four.z, four.w}};
+    }
 }
 
-static inline __device__ float4 gelu_of(float4 v)
+template <int N, class T> static __device__ __forceinline__ void store(T *x, const Part<N> &p)
 {
-    return {gelu_of(v.x), gelu_of(v.y), gelu_of(v.z), gelu_of(v.w)};
+    if constexpr (N == 1)
+        *x = p.v[0];
+    else
+        store_four(x, {p.v[0], p.v[1], p.v[2], p.v[3]});
 }
 
-// out (rows, cols) = bias (cols); a Number is a float or a float4
-template <class Number>
+// out (rows, cols) = bias (cols)
+template <int N, class T>
 static __global__ void __launch_bounds__(WIDE *DEEP)
-    spread_bias(Number *out, const Number *bias, int rows, size_t cols)
+    spread_bias(T *out, const T *bias, int rows, size_t cols)
 {
-    size_t c = blockIdx.x * (size_t)WIDE + threadIdx.x;
+    size_t c = N * (blockIdx.x * (size_t)WIDE + threadIdx.x);
     if (c >= cols) return;
-    Number b = bias[c];
+    Part<N> b = load<N>(bias + c);
     for (size_t r = blockIdx.y * DEEP + threadIdx.y; r < (size_t)rows; r += gridDim.y * DEEP)
-        out[r * cols + c] = b;
+        store(out + r * cols + c, b);
 }
 
-// A sum converted to a Number, which gelu takes.
-template <class Number> static __device__ float4 stored(float4 sum)
-{
-    return sum;
-}
-template <class Number> static __device__ float stored(float sum)
-{
-    return rounded<Number>(sum);
-}
-
-// y (rows, cols) += bias (cols), out (rows, cols) = gelu(y); a Sum is the type that adds Numbers
-template <class Number, class Sum>
+// y (rows, cols) += bias (cols), out (rows, cols) = gelu(y), of the y that is stored
+template <int N, class T>
 static __global__ void __launch_bounds__(WIDE *DEEP)
-    bias_gelu_forward(Number *out, Number *y, const Number *bias, int rows, size_t cols)
+    bias_gelu_forward(T *out, T *y, const T *bias, int rows, size_t cols)
 {
-    size_t c = blockIdx.x * (size_t)WIDE + threadIdx.x;
+    size_t c = N * (blockIdx.x * (size_t)WIDE + threadIdx.x);
     if (c >= cols) return;
-    Sum b = bias[c];
+    Part<N> b = load<N>(bias + c);
     for (size_t r = blockIdx.y * DEEP + threadIdx.y; r < (size_t)rows; r += gridDim.y * DEEP) {
-        Sum sum = stored<Number>(y[r * cols + c] + b);
-        y[r * cols + c] = sum;
-        out[r * cols + c] = gelu_of(sum);
+        Part<N> sum = load<N>(y + r * cols + c), of_sum;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            sum.v[i] = rounded<T>(sum.v[i] + b.v[i]);
+            of_sum.v[i] = gelu_of(sum.v[i]);
+        }
+        store(y + r * cols + c, sum);
+        store(out + r * cols + c, of_sum);
     }
 }
 
@@ -95,34 +103,17 @@ static __global__ void __launch_bounds__(COLUMNS *MOST_LANES)
     if (threadIdx.y == 0 && c < cols) dbias[c] += sum;
 }
 
-// Uses four floats at a time if the rows allow it.
-static void launch_spread(Launch *launch, float *out, const float *bias, int rows, size_t width)
-{
-    dim3 blocks, threads(WIDE, DEEP);
-    bool fours = in_fours((int)width, out, bias, NULL);
-    if (!matrix_grid(&blocks, rows, fours ? width / 4 : width)) return;
-    if (fours)
-        launch_grid(launch, spread_bias<float4>, blocks, threads, (float4 *)(uintptr_t)out,
-                    (const float4 *)(uintptr_t)bias, rows, width / 4);
-    else
-        launch_grid(launch, spread_bias<float>, blocks, threads, out, bias, rows, width);
-}
-
-template <class T>
-static void launch_spread(Launch *launch, T *out, const T *bias, int rows, size_t width)
-{
-    dim3 blocks, threads(WIDE, DEEP);
-    if (matrix_grid(&blocks, rows, width))
-        launch_grid(launch, spread_bias<T>, blocks, threads, out, bias, rows, width);
-}
-
 template <class T>
 static cudaError_t broadcast_of(Launch launch, T *out, const T *bias, int rows, int cols)
 {
     size_t width = (size_t)cols;
     launch_write(&launch, out, (size_t)rows * width * sizeof *out);
     launch_read(&launch, bias, width * sizeof *bias);
-    launch_spread(&launch, out, bias, rows, width);
+    dim3 blocks, threads(WIDE, DEEP);
+    bool fours = in_fours(width, out, bias, bias);
+    if (matrix_grid(&blocks, rows, fours ? width / 4 : width))
+        launch_grid(&launch, fours ? spread_bias<4, T> : spread_bias<1, T>, blocks, threads, out,
+                    bias, rows, width);
     return launch_end(&launch);
 }
 
@@ -139,30 +130,6 @@ extern "C" cudaError_t kernel_broadcast_bias_ex(DType type, void *out, const voi
     BY_TYPE(type, broadcast_of(launch, (T *)out, (const T *)bias, rows, cols));
 }
 
-static void launch_bias_gelu(Launch *launch, float *out, float *y, const float *bias, int rows,
-                             size_t width)
-{
-    dim3 blocks, threads(WIDE, DEEP);
-    bool fours = in_fours((int)width, out, y, bias);
-    if (!matrix_grid(&blocks, rows, fours ? width / 4 : width)) return;
-    if (fours)
-        launch_grid(launch, bias_gelu_forward<float4, float4>, blocks, threads,
-                    (float4 *)(uintptr_t)out, (float4 *)(uintptr_t)y,
-                    (const float4 *)(uintptr_t)bias, rows, width / 4);
-    else
-        launch_grid(launch, bias_gelu_forward<float, float>, blocks, threads, out, y, bias, rows,
-                    width);
-}
-
-template <class T>
-static void launch_bias_gelu(Launch *launch, T *out, T *y, const T *bias, int rows, size_t width)
-{
-    dim3 blocks, threads(WIDE, DEEP);
-    if (matrix_grid(&blocks, rows, width))
-        launch_grid(launch, bias_gelu_forward<T, float>, blocks, threads, out, y, bias, rows,
-                    width);
-}
-
 template <class T>
 static cudaError_t bias_gelu_of(Launch launch, T *out, T *y, const T *bias, int rows, int cols)
 {
@@ -170,7 +137,11 @@ static cudaError_t bias_gelu_of(Launch launch, T *out, T *y, const T *bias, int 
     launch_write(&launch, out, (size_t)rows * width * sizeof *out);
     launch_update(&launch, y, (size_t)rows * width * sizeof *y);
     launch_read(&launch, bias, width * sizeof *bias);
-    launch_bias_gelu(&launch, out, y, bias, rows, width);
+    dim3 blocks, threads(WIDE, DEEP);
+    bool fours = in_fours(width, out, y, bias);
+    if (matrix_grid(&blocks, rows, fours ? width / 4 : width))
+        launch_grid(&launch, fours ? bias_gelu_forward<4, T> : bias_gelu_forward<1, T>, blocks,
+                    threads, out, y, bias, rows, width);
     return launch_end(&launch);
 }
 

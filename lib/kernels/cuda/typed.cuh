@@ -65,6 +65,34 @@ template <class T> static __device__ __forceinline__ float rounded(float x)
     return stored;
 }
 
+// ---- Four neighbours, at a multiple of their size, as floats ----
+
+struct alignas(8) FourHalves {
+    uint16_t x, y, z, w;
+};
+
+static inline __device__ float4 load_four(const float *x)
+{
+    return *(const float4 *)(uintptr_t)x;
+}
+// The compiler drops a load whose value nobody uses, but then would cut a plain store into four;
+// __stwb is an ordinary store that stays whole.
+static inline __device__ void store_four(float *x, float4 v)
+{
+    __stwb((float4 *)(uintptr_t)x, v);
+}
+
+template <class Half> static __device__ float4 load_four(const Half *x)
+{
+    FourHalves v = *(const FourHalves *)(uintptr_t)x;
+    return {Half{v.x}, Half{v.y}, Half{v.z}, Half{v.w}};
+}
+template <class Half> static __device__ void store_four(Half *x, float4 v)
+{
+    *(FourHalves *)(uintptr_t)x = {Half::narrow(v.x), Half::narrow(v.y), Half::narrow(v.z),
+                                   Half::narrow(v.w)};
+}
+
 // LAUNCH_BEGIN of a kernel's _ex form, which for floats is the kernel of floats.
 #define TYPED_BEGIN(name, type, stream)                                                            \
     LAUNCH_BEGIN((type) == DTYPE_F32 ? name : name "_ex", (stream))
