@@ -41,7 +41,9 @@ static Status validate(Program *p, int step)
     if (t->world.rank == 0)
         printf("step %4d of %d   validation loss %.6f%s\n", step, t->opt.steps, loss,
                best ? ", the best so far" : "");
-    if (p->log != NULL) TRY(step_log_validation(p->log, p->opt.log, step, loss));
+    if (p->opt.log != NULL)
+        TRY(agree_over_ranks(t, p->log != NULL ? step_log_validation(p->log, p->opt.log, step, loss)
+                                               : OK));
     if (!best) return OK;
     p->best = loss;
     return save_best(p, step);
@@ -67,10 +69,10 @@ static void print_step(const Program *p, int step, float loss, const Pace *pace,
     fflush(stdout);
 }
 
-// And in the log.
-static Status log_step(const Program *p, int step, float loss, double seconds)
+// And in the log, by rank 0; if it cannot, all ranks stop.
+static Status log_step(Program *p, int step, float loss, double seconds)
 {
-    const Trainer *t = &p->trainer;
+    Trainer *t = &p->trainer;
     const StepLine line = {
         .step = step,
         .loss = loss,
@@ -80,7 +82,8 @@ static Status log_step(const Program *p, int step, float loss, double seconds)
         .memory = gpulog_peak_bytes(t->device),
         .skipped = t->skipped,
     };
-    return p->log != NULL ? step_log_write(p->log, p->opt.log, &line) : OK;
+    if (p->opt.log == NULL) return OK;
+    return agree_over_ranks(t, p->log != NULL ? step_log_write(p->log, p->opt.log, &line) : OK);
 }
 
 static Status one_step(Program *p, int step, bool shown, Pace *pace)
