@@ -72,7 +72,7 @@ class Watched(FakeKit):
         self.reader.join(PATIENCE)
         self.process.stdout.close()
         self.assertNotIn("Traceback", self.text)
-        self.assertEqual(processes_with(self.folder), [])
+        wait_for(lambda: not processes_with(self.folder))
         return self.text[self.taken:]
 
 

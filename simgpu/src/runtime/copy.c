@@ -71,14 +71,21 @@ static bool end_fits(const void *ptr, size_t bytes, bool device_due)
 }
 
 // Whether the copy has two ends; with less "cudaErrorInvalidValue" on a GPU, too.
+// What a report of the copy has besides its text; its place into `where`.
+static void describe(const SimgpuOp *op, const Copy *c, size_t dbytes, size_t sbytes,
+                     char where[256])
+{
+    gpulog_where(op->entry.site, where, 256);
+    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
+    sim_facts_range(c->dst, dbytes);
+    sim_facts_range(c->src, sbytes);
+}
+
 static bool has_ends(SimgpuOp *op, const Copy *c, size_t dbytes, size_t sbytes)
 {
     if (c->dst && c->src) return true;
     char where[256];
-    gpulog_where(op->entry.site, where, sizeof where);
-    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
-    sim_facts_range(c->dst, dbytes);
-    sim_facts_range(c->src, sbytes);
+    describe(op, c, dbytes, sbytes, where);
     sim_report(SIMGPU_POINTER, "a null pointer where a copy needs memory",
                "%s, called at %s,\n%s %zu bytes at NULL.\n"
                "On a GPU the call returns \"invalid argument\" and copies nothing.\n"
@@ -101,12 +108,9 @@ static bool kind_fits(SimgpuOp *op, const Copy *c, size_t dbytes, size_t sbytes)
          src_fits = end_fits(c->src, sbytes, src_device);
     if (dst_fits && src_fits) return true;
     char where[256];
-    gpulog_where(op->entry.site, where, sizeof where);
+    describe(op, c, dbytes, sbytes, where);
     const char *end = dst_fits ? "source" : "destination";
     bool device_due = dst_fits ? src_device : dst_device;
-    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
-    sim_facts_range(c->dst, dbytes);
-    sim_facts_range(c->src, sbytes);
     sim_report(SIMGPU_POINTER, "a copy's direction does not fit its pointers",
                "%s, called at %s, says %s,\nbut its %s %p is %s memory.\n"
                "On a GPU the result of such a copy is undefined; most often it is refused.\n"
