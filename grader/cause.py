@@ -23,7 +23,7 @@ too: one thing to think about at a time; and where a rule fails. `make hint` giv
 
 By 5 a part has hints, and no line `Look:`: that the test is meant for it is no evidence. `Look:`
 names the line where a rank crashed or was still running, else the function that the message names,
-else the part's own.
+else the part's own; and no function that is as the skeleton gives it (given.json).
 
 One row of a task is the foremost, which the first screen shows: the first failure, unless what it
 says was found in given code and a later test of the task names the function itself.
@@ -36,11 +36,15 @@ from the message), hints_of (a part or a test), foremost;
 point(row, task, source) -> Pointer; told(message); split(message).
 """
 
+import functools
+import hashlib
+import json
+import os
 import re
 from dataclasses import dataclass
 
 from alike import NOT_YET, RULE
-from manifest import whole
+from manifest import ROOT, text_of, whole
 
 LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
@@ -70,6 +74,7 @@ CRASHED = re.compile(r"\bcrashed \(")
 REMEDY = re.compile(r"\?|\bmust\b|\bwant ERR_|\bbelongs on\b")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
+GIVEN = os.path.join("grader", "given.json")
 # Reports about two operations: neither of their places is where the mistake is.
 TWO = ("race-between-streams", "race-with-the-host", "lifetime")
 UNWRITTEN = "uninitialised-read"
@@ -118,6 +123,25 @@ def bodies(source):
     """{name: text} of the functions of a C file."""
     text = COMMENT.sub(blank, source)
     return {name: text[text.index("{", begin):end] for name, begin, end in places_of(source)}
+
+
+def digests(source):
+    """{name: digest} of the functions of a C file; comments, strings and blanks do not count."""
+    return {name: hashlib.sha256("".join(body.split()).encode()).hexdigest()[:8]
+            for name, body in bodies(source).items()}
+
+
+@functools.lru_cache(None)
+def given():
+    """{folder of a task or lab: {name: digest}} of the functions that its skeleton gives: those
+    without a NOT_YET (`make skeleton` writes it)."""
+    return json.loads(text_of(ROOT, GIVEN) or "{}")
+
+
+def written(task, source):
+    """The functions that the student has written or changed."""
+    known = given().get(task.folder, {})
+    return {name for name, digest in digests(source).items() if known.get(name) != digest}
 
 
 def parts_of(function, task, source):
@@ -290,15 +314,14 @@ def weight(row, pointer):
 def look(part, task, files, words=""):
     """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126". words: the test's,
     which may name a place in it, or one of its functions."""
-    ended = ENDED.search(words) and [
-        place for place in PLACE.finditer(words) if task.named(place.group("file"))
-        and part in parts_of(place.group("function"), task, "".join(text for _, text in files))]
-    if ended:
-        return "part %s, %s, %s:%s" % ((part,) + ended[0].group("function", "file", "line"))
-    names = task.functions.get(whole(part), [""])
-    # A function of one statement only calls another (meta_params: walk).
-    own = {name for _, source in files for name, body in bodies(source).items()
-           if body.count(";") > 1}
+    source = "".join(text for _, text in files)
+    own = written(task, source)
+    places = [place for place in PLACE.finditer(words) if task.named(place.group("file"))
+              and part in parts_of(place.group("function"), task, source)]
+    place = next((place for place in places if place.group("function") in own), None)
+    if place and ENDED.search(words):
+        return "part %s, %s, %s:%s" % ((part,) + place.group("function", "file", "line"))
+    names = task.functions.get(whole(part), [""]) # the first is written (manifest.py)
     name = next((name for name in names if name in own and re.search(
         r"\b%s\b" % re.escape(name), words)), names[0])
     for path, source in files:

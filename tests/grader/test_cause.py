@@ -6,7 +6,7 @@ import unittest
 from helpers import ROOT, read
 import cause
 import manifest
-from manifest import Task, Test
+from manifest import Task, Test, text_of
 
 SOURCE = '''/* one.c: a { in a comment, and "begin(" in it */
 static int helper(const char *text)
@@ -221,10 +221,9 @@ class Hints(unittest.TestCase):
             self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:16")
 
     def test_the_function_of_the_part_that_is_named(self):
-        only_calls = SOURCE + "int begin_one(int x)\n{\n    return x;\n}\n"
-        one, = filled(row("both", "begin() gives 3"), source=only_calls)
+        source = SOURCE + "int begin_one(int x)\n{\n    return x;\n}\n"
+        one, = filled(row("both", "it is 3, part 1.1 of begin_one"), source=source)
         self.assertEqual(one["look"], "part 1.1, begin_one, mine/one.c:29")
-        source = only_calls.replace("return helper", "x += 1; return helper")
         one, = filled(row("both", "begin() gives 3"), source=source)
         self.assertEqual(one["look"], "part 1.1, begin, mine/one.c:7")
         call = report("wrong-pointer", ("mine/one.c", "begin"))
@@ -321,6 +320,20 @@ class TheKit(unittest.TestCase):
             for part, names in task.functions.items():
                 self.assertEqual(cause.parts_of(names[0], task, source), {part})
                 self.assertRegex(cause.look(part, task, [(task.file, source)]), r"\.c:\d+$")
+
+    def test_a_given_function_is_named_only_where_it_is_changed(self):
+        api, = [task for task in manifest.load(ROOT) if task.name == "api"]
+        source = text_of(ROOT, api.pieces()[0].in_kit("skeleton"))
+        crash = "crashed (x) at m/api.c:9 (destroy_unit), called from m/api.c:12 (fully_shard)"
+        for old, new, name, at in (
+                ("", "", "fully_shard", "m/api.c:12"),
+                ("free(unit);", "free(unit); // it is", "fully_shard", "m/api.c:12"),
+                ("free(unit);", "free(unit->module);", "destroy_unit", "m/api.c:9")):
+            files = [("m/api.c", source.replace(old, new))]
+            found = cause.look("6.4", api, files, "destroy_unit must free the unit")
+            self.assertIn("part 6.4, %s, " % name, found)
+            self.assertEqual(cause.look("6.4", api, files, crash),
+                             "part 6.4, %s, %s" % (name, at))
 
 
 if __name__ == "__main__":
