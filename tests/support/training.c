@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "figures.h"
+#include "host_memory.h"
 #include "report.h"
 #include "unit_names.h"
 
@@ -266,6 +267,7 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
 
 void sharded_destroy(Sharded *s)
 {
+    host_fill();
     if (s->adamw.ctx != NULL) fsdp_adamw_destroy(&s->adamw);
     check_figures();
     figures_forget(s->model);
