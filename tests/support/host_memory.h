@@ -20,8 +20,8 @@ void host_limit(size_t more);
 void host_exhaust(size_t block);
 
 // From here on free fills blocks with this byte, and malloc with another one: neither makes a
-// pointer. Where the libc can. Call it before what only frees: blocks that malloc gives make room for
-// others, which stay as they are.
+// pointer. Where the libc can. Call it before what only frees: each malloc makes room for a block
+// that stays as it is.
 void host_fill(void);
 #define HOST_FREED 0x5a
 #define HOST_FREED_SHOWN "0x5a5a5a5a" // as a message shows it
