@@ -13,7 +13,7 @@ order:
      freed what is in use; or at what the manifest's "errors" gives for the streams that it names.
      A read of what nobody wrote points at who allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
-  5. the only part that the test is meant for.
+  5. the only part that the test is meant for: then the test's own hints, which are about less.
 
 Where none of these says anything, `make hint` gives the test's own hints (with a report those of a
 test that is meant for reports of its class, the manifest's "reports"), and the first screen has
@@ -367,10 +367,10 @@ def fill(rows, task, files):
         if pointer.sure == 1 and report.get("class") not in TWO: # the one call that is not right
             said += " ".join(call.get("function") or "" for call in report.get("calls") or [])
         found = look(pointer.part, task, files, said) if pointer.part else ""
+        levels, origin = chosen(row, test, pointer, task, failed)
         if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
                 and not says_nothing(row["message"]) and not ENDED.search(row["message"]):
             pointer = Pointer(test.parts[0])
-        levels, origin = chosen(row, test, pointer, task, failed)
         # A hint is about what most go wrong with, and what a rule asks is something else.
         asks = any(pattern.search(row["message"]) for pattern in (CRASHED, RULE)) or told(
             row["message"], sum(task.functions.values(), []))

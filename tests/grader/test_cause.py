@@ -233,7 +233,7 @@ class Hints(unittest.TestCase):
 
     def test_the_part_that_a_test_is_meant_for_is_no_place(self):
         one, = filled(row("first", "x is 3"))
-        self.assertEqual((one["part"], one["look"], one["hint"]), ("1.1", "", "P1?"))
+        self.assertEqual((one["part"], one["look"], one["hint"]), ("1.1", "", "First?"))
 
     def test_no_hint_where_the_message_says_what_must_be_done(self):
         for said in ("end_all must free it", "it is left: does end_all free it?"):
@@ -244,11 +244,11 @@ class Hints(unittest.TestCase):
         for said in ("end_all belongs on a, and is queued on another", "x: end_all, want ERR_X"):
             self.assertEqual(filled(row("both", said))[0]["hint"], "", said)
         one, = filled(row("first", "it must be 3")) # no function of the part does what?
-        self.assertEqual(one["hint"], "P1?")
+        self.assertEqual(one["hint"], "First?")
 
     def test_a_rule_has_no_hint_of_its_tests_body(self):
         one, = filled(row("first", "in rule any_size: x is 3"))
-        self.assertEqual((one["hint"], one["more"]), ("", ["P1?", "p1"]))
+        self.assertEqual((one["hint"], one["more"]), ("", ["First?", "f2", "f3"]))
         one, = filled(row("first", "in rule any_size: end_all gives 3"))
         self.assertEqual((one["hint"], one["more"]), ("", ["P2?", "p2"]))
 
@@ -273,11 +273,11 @@ class Hints(unittest.TestCase):
         self.assertEqual((one["hint"], one["more"], one["part"]), ("", ["Both?", "b2", "b3"], ""))
 
     def test_the_only_part_that_a_test_is_meant_for(self):
-        self.assertEqual(filled(row("first", "x is 3"))[0]["hint"], "P1?")
+        self.assertEqual(filled(row("first", "x is 3"))[0]["hint"], "First?")
 
     def test_no_hint_beside_a_likely_cause(self):
         one, = filled(row("first", "x is 3\nLikely cause: a sum?"))
-        self.assertEqual((one["hint"], one["more"]), ("", ["P1?", "p1"]))
+        self.assertEqual((one["hint"], one["more"]), ("", ["First?", "f2", "f3"]))
         self.assertEqual(one["ask"], "Likely cause: a sum?")
 
     def test_no_hint_beside_a_report(self):
