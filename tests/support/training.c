@@ -568,6 +568,7 @@ void *fill_all_but(size_t room)
     need_cuda(cudaMemGetInfo(&free_bytes, &total));
     check(free_bytes > room, "the test's device has %zu bytes left", free_bytes);
     need_cuda(cudaMalloc(&filler, free_bytes - room));
+    device_is_filled = true;
     return filler;
 }
 
