@@ -18,8 +18,8 @@ order:
 Where none of these says anything, `make hint` gives the test's own hints (with a report those of a
 test that is meant for reports of its class, the manifest's "reports"), and the first screen has
 none: of parts that nothing points at most are right. Where the message has a likely cause, or a
-report's question, or says itself what a function of the part must do, the first hint is left out,
-too: one thing to think about at a time; and where a rule fails. `make hint` gives the rest.
+report's question, or says what a function of the task does, the first hint is left out, too: it may
+be about something else; and where a rule fails. `make hint` gives the rest.
 
 By 5 a part has hints, and no line `Look:`: that the test is meant for it is no evidence. `Look:`
 names the line where a rank crashed or was still running, else the function that the message names,
@@ -67,11 +67,10 @@ DROPS = re.compile(r"the (?:Status|error) of \w+ is (?=dropped|stored)[^\n]*")
 # A crash in a file that is not the student's: whose mistake led there, the place does not say.
 CRASHED_ELSEWHERE = re.compile(
     r"crashed \([^\n]*?\) at (?:reference|lib|nn|fsdp|kernels|launch|support|tasks)/")
-# How a message with a place begins where a rank ended, or hung; what it says must be done.
+# How a message with a place begins where a rank ended, or hung.
 ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting")
 NOWHERE = re.compile(r"\bnull pointer\b")
 CRASHED = re.compile(r"\bcrashed \(")
-REMEDY = re.compile(r"\?|\bmust\b|\bwant ERR_|\bbelongs on\b")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
 GIVEN = os.path.join("grader", "given.json")
@@ -177,13 +176,11 @@ def split(message):
     return (words[:at], cause, words[at:]) if at >= 0 else (words, cause, "")
 
 
-def told(message, names=()):
-    """Whether the message itself asks what to think about: a likely cause, a report's question, a
-    result that is dropped, or what one of these functions must do."""
+def told(message, task, source):
+    """Whether the message itself says what to think about: a likely cause, a report's question, a
+    result that is dropped, or what a function of the task does."""
     words, cause, report = split(message)
-    words = CALL_FAILED.sub("", words)
-    return bool(cause or report or DROPS.search(words)) or bool(REMEDY.search(words) and any(
-        re.search(r"\b%s\b" % re.escape(name), words) for name in names))
+    return bool(cause or report or DROPS.search(words) or named(words, task, source))
 
 
 def named(text, task, source):
@@ -373,7 +370,7 @@ def fill(rows, task, files):
             pointer = Pointer(test.parts[0])
         # A hint is about what most go wrong with, and what a rule asks is something else.
         asks = any(pattern.search(row["message"]) for pattern in (CRASHED, RULE)) or told(
-            row["message"], sum(task.functions.values(), []))
+            row["message"], task, source) and not NOT_YET.search(row["message"])
         row.update(part=pointer.part, hints_of=origin, look=found,
                    ask=ask(row["message"], first_report(row)) if asks else "",
                    hint="" if asks or not pointer.part or not levels else levels[0],
