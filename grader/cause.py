@@ -13,17 +13,17 @@ order:
      freed what is in use; or at what the manifest's "errors" gives for the streams that it names.
      A read of what nobody wrote points at who allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
-  5. the only part that the test is meant for.
+  5. the only part that the test is meant for: then the test's own hints, which are about less.
 
 Where none of these says anything, `make hint` gives the test's own hints (with a report those of a
 test that is meant for reports of its class, the manifest's "reports"), and the first screen has
 none: of parts that nothing points at most are right. Where the message has a likely cause, or a
-report's question, or says itself what a function of the part must do, the first hint is left out,
-too: one thing to think about at a time; and where a rule fails. `make hint` gives the rest.
+report's question, or says what a function of the task does, the first hint is left out, too: it may
+be about something else; and where a rule fails. `make hint` gives the rest.
 
 By 5 a part has hints, and no line `Look:`: that the test is meant for it is no evidence. `Look:`
 names the line where a rank crashed or was still running, else the function that the message names,
-else the part's own.
+else the part's own; and no function that is as the skeleton gives it (given.json).
 
 One row of a task is the foremost, which the first screen shows: the first failure, unless what it
 says was found in given code and a later test of the task names the function itself.
@@ -36,11 +36,15 @@ from the message), hints_of (a part or a test), foremost;
 point(row, task, source) -> Pointer; told(message); split(message).
 """
 
+import functools
+import hashlib
+import json
+import os
 import re
 from dataclasses import dataclass
 
 from alike import NOT_YET, RULE
-from manifest import whole
+from manifest import ROOT, text_of, whole
 
 LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
@@ -63,13 +67,13 @@ DROPS = re.compile(r"the (?:Status|error) of \w+ is (?=dropped|stored)[^\n]*")
 # A crash in a file that is not the student's: whose mistake led there, the place does not say.
 CRASHED_ELSEWHERE = re.compile(
     r"crashed \([^\n]*?\) at (?:reference|lib|nn|fsdp|kernels|launch|support|tasks)/")
-# How a message with a place begins where a rank ended, or hung; what it says must be done.
+# How a message with a place begins where a rank ended, or hung.
 ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting")
 NOWHERE = re.compile(r"\bnull pointer\b")
 CRASHED = re.compile(r"\bcrashed \(")
-REMEDY = re.compile(r"\?|\bmust\b|\bwant ERR_|\bbelongs on\b")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
+GIVEN = os.path.join("grader", "given.json")
 # Reports about two operations: neither of their places is where the mistake is.
 TWO = ("race-between-streams", "race-with-the-host", "lifetime")
 UNWRITTEN = "uninitialised-read"
@@ -120,6 +124,25 @@ def bodies(source):
     return {name: text[text.index("{", begin):end] for name, begin, end in places_of(source)}
 
 
+def digests(source):
+    """{name: digest} of the functions of a C file; comments, strings and blanks do not count."""
+    return {name: hashlib.sha256("".join(body.split()).encode()).hexdigest()[:8]
+            for name, body in bodies(source).items()}
+
+
+@functools.lru_cache(None)
+def given():
+    """{folder of a task or lab: {name: digest}} of the functions that its skeleton gives: those
+    without a NOT_YET (`make skeleton` writes it)."""
+    return json.loads(text_of(ROOT, GIVEN) or "{}")
+
+
+def written(task, source):
+    """The functions that the student has written or changed."""
+    known = given().get(task.folder, {})
+    return {name for name, digest in digests(source).items() if known.get(name) != digest}
+
+
 def parts_of(function, task, source):
     """The parts of the task that a function belongs to, its own or those that call it."""
     own = {part for part, names in task.functions.items() if function in names}
@@ -153,13 +176,11 @@ def split(message):
     return (words[:at], cause, words[at:]) if at >= 0 else (words, cause, "")
 
 
-def told(message, names=()):
-    """Whether the message itself asks what to think about: a likely cause, a report's question, a
-    result that is dropped, or what one of these functions must do."""
+def told(message, task, source):
+    """Whether the message itself says what to think about: a likely cause, a report's question, a
+    result that is dropped, or what a function of the task does."""
     words, cause, report = split(message)
-    words = CALL_FAILED.sub("", words)
-    return bool(cause or report or DROPS.search(words)) or bool(REMEDY.search(words) and any(
-        re.search(r"\b%s\b" % re.escape(name), words) for name in names))
+    return bool(cause or report or DROPS.search(words) or named(words, task, source))
 
 
 def named(text, task, source):
@@ -290,15 +311,14 @@ def weight(row, pointer):
 def look(part, task, files, words=""):
     """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126". words: the test's,
     which may name a place in it, or one of its functions."""
-    ended = ENDED.search(words) and [
-        place for place in PLACE.finditer(words) if task.named(place.group("file"))
-        and part in parts_of(place.group("function"), task, "".join(text for _, text in files))]
-    if ended:
-        return "part %s, %s, %s:%s" % ((part,) + ended[0].group("function", "file", "line"))
-    names = task.functions.get(whole(part), [""])
-    # A function of one statement only calls another (meta_params: walk).
-    own = {name for _, source in files for name, body in bodies(source).items()
-           if body.count(";") > 1}
+    source = "".join(text for _, text in files)
+    own = written(task, source)
+    places = [place for place in PLACE.finditer(words) if task.named(place.group("file"))
+              and part in parts_of(place.group("function"), task, source)]
+    place = next((place for place in places if place.group("function") in own), None)
+    if place and ENDED.search(words):
+        return "part %s, %s, %s:%s" % ((part,) + place.group("function", "file", "line"))
+    names = task.functions.get(whole(part), [""]) # the first is written (manifest.py)
     name = next((name for name in names if name in own and re.search(
         r"\b%s\b" % re.escape(name), words)), names[0])
     for path, source in files:
@@ -344,13 +364,13 @@ def fill(rows, task, files):
         if pointer.sure == 1 and report.get("class") not in TWO: # the one call that is not right
             said += " ".join(call.get("function") or "" for call in report.get("calls") or [])
         found = look(pointer.part, task, files, said) if pointer.part else ""
+        levels, origin = chosen(row, test, pointer, task, failed)
         if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
                 and not says_nothing(row["message"]) and not ENDED.search(row["message"]):
             pointer = Pointer(test.parts[0])
-        levels, origin = chosen(row, test, pointer, task, failed)
         # A hint is about what most go wrong with, and what a rule asks is something else.
         asks = any(pattern.search(row["message"]) for pattern in (CRASHED, RULE)) or told(
-            row["message"], sum(task.functions.values(), []))
+            row["message"], task, source) and not NOT_YET.search(row["message"])
         row.update(part=pointer.part, hints_of=origin, look=found,
                    ask=ask(row["message"], first_report(row)) if asks else "",
                    hint="" if asks or not pointer.part or not levels else levels[0],

@@ -6,7 +6,8 @@ reason why that part is right, too).
 
 Every test that a mutant loses is held to it, the side tests as well: the part that its message
 points at and the hints that it gets (cause.py) must be of a right part, and so must the functions
-that its likely cause names.
+that its likely cause names. A question or a likely cause without a name is judged by the mutant's
+field "never", which neither message nor hint may match.
 
 The first screen is what a terminal of 80 columns and 24 lines shows when `make grade TASK=n` is
 over. It names the cause where it has the name of a right function, or where the message that it
@@ -79,6 +80,10 @@ def wrong(row, right):
         return ""
     if row["part"] and row["part"] not in right.parts:
         return "points at part %s" % row["part"]
+    misled = right.solution.never and re.search(
+        right.solution.never, " ".join((row["message"] + "\n" + row["hint"]).split()))
+    if misled:
+        return "says \"%s\"" % misled.group()
     if row["hint"] or row["more"]:
         test = [test for test in task.tests if test.name == row["hints_of"]]
         if test and test[0].parts and not right.parts & set(test[0].parts):

@@ -37,6 +37,7 @@ class Solution:
     edits: list = field(default_factory=list)      # (old, new), for a mutant
     caught_by: dict = field(default_factory=dict)  # test: regular expression
     also: dict = field(default_factory=dict)       # part that is right, too: the reason
+    never: str = ""                                # what a message or hint may not say
     parts: dict = field(default_factory=dict)      # file: text of functions, for an alternative
     texts: dict = field(default_factory=dict)      # file: its text, for a mutant made by machine
     function: str = ""                             # and where that one has its mistake
@@ -58,7 +59,7 @@ def read_mutant(entry, task, path):
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise BadFile("%s: a mutant without a name" % path)
     where = "%s, %s" % (path, entry["name"])
-    unknown = set(entry) - {"name", "wrong", "edits", "caught_by", "also"}
+    unknown = set(entry) - {"name", "wrong", "edits", "caught_by", "also", "never"}
     if unknown:
         raise BadFile("%s: unknown field \"%s\"" % (where, sorted(unknown)[0]))
     if not isinstance(entry.get("wrong"), str) or not entry["wrong"].strip():
@@ -73,13 +74,16 @@ def read_mutant(entry, task, path):
     if not isinstance(caught_by, dict) or not caught_by:
         raise BadFile("%s: \"caught_by\" must name the tests that it loses" % where)
     names = {test.name for test in task.tests}
-    for test, reason in caught_by.items():
+    for test in caught_by:
         if test not in names:
             raise BadFile("%s: %s has no test %s" % (where, task.heading().lower(), test))
+    never = entry.get("never", "")
+    for what, words in [("the reason of %s" % test, reason)
+                        for test, reason in caught_by.items()] + [('"never"', never)]:
         try:
-            re.compile(reason)
+            re.compile(words)
         except (re.error, TypeError) as problem:
-            raise BadFile("%s: the reason of %s: %s" % (where, test, problem))
+            raise BadFile("%s: %s: %s" % (where, what, problem))
     also = entry.get("also", {})
     if not isinstance(also, dict) or not all(isinstance(reason, str) and reason.strip()
                                              for reason in also.values()):
@@ -87,7 +91,7 @@ def read_mutant(entry, task, path):
     for part in also:
         if part not in task.parts:
             raise BadFile("%s: %s has no part %s" % (where, task.heading().lower(), part))
-    return Solution(entry["name"], task, entry["wrong"], edits, caught_by, also)
+    return Solution(entry["name"], task, entry["wrong"], edits, caught_by, also, never)
 
 
 def load_mutants(tasks):

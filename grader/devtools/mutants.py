@@ -18,7 +18,8 @@ once; of a mutant only its own file is compiled, in a temporary folder.
 
 The messages of a mutant are held to it as well, those of its side tests included: what they point
 at must not be a wrong cause (messages.py). Which functions are right is known from where the edits
-lie; "also" in a mutant gives further parts of the task, each with the reason why it is right, too.
+lie; "also" in a mutant gives further parts of the task, each with the reason why it is right, too;
+"never", a regular expression, what messages and hints may not say.
 
 Interface: mutants.py [--only NAME] [--task N | --lab N] [--sample N:WORD] [--alternatives |
 --machine] [--messages] [--build DIR]; exit status 0 when all went as it should, 1 where a mutant

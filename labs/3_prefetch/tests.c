@@ -205,9 +205,12 @@ static void check_order(const Model *m, const char *when, int unit, HookPoint po
     if (point == HOOK_PRE_FORWARD)
         check(same && state->follows == p->follows,
               "%s of unit %d, record_begin has %d units in `begun`, and `follows` is %s: want %d "
-              "in the order in which they began, and %s",
+              "in the order in which they began, and %s%s",
               when, unit, state->begun.n, state->follows ? "true" : "false", p->n_begun,
-              p->follows ? "true" : "false");
+              p->follows ? "true" : "false",
+              p->n_begun == 1 && state->begun.n > 1
+                  ? ": it must empty `begun` where this forward is the outermost"
+                  : "");
     same = state->order.n == p->order.n;
     for (int i = 0; same && i < p->order.n; i++)
         same = state->order.units[i] == fsdp_unit(m->of[p->order.unit[i]]);

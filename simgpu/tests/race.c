@@ -31,6 +31,9 @@ RANK_TEST(test_two_streams, 2)
     read_x(&t, 1, 8, t.a);
     write_x(&t, 7, 9, t.b);
     race(&t, "the earlier may already see what the later writes");
+    need_nccl(ncclAllReduce(t.x, t.x, N, ncclUint8, ncclSum, r->comm, t.a));
+    write_x(&t, 0, N, t.b);
+    race(&t, "Or does ncclAllReduce come too early");
 }
 
 RANK_TEST(test_events_order, 1)

@@ -42,9 +42,10 @@ static void refuse_body(const Rank *r, void *arg)
     need_refused_whole(s.model, NULL, fsdp_reduce_grad(other), other->flat.name);
     need(fsdp_finish_backward(s.root));
     need_refused(fsdp_post_backward(unit->module, unit), unit->flat.name);
-    need(fsdp_unshard(unit)); // nobody waits for it
+    FsdpUnit *unsharding = unit; // which a message names
+    need(fsdp_unshard(unit));    // nobody waits for it
     need(fsdp_begin_grad(unit));
-    need_refused(fsdp_post_backward(unit->module, unit), unit->flat.name);
+    need_refused(fsdp_post_backward(unit->module, unsharding), unit->flat.name);
     need(fsdp_wait_for_unshard(unit));
     need(fsdp_post_backward(unit->module, unit));
     need(fsdp_finish_backward(s.root));

@@ -177,8 +177,11 @@ static void formula_body(Sharded *s, const Rank *r, void *arg)
             // No gradient is larger than 2, so rounding moves no moment by more than this.
             check(fabs(got_m[i] - m) <= 4e-6 && fabs(got_v[i] - v) <= 4e-6,
                   "unit %s, %s: after %d steps the moments in opt->m and "
-                  "opt->v are %.9g and %.9g, the formula gives %.9g and %.9g",
-                  flat[k]->name, where, in->steps, (double)got_m[i], (double)got_v[i], m, v);
+                  "opt->v are %.9g and %.9g, the formula gives %.9g and %.9g%s",
+                  flat[k]->name, where, in->steps, (double)got_m[i], (double)got_v[i], m, v,
+                  fabs(got_m[i] - v) <= 4e-6 && fabs(got_v[i] - m) <= 4e-6 ? LIKELY
+                      "they are exchanged: in which order does kernel_adamw take them?"
+                                                                           : "");
         }
         free(got);
         free(got_m);

@@ -5,6 +5,7 @@
 #include "drawn_claims.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "host_memory.h"
 #include "rules.h"
 #include "snapshot.h"
 #include "training.h"
@@ -570,6 +571,7 @@ static void unwrap_body(const Rank *r, void *arg)
             forward_batch(&spec, &run, model, &batch); // the root stays unsharded
         else
             need(fsdp_unshard(fsdp_unit(model->children[1]))); // nobody waited for it
+        host_fill();
         fsdp_unwrap(model);
         check(gpulog_live_bytes(r->device) == bare,
               "fsdp_unwrap of a model whose %s left %zu bytes on the device%s",

@@ -152,8 +152,16 @@ class Messages(Miniature):
         self.assertIn("of 1 mutants, the first screen or Look: is wrong: 0, 0.0 %", out)
 
     def test_the_hint_counts_as_what_it_says(self):
-        self.mutants(self.mutant(old="i < 2", new="i < 3", reason=r"One\?$"))
+        self.mutants(self.mutant(old="i < 2", new="i < 3", reason=r"Why is_six\?$"))
         self.run_it()
+
+    def test_words_that_would_mislead(self):
+        for never, status in (("Why", 1), ("one is", 1), ("two is", 0)):
+            self.mutants(self.mutant(old="i < 2", new="i < 3", reason="one is", never=never))
+            out = self.run_it(status=status)
+            self.assertEqual("is_six says \"%s\"" % never in out, status == 1, out)
+        self.mutants(self.mutant(never="("))
+        self.assertIn("\"never\": ", self.run_it(status=2))
 
     def test_the_share_and_who_is_wrong(self):
         self.mutants(self.mutant())

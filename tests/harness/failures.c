@@ -15,6 +15,7 @@
 #include "backend.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "host_memory.h"
 
 // The line on which a body goes wrong, in memory that the parent sees too.
 static int *bad_line;
@@ -342,8 +343,21 @@ static void body_abort(const Rank *rank, void *arg)
     HERE, abort();
 }
 
+// A pointer in memory that is freed.
+static void body_freed(const Rank *rank, void *arg)
+{
+    volatile int **volatile block = malloc(64 * sizeof *block), **volatile kept = block;
+    host_fill();
+    free(block);
+    HERE, *kept[32] = 1;
+}
+
 TEST_BETWEEN(test_crashes, share_line, NULL)
 {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+    EXPECT(1, 20, body_freed, "at harness/failures.c:@ (body_freed)",
+           "Likely cause: a value was read from host memory that is freed");
+#endif
     EXPECT(3, 20, body_segv,
            "rank 1 of 3: crashed (segmentation fault, address 0x10) at harness/failures.c:@ "
            "(crash_here) (tests/harness/failures.c:");

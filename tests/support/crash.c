@@ -142,7 +142,9 @@ static void on_crash(int signal, siginfo_t *info, void *context)
         host_is_short() ? " where the test lets the host have no memory: malloc gives NULL" : "";
     bool told;
 
-    if (signal == SIGSEGV || signal == SIGBUS)
+    if (signal == SIGSEGV && info->si_code == SI_KERNEL) // x86 does not say which
+        told = trouble_tell(TROUBLE_CRASH, "crashed (%s, " NOT_AN_ADDRESS ")%s", word, shortage);
+    else if (signal == SIGSEGV || signal == SIGBUS)
         told = trouble_tell(TROUBLE_CRASH, "crashed (%s, address %p)%s", word, info->si_addr,
                             shortage);
     else

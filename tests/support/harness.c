@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "backend.h"
+#include "host_memory.h"
+#include "pattern.h"
 #include "run.h"
 
 #define MAX_WORLD 256
@@ -194,6 +196,9 @@ static void tell_trouble(Message *message, Run *run, int world, int rank, char *
         add(message, "; its last words: %s", last_words(output));
     if (kind != TROUBLE_CHECK && kind != TROUBLE_HARNESS)
         add(message, " (%s:%d)", run->file, run->line);
+    if (strstr(note->text, HOST_FREED_SHOWN) || strstr(note->text, NOT_AN_ADDRESS))
+        add(message, LIKELY "a value was read from host memory that is freed, or that "
+                            "nobody has written: who freed it before this use?");
 }
 
 // A rank that ended and said nothing.

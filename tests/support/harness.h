@@ -139,6 +139,7 @@ unsigned failure_begins(void); // silence; how many errors there were
 void failed_at(const char *file, int line, const char *call, unsigned before, Status status,
                Status want, const char *words);
 
+extern bool device_is_filled; // by the test: that it is full is then no news, and no question
 _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // What was checked so far is this part ("1.1"): where the rank meets one that is not written, its

@@ -72,6 +72,19 @@ static size_t data_bytes(void)
     return (size_t)kib * 1024;
 }
 
+void host_fill(void)
+{
+#if OWN_MALLOC && defined(M_PERTURB)
+    enum { LARGEST = 1032, ROOM = 16 }; // glibc keeps 7 (later 16) blocks of each size as they are
+    void *taken[ROOM];
+    for (size_t size = 24; size <= LARGEST; size += 16) {
+        for (int i = 0; i < ROOM; i++) taken[i] = malloc(size);
+        for (int i = 0; i < ROOM; i++) free(taken[i]);
+    }
+    mallopt(M_PERTURB, HOST_FREED);
+#endif
+}
+
 static bool counts(void)
 {
     int64_t library;

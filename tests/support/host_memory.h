@@ -19,7 +19,14 @@ void host_limit(size_t more);
 // hold this process to it. host_exhaust(0) gives everything back.
 void host_exhaust(size_t block);
 
-// Whether one of the two holds now: for the handler of a crash.
+// From here on free fills blocks with this byte, and malloc with another one: neither makes a
+// pointer. Where the libc can. Call it before what only frees: each malloc makes room for a block
+// that stays as it is.
+void host_fill(void);
+#define HOST_FREED 0x5a
+#define HOST_FREED_SHOWN "0x5a5a5a5a" // as a message shows it
+
+// Whether host_limit or host_exhaust holds now: for the handler of a crash.
 bool host_is_short(void);
 
 #endif

@@ -31,6 +31,8 @@ typedef enum TroubleKind {
     TROUBLE_HARNESS, // the harness itself could not do its part
 } TroubleKind;
 
+#define NOT_AN_ADDRESS "an address that no pointer can have"
+
 // What one rank has to say, in memory that the parent shares.
 typedef struct RankNote {
     atomic_flag taken;   // somebody writes, or has written, the text

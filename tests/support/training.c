@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "figures.h"
+#include "host_memory.h"
 #include "report.h"
 #include "unit_names.h"
 
@@ -266,6 +267,7 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
 
 void sharded_destroy(Sharded *s)
 {
+    host_fill();
     if (s->adamw.ctx != NULL) fsdp_adamw_destroy(&s->adamw);
     check_figures();
     figures_forget(s->model);
@@ -566,6 +568,7 @@ void *fill_all_but(size_t room)
     need_cuda(cudaMemGetInfo(&free_bytes, &total));
     check(free_bytes > room, "the test's device has %zu bytes left", free_bytes);
     need_cuda(cudaMalloc(&filler, free_bytes - room));
+    device_is_filled = true;
     return filler;
 }
 

@@ -14,7 +14,7 @@
 
 Run *rank_run;
 int rank_number = -1;
-bool rank_done;
+bool rank_done, device_is_filled;
 static bool has_told; // in memory that is the rank's alone
 
 RankNote *trouble_note(void)
@@ -59,7 +59,7 @@ _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
         _fail(file, line);
         abort(); // _fail does not return
     }
-    const char *report = backend_memory_report();
+    const char *report = device_is_filled ? "" : backend_memory_report();
     // The cause of what a comparison found stands last, on a line of its own.
     const char *cause = strstr(text, LIKELY);
     int n = cause ? (int)(cause - text) : (int)strlen(text);

@@ -184,11 +184,14 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
                  "%s waits? Or were both meant for one stream?",
                  one, two);
     } else {
+        bool early = gpulog_is_collective(first->op) && second->access != GPU_READ &&
+                     !gpulog_is_collective(second->op);
         snprintf(text, size,
                  "Is there an event missing, recorded on %s after the first, for which\n"
                  "%s waits (cudaEventRecord, cudaStreamWaitEvent)?\n"
-                 "Or were both meant for one stream?",
-                 one, two);
+                 "Or were both meant for one stream?%s%s%s",
+                 one, two, early ? "\nOr does " : "", early ? first->name : "",
+                 early ? " come too early, before all that writes its memory?" : "");
     }
 }
 
