@@ -1,4 +1,5 @@
-/* checkpoint.h: the state of a training on disk, for any number of ranks. The contract of lab 5.
+/* checkpoint.h: the state of a training on disk, for any number of ranks. The contract of lab 5
+ * (checkpoints.c).
  *
  * A checkpoint is a folder: a safetensors file of each rank that shards, with its slices of all
  * parameters and of the optimizer's moments, and index.json, which says what the files hold:

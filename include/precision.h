@@ -97,8 +97,8 @@ Status precision_post_backward(Module *module, void *unit);
 Status precision_full_state(Module *root, StateVisitor visit, void *arg);
 
 // Given code (lib/fsdp/precision_units.c): finds the state of the root that the module is, and of a
-// unit; allocates a unit's gradient of one type, on the compute stream; calls the hook that the
-// unit had at this point before the policy.
+// unit; allocates a unit's gradient of one type, not zeroed, on the compute stream, and sets all
+// fields of *grad; calls the hook that the unit had at this point before the policy.
 Status precision_find(const Module *root, PrecisionState **state);
 PrecisionUnit *precision_of(const FsdpUnit *unit);
 Status precision_alloc_grad(FsdpUnit *unit, DType dtype, Buffer *grad);

@@ -14,7 +14,7 @@ typedef struct StepLine {
     float loss, norm, rate; // norm: of the gradient, before it was clipped
     double tokens_per_second;
     uint64_t memory; // bytes, the most that rank 0's device has held so far
-    bool skipped;    // the optimizer left the step out (--on-nan)
+    bool skipped;    // the optimizer left the step out (--on-nan, or a loss scale)
 } StepLine;
 
 // A new file, or the end of one that is there. ERR_IO.

@@ -235,9 +235,11 @@ static Status judge_norm(Trainer *t, int step)
 // The optimizer's step with a loss that was scaled.
 static Status update_scaled(Trainer *t, int step)
 {
-    t->skipped = false;
     TRY(loss_scaler_unscale(&t->scaler));
-    if (!t->scaler.found_inf) {
+    t->skipped = t->scaler.found_inf;
+    if (t->skipped) {
+        t->norm = INFINITY;
+    } else {
         TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
         TRY(judge_norm(t, step));
     }

@@ -92,7 +92,7 @@ typedef struct Trainer {
     StepTrace trace;           // of a micro-batch, where collectives are regrouped
     StepPass *passes;          // (4) forward and backward of the first one, and of the last one
     bool regrouped;
-    bool skipped; // the optimizer left the last step out (on_nan)
+    bool skipped; // the optimizer left the last step out (on_nan, or the loss scale)
 } Trainer;
 
 // Makes the trainer on this rank. opt, world and model (model_create) are set, the rest is zero;

@@ -280,6 +280,9 @@ Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks)
         return fail(ERR_ARGUMENT, "--recompute attention: fused attention keeps no weights, so "
                                   "leave it out, or take --attention plain");
     TRY(check_stages(t, ranks));
+    if (t->recompute_every > t->model.layers / t->stages)
+        return fail(ERR_ARGUMENT, "--recompute-every %d: a stage has %d blocks", t->recompute_every,
+                    t->model.layers / t->stages);
     TRY(graph_steps_check(t));
     ranks /= t->stages; // of a stage
     if (t->replicas > ranks || ranks % t->replicas != 0)

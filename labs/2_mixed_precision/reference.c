@@ -28,6 +28,7 @@
  */
 #include "precision.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels.h"
@@ -186,8 +187,7 @@ float precision_divide_before(DType reduce_dtype, float factor)
     float before = 1.0f;
     //[L2.3] As precision.h says.
     //? Eight gradients of 20000 in fp16: what is their sum, and what if each is divided by 8 first?
-    while (reduce_dtype == DTYPE_F16 && factor / before > before &&
-           factor / before == (float)(int64_t)(factor / before))
+    while (reduce_dtype == DTYPE_F16 && factor / before > before && fmodf(factor, before) == 0.0f)
         before *= 2.0f;
     //[end L2.3]
     return before;
@@ -273,9 +273,9 @@ Status precision_post_backward(Module *module, void *arg)
     if (flat->unsharded_grad.numel == 0)
         return precision_hook_before(unit, HOOK_POST_BACKWARD); // all frozen
     //[L2.6] The whole gradient is ready to be reduced (precision_reduce_input), unsharded_grad is
-    //  the buffer that has it, and own->reduce has no memory. If the types differ, the gradient
-    //  that was being reduced is freed before another buffer is allocated, and the buffer that the
-    //  backward wrote is freed after its last use; no parameter has a view of it.
+    //  the buffer that has it, with the parameters' gradients as its views, and own->reduce has no
+    //  memory. If the types differ, the gradient that was being reduced is freed before another
+    //  buffer is allocated, and the buffer that the backward wrote is freed after its last use.
     //? How many gradients exist while the cast runs? Which one is not needed?
     if (state->policy.param_dtype != state->reduce_dtype) {
         TRY(fsdp_free_reduce_scatter(unit->root));

@@ -16,7 +16,13 @@
 
 static Status put(Wrapped *w, const Case *c)
 {
-    return precision_apply(w->model, c->policy);
+    const FsdpUnit *unit = w->root->units[w->root->n_units - 1];
+    const void *before = (const void *)unit->all_gather;
+    TRY(precision_apply(w->model, c->policy));
+    check(c->options.reshard_ranks == 0 || (const void *)unit->all_gather == before,
+          "set_types replaces an all_gather that gathers slices (lab 1): it calls gather_shards, "
+          "and frees the slice");
+    return OK;
 }
 
 static const struct {

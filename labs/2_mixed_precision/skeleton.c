@@ -31,6 +31,7 @@
 // The handout is labs/2_mixed_precision/handout.md; `make grade LAB=2` says how far you are.
 #include "precision.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels.h"
@@ -236,9 +237,9 @@ Status precision_post_backward(Module *module, void *arg)
     if (flat->unsharded_grad.numel == 0)
         return precision_hook_before(unit, HOOK_POST_BACKWARD); // all frozen
     // TODO L2.6: The whole gradient is ready to be reduced (precision_reduce_input), unsharded_grad
-    // is the buffer that has it, and own->reduce has no memory. If the types differ, the gradient
-    // that was being reduced is freed before another buffer is allocated, and the buffer that the
-    // backward wrote is freed after its last use; no parameter has a view of it.
+    // is the buffer that has it, with the parameters' gradients as its views, and own->reduce has
+    // no memory. If the types differ, the gradient that was being reduced is freed before another
+    // buffer is allocated, and the buffer that the backward wrote is freed after its last use.
     // Hint: How many gradients exist while the cast runs? Which one is not needed?
     NOT_YET("L2.6");
     return precision_hook_before(unit, HOOK_POST_BACKWARD);

@@ -22,9 +22,9 @@ static void masters_body(Wrapped *w, const Case *c, const Rank *r)
               gpulog_live_bytes(r->device) - live);
         check(visits == (round + 1) * want, "the visitor has had %d parameters of %d", visits,
               (round + 1) * want);
-        case_train(w, c, r, round);
         check(w->root->units[0]->flat.unsharded_param.dtype == c->policy->param_dtype,
-              "after fsdp_full_state the units are gathered in another type than the policy's");
+              "precision_full_state leaves units that gather in another type than the policy's");
+        case_train(w, c, r, round);
     }
     need(fsdp_unshard(w->root->units[1]));
     need(fsdp_wait_for_unshard(w->root->units[1]));

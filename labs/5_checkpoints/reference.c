@@ -200,7 +200,8 @@ static Status save_together(const char *dir, const char *tmp, const char *old, F
     bool first = ctx->mesh.shard.rank == 0 && ctx->mesh.replicate.rank == 0;
     Status status = OK;
     //[L5.6] checkpoint_begin, write_part and checkpoint_commit have run, and ranks have agreed
-    //  between them; OK on every rank or on none. After a failure DIR.tmp is gone.
+    //  between them; OK on every rank or on none. If one of the last two failed, DIR.tmp is gone
+    //  when a rank returns.
     //? One rank has finished its file, another has not. What may rank 0 do by now?
     status = checkpoint_agree(ctx, first ? checkpoint_begin(dir, tmp, old) : OK);
     if (status != OK) return status;

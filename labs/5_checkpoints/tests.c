@@ -371,6 +371,13 @@ static void refusal_body(const Rank *r, void *arg)
     __atomic_add_fetch(refusal->refused, status != OK, __ATOMIC_SEQ_CST);
     if (lines > 0) snprintf(refusal->said, 1024, "%s", said);
     free(said);
+    said_begin();
+    (void)fail(ERR_IO, "a failure after the load");
+    free(said_end(&lines));
+    check(lines == 1,
+          "%s: rank %d prints no failure any more: load_together calls checkpoint_alike_agree on "
+          "every rank, whatever the rank has found",
+          refusal->what, r->rank);
     check(status != OK, "%s must be refused, and rank %d takes it: %s", refusal->what, r->rank,
           strstr(refusal->what, "model") != NULL
               ? "check_model, which compares names and shapes"

@@ -69,7 +69,9 @@ static int load_any(Sharded *s)
     CheckpointPosition position = {.step = 0};
     state_fill(s, STATE_BEFORE);
     Status status = checkpoint_load(dir, s->model, &s->adamw, &position);
-    need(checkpoint_agree(&s->ctx, OK)); // no rank saves while another one reads
+    check(checkpoint_agree(&s->ctx, OK) == OK, // no rank saves while another one reads
+          "ranks are not at the same checkpoint_agree: one of them has returned from save_together "
+          "before the others, or agrees more often");
     check(status == OK, "after a save that failed there is nothing to load (%s): in the commit",
           last_error());
     state_check(s, (int)position.step, "after a save that failed");
@@ -119,7 +121,7 @@ static bool save_fails(const Failing *f, Sharded *s, const Rank *r)
               call_name(call), f->rank, is_there("") ? "" : "no DIR ",
               is_there(".tmp") ? "DIR.tmp " : "", is_there(".old") ? "DIR.old" : "",
               is_there(".tmp") ? LIKELY "save_together removes it after a failure"
-                               : LIKELY "the commit takes back what it has renamed");
+                               : LIKELY "checkpoint_commit renames back what it has renamed");
     int step = load_any(s);
     if (failed == 0 || harmless) // of what is not needed any more
         check(status == OK && step == 5, "a save of step 5 gives status %d, and step %d is loaded",

@@ -202,6 +202,7 @@ TEST(refuses_options_in_one_line)
         {":", "--generate \"\" $DIR/text", "a prompt has a token at least"},
         {":", "--vocab 300 --generate \"7 300\" $DIR/text", "want tokens from 0 to 299"},
         {":", "--recompute-every 2 $DIR/text", "--recompute-every 2: of what?"},
+        {":", "--recompute blocks --recompute-every 4 --stages 2 $DIR/text", "has 3 blocks"},
         {":", "--vocab 300 --generate Hello $DIR/text", "tokenize.py encode makes them"},
         {":", "--save-every 2 $DIR/text", "where to?"},
         {":", "--betas 0.9 $DIR/text", "--betas 0.9: want two numbers"},
@@ -419,6 +420,9 @@ TEST(stops_or_skips_where_there_is_no_number)
     expect_printed(
         run_programs(LAUNCHED "--steps 3 --spike 1e-9 --on-nan skip --dtype fp16 $DIR/text"), 0,
         "step    3 of 3   left out");
+    // A loss scale leaves out steps, too: those that overflow.
+    expect_printed(run_programs(LAUNCHED "--steps 3 --lr 1e30 --dtype fp16 $DIR/text"), 0,
+                   "step    3 of 3   left out: the gradient's norm is inf");
 }
 
 // Over the replicas once a step, with the same numbers.
