@@ -18,9 +18,10 @@ enum { MOST = 4096, WANTED = 3, MOST_RUNS = 6, FEW_RUNS = 2, MOST_PASSES = 32 };
 
 typedef struct Candidate {
     PlanOptions options;
-    double time;  // by formulas, seconds; offload after all others
-    double least; // bytes
-    bool likely;  // likely to fit: all that it has unsharded at most may live at one time
+    double time;           // by formulas, seconds; offload after all others
+    double least;          // bytes
+    bool likely;           // likely to fit: all that it has unsharded at most may live at one time
+    uint64_t memory, step; // of its dry run; 0: there was none
 } Candidate;
 
 typedef struct Candidates {
@@ -47,14 +48,12 @@ static double least_memory(const PlanFormulas *f)
 // Roughly: compute or sending, whichever is longer, a part of the other, and the bubble.
 static double about(const PlanOptions *o, const PlanFormulas *f)
 {
-    const SimMachine *m = o->machine;
-    const SimFigures *figures = m->figures;
+    const SimFigures *figures = o->machine->figures;
+    const SimGraph *ring = &figures->ring;
     int shards = o->strategy == STRATEGY_DDP ? 1 : plan_places(o) / o->replicas;
-    bool within = shards <= m->gpus_per_node && o->stages == 1;
-    double link = figures->link[within && m->has_link[SIM_NVLINK] ? SIM_NVLINK : SIM_NIC];
+    bool within = shards <= o->machine->gpus_per_node && o->stages == 1;
     // A ring over nodes uses all NICs of a node: each rank's bytes pass all its channels.
-    double ring = (double)figures->ring.channels * figures->ring.inter;
-    if (!within && m->gpus_per_node > 1 && ring > link) link = ring;
+    double link = (double)ring->channels * (within ? ring->intra : ring->inter);
     if (link <= 0) link = figures->link[SIM_PCIE];
     double compute = ((double)f->products / 0.65 + (double)f->attention / 0.35) / plan_peak(o);
     double sent = (double)(f->gather_sent + f->scatter_sent + f->reduce_sent) / link +
@@ -94,7 +93,7 @@ static void add(Candidates *all, const PlanOptions *o)
         if (o->offload && 16 * shard * ranks > MOST_HOST) return;
     }
     if (plan_fits(o, (uint64_t)memory))
-        all->of[all->n++] = (Candidate){*o, time, memory, plan_fits(o, (uint64_t)most)};
+        all->of[all->n++] = (Candidate){*o, time, memory, plan_fits(o, (uint64_t)most), 0, 0};
 }
 
 static bool is_lab_8(const PlanOptions *o) // which goes with neither stages nor offload
@@ -125,7 +124,8 @@ static void add_kinds(Candidates *all, PlanOptions o)
             continue;
         if ((kind & 2) && (from->offload || !zero3 || o.reshard_ranks > 0 || o.fp8 || is_lab_8(&o)))
             continue;
-        with.strategic = true;
+        with.strategic = with.candidate = true;
+        with.timeline = NULL;
         add(all, &with);
     }
 }
@@ -194,31 +194,21 @@ static void name_of(const PlanOptions *o, const PlanOptions *from, char *text, s
 #undef NAME
 }
 
-typedef struct Found {
-    PlanOptions options;
-    uint64_t memory, step;
-} Found;
-
 static int by_step(const void *a, const void *b)
 {
-    const Found *x = a, *y = b;
+    const Candidate *x = a, *y = b;
     if (x->options.offload != y->options.offload) return x->options.offload ? 1 : -1;
     return (x->step > y->step) - (x->step < y->step);
 }
 
-typedef struct Missed {
-    const Candidate *candidate;
-    uint64_t memory; // that it took; 0: more than a dry run has
-} Missed;
-
-// Whether it cannot fit either: scales its least memory as that of one with the same strategy,
-// recomputation and stages, which did not fit in a dry run. Allows for a twentieth less.
-static bool is_too_large(const Candidate *c, const Missed *missed, int n)
+// Whether it cannot fit: scales its least memory as that of one before it in its dry run, with the
+// same strategy, recomputation and stages. Allows for a twentieth less.
+static bool is_too_large(const Candidates *all, const Candidate *c)
 {
     const PlanOptions *o = &c->options;
-    for (int i = 0; i < n; i++) {
-        const PlanOptions *other = &missed[i].candidate->options;
-        double memory = 0.95 * c->least * (double)missed[i].memory / missed[i].candidate->least;
+    for (const Candidate *ran = all->of; ran < c; ran++) {
+        const PlanOptions *other = &ran->options;
+        double memory = 0.95 * c->least * (double)ran->memory / ran->least;
         if (o->strategy == other->strategy && o->recompute == other->recompute &&
             o->recompute_every == other->recompute_every && o->stages == other->stages &&
             o->replicas == other->replicas && o->reduce_every_time == other->reduce_every_time &&
@@ -230,26 +220,22 @@ static bool is_too_large(const Candidate *c, const Missed *missed, int n)
 
 // Runs the candidates in order; returns how many fit. After a number of misses, it runs only the
 // likely ones.
-static int run_candidates(const Candidates *all, Found found[WANTED])
+static int run_candidates(const Candidates *all, Candidate found[WANTED])
 {
     const PlanOptions *from = all->from;
-    Missed missed[2 * MOST_RUNS];
     int n = 0, misses = 0,
         runs = from->stages * from->accumulate > MOST_PASSES ? FEW_RUNS : MOST_RUNS;
-    for (int i = 0; i < all->n && misses < 2 * runs && n < WANTED; i++) {
-        if (misses >= runs && !all->of[i].likely) continue;
-        if (is_too_large(&all->of[i], missed, misses)) continue;
-        PlanOptions o = all->of[i].options;
-        o.timeline = NULL;
-        o.candidate = true;
-        Plan plan = {.options = &o};
+    for (Candidate *c = all->of; c < all->of + all->n && misses < 2 * runs && n < WANTED; c++) {
+        if ((misses >= runs && !c->likely) || is_too_large(all, c)) continue;
+        Plan plan = {.options = &c->options};
         Status status = plan_make(&plan);
-        uint64_t memory = plan_most_memory(&plan);
-        if (status == OK && plan_fits(&o, memory))
-            found[n++] = (Found){o, memory, plan.times.step};
-        else
-            missed[misses++] = (Missed){&all->of[i], memory};
+        c->memory = plan_most_memory(&plan);
+        c->step = plan.times.step;
         plan_free(&plan.ranks);
+        if (status == OK && plan_fits(from, c->memory))
+            found[n++] = *c;
+        else
+            misses++;
     }
     qsort(found, (size_t)n, sizeof *found, by_step);
     return n;
@@ -259,7 +245,7 @@ void plan_advise_memory(const Plan *plan)
 {
     const PlanOptions *o = plan->options;
     Candidates all = {.of = calloc(MOST, sizeof *all.of), .from = o};
-    Found found[WANTED];
+    Candidate found[WANTED];
     char name[200];
     if (!all.of) return;
     add_stages(&all, *o);

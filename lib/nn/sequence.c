@@ -104,14 +104,12 @@ Module *sequence_create(const char *name, int n, Module **children)
 
 // ---- A stage of it ----
 
-// Removes the parameters of `kept` from m and all below it, so that they are not freed.
-static void leave_params(Module *m, const Module *kept)
+// Removes the parameters that `other` has from m and all below it, so that they are not freed.
+static void leave_params(Module *m, const Module *other)
 {
-    for (int i = 0; i < kept->n_params; i++)
-        for (int j = 0; j < m->n_params; j++)
-            if (m->params[j] == kept->params[i]) m->params[j] = NULL;
-    for (int i = 0; i < m->n_children; i++) leave_params(m->children[i], kept);
-    for (int i = 0; i < kept->n_children; i++) leave_params(m, kept->children[i]);
+    for (int i = 0; i < m->n_params; i++)
+        if (module_holds(other, m->params[i])) m->params[i] = NULL;
+    for (int i = 0; i < m->n_children; i++) leave_params(m->children[i], other);
 }
 
 Status sequence_keep(Module *m, int first, int last)
@@ -127,13 +125,9 @@ Status sequence_keep(Module *m, int first, int last)
                     m->n_children, first, last);
     for (int i = 0; i < m->n_children; i++) {
         if (i >= first && i < last) continue;
-        for (int k = first; k < last; k++) leave_params(m->children[i], m->children[k]);
-    }
-    for (int i = 0; i < m->n_children; i++) {
-        if (i >= first && i < last) continue;
-        for (int k = i + 1; k < m->n_children; k++)
-            if (k < first || k >= last) leave_params(m->children[k], m->children[i]);
-        module_destroy(m->children[i]); // with what it shares with another that goes
+        for (int k = 0; k < m->n_children; k++) // of those before i only the kept ones still exist
+            if (k > i || (k >= first && k < last)) leave_params(m->children[i], m->children[k]);
+        module_destroy(m->children[i]);
     }
     m->n_children = last - first;
     m->types_stay = false;

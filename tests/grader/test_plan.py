@@ -31,7 +31,7 @@ OPTIONS = [["RECOMPUTE=blocks", "RECOMPUTE_EVERY=2", "ATTENTION=plain"],
            ["RECOMPUTE=attention", "ATTENTION=plain"], ["PREFETCH=2"], ["OFFLOAD=yes"],
            ["LAYOUT=per_parameter"], FP8,
            ["OFFLOAD=yes", "LAYOUT=per_parameter", "DTYPE=fp16"], ["OFFLOAD=yes", "LAYERS=1"],
-           ["RECOMPUTE=blocks", "LAYOUT=per_parameter", "PREFETCH=3", "DTYPE=bf16"],
+           ["RECOMPUTE=blocks", "LAYOUT=per_parameter", "PREFETCH=5", "DTYPE=bf16"],
            FP8 + ["RECOMPUTE=blocks", "PREFETCH=2", "DTYPE=bf16", "REDUCE_DTYPE=bf16"],
            ["RECOMPUTE=blocks", "RECOMPUTE_EVERY=2", "OFFLOAD=yes", "DTYPE=bf16",
             "REDUCE_DTYPE=bf16"]]

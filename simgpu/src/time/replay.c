@@ -3,6 +3,7 @@
  * Every process has a recorder and an engine, as in its own run. In place of boards in shared
  * memory there is a table. The engines take turns until none can proceed.
  */
+#include <limits.h>
 #include <string.h>
 
 #include "time/recorder_internal.h"
@@ -16,12 +17,10 @@
 // A call of NCCL, or its hosts' meeting, as far as its ranks have arrived.
 typedef struct Meeting {
     SimCall call; // of any of its ranks
-    int ranks;    // that belong to it
-    int n, room;
-    struct Arrival {
-        int rank, log;
-        SimPs when;
-    } * arrival; // (n)
+    int to_come;  // ranks that have not arrived
+    SimPs latest; // arrival
+    int n;
+    const struct Member **missing; // (n) ranks that have logs and have not arrived
 } Meeting;
 
 // A rank of a communicator, and its process.
@@ -40,8 +39,8 @@ typedef struct Replay {
         SimPs until;
         size_t recorded, told;
         int threads;
-    } * seat; // (n_logs)
-    Member *member;
+    } * seat;       // (n_logs)
+    Member *member; // (n_members) by communicator and rank
     int n_members, members_room;
     Meeting *meeting;                 // open addressing, by key
     size_t n_meetings, meetings_room; // room: a power of two
@@ -53,23 +52,35 @@ typedef struct Replay {
 
 // ---- Processes and ranks ----
 
-static const Member *member_of(const Replay *w, uint64_t comm, int rank)
+// Where the rank of the communicator is, or would be.
+static int place_of(const Replay *w, uint64_t comm, int rank)
 {
-    for (int i = 0; i < w->n_members; i++)
-        if (w->member[i].comm == comm && w->member[i].rank == rank) return &w->member[i];
-    return NULL;
+    int low = 0, high = w->n_members;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        const Member *m = &w->member[middle];
+        if (m->comm < comm || (m->comm == comm && m->rank < rank))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 // False: two processes claim the same rank.
 static bool add_member(Replay *w, const GpuCollective *c, int log)
 {
-    const Member *known = member_of(w, c->comm, c->rank);
-    if (known) return known->log == log && known->ranks == c->ranks;
+    int place = place_of(w, c->comm, c->rank);
+    const Member *at = w->member + place;
+    if (place < w->n_members && at->comm == c->comm && at->rank == c->rank)
+        return at->log == log && at->ranks == c->ranks;
     if (w->n_members == w->members_room) {
         w->members_room = w->members_room ? 2 * w->members_room : 16;
         w->member = sim_table_grow(w->member, (size_t)w->members_room, sizeof *w->member);
     }
-    w->member[w->n_members++] = (Member){c->comm, c->ranks, c->rank, log};
+    memmove(w->member + place + 1, w->member + place,
+            (size_t)(w->n_members++ - place) * sizeof *w->member);
+    w->member[place] = (Member){c->comm, c->ranks, c->rank, log};
     return true;
 }
 
@@ -120,7 +131,7 @@ static uint64_t key_of(const SimCall *call)
 static Meeting *slot_of(Meeting *table, size_t room, const SimCall *call)
 {
     size_t at = (size_t)key_of(call) & (room - 1);
-    while (table[at].ranks && !is_same(&table[at].call, call)) at = (at + 1) & (room - 1);
+    while (table[at].missing && !is_same(&table[at].call, call)) at = (at + 1) & (room - 1);
     return &table[at];
 }
 
@@ -130,31 +141,36 @@ static void widen(Replay *w)
     Meeting *table = sim_table_grow(NULL, room, sizeof *table);
     memset(table, 0, room * sizeof *table);
     for (size_t i = 0; i < w->meetings_room; i++)
-        if (w->meeting[i].ranks) *slot_of(table, room, &w->meeting[i].call) = w->meeting[i];
+        if (w->meeting[i].missing) *slot_of(table, room, &w->meeting[i].call) = w->meeting[i];
     sim_table_free(w->meeting);
     w->meeting = table;
     w->meetings_room = room;
 }
 
-// How many ranks of the call have logs, so that the call waits for them.
-static int ranks_of(const Replay *w, const SimCall *call)
+// How many of the call's ranks the member is: of a message to itself both.
+static int part_of(const Member *m, const SimCall *call)
 {
-    if (!w->some) return call->from >= 0 ? 2 : member_of(w, call->comm, call->rank)->ranks;
-    int n = 0;
-    for (int i = 0; i < w->n_members; i++) {
-        const Member *m = &w->member[i];
-        bool takes_part = call->from < 0 || m->rank == call->from || m->rank == call->to;
-        n += m->comm == call->comm && takes_part;
-    }
-    return n;
+    return call->from < 0 ? 1 : (m->rank == call->from) + (m->rank == call->to);
+}
+
+static Meeting make_meeting(const Replay *w, const SimCall *call)
+{
+    Meeting made = {.call = *call};
+    const Member *first = w->member + place_of(w, call->comm, 0),
+                 *end = w->member + place_of(w, call->comm, INT_MAX);
+    made.missing = sim_table_grow(NULL, (size_t)(end - first) + 1, sizeof *made.missing);
+    for (const Member *m = first; m < end; m++)
+        for (int i = part_of(m, call); i > 0; i--) made.missing[made.n++] = m;
+    made.to_come = w->some ? made.n : call->from < 0 ? first->ranks : 2;
+    return made;
 }
 
 static Meeting *meeting_of(Replay *w, const SimCall *call)
 {
     if (2 * (w->n_meetings + 1) > w->meetings_room) widen(w);
     Meeting *meeting = slot_of(w->meeting, w->meetings_room, call);
-    if (!meeting->ranks) {
-        *meeting = (Meeting){.call = *call, .ranks = ranks_of(w, call)};
+    if (!meeting->missing) {
+        *meeting = make_meeting(w, call);
         w->n_meetings++;
     }
     return meeting;
@@ -164,57 +180,24 @@ static void arrived(void *arg, const SimCall *call, SimPs when)
 {
     struct Seat *seat = arg;
     Meeting *meeting = meeting_of(seat->replay, call);
-    if (meeting->n == meeting->room) {
-        meeting->room = meeting->room ? 2 * meeting->room : 2;
-        meeting->arrival =
-            sim_table_grow(meeting->arrival, (size_t)meeting->room, sizeof *meeting->arrival);
-    }
-    meeting->arrival[meeting->n++] = (struct Arrival){call->rank, seat->log, when};
+    int i = 0;
+    while (i < meeting->n && meeting->missing[i]->rank != call->rank) i++;
+    if (i < meeting->n) meeting->missing[i] = meeting->missing[--meeting->n];
+    meeting->to_come--;
+    if (meeting->latest < when) meeting->latest = when;
     seat->replay->changed = true;
-}
-
-static bool has_arrived(const Meeting *meeting, int rank)
-{
-    for (int i = 0; i < meeting->n; i++)
-        if (meeting->arrival[i].rank == rank) return true;
-    return false;
-}
-
-// A time before which the rank does not arrive; a rank without a log has none.
-static SimPs bound_of(const struct Seat *seat, const Meeting *meeting, int rank)
-{
-    if (has_arrived(meeting, rank)) return 0;
-    const Member *member = member_of(seat->replay, meeting->call.comm, rank);
-    if (!member) return seat->replay->some ? 0 : SIM_FOREVER;
-    return member->log == seat->log ? 0 : seat->replay->seat[member->log].until;
 }
 
 static bool start(void *arg, const SimCall *call, SimPs *when)
 {
     const struct Seat *seat = arg;
     const Meeting *meeting = meeting_of(seat->replay, call);
-    SimPs latest = 0, bound = 0;
-    for (int i = 0; i < meeting->n; i++)
-        if (latest < meeting->arrival[i].when) latest = meeting->arrival[i].when;
-    *when = latest;
-    if (meeting->n >= meeting->ranks) return true;
-    if (call->from >= 0) {
-        SimPs from = bound_of(seat, meeting, call->from), to = bound_of(seat, meeting, call->to);
-        bound = from > to ? from : to;
+    *when = meeting->latest;
+    for (int i = 0; i < meeting->n; i++) {
+        const struct Seat *its = &seat->replay->seat[meeting->missing[i]->log];
+        if (its != seat && *when < its->until) *when = its->until; // it does not arrive before
     }
-    const Replay *w = seat->replay;
-    for (int rank = 0; call->from < 0 && !w->some && rank < meeting->ranks; rank++) {
-        SimPs its = bound_of(seat, meeting, rank);
-        if (bound < its) bound = its;
-    }
-    for (int i = 0; call->from < 0 && w->some && i < w->n_members; i++) {
-        const Member *m = &w->member[i];
-        if (m->comm != call->comm || m->log == seat->log) continue;
-        SimPs its = w->seat[m->log].until;
-        if (bound < its && !has_arrived(meeting, m->rank)) bound = its;
-    }
-    if (*when < bound) *when = bound;
-    return false;
+    return meeting->to_come == 0;
 }
 
 static void until(void *arg, SimPs when, SimPs request)
@@ -277,7 +260,7 @@ static void release(Replay *w)
 {
     for (int i = 0; i < w->n_logs; i++)
         if (w->seat[i].recorder) sim_recorder_free(w->seat[i].recorder);
-    for (size_t i = 0; i < w->meetings_room; i++) sim_table_free(w->meeting[i].arrival);
+    for (size_t i = 0; i < w->meetings_room; i++) sim_table_free(w->meeting[i].missing);
     sim_table_free(w->meeting);
     sim_table_free(w->member);
     sim_table_free(w->seat);
