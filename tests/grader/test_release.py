@@ -296,10 +296,10 @@ class CourseFile(unittest.TestCase):
                 ("no UTC offset", {"dates": {"due": "2027-03-15T12:00:00"}}),
                 ("order", {"dates": {"opens": "2027-03-15T12:00:00+00:00",
                                      "due": "2027-03-14T12:00:00+00:00"}}),
-                ("'seen' is none of", {"visibility": {"tests": "seen"}}),
+                ("is 'seen': must be one of", {"visibility": {"tests": "seen"}}),
                 ("taken_by", {"late": {"percent_per_day": 10, "taken_by": "me"}}),
                 ("percent_per_day", {"late": {"percent_per_day": 300, "taken_by": "grader"}}),
-                ("unknown field", {"due": "today"}), ("one_file is", {"one_file": "yes"}),
+                ("unknown field", {"due": "today"}), ("one_file must be", {"one_file": "yes"}),
                 ("no task sideways", {"hidden": {"seed": 1, "tests": [
                     dict(hidden, suite="sideways")]}}),
                 ("has suite, name", {"hidden": {"seed": 1, "tests": [{"suite": "api"}]}}),
@@ -429,7 +429,7 @@ class Deliver(FakeKit):
         result = self.deliver()[1]
         self.assertEqual(result["score"], 60)
         self.assertEqual(result["output"].split("\n")[:5], [
-            "Score: 60 of 100.", "One (1).c is taken as one.c.",
+            "Score: 60 of 100.", "One (1).c was taken as one.c.",
             "two.c is a link: hand in the file itself.", "Task 1  One                60/60",
             "Task 2  Two                0/40"])
         self.assertEqual(result["output"].split("\n")[5:], [

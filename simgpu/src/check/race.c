@@ -164,8 +164,7 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
     if (passes_default(&first->stream, &second->stream)) {
         bool fills = first->op == GPU_MEMSET || strncmp(first->name, "cudaMemcpy", 10) == 0;
         snprintf(text, size,
-                 "A non-blocking stream does not wait for the default stream, nor vice versa%s%s."
-                 "\n"
+                 "A non-blocking stream does not wait for the default stream, nor vice versa%s%s.\n"
                  "Should both be on one stream, or is there an event or a synchronisation missing?",
                  first->stream.is_default && fills ? ",\nand " : "",
                  !(first->stream.is_default && fills) ? ""
