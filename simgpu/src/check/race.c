@@ -89,8 +89,9 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
     case HINT_RENEWED:
         snprintf(text, size,
                  "The event was recorded after that work at %s,\n"
-                 "but the wait at %s\ncame before: a wait is for the record that is there when it "
-                 "is called.\nShould the wait come after the record?",
+                 "but the wait at %s\n"
+                 "came before: a wait is for the record that is there when it is called.\n"
+                 "Should the wait come after the record?",
                  record, wait);
         return true;
     case HINT_NEVER:
@@ -126,8 +127,8 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         snprintf(text, size,
                  "Both are nodes that a launch made, and no edges lead from one to the other.\n"
                  "In one graph: is an event missing in the capture, which the other stream waits "
-                 "for?\nOf two graphs: are they launched on streams that do not wait for each "
-                 "other?");
+                 "for?\n"
+                 "Of two graphs: are they launched on streams that do not wait for each other?");
         return true;
     case HINT_NONE: break;
     }

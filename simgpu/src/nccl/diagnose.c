@@ -60,8 +60,9 @@ static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
     else if (a->in_graph != b->in_graph)
         sim_append(text, size,
                    "They differ in how they are made: rank %d's is a node of a graph that it "
-                   "launched,\nrank %d's a call by itself. NCCL requires all ranks to make a call "
-                   "alike.\nDoes every rank launch its graph in this step?",
+                   "launched,\n"
+                   "rank %d's a call by itself. NCCL requires all ranks to make a call alike.\n"
+                   "Does every rank launch its graph in this step?",
                    a->in_graph ? rank_a : rank_b, a->in_graph ? rank_b : rank_a);
     else
         sim_append(text, size,
@@ -488,9 +489,9 @@ void sim_say_cycle(const CycleStep *step, int n, const Notice *notice)
     sim_append(
         text, sizeof text,
         "  It goes on waiting, since another thread of the program could still make the missing "
-        "call.\n  Does one? Calls of one thread for several devices belong between "
-        "ncclGroupStart and\n  ncclGroupEnd; calls on several communicators, in one order on all "
-        "ranks.\n");
+        "call.\n"
+        "  Does one? Calls of one thread for several devices belong between ncclGroupStart and\n"
+        "  ncclGroupEnd; calls on several communicators, in one order on all ranks.\n");
     sim_say(text);
 }
 

@@ -304,8 +304,7 @@ static ncclResult_t split_comm(Call *call)
     if (!program_splits)
         return refuse_split(call,
                             "No process runs the other ranks, so what they pass is not known.\n"
-                            "Does the program say so by simgpu_phantom_splits "
-                            "(simgpu_nccl.h)?");
+                            "Does the program say so by simgpu_phantom_splits (simgpu_nccl.h)?");
     Roster *roster = p->roster;
     if (!roster->n && !ask_all(call->comm)) return ncclSystemError;
     int nth = p->splits++;

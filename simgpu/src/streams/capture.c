@@ -123,8 +123,8 @@ cudaError_t sim_capture_check_device(int device, const char *call, const void *s
             s->capture->invalid
                 ? earlier_fault(s->capture)
                 : invalidate(s->capture, cudaErrorStreamCaptureUnsupported,
-                             "waits for a device with a captured stream: nothing runs "
-                             "there\nbefore the graph is launched",
+                             "waits for a device with a captured stream: nothing runs there\n"
+                             "before the graph is launched",
                              "Does the wait belong after cudaGraphLaunch, or before the capture?");
         if (first.error == cudaSuccess || (f.what && !first.what)) first = f;
     }
@@ -179,11 +179,10 @@ SimCaptureFault sim_capture_wait(struct CUstream_st *s, cudaEvent_t event)
     if (!of)
         return invalidate(
             s->capture, cudaErrorStreamCaptureIsolation,
-            "has a captured stream wait for an event that was not recorded in its "
-            "capture:\nthe graph cannot wait for work that is under way now",
-            "Is the event's record missing in the capture? To wait for work of before "
-            "the\ncapture, have the stream wait before cudaStreamBeginCapture, or "
-            "before the launch.");
+            "has a captured stream wait for an event that was not recorded in its capture:\n"
+            "the graph cannot wait for work that is under way now",
+            "Is the event's record missing in the capture? To wait for work of before the\n"
+            "capture, have the stream wait before cudaStreamBeginCapture, or before the launch.");
     if (s->capture && s->capture != of) {
         s->capture->invalid = true;
         return invalidate(of, cudaErrorStreamCaptureMerge, merge, merge_instead);
