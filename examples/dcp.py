@@ -131,7 +131,7 @@ def convert_from(options):
             if steps and not any(moments):
                 params[ours]["frozen"] = True
     if state:
-        raise Trouble("%s: %s is of no GPT-2 or Llama" % (options.folder, min(state)))
+        raise Trouble("%s: %s is not of a GPT-2 or Llama" % (options.folder, min(state)))
     step = int(max(steps, default=0))
     os.mkdir(options.tmp)
     safetensors.torch.save_file(tensors, os.path.join(options.tmp, "rank-0-of-1.safetensors"),

@@ -56,7 +56,7 @@ class HuggingFace:
         try:
             self.inner = tokenizers.Tokenizer.from_file(path)
         except Exception as error: # which class it is, the package does not say
-            raise Trouble("%s is no tokenizer: %s" % (path, error)) from None
+            raise Trouble("%s is not a tokenizer: %s" % (path, error)) from None
         self.size = self.inner.get_vocab_size()
         self.first = next((number for number in map(self.inner.token_to_id, FIRST)
                            if number is not None), None)
@@ -139,7 +139,7 @@ def decode(options):
     words = (options.numbers or sys.stdin.read().split())
     for word in words:
         if not word.isdecimal() or int(word) >= codec.size:
-            raise Trouble("%.40s is no token: they are 0 to %d" % (word, codec.size - 1))
+            raise Trouble("%.40s is not a token: they are 0 to %d" % (word, codec.size - 1))
     print(codec.decode([int(word) for word in words]))
 
 

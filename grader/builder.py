@@ -194,7 +194,7 @@ class Builder:
 
     def compiling(self):
         """What compile() is called in: it looks at the reference's objects, which a grading of the
-        reference may be making anew."""
+        reference may be making again."""
         return self.locked_build(self.key == "reference")
 
     def find_key(self):

@@ -166,7 +166,7 @@ def refusal(flags, asked, ranks):
     if ddp and asked.get("gather") == "fp8":
         return "DDP gathers nothing"
     if not ddp and ranks // int(asked.get("stages", 1)) == replicas > 1:
-        return "nobody to shard with"
+        return "no rank to shard with"
     if ranks // int(asked.get("stages", 1)) % replicas:
         return "the replicas must divide a stage's GPUs"
     return ""

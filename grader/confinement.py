@@ -74,5 +74,5 @@ class Confinement:
     def missing(self):
         if self.enforced["landlock"]:
             return ""
-        return ("grade: this kernel has no Landlock (Linux 5.13): a test can write whatever its "
-                "account can, and only --run-as limits it.")
+        return ("grade: this kernel has no Landlock (Linux 5.13): only the rights of its "
+                "account (--run-as) limit which files a test writes.")

@@ -102,7 +102,7 @@ def reference_cost(builder, run):
             if found:
                 return found
     except (OSError, ValueError):
-        pass # made anew below
+        pass # made again below
     found = measure(builder, "reference", run, None)
     if found:
         os.makedirs(os.path.dirname(kept), exist_ok=True)

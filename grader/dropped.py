@@ -173,8 +173,8 @@ def stored(body, known):
 
 
 def is_overwritten(body, at, variable):
-    """Whether the next statement that has the variable, from `at` on, assigns it anew, with nothing
-    on the way that may go elsewhere."""
+    """Whether the next statement that has the variable, from `at` on, assigns it again, with
+    nothing on the way that may go elsewhere."""
     name = re.escape(variable)
     for statement in re.finditer(r"[^;{}]*[;{}]", body[at:]):
         text = statement.group()

@@ -13,7 +13,7 @@ more. Where the file has changed since, what was seen is shown again and nothing
 tried something gets time to think about it, and the next call, with that file, gives one more.
 --level asks for a level outright; those below it are shown too. What was seen is remembered in the
 build tree (hints.json, by folder and problem). Without that file, or with a broken one, the hints
-begin anew.
+begin again.
 
 A file that does not compile gets the compiler's message and no hint. Exit status: 0 with or without
 a hint; 2 for a question that makes no sense; 3 where the kit or the machine is at fault.
@@ -75,7 +75,7 @@ def gap_problem(task, options, piece, gap):
         report.say("%s  %s: part %s is not written yet" % (task.heading(), task.title, part))
         lines = read_regular_file(path).decode("utf-8", "replace").splitlines()
         report.paragraph("%s: %s" % (
-            shown, "there is code beside it: if that is the part, delete this line."
+            shown, "you have written code there: if it is the part, delete this line."
             if looks_written(lines, line) else "the comment above says what belongs there."), 2)
     section = manifest.section_of_part(
         manifest.sections_of_parts(manifest.text_of(ROOT, task.handout)), part)

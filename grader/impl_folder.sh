@@ -26,10 +26,10 @@ escaped() {
     printf '%s' "$1" | LC_ALL=C sed 's/[^A-Za-z0-9_./+@,-]/\\&/g'
 }
 
-[ -n "$impl" ] || give_up "no folder is named: IMPL=DIR, the folder with the task files"
+[ -n "$impl" ] || give_up "it names no folder: give IMPL=DIR, the folder with the task files"
 
 kit=$(pwd -L)
-# A folder that is not there keeps its name: whoever needs it says that it is missing.
+# A missing folder keeps its name: the program that needs it says that it is missing.
 path=$(CDPATH='' cd -L -- "$impl" 2>/dev/null && pwd -L) || path=
 [ -n "$path" ] || case $impl in
 /*) path=$impl ;;
@@ -54,15 +54,15 @@ key=$name-${sum%% *}
 case $folder in
 -* | *[!A-Za-z0-9_./+@,-]*)
     here=$build/impl/$key
-    mkdir -p "$here" || give_up "$here cannot be made, which is for a link to the folder"
+    mkdir -p "$here" || give_up "cannot make the folder $here, for a link to yours"
     [ "$(readlink "$here/src")" = "$path" ] || ln -sfn -- "$path" "$here/src" ||
-        give_up "$here/src cannot be made, a link to the folder"
+        give_up "cannot make the link $here/src to your folder"
     # gcc takes the last '=' for the one between the two names, clang the first.
     shown=$(printf '%s' "${path##*/}" | tr '=' _)
     map="-ffile-prefix-map=$(escaped "$here/src=$shown")"
     if [ ! -f "$here/names" ] || [ "$(cat "$here/names")" != "$map" ]; then
         { printf '%s\n' "$map" >"$here/names.$$" && mv "$here/names.$$" "$here/names"; } ||
-            give_up "$here/names cannot be written"
+            give_up "cannot write $here/names"
     fi
     folder=$here/src
     ;;

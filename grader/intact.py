@@ -70,7 +70,7 @@ def look(root, warn):
     changed, added = differing(root)
     staff = os.path.exists(os.path.join(root, "grader", "course", "deliver.py"))
     if staff and changed + added:
-        raise Differs("%s is not as it was released: unpack the archive anew"
+        raise Differs("%s has changed since the release: unpack the archive again"
                       % (changed + added)[0])
     if changed:
         warn("grade: %s%s not as released. A course grades with its own kit." % (
@@ -102,8 +102,8 @@ class Made:
         for path, (entry, total) in self.known.items():
             full = os.path.join(self.root, path)
             if os.path.exists(full) and self.entry(path) != entry and digest(full) != total:
-                raise Differs("%s is not as it was built: remove the build tree, and grade again"
-                              % path)
+                raise Differs("%s has changed since it was built: remove the build tree, grade "
+                              "again" % path)
 
     def keep(self, paths):
         """After it."""

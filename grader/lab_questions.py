@@ -36,7 +36,7 @@ STRATEGIES = measured(
          [(lambda f: f.setting.micro, "That would be n times as many: ZeRO-3 gathers each block "
            "twice for each micro-batch."),
           (lambda f: f.sent("all-gather", EACH) / f.sent("all-gather", ONCE),
-           "Those are the all-gathers alone."),
+           "Those are only the all-gathers."),
           (lambda f: (f.sent("all-gather", EACH) + f.sent("reduce-scatter", ONCE))
            / f.everything_sent(ONCE), "Each micro-batch reduces, too.")]))
 
@@ -45,10 +45,10 @@ PRECISION = measured(
     2, "mixed precision", model, "STRATEGY=zero3 DTYPE=bf16 REDUCE_DTYPE=float.", (BF16, "zero3"),
     Part("a", "How many bytes of unsharded gradients are there at most at one time?",
          lambda f: f.most("unsharded gradients", BF16),
-         "The plan's table of memory has them: of the root in bf16, of a block both.",
-         [(lambda f: f.most("unsharded gradients", "zero3"), "That is in float throughout."),
+         "The plan's memory table has them: the root's in bf16, a block's in both types.",
+         [(lambda f: f.most("unsharded gradients", "zero3"), "That is all float."),
           (lambda f: f.most("unsharded gradients", "zero3") / 2,
-           "That is in bf16 throughout: the cast to float is there while it is reduced.")]))
+           "That is all bf16: while a gradient is reduced, its cast to float exists too.")]))
 
 ONE, THREE = "zero3 PREFETCH=1", "zero3 PREFETCH=3"
 PREFETCH = measured(
@@ -56,9 +56,9 @@ PREFETCH = measured(
     Part("a", "How many bytes more of unsharded parameters does the second have at most?",
          lambda f: f.most("unsharded parameters", THREE) - f.most("unsharded parameters", ONE),
          "Two plans, one difference. Then divide it by a block.",
-         [(lambda f: 12 * f.block["padded"], "One ahead is there with PREFETCH=1."),
+         [(lambda f: 12 * f.block["padded"], "PREFETCH=1 already has one ahead."),
           (lambda f: f.most("unsharded parameters", THREE),
-           "That is what there is, not what is added.")]))
+           "That is the total, not the increase.")]))
 
 KEEP, AGAIN = "zero3 ATTENTION=plain", "zero3 ATTENTION=plain RECOMPUTE=blocks"
 MEMORY = measured(
@@ -67,7 +67,7 @@ MEMORY = measured(
     Part("a", "How many bytes fewer of activations does the second have at most?",
          lambda f: f.most("activations", KEEP) - f.most("activations", AGAIN),
          "The activations of all blocks but the one that runs again.",
-         [(lambda f: f.most("activations", AGAIN), "That is what is left, not what is saved."),
+         [(lambda f: f.most("activations", AGAIN), "That is what remains, not what is saved."),
           (lambda f: (f.most("activations", KEEP) - f.most("activations", AGAIN))
            * f.setting.layers / (f.setting.layers - 1),
            "One block's activations are there while its backward runs.")]))
@@ -115,7 +115,7 @@ GRAPH = measured(
          "pass. A bucket is one call; the last one may have fewer blocks.",
          [(lambda f: f.calls("all-gather", "zero3"), "Those are the calls of FSDP2's plan."),
           (lambda f: f.calls("all-gather", "zero3") - f.setting.layers
-           + -(-f.setting.layers // 3), "That is with buckets in one pass alone.")]))
+           + -(-f.setting.layers // 3), "That is with buckets in only one pass.")]))
 
 LAB_QUESTIONS = {int(question.task[1:]): question for question in (
     STRATEGIES, PRECISION, PREFETCH, MEMORY, CHECKPOINTS, PER_PARAMETER, PIPELINE, GRAPH)}

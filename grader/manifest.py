@@ -236,7 +236,7 @@ def load_task(path, shown, kind):
         raise BadManifest("%s cannot be read: %s" % (shown, problem))
     data = take(data, TASK_FIELDS, shown, TASK_OPTIONS)
     if not data["files"]:
-        raise BadManifest("%s: \"files\" names no file" % shown)
+        raise BadManifest("%s: \"files\" is empty" % shown)
     task = Task(**data, path=shown, kind=kind)
     task.tests = [Test(**take(entry, TEST_FIELDS, "%s, test %d" % (shown, i + 1), TEST_OPTIONS))
                   for i, entry in enumerate(task.tests)]
@@ -387,7 +387,7 @@ def bad_hints(task, root):
     holder = skeleton_functions(task, root)
     for error, part in task.errors.items():
         if part not in task.parts:
-            yield "the error \"%s\" is of part %s, which the task does not have" % (error, part)
+            yield "the error \"%s\" names part %s, which the task does not have" % (error, part)
     for part, hints in task.parts.items():
         if part in holder and task.functions.get(part, [""])[0] != holder[part]:
             yield "part %s is in %s, which must be the first of its \"functions\"" % (
@@ -401,7 +401,7 @@ def bad_hints(task, root):
     for name, levels in ([(test.name, test.hints()) for test in task.tests]
                          + [("part " + part, hints) for part, hints in task.parts.items()]):
         if levels and not levels[0].strip().endswith("?"):
-            yield "the hint of %s asks nothing" % name
+            yield "the hint of %s does not ask a question" % name
         for level, text in enumerate(levels, 1):
             if len(text) > LONGEST_HINT:
                 yield "hint %d of %s has %d characters, more than %d" % (level, name, len(text),
@@ -418,7 +418,7 @@ def problems(tasks, root):
         def wrong(text, task=task):
             found.append("%s: %s" % (task.path, text))
         if task.number != place:
-            wrong("number %d where %d is due" % (task.number, place))
+            wrong("number %d, want %d" % (task.number, place))
         if task.folder != "%s/%d_%s" % (task.kind.folder(), task.number, task.name):
             wrong("a manifest of %d_%s in another folder" % (task.number, task.name))
         if task.file != task.name + ".c":

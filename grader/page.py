@@ -116,7 +116,7 @@ def header(document, now):
     if document["status"] != "graded":
         title = "ShardLab: no score"
     if document["alone"]:
-        title += " (%s %d alone)" % (document["word"].lower(), document["alone"])
+        title += " (%s %d only)" % (document["word"].lower(), document["alone"])
     facts = [("Graded", now), ("Folder", document["impl"]), ("Backend", document["backend"]),
              ("Devices", document["devices"]), ("Seed", document["seed"]),
              ("Took", "%.1f s" % document["seconds"]), ("Version", document["version"])]
@@ -366,7 +366,7 @@ def time_part(outcome, shown):
         timeline.draw(shown, outcome.unhidden, (name, "the reference without prefetch")),
         "Times are those of a modelled machine on which a block’s all-gather takes about nine "
         "tenths of its forward (<code>tests/trace/picture.machine</code>): they depend on your "
-        "schedule alone, not on this computer. " + COLOURS + " In the forward, AG of a block "
+        "schedule, not on this computer. " + COLOURS + " In the forward, AG of a block "
         "should run during the block before it: <code>handouts/3_forward.md</code>, “The streams”. "
         "In the backward, AG of the next block and RS of the last one should both run beside the "
         "kernels, as they do not in the lower picture: <code>handouts/4_backward.md</code>, “The "
@@ -394,7 +394,7 @@ def plots(outcome):
     if shown is None:
         return tag("section", "".join(parts))
     if not outcome.trace:
-        parts.append(tag("p", "The plots show the reference alone."))
+        parts.append(tag("p", "The plots show only the reference."))
     other = outcome.reference if outcome.trace else None
     kept = plot.exact(shown.theory_kept())
     parts += [whose(outcome, shown), time_part(outcome, shown)]

@@ -64,7 +64,7 @@ def main(program, settings):
         chosen = combinations(settings.pop("COMPARE"))
         for name in OWN + tuple(chosen[0]):
             if name in settings:
-                raise sweep.BadSweep("COMPARE goes without %s" % name)
+                raise sweep.BadSweep("COMPARE cannot be combined with %s" % name)
         for choice in chosen:
             try:
                 cells, time = row(sweep.plan(program, dict(settings, **choice)))

@@ -77,7 +77,7 @@ def key_of(options, there):
     elif os.environ.get("SEED"):
         asked = "seed %d" % seeds.choose()
     if there and asked and asked != there:
-        raise BadUsage("the questions in %s are those of %s: for other numbers, move it away"
+        raise BadUsage("%s has the questions of %s: for other numbers, move it away"
                        % (answers.NAME, there))
     return there or asked or "seed %d" % seeds.choose()
 
@@ -181,7 +181,7 @@ def tell_next(options, marked, shown, added):
     elif any(result["status"] == "skipped" for result in rows):
         print("Questions without an answer are in %s." % shown)
     earned = sum(result["score"] for result in rows)
-    print("Quiz: %d of %d%s" % (earned, len(rows), " (%s alone)" % (
+    print("Quiz: %d of %d%s" % (earned, len(rows), " (%s only)" % (
         "lab " + options.lab if options.lab else "task %s" % marked[0][0].task)
                                 if options.task or options.lab else ""))
 
@@ -228,7 +228,7 @@ def parse(arguments):
     parser.add_argument("--impl", required=True, metavar="DIR", help="where answers.txt is")
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
-    parser.add_argument("--task", default="", metavar="N|name", help="this task's questions alone")
+    parser.add_argument("--task", default="", metavar="N|name", help="only this task's questions")
     parser.add_argument("--lab", default="", metavar="N|name", help="this lab's in their place")
     parser.add_argument("--id", default="", metavar="NAME", help="whose numbers the questions have")
     parser.add_argument("--known", action="append", default=[], metavar="NAME",

@@ -27,7 +27,7 @@ STOP_LIMIT = 20.0 # seconds that a grading may take to end in order
 def ask(parser):
     """The options that say what is graded."""
     parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the task files")
-    parser.add_argument("--task", default="", metavar="N|name", help="this task alone")
+    parser.add_argument("--task", default="", metavar="N|name", help="only this task")
     parser.add_argument("--lab", default="", metavar="N|name|all", help="this lab, or all labs")
     parser.add_argument("--build", default="build", metavar="DIR", help="build tree (build)")
     parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"),

@@ -311,4 +311,4 @@ class Report:
             self.say("Page:  %s" % page)
         # Past say(), which lets no other line begin so.
         self.put("Score: %s/%s%s" % (points(earned), points(full),
-                                     " (%s alone)" % alone if alone else ""))
+                                     " (%s only)" % alone if alone else ""))

@@ -282,7 +282,7 @@ class Listener:
             return
         name, status, seconds = entry.get("test"), entry.get("status"), entry.get("seconds", 0)
         if not isinstance(name, str) or name not in self.names or status not in STATUSES:
-            self.forged = "a verdict came for a test that was not to be run (%s)" % str(name)[:60]
+            self.forged = "a verdict came for a test that was not started (%s)" % str(name)[:60]
             return
         if self.end is not None:
             self.forged = "a verdict came after the end of the results"

@@ -1,7 +1,7 @@
 """The seed that the suites draw shapes and worlds from (tests/support/draw.h).
 
 One for everything that a program runs: SEED in the environment, which `make … SEED=8812` sets, or
-one drawn anew. It goes on to the tests by the environment.
+one drawn again. It goes on to the tests by the environment.
 
 Interface: choose() -> the seed, and SEED is set to it; is_seed(value); BadSeed.
 """

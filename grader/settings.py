@@ -111,16 +111,16 @@ def problems(course, root):
         found.append("dates: %s" % problem)
     for what, shown in course["visibility"].items():
         if shown not in VISIBILITIES:
-            found.append("visibility of %s: %r is none of %s" % (what, shown,
+            found.append("visibility of %s is %r: must be one of %s" % (what, shown,
                                                                  ", ".join(VISIBILITIES)))
     if course["late"].get("taken_by") not in ("platform", "grader"):
-        found.append("late: taken_by is platform or grader")
+        found.append("late: taken_by must be platform or grader")
     if not 0 <= course["late"].get("percent_per_day", -1) <= 100:
-        found.append("late: percent_per_day is a number from 0 to 100")
+        found.append("late: percent_per_day must be a number from 0 to 100")
     quiz = course["quiz"]
     if isinstance(quiz, bool) or not isinstance(quiz, (int, float)) or not 0 <= quiz <= 100:
         found.append("quiz is %r: must be the points of an answer, from 0 to 100" % (quiz,))
-    found += ["%s is true or false" % name for name in ("challenge", "one_file")
+    found += ["%s must be true or false" % name for name in ("challenge", "one_file")
               if course[name] not in (True, False)]
     for name, seed in (("seed", course["seed"]), ("hidden: seed", course["hidden"].get("seed"))):
         if not seeds.is_seed(seed):
@@ -129,7 +129,7 @@ def problems(course, root):
     hidden["together"] = [task["folder"] + "/hidden_together.c" for task in course["tasks"]]
     for test in course["hidden"]["tests"]:
         if set(test) - {"more", "section"} != {"suite", "name", "points", "title", "hint"}:
-            found.append("a hidden test has suite, name, points, title and hint")
+            found.append("a hidden test must have suite, name, points, title and hint")
         elif test["suite"] not in hidden:
             found.append("hidden test %s: there is no task %s" % (test["name"], test["suite"]))
         elif not any(os.path.exists(os.path.join(root, path)) for path in hidden[test["suite"]]):

@@ -21,7 +21,7 @@
 #
 # Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, CFLAGS, LDFLAGS, CXX, PYTHON, BACKEND
 # (cuda and emulated-cuda want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that
-# one will do) and CONFIG, the file to write; without CONFIG it looks anew and writes nothing.
+# one will do) and CONFIG, the file to write; without CONFIG it looks again and writes nothing.
 #
 # The file holds, as Make variables: BLAS (dnnl or openblas), BLAS_DEFS and BLAS_LIBS (its compiler
 # and linker flags), LIBRARY_INCLUDES and LIBRARY_FOLDERS (the same for folders of one's own),
@@ -78,7 +78,7 @@ purpose() {
     libopenblas-dev) echo "OpenBLAS: the matrix products where there is no oneDNN" ;;
     libjansson-dev) echo "reads JSON: the headers of safetensors files" ;;
     libdw-dev)      echo "names the file and line of a call in simgpu's reports" ;;
-    libseccomp-dev) echo "keeps what is graded from calls that it has no need of" ;;
+    libseccomp-dev) echo "keeps graded programs from calls that they do not need" ;;
     esac
 }
 
@@ -316,7 +316,7 @@ is_no_library() {
     stop "${CC:-cc} cannot build the simplest program: $why"
 }
 
-# Python is asked for its version once, and only when all is looked for anew.
+# Python is asked for its version once, and only when all is looked for again.
 checked=no
 check_python() {
     [ "$checked" = no ] && has_program "$python_command" || return 0
@@ -334,7 +334,7 @@ sys.exit(sys.version_info < (3, 9))' 2>&1) && return
 
 # ---- Telling make ----
 
-# The files that were linked: where one is gone, all is looked for anew.
+# The files that were linked: where one is gone, all is looked for again.
 linked_files() {
     library=${blas_libs##*-l}
     list=$(command -v "${cc_command%% *}")
@@ -358,7 +358,7 @@ write_config() {
     vector='-fvect-cost-model=dynamic -Wvector-operation-performance'
     links "-Werror $vector" "" || vector=-Wno-pass-failed
     {
-        echo "# setup.sh wrote this: what this machine has. Without it, make looks anew."
+        echo "# setup.sh wrote this: what this machine has. Without it, make looks again."
         echo "# $asked"
         echo "# $(linked_files)"
         [ -z "$blas" ] || echo "BLAS := $blas"
@@ -410,7 +410,7 @@ list_missing() {
 # Says what to do by hand, and ends. $1: why it is not done here.
 give_up() {
     choose_blas
-    echo "setup: some things that ShardLab is built with are missing on this machine:" >&2
+    echo "setup: this machine lacks some things that ShardLab needs:" >&2
     list_missing >&2
     [ -z "$why" ] || echo "setup: the compiler says: $why" >&2
     echo "setup: $1" >&2

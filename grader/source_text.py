@@ -54,21 +54,21 @@ def as_source(data):
     read as the end of a sentence or "")."""
     was, kind = "", file_kind(data)
     if kind:
-        return data, was, "is %s and no text" % kind
+        return data, was, "is %s, not text" % kind
     name = wide(data)
     if name:
         was = name[:6].upper()
         try:
             data = data.decode(name).encode("utf-8")
         except UnicodeError:
-            return data, "", "begins as %s does, and is damaged further on: save it again" % was
+            return data, "", "begins like %s, and is damaged after that: save it again" % was
     if data.startswith(codecs.BOM_UTF8):
         data = data[len(codecs.BOM_UTF8):]
     if b"\0" in data:
-        return data, "", ("has a NUL byte in line %d: it is damaged, or no text; save it again"
+        return data, "", ("has a NUL byte in line %d: it is damaged, or not text; save it again"
                           % (1 + data[:data.index(b"\0")].count(b"\n")))
     if b"\r" in data and b"\n" not in data:
-        data, was = data.replace(b"\r", b"\n"), was or "a text whose lines end in CR alone"
+        data, was = data.replace(b"\r", b"\n"), was or "a text whose lines end in CR only"
     return data, was, "" if data.strip() else "is empty"
 
 

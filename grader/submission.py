@@ -34,7 +34,7 @@ def look_at_file(path, folder):
     if os.path.islink(path) and not os.path.exists(path):
         return "is a link to a file that is not there: put the file itself there"
     if os.path.dirname(os.path.realpath(path)) != os.path.realpath(folder):
-        return "is a link that points out of its folder: put the file itself there"
+        return "is a link to outside its folder: put the file itself there"
     info = os.stat(path)
     if not stat.S_ISREG(info.st_mode):
         return "is a folder, not a file" if os.path.isdir(path) else "is not a regular file"
@@ -349,8 +349,8 @@ def of_another(needs, task):
     allowed = headers_for(task)
     for name in HEADERS + OF_LABS + tuple(OF_ONE):
         if name not in allowed and "include/" + name in needs:
-            return "includes %s, which %s" % (name, "is for lab %s alone" % OF_ONE[name]
-                                              if name in OF_ONE else "is for labs")
+            return "includes %s, which %s" % (name, "is only for lab %s" % OF_ONE[name]
+                                              if name in OF_ONE else "is only for labs")
     return ""
 
 

@@ -184,7 +184,7 @@ def main(program, settings, folder):
     try:
         for name in ("GPUS", "JSON", "TIMELINE", "FIT", "RANKS", "RUN"):
             if name in settings:
-                raise BadSweep("SWEEP goes without %s" % name)
+                raise BadSweep("SWEEP cannot be combined with %s" % name)
         gpus = sizes(text)
         points = take(program, settings, gpus)
         title = "%s on %s, %s" % (settings.get("MODEL", "gpt2"), settings.get("MACHINE", "h100x8"),

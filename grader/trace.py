@@ -145,7 +145,7 @@ def parse_head(entry):
     for unit in items(units, 1, MOST_UNITS, "the units"):
         name, numel, padded = items(unit, 3, 3, "a unit")
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_.]{1,16}", name):
-            raise BadTrace("a unit has an odd name")
+            raise BadTrace("a unit has an invalid name")
         trace.units.append(Unit(name, whole(numel, 1, MOST_BYTES, "a unit's size"),
                                 whole(padded, numel, MOST_BYTES, "a unit's padded size")))
     return trace
@@ -273,7 +273,7 @@ def reference_trace(builder, run, test=TEST):
             with open(kept, encoding="utf-8") as file:
                 return parse(file.read(runner.OUTPUT_LIMIT * 2))
     except (OSError, ValueError, BadTrace):
-        pass # made anew below
+        pass # made again below
     verdict, output = run(program_of(builder, "reference"), None, test)
     if verdict.status != "passed":
         return None
@@ -300,7 +300,7 @@ def with_files(outcome, builder, own, run, account):
     try:
         outcome.trace = parse(output)
     except BadTrace as problem:
-        outcome.why = ("The training ran, but what it left cannot be drawn: %s. Does your code "
+        outcome.why = ("The training ran, but its output cannot be drawn: %s. Does your code "
                        "print lines that begin with TRACE?" % problem)
     return outcome
 

@@ -7,7 +7,7 @@ folders, follows the old file where an editor puts a new one in its place, and i
 standard library. A file counts as saved when it has stayed the same for 0.1 seconds; one that is
 gone gets a second to come back.
 
-A save stops a grading that has to do with that file, and it begins anew; other saves wait their
+A save stops a grading that has to do with that file, and it begins again; other saves wait their
 turn. Only the first grading, which may build the kit, runs to its end.
 
 The tests of all six files together belong to task 6. They run with it, and after the save of
@@ -244,7 +244,7 @@ class Watch:
         task = self.together()
         count = len(task.together())
         if all(score.finished() for score in self.scores.values()):
-            self.add(task, "all other tests pass: now those that use all files")
+            self.add(task, "all other tests pass: next the tests that use all files")
         else:
             self.report.paragraph("Not run: %d test%s of task %d that use%s all files; %s when all "
                                   "others pass, or when %s is saved."

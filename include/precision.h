@@ -85,7 +85,7 @@ float precision_divide_before(DType reduce_dtype, float factor);
 Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input);
 
 // The hooks that run before the unit's own. Before a backward, if the types differ: unsharded_grad
-// begins anew in param_dtype, zeroed, and the gradient accumulated in reduce_dtype is put aside.
+// begins again in param_dtype, zeroed, and the gradient accumulated in reduce_dtype is put aside.
 // After it: the rest of the gradient is made ready, unsharded_grad is the buffer that holds it, in
 // reduce_dtype, and the buffer in param_dtype is freed. At most one gradient is then being reduced.
 // arg is the FsdpUnit.

@@ -88,7 +88,7 @@ const char *safetensors_text(const Safetensors *file, const char *key);
 Status safetensors_read(const Safetensors *file, const SafetensorsEntry *entry, int64_t first,
                         int64_t numel, void *out);
 
-// Creates the file anew (a file of that name is an error) and writes its header. Of each entry
+// Creates the file again (a file of that name is an error) and writes its header. Of each entry
 // name, type, ndim and shape are given; the data will be in their order. The lists are copied.
 Status safetensors_create(Safetensors *file, const char *path, const SafetensorsEntry *entries,
                           int n, const SafetensorsText *texts, int n_texts);

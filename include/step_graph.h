@@ -32,9 +32,9 @@ typedef struct StepNumbers {
 } StepNumbers;
 
 typedef struct StepGraphOptions {
-    // Queues the forward and the backward of all micro-batches on the compute stream, and what of
-    // fsdp_zero_grad and losses goes with it. The host waits for nothing in it, and the tokens are
-    // in the same memory each time.
+    // Queues the forwards and backwards of all micro-batches on the compute stream, with
+    // fsdp_zero_grad and losses if the step has them. It does not make the host wait, and reads the
+    // tokens from the same memory each time.
     Status (*pass)(void *arg);
     void *arg;
     float max_norm;   // the gradient is clipped to this norm; 0: it is not
@@ -47,7 +47,7 @@ typedef struct StepGraph {
     StepNumbers *host;    // pinned: what the next step's first copy reads
     StepNumbers *numbers; // device: what the kernels read
     double *squares;      // device: Σ of the gradient's squares
-    float *clip;          // device: [0] the norm, [1] what gradients are multiplied by
+    float *clip;          // device: [0] the norm, [1] the factor for gradients
     float *norm;          // pinned: the norm of the last step
     cudaEvent_t join;     // for one stream to wait for another
     cudaEvent_t launched; // recorded after each launch
@@ -62,7 +62,7 @@ void step_numbers(const AdamWConfig *config, int t, StepNumbers *out);
 // bitwise those of fsdp_clip_grad_norm.
 Status step_clip(StepGraph *graph);
 // Queues one step of AdamW on every shard with the numbers on the device; the padding is zero
-// afterwards. opt->t stays: whoever runs the step counts it. Bitwise as fsdp_adamw_step.
+// afterwards. opt->t stays: the caller counts the step. Bitwise equal to fsdp_adamw_step.
 // ERR_ARGUMENT if a unit is not sharded.
 Status step_update(StepGraph *graph);
 // Queues a whole step on the compute stream: first the copy of the numbers; the pass; the clip, if
@@ -75,11 +75,10 @@ Status step_queue(StepGraph *graph);
 // ERR_ARGUMENT if something is captured already. On failure no stream is capturing, and there is
 // no graph.
 Status step_graph_capture(StepGraph *graph);
-// Launches the step on the compute stream: with opt->config's rate as it is now (its other fields
-// are those of the capture) and the next opt->t; with `accumulates` without both. graph->launched
-// is recorded after it. Before the host writes the next numbers, the last launch is done; else it
-// waits for nothing. ERR_ARGUMENT if nothing is captured; then, and if the launch fails, opt->t
-// stays.
+// Launches the step on the compute stream with opt->config's present rate (its other fields are
+// those of the capture) and the next opt->t; with `accumulates`, with neither. Then records
+// graph->launched. The host waits only for the previous launch, before it writes the next numbers.
+// ERR_ARGUMENT if nothing is captured; then, and if the launch fails, opt->t stays.
 Status step_graph_launch(StepGraph *graph);
 
 // Given code (lib/fsdp/step_graph.c).
@@ -88,7 +87,7 @@ Status step_graph_launch(StepGraph *graph);
 // optimizer is not fsdp.h's own AdamW (an offload's), or where a pipeline, FP8 or a precision is
 // on, whose step asks the host.
 Status step_graph_create(StepGraph *graph, FsdpAdamW *opt, const StepGraphOptions *options);
-// Waits for the last launch, and frees all of it. A zeroed one is fine.
+// Waits for the last launch, and frees all of it. A zeroed graph is fine.
 void step_graph_destroy(StepGraph *graph);
 // Queues and runs a step as step_graph_launch does, without a graph: the warm-up.
 Status step_graph_warm_up(StepGraph *graph);
@@ -122,9 +121,9 @@ typedef struct StepCall {
     StepKind kind; // STEP_GATHER or STEP_REDUCE
     int unit;
     int64_t bytes;
-    int after;  // of the phases whose end it waits for the one that began last; -1: none
-    int before; // of the phases whose end waits for it the one that ends first, which of those with
-                // one `last` is the one that began last; -1: none
+    int after;  // the phase that began last of those whose end it waits for; -1: none
+    int before; // the phase that ends first of those whose end waits for it, and of several with
+                // the same `last` the one that began last; -1: none
 } StepCall;
 
 // Lists the collectives of the trace, in their order, each with the phases whose ends have a path
@@ -154,10 +153,10 @@ typedef struct StepPhase {
     int64_t gather_bytes; // of its all-gather; 0: it needs none
     int64_t reduce_bytes; // of its gradient, which begins with it; 0: it has none to reduce
     double compute_us;
-    int ready; // the first phase whose hook may gather it: 0, or, of a unit that ran before, the
-               // phase after that one's end
-    int last;  // the phase at whose end it is resharded and its gradient complete: itself, or of a
-               // unit with units in it a later one
+    int ready; // the first phase whose hook may gather it: 0, or if the unit ran before, the phase
+               // after the end of that run
+    int last;  // the phase at whose end it is resharded and its gradient complete: itself, or for a
+               // unit that contains units a later one
 } StepPhase;
 
 typedef struct StepPass {
@@ -166,16 +165,15 @@ typedef struct StepPass {
     StepPhase phase[STEP_MOST_PHASES];
 } StepPass;
 
-// Phases first to last, those that need it, are gathered by one call. It is queued by the hook
-// before phase `at`, which is before `first`, once that phase has its own parameters; if at is
-// first, which has last = first, by the phase's own hook.
+// One call gathers those of phases first to last that need it. The hook before phase `at`, which is
+// before `first`, queues it once phase `at` has its own parameters. If at == first, then last ==
+// first, and the phase's own hook queues it.
 typedef struct RegroupBucket {
     int first, last, at;
 } RegroupBucket;
 
-// Buckets in the order of their phases, each phase but 0 that needs an all-gather in one of them.
-// What is complete at the end of a phase is reduced there, by one call together with what phases
-// right before it have kept.
+// Buckets in the order of their phases; each phase but 0 that needs an all-gather is in one. One
+// call at the end of a phase reduces what is complete there and what the phases right before kept.
 typedef struct RegroupPlan {
     int n;
     RegroupBucket bucket[STEP_MOST_PHASES];
@@ -183,11 +181,11 @@ typedef struct RegroupPlan {
     bool is_default; // FSDP2's, and regroup_plan found none that is better within the limit
 } RegroupPlan;
 
-// When all is done: microseconds from the pass's beginning. There is one wire, on which calls run
-// in the order in which hooks queue them: phase 0's own all-gather; then of each phase p its
+// Microseconds from the pass's beginning until all is done. There is one wire, on which calls run
+// in the order in which hooks queue them: phase 0's own all-gather; then for each phase p its
 // buckets, which begin after phase p - 1 has ended, and its reduction, after phase p has. Phase p
 // computes when p - 1 has ended and its own all-gather is done. It ends when it has computed and,
-// if it has a reduction, the one before that is done, whose memory is freed there.
+// if it has a reduction, when the previous reduction is done, whose memory is freed there.
 double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupPlan *plan);
 // The most bytes that are unsharded at a time. Parameters: during phase p those of every phase
 // whose call is queued at or before p, and that is not resharded before p; a phase whose own hook
@@ -195,16 +193,16 @@ double regroup_time(const StepPass *pass, const StepCosts *costs, const RegroupP
 // with to the one at whose end the reduction after their own is queued, or to the pass's end.
 int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan);
 // Sets each bucket's `at`, the first bucket's first, as early as order, data and limit allow: never
-// before that of the bucket in front of it, nor before each of its phases is `ready` (also those
-// that need no all-gather), nor so that regroup_peak of the buckets up to it exceeds limit_bytes
-// (0: no limit). False if a bucket has no such `at` (RegroupBucket says which there are), or if
-// regroup_peak exceeds the limit without any bucket: then do not use *plan.
+// before the previous bucket's, nor before each of its phases is `ready` (also those that need no
+// all-gather), nor so that regroup_peak of the buckets up to it exceeds limit_bytes (0: no limit).
+// False if a bucket has no such `at` (RegroupBucket says which there are), or if regroup_peak
+// exceeds the limit without any bucket: then do not use *plan.
 bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan);
-// A search in rounds, from FSDP2's plan, placed (regroup_place). Each round merges every plan that
-// the round before kept in every way: two neighbouring buckets, or two neighbouring reductions
-// (regroup_next_reduction). Of these plans the REGROUP_KEPT_PLANS quickest are kept; the rounds end
-// when the quickest is no quicker than the round's before. Each plan that is tried is placed before
-// it is timed. *plan is within the limit and takes no longer than FSDP2's, or it is that one, and
+// A search in rounds, from FSDP2's plan, placed (regroup_place). Each round makes every merge of
+// every plan that the previous round kept: two neighbouring buckets, or two neighbouring reductions
+// (regroup_next_reduction). It keeps the REGROUP_KEPT_PLANS quickest; the rounds end when the
+// quickest is no quicker than the previous round's. Each plan that is tried is placed before it is
+// timed. *plan is within the limit and takes no longer than FSDP2's, or it is that one, and
 // is_default. It depends only on the arguments, so all ranks have the same.
 enum { REGROUP_KEPT_PLANS = 8 };
 void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_bytes,
@@ -218,7 +216,7 @@ typedef struct RegroupState {
     int phase[2];             // how many phases of each have begun
     bool follows[2];          // they are those of the pass
     Hook **hooks;             // (units · HOOK_POINTS)
-    FlatLayoutOps layout_ops; // whose reduce_grad asks the plan
+    FlatLayoutOps layout_ops; // its reduce_grad follows the plan
     int n_grads;              // how many units' gradients this backward has completed
     int n_kept;
     FsdpUnit *kept[STEP_MOST_PHASES]; // (n_kept) whose gradients wait for others
@@ -227,18 +225,18 @@ typedef struct RegroupState {
                                      // root->reduce_scatter_state's
 } RegroupState;
 
-// Queues the units' all-gathers as one grouped call; those that are not sharded are left out. Then
-// all_gather_done of each says when that call is done. On failure no group is open.
+// Queues the units' all-gathers as one grouped call, without those that are not sharded, and then
+// records all_gather_done of each after that call. On failure no group is open.
 Status regroup_gather(FsdpUnit *const *units, int n);
 // Queues the reductions of n units as one grouped call on the reduce-scatter stream, once the
 // compute stream has run what is queued. After it each unit's sharded_grad has grown by this rank's
-// shard of the ranks' sum, divided by the divisor, and has padding of zero; and no unit or
-// parameter has an unsharded gradient: the memory is in buffers, and nobody has freed it. The event
-// of root->reduce_scatter_state is recorded after all that. On failure no group is open, and the
-// units have their gradients.
+// shard of the ranks' sum, divided by the divisor, and its padding is zero; no unit or parameter
+// has an unsharded gradient: the memory is in `buffers`, and not freed. The event of
+// root->reduce_scatter_state is recorded after all that. On failure no group is open, and the units
+// have their gradients.
 Status regroup_reduce(FsdpUnit *const *units, int n, float divisor, void **buffers);
-// A phase of pass k (0: forward, 1: backward) begins, of this unit: what the plan has at this phase
-// is queued, as long as the pass's units are those of the record.
+// A phase of this unit in pass k (0: forward, 1: backward) begins: queues what the plan has at this
+// phase, as long as the pass's units are those of the record.
 Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit);
 
 // Given code (lib/fsdp/regroup.c).

@@ -1,4 +1,4 @@
-# Everything, or simgpu alone, without running anything.
+# Everything, or only simgpu, without running anything.
 .PHONY: build simgpu suites own-suites large-suites
 
 ## make build         build everything, run nothing
@@ -10,7 +10,7 @@ build: deps
 # Messages about a student's files are text, whatever is in them.
 PLAIN = $(PYTHON) grader/plain.py
 
-## make simgpu        the simulated GPU alone: build/lib/libsimgpu.a and
+## make simgpu        only the simulated GPU: build/lib/libsimgpu.a and
 ##                    build/lib/pkgconfig/simgpu.pc
 simgpu: deps
 	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a $(SIMGPU_PC)

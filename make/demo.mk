@@ -103,7 +103,7 @@ PLAN_SETTINGS := MODEL CONFIG GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE
 # RANKS has a default, for the demo.
 plan: deps
 	@$(if $(filter-out simgpu,$(BACKEND)), \
-	    echo 'make plan runs dry on simgpu alone: leave BACKEND out' >&2; exit 2)
+	    echo 'make plan needs simgpu: leave BACKEND out' >&2; exit 2)
 	@$(PYTHON) grader/plan.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
 	    $(foreach name,$(PLAN_SETTINGS), \
 	        $(if $(call is_given,$(name)),$(call quote,$(name)=$(value $(name)))))

@@ -1,7 +1,7 @@
 # What objects, libraries and programs are made with (flags, compiler, BLAS, processor, members) is
-# written to files of $(MADE_WITH) on which they depend, so a change of it makes them anew. A file
+# written to files of $(MADE_WITH) on which they depend, so a change of it makes them again. A file
 # is compared while make reads this page, which costs no process, and written only where it differs,
-# so that nothing else is made anew.
+# so that nothing else is made again.
 
 # What a file holds, as words: make 4.3 sometimes leaves the line break at a file's end.
 held = $(strip $(file <$(1)))
@@ -14,7 +14,7 @@ $(1): $(if $(call same,$(call held,$(1)),$(strip $($(2)))),,FORCE)
 endef
 .PHONY: FORCE
 # The same for flags. Objects that were made with warnings as errors are as good without, so that
-# only the way to WERROR=1 makes them anew: a warning that was let pass must show.
+# only the change to WERROR=1 makes them again: a warning that was let pass must show.
 without_strict = $(filter-out -Werror all-warnings -Xcompiler=-Werror,$($(1)))
 recorded       = $(strip $(without_strict) $(if $(WERROR),warnings-are-errors))
 made_so        = \

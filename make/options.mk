@@ -4,7 +4,7 @@
 ##                    BACKEND=cuda memcheck, racecheck, initcheck or synccheck,
 ##                    which are compute-sanitizer's
 ##   SEED=8812        what tests draw their shapes and worlds from, and make test
-##                    which of them run, as a failed one says (else drawn anew)
+##                    which of them run, as a failed one says (else drawn again)
 ##   V=1              shows the commands
 ##   WERROR=1         makes warnings errors
 ##   BLAS=openblas    takes OpenBLAS where oneDNN is there too
@@ -28,7 +28,7 @@ CC := cc
 endif
 
 ifeq ($(filter simgpu cuda emulated-cuda,$(BACKEND)),)
-$(error there is no BACKEND=$(BACKEND): it is simgpu (the default), cuda or emulated-cuda)
+$(error there is no BACKEND=$(BACKEND): it must be simgpu (the default), cuda or emulated-cuda)
 endif
 
 # What is the full kit's says so where it is asked for in an archive (grader/course/release.py),
@@ -42,7 +42,7 @@ $(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error 
     belongs to the full kit, which this archive is not: `make help` lists what works here))
 
 ifneq ($(filter-out dnnl openblas,$(BLAS)),)
-$(error there is no BLAS=$(BLAS): it is dnnl (oneDNN) or openblas; \
+$(error there is no BLAS=$(BLAS): it must be dnnl (oneDNN) or openblas; \
     without it, what this machine has)
 endif
 
@@ -97,7 +97,7 @@ IMPL_DIR := $(shell sh grader/impl_folder.sh $(call quote,$(IMPL_GIVEN)) '$(BUIL
 IMPL_KEY := $(firstword $(IMPL_DIR))
 IMPL_DIR := $(word 2,$(IMPL_DIR))
 ifeq ($(IMPL_DIR),)
-$(error the folder that IMPL names cannot be used)
+$(error make cannot use the folder that IMPL names)
 endif
 endif
 # A folder that make cannot name is linked to in the build tree; a file there has its real name.

@@ -28,7 +28,7 @@ regrade: deps
 grade_export = $(PYTHON) -B grader/course/grade_export.py '$(1)' --build '$(BUILD)' \
     --out '$(or $(OUT),$(BUILD)/$(2))' $(if $(filter command,$(origin JOBS)),--jobs '$(JOBS)')
 
-## make skeleton      write skeleton/ anew from reference/; GAPS=2 OUT=DIR leaves
+## make skeleton      write skeleton/ from reference/; GAPS=2 OUT=DIR leaves
 ##                    function bodies and given helpers to be written too, in
 ##                    another folder
 skeleton:

@@ -9,7 +9,7 @@ deps:
 	@$(SETUP)
 	@$(if $(wildcard compile_commands.json),,$(if $(filter build,$(BUILD)),$(FOR_CLANGD)))
 
-## make compile_commands.json  for clangd; the first build makes it, this one anew
+## make compile_commands.json  for clangd; the first build makes it, this one again
 compile_commands.json: deps
 	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites example-programs | \
 	    $(PYTHON) grader/compile_commands.py $@
@@ -38,11 +38,11 @@ endif
 SETUP := CONFIG='$(BUILD)/config.mk' BACKEND='$(BACKEND)' sh grader/setup.sh
 ifneq ($(filter-out help clean skeleton deps,$(or $(MAKECMDGOALS),help)),)
 ifeq ($(wildcard $(BUILD)/config.mk),)
-# What the command line gives is in the environment of recipes alone, up to make 4.3.
+# Up to make 4.3 only recipes have the command line's variables in their environment.
 ON_LINE := $(foreach name,CC CXX CFLAGS LDFLAGS PYTHON BLAS NO_INSTALL,$(if \
     $(filter command,$(firstword $(origin $(name)))),$(name)=$(call quote,$($(name)))))
 ifneq ($(shell $(ON_LINE) $(SETUP) >&2 || echo failed),)
-$(error nothing was built: what is missing, and what to do, is said above)
+$(error nothing was built: see above what is missing and what to do)
 endif
 endif
 include $(BUILD)/config.mk

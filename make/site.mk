@@ -4,7 +4,7 @@
 SITE            ?= students
 SITE_REPOSITORY ?=
 ifneq ($(filter-out students instructors,$(SITE)),)
-$(error SITE=$(SITE): it is students (the default) or instructors, with the pages for staff too)
+$(error SITE=$(SITE): must be students (the default) or instructors, with the pages for staff)
 endif
 
 ## make site          handouts, labs, simgpu's pages and figures that move, as a

@@ -109,7 +109,7 @@ static Status read_strategy(const PlanValues value, PlanOptions *o)
         return plan_refuse("REPLICAS=%d does not divide %s=%d", o->replicas,
                            o->stages > 1 ? "GPUS/STAGES" : "GPUS", places);
     if (o->replicas == places && places > 1)
-        return plan_refuse("%d replicas of %d GPUs leave nobody to shard with: STRATEGY=ddp",
+        return plan_refuse("%d replicas of %d GPUs leave no rank to shard with: STRATEGY=ddp",
                            o->replicas, places);
     if (hsdp && o->replicas == 1)
         return plan_refuse("STRATEGY=hsdp wants more GPUs than a node has (%d), or "
@@ -178,7 +178,7 @@ static Status read_gpus(const PlanValues value, PlanOptions *o)
     TRY(plan_number(value, GPUS, per_node, &o->gpus));
     bool nodes = o->machine->has_link[SIM_NIC];
     if (nodes && o->gpus > per_node && o->gpus % per_node != 0)
-        return plan_refuse("GPUS=%d is no multiple of the %d of a node of %s", o->gpus, per_node,
+        return plan_refuse("GPUS=%d is not a multiple of the %d of a node of %s", o->gpus, per_node,
                            o->machine->name);
     if (o->gpus > 65536) return plan_refuse("GPUS=%d: at most 65536", o->gpus);
     return OK;

@@ -31,7 +31,7 @@ Status plan_read(int argc, char **argv, PlanValues value)
         while (k < SETTINGS && (strlen(names[k]) != length || strncmp(names[k], argv[i], length)))
             k++;
         if (k == SETTINGS)
-            return plan_refuse("\"%.80s\" is no setting of a plan: MODEL=gpt2-xl, "
+            return plan_refuse("\"%.80s\" is not a setting of a plan: MODEL=gpt2-xl, "
                                "GPUS=1024 and others are (handouts/plan.md)",
                                argv[i]);
         if (equals[1]) value[k] = equals + 1;

@@ -7,7 +7,7 @@
 // environment is another limit; times SHARDLAB_TIME_FACTOR) once last_words_step has been called.
 void last_words_watch(int rank);
 
-// A step begins: the time for it starts anew.
+// A step begins: the time for it starts again.
 void last_words_step(void);
 // No step for a while: this rank waits for another, whose steps are watched.
 void last_words_pause(void);

@@ -1,5 +1,5 @@
 /* screen.h: what a training looks like while it runs. In a terminal a curve, a progress bar and the
- * time that is left are drawn anew in place, within 80 columns and 16 lines; elsewhere (a file, a
+ * time that is left are drawn again in place, within 80 columns and 16 lines; elsewhere (a file, a
  * pipe, TERM=dumb, a smaller window) a line is printed for each score.
  */
 #ifndef EXAMPLES_SCREEN_H

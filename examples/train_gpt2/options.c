@@ -289,7 +289,7 @@ Status train_options_check(const TrainOptions *o, TrainerOptions *t, int ranks)
         return fail(ERR_ARGUMENT, "--replicas %d does not divide %d ranks", t->replicas, ranks);
     if (t->replicas > 1 && t->replicas == ranks)
         return fail(ERR_ARGUMENT,
-                    "--replicas %d leaves nobody to shard with: leave it out, or "
+                    "--replicas %d leaves no rank to shard with: leave it out, or "
                     "take --strategy ddp",
                     t->replicas);
     int shards = ranks / t->replicas, slice = t->reshard_ranks;

@@ -291,7 +291,7 @@ static uint64_t oldest_entry(uint64_t length)
     return low;
 }
 
-// Brings the replay up to the log's end. It starts anew if the log has overwritten operations that
+// Brings the replay up to the log's end. It starts again if the log has overwritten operations that
 // it has not seen.
 void gpulog_order_catch_up(void)
 {

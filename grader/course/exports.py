@@ -223,6 +223,6 @@ def read(folder):
     known = os.path.exists(os.path.join(folder, METADATA))
     students = gradescope(folder) if known else from_names(folder)
     if not students:
-        raise BadExport("no submissions are in it: an export of Gradescope, Autolab, PrairieLearn, "
+        raise BadExport("it holds no submissions: an export of Gradescope, Autolab, PrairieLearn, "
                         "Canvas or Moodle has them by student")
     return sorted(students, key=lambda student: student.who)

@@ -349,8 +349,8 @@ def table(rows):
     moved = [row for row in rows if row["tests that changed"] or row["change"] not in ("", "+0")]
     unknown = sum(not row["before"] for row in rows)
     failed = sum(not row["after"] for row in rows)
-    facts = "%d submissions were graded again: %d changed, %d did not, of %d it is not known " \
-        "what they had before." % (len(rows) - failed, len(moved), len(rows) - failed - len(moved)
+    facts = "%d submissions were graded again: %d changed, %d did not, %d without " \
+        "an earlier score." % (len(rows) - failed, len(moved), len(rows) - failed - len(moved)
                               - unknown, unknown)
     if failed:
         facts += " The grading of %d failed: grade these again." % failed

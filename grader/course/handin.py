@@ -130,7 +130,7 @@ def kind_of(mode):
                         (stat.S_ISDIR, "a folder, not a file"), (stat.S_ISFIFO, "a pipe")):
         if is_it(mode):
             return "is " + kind
-    return "is no regular file"
+    return "is not a regular file"
 
 
 def reader(path):
@@ -176,7 +176,7 @@ class Handin:
         if JUNK.search(entry.name):
             return
         if len(self.entries) >= self.most_entries:
-            self.note("Of more than %d files the others are not looked at." % self.most_entries)
+            self.note("Files beyond the first %d are ignored." % self.most_entries)
             return
         entry.meant = which(entry.base, self.files)
         if entry.wrong or entry.meant:
@@ -201,7 +201,7 @@ class Handin:
         """An archive in what was handed in: why it is not opened, as the end of a sentence; ""."""
         self.archives += 1
         if depth > 2:
-            return "is not taken: it lies in an archive inside of an archive. " + HOW
+            return "is not taken: it is in an archive inside an archive. " + HOW
         if self.archives > MOST_ARCHIVES:
             return "is not taken: more than %d archives are not opened" % MOST_ARCHIVES
         try:
@@ -313,8 +313,8 @@ class Handin:
                 chosen[file] = entry
                 self.tell(entry, left)
             elif usable:
-                wrong.insert(0, "%s came more than once, and the files differ: %s. None of them is "
-                             "taken: hand in one." % (file, ", ".join(
+                wrong.insert(0, "%s came more than once, and the files differ: %s. None is taken: "
+                             "hand in one." % (file, ", ".join(
                                  entry.shown for entry in sorted(usable, key=lambda entry: (
                                      entry.place, entry.name)))))
             if wrong and not entry:
@@ -366,7 +366,7 @@ class Handin:
 
     def tell(self, entry, left):
         if entry.base != entry.meant:
-            self.note("%s is taken as %s." % (entry.shown, entry.meant))
+            self.note("%s was taken as %s." % (entry.shown, entry.meant))
         if entry.was:
             self.note("%s is %s, and is read as UTF-8 with plain line ends." % (
                 entry.shown, entry.was))
@@ -381,8 +381,9 @@ class Handin:
                   and (entry.place, entry.folder) in folders]
         headers = [entry.shown for entry in beside if entry.name.endswith(".h")]
         if headers:
-            self.note("%s: no header is taken, the kit's own are used. What a task needs belongs "
-                      "into its .c file." % ", ".join(headers[:4] + ["…"] * (len(headers) > 4)))
+            self.note("%s: headers are not taken, the kit's own are used. What a task needs "
+                      "belongs in its .c file."
+                      % ", ".join(headers[:4] + ["…"] * (len(headers) > 4)))
         return [entry for entry in beside
                 if PLAIN.match(entry.base) and not entry.name.endswith(NO_SOURCE)][:MOST_FILES]
 
@@ -420,7 +421,7 @@ def take(submission, files, target, optional=()):
     if silent:
         alike = [(file, look_alike(file, copied)) for file in silent]
         taken.notes.append(" ".join(["Not handed in: %s." % listed(silent)] + [
-            "There is %s: the name must be exactly %s." % (copied[name].shown, file)
+            "There is %s: its name must be exactly %s." % (copied[name].shown, file)
             for file, name in alike if name]))
     return taken
 

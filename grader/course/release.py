@@ -14,8 +14,8 @@ information and local names, compiled behind platforms/quiet.h. Before anything 
 is searched for lines of the solution (class Secrets), and for hidden tests where students are to
 get it.
 
-Files are taken by folder and kind from lists in this file, the skeleton is generated anew. Archives
-are the same to the byte for the same tree: sorted, with one owner and one time. Everything is made
+Files are taken by folder and kind from lists in this file; the skeleton is generated. For the same
+tree the archives are the same to the byte: sorted, with one owner and one time. Everything is made
 in a temporary folder within DIR and moved to its name at the end.
 
 Interface: release.py --out DIR [--at COMMIT] [--version V] [--gaps 1|2] [--given DIR …]
@@ -176,7 +176,7 @@ def walk(root, folder, kinds=KINDS):
             path = os.path.join(at, name)
             if name.endswith(kinds) and not name.startswith((".", "#")):
                 if os.path.islink(path):
-                    raise BadRelease("%s is a link: it would not be the same elsewhere" % path)
+                    raise BadRelease("%s is a link, which may not work elsewhere" % path)
                 found.append(os.path.relpath(path, root))
     return found
 
@@ -278,7 +278,7 @@ def filled(path, **values):
         text = text.replace("@%s@" % name.upper(), value)
     left = re.search(r"@[A-Z]+@", text)
     if left:
-        raise BadRelease("platforms/%s wants %s, which nobody gives" % (path, left.group()))
+        raise BadRelease("platforms/%s needs %s, which has no value" % (path, left.group()))
     return Entry(text.encode("utf-8"), text.startswith("#!"))
 
 
@@ -489,7 +489,7 @@ def export(commit, folder):
     """The tree of a commit, unpacked."""
     data = git(ROOT, "archive", "--format=tar", commit)
     if data is None:
-        raise BadRelease("git knows no commit %s" % commit)
+        raise BadRelease("git has no commit %s" % commit)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         archive.extractall(folder)
 
@@ -520,7 +520,7 @@ def release(options):
         if not version:
             version = version_of(root, commit)
         if not re.fullmatch(r"[\w.+-]+", version):
-            raise BadRelease("%s is no version that a file name can have" % version)
+            raise BadRelease("version %s cannot be part of a file name" % version)
         contents = Contents(root, version, options.given, int(options.gaps))
         done = os.path.join(work, "done")
         os.mkdir(done)
@@ -543,7 +543,7 @@ def main():
     parser.add_argument("--gaps", choices=tuple(map(str, skeleton.GAPS)), default="1",
                         help="2: leave out function bodies and given helpers too")
     parser.add_argument("--given", action="append", default=[], metavar="DIR",
-                        help="given/ of a release made on another sort of machine, to be included")
+                        help="given/ of a release made on another kind of machine, to include")
     parser.add_argument("--suites", default="", metavar="DIR",
                         help="compare the manifests' tests with the suites in this folder")
     options = parser.parse_args()

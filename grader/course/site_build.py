@@ -148,7 +148,7 @@ def environment(out):
     run([sys.executable, "-m", "venv", folder],
         "no virtual environment (on Debian: apt-get install python3-venv):")
     run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary",
-         ":all:", "-r", os.path.join(ROOT, REQUIREMENTS)], "pip does not get %s:" % REQUIREMENTS)
+         ":all:", "-r", os.path.join(ROOT, REQUIREMENTS)], "pip cannot install %s:" % REQUIREMENTS)
     site_pages.write(mark, wanted)
     return python
 
@@ -170,7 +170,7 @@ def main():
     parser.add_argument("--plan", required=True, metavar="PROGRAM", help="the planner")
     parser.add_argument("--staff", action="store_true", help="with the pages for staff")
     parser.add_argument("--repository", default="", metavar="URL",
-                        help="where files that are no pages are linked to")
+                        help="where links to files that are not pages lead")
     options = parser.parse_args()
     out = os.path.abspath(options.out)
     try:

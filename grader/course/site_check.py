@@ -6,7 +6,7 @@
 Of all pages: links and anchors lead somewhere, nothing is loaded from elsewhere, the console is
 silent, text has the contrast that WCAG 2 asks for (4.5, large text 3) in light and dark, and at
 390 pixels nothing moves sideways. The search finds a word. Of the figures: each control at three
-positions shows what the planner says, which is asked anew; each is reached by Tab and changed by
+positions shows what the planner says, which is asked again; each is reached by Tab and changed by
 arrow keys; they work from a disk too.
 
 Interface: main(); links(html) -> [problem]. Exit status 1: something is wrong; 3: it cannot be
@@ -287,7 +287,7 @@ class Check:
         self.browser.run("document.querySelector('.moving button').click()")
         state = "return [document.querySelectorAll('.moving input')[1].value, " \
                 "document.querySelector('.moving button').textContent]"
-        self.want(self.browser.run(state) == ["1", "Play"], "Play moves where motion is not wanted")
+        self.want(self.browser.run(state) == ["1", "Play"], "Play moves despite reduced motion")
         self.browser.media(prefers_reduced_motion="no-preference")
         self.browser.run("document.querySelector('.moving button').click()")
         self.want(self.browser.until(
@@ -337,7 +337,7 @@ def main():
     for line in wrong[:100]:
         layout.tell(line, sys.stdout)
     print("%d pages, %s" % (number, "%d things are wrong" % len(wrong) if wrong else
-                            "all as it should be: links, console, contrast, width, search, "
+                            "all is right: links, console, contrast, width, search, "
                             "keyboard, figures"))
     return 1 if wrong else 0
 

@@ -164,7 +164,7 @@ def generate(source, shown_name, task, gaps=1, first=1):
                       % (begin.group(2), region.name, region.line))
             want = order.due(begin.group(2), at)
             if begin.group(2) != want:
-                wrong(at, "region %s begins where region %s is due" % (begin.group(2), want))
+                wrong(at, "region %s begins where %s must come" % (begin.group(2), want))
             region = Region(at, *begin.groups(), given=not begins(line, gaps))
             in_head = True
         elif end:
@@ -190,7 +190,7 @@ def generate(source, shown_name, task, gaps=1, first=1):
             else:
                 region.hints.append(hint.group(1))
         elif MARK.match(line):
-            wrong(at, "not understood: %s" % line.strip())
+            wrong(at, "malformed mark: %s" % line.strip())
         elif region is None:
             out.append(line)
         elif in_head and MORE_TEXT.match(line):
@@ -205,7 +205,7 @@ def generate(source, shown_name, task, gaps=1, first=1):
     if region:
         wrong(region.line, "region %s has no end" % region.name)
     if order.regions == 0:
-        wrong(1, "there is no region in this file, so nothing is left for a student to write")
+        wrong(1, "this file has no region: it leaves a student nothing to write")
     if order.orphan():
         wrong(order.orphan()[0], "a region with a letter of part %s, which this file does not have"
               % order.orphan()[1])
@@ -300,7 +300,7 @@ def main():
     arguments = parser.parse_args()
     root, folder = arguments.root, arguments.skeleton
     if arguments.gaps not in map(str, GAPS):
-        print("skeleton: GAPS is 1 or 2, not %s" % arguments.gaps, file=sys.stderr)
+        print("skeleton: GAPS must be 1 or 2, not %s" % arguments.gaps, file=sys.stderr)
         return 2
     in_kit = os.path.realpath(folder or os.path.join(root, "skeleton")) == os.path.realpath(
         os.path.join(root, "skeleton"))

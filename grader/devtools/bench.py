@@ -49,7 +49,7 @@ def check(options):
                                                          levels[-1])
     digits = options.rounds.isascii() and options.rounds.isdigit()
     if options.rounds and not (digits and 1 <= int(options.rounds) <= MOST_ROUNDS):
-        return "ROUNDS=%s is no number from 1 to %d" % (options.rounds, MOST_ROUNDS)
+        return "ROUNDS=%s: must be a number from 1 to %d" % (options.rounds, MOST_ROUNDS)
     need = bench_sections.LEVELS[options.level].memory
     have = bench_run.available_memory() / 2**30
     if 0 < have < need:
@@ -121,7 +121,7 @@ def main(arguments=None):
     parser.add_argument("--rounds", default="", metavar="N", help="how often all is measured (5)")
     parser.add_argument("--out", default="", metavar="DIR",
                         help="where the page goes (bench/results)")
-    parser.add_argument("--check", action="store_true", help="look at what is asked for, no more")
+    parser.add_argument("--check", action="store_true", help="only check the arguments")
     options = parser.parse_args(arguments)
     wrong = check(options)
     if wrong:

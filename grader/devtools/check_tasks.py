@@ -62,7 +62,7 @@ def check_files(tasks, root):
             yield ("include/report.h: TASK_FILES must have X(%s, function), where %s defines the "
                    "function" % (task.name, task.in_kit("reference")))
     for name in sorted(set(rows) - {task.name for task in tasks}):
-        yield "include/report.h: TASK_FILES has %s, which is no task" % name
+        yield "include/report.h: TASK_FILES has %s, which is not a task" % name
 
 
 def check_headers(tasks, root, listed=submission.headers_for(None)):

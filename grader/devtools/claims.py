@@ -80,7 +80,7 @@ def read_table(text):
         elif entry.strip():
             found = re.fullmatch(r"  (\S+): (?:as (\S.*)|([^|]*)(?:\|(.*))?)", entry)
             if not found or not document:
-                raise BadTable("%s: not to be understood: \"%s\"" % (TABLE, entry.strip()))
+                raise BadTable("%s: cannot be read: \"%s\"" % (TABLE, entry.strip()))
             name, same, first, second = (part or "" for part in found.groups())
             if name == "helpers":
                 helpers[document] = first.split()
@@ -152,7 +152,7 @@ def check_names(claims, helpers, code):
         for claim in claims:
             if claim.document == header:
                 named |= set(claim.name.split("/")[0].split(","))
-        wrong += ["%s %s: it is in no entry" % (header, name) for name in declared
+        wrong += ["%s %s has no entry" % (header, name) for name in declared
                   if not any(fnmatch.fnmatchcase(name, pattern) for pattern in named)]
         wrong += ["%s has no %s" % (header, name) for name in sorted(named - {"header"})
                   if not fnmatch.filter(words, name)]
@@ -169,12 +169,12 @@ def check(claims, helpers, code, tests, mutants, owed):
                 wrong.append("%s: it has no %s" % (claim.full(), what))
             wrong += ["%s: there is no %s %s" % (claim.full(), what, name)
                       for name in names if name not in known]
-        wrong += ["%s: mutant %s need not lose any of its tests, but %s" % (
+        wrong += ["%s: mutant %s loses none of its tests, but %s" % (
             claim.full(), name, ", ".join(sorted(mutants[name])))
             for name in claim.mutants
             if name in mutants and not mutants[name] & set(claim.tests)]
     named = {name for claim in claims for name in claim.mutants}
-    return wrong + ["mutant %s is in no entry" % name for name in sorted(owed - named)]
+    return wrong + ["no entry names mutant %s" % name for name in sorted(owed - named)]
 
 
 def check_table(root=ROOT):

@@ -89,7 +89,7 @@ def repeat(name, impl, options):
     times.sort()
     scores = ", ".join("%g (%d times)" % (outcome[0], count) if outcome else "none (%d times)"
                        % count for outcome, count in outcomes.most_common())
-    print("%-9s  %d gradings beside %d busy processes; score %s; %.1f to %.1f s, median %.1f s"
+    print("%-9s  %d gradings with %d busy processes; score %s; %.1f to %.1f s, median %.1f s"
           % (name, options.times, options.load, scores, times[0], times[-1],
              times[len(times) // 2]), flush=True)
     usual = outcomes.most_common(1)[0][0]
@@ -105,7 +105,7 @@ def main():
     parser = argparse.ArgumentParser(description="Grade the same solutions many times under load.")
     parser.add_argument("--times", type=int, default=50, metavar="N", help="gradings of each (50)")
     parser.add_argument("--load", type=int, default=os.cpu_count() or 1, metavar="N",
-                        help="busy processes beside them (as many as there are cores)")
+                        help="busy processes at the same time (as many as there are cores)")
     parser.add_argument("--build", default="", metavar="DIR", help="build tree")
     parser.add_argument("--out", default="", metavar="DIR", help="where results are kept")
     options = parser.parse_args()
@@ -128,7 +128,7 @@ def main():
         tree = os.path.join(ROOT, options.build or "build", "impl")
         for path in glob.glob(os.path.join(tree, os.path.basename(half) + "-*")):
             shutil.rmtree(path, ignore_errors=True)
-    print("The scores stay." if same else "The scores do not stay; the results are in %s."
+    print("The scores do not vary." if same else "The scores vary; the results are in %s."
           % options.out)
     return 0 if same else 1
 

@@ -71,7 +71,7 @@ def main():
             wrong.append("%s failed: %s" % (tool, done.stdout.strip()[-500:]))
     for line in wrong:
         print(line)
-    print("lint: %d files, %d things to mend" % (sum(map(len, files.values())), len(wrong)))
+    print("lint: %d files, %d things to fix" % (sum(map(len, files.values())), len(wrong)))
     if missing:
         print("lint: not all is checked; to do so: apt-get install %s" % " ".join(missing),
               file=sys.stderr)

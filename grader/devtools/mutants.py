@@ -360,7 +360,7 @@ def summary(options, outcomes, seconds):
         print("%d mutants, %d caught for the stated reason, %.0f s"
               % (len(outcomes), len(outcomes) - len(bad), seconds))
     if bad:
-        print("not as it should be: %s" % ", ".join(bad))
+        print("wrong: %s" % ", ".join(bad))
     if options.messages:
         show_messages([outcome for outcome in outcomes if outcome.rows and outcome.lost])
     return 1 if bad else 0
@@ -372,7 +372,7 @@ def parse():
     parser.add_argument("--alternatives", action="store_true",
                         help="the right ones instead of the wrong ones")
     parser.add_argument("--machine", action="store_true",
-                        help="those made by machine instead (mutation.py), for --messages")
+                        help="the machine-made ones instead (mutation.py), for --messages")
     parser.add_argument("--only", action="append", metavar="NAME",
                         help="this one (may be repeated)")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")

@@ -147,8 +147,8 @@ def summary(chosen, results, judged, seconds):
             ("killed with some seeds: need a fixed case", counts["some seeds"]),
             ("alive without a reason", counts["alive"])):
         print("  %5d  %s" % (number, what))
-    for what, number in (("unclear, as the reference timed out too", counts["unclear"]),
-                         ("not tried, as time was up", counts["late"])):
+    for what, number in (("unclear: the reference timed out, too", counts["unclear"]),
+                         ("not tried: time was up", counts["late"])):
         if number:
             print("  %5d  %s" % (number, what))
     print("Score: %d of %d killed, %.1f %%" % (killed, tried, 100.0 * killed / max(1, tried)))

@@ -54,9 +54,9 @@ static const Wrong WRONG[] = {
     {{.strategy = STRATEGY_DDP}, 2, 1, true, "DDP shards nothing"},
     {{.strategy = STRATEGY_DDP}, 4, 2, true, "DDP shards nothing"},
     {{.strategy = STRATEGY_DDP}, 2, 2, false, "DDP wants one unit"},
-    {{.strategy = STRATEGY_ZERO1}, 2, 2, false, "leaves nobody to shard with"},
+    {{.strategy = STRATEGY_ZERO1}, 2, 2, false, "leaves no rank to shard with"},
     {{.strategy = STRATEGY_ZERO1, .reduce_every_time = true}, 2, 1, false, "cannot reduce every"},
-    {{.strategy = (Strategy)4}, 2, 1, false, "4 is no Strategy"},
+    {{.strategy = (Strategy)4}, 2, 1, false, "4 is not a Strategy"},
 };
 
 static void refuse(const Rank *r, const Wrong *wrong)

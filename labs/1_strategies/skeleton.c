@@ -93,7 +93,7 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
                     o->reshard_ranks, shards);
     if (o->divide_factor != 0.0f && o->divide_factor != 1.0f && all == 1)
         return fail(ERR_ARGUMENT,
-                    "one rank reduces nothing, so nothing is divided: factor 1 alone");
+                    "one rank reduces nothing, so nothing is divided: the factor is 1");
     if (!(o->divide_factor >= 0.0f) || isinf(o->divide_factor))
         return fail(ERR_ARGUMENT, "a divide factor of %g: it must be positive and finite, or 0",
                     (double)o->divide_factor);
@@ -101,14 +101,14 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
         return fail(ERR_ARGUMENT, "a bucket of %lld bytes: it must be positive, or 0",
                     (long long)(o->bucket_bytes < 0 ? o->bucket_bytes : o->first_bucket_bytes));
     if (o->strategy > STRATEGY_ZERO3)
-        return fail(ERR_ARGUMENT, "%d is no Strategy", (int)o->strategy);
+        return fail(ERR_ARGUMENT, "%d is not a Strategy", (int)o->strategy);
     if (o->strategy == STRATEGY_DDP && shards > 1)
         return fail(ERR_ARGUMENT, "DDP shards nothing: its mesh has %d replicas, not %d", all,
                     all / shards);
     if (o->strategy == STRATEGY_DDP && root->n_units > 1)
         return fail(ERR_ARGUMENT, "DDP wants one unit, the model, not %d", root->n_units);
     if (o->strategy != STRATEGY_DDP && shards == 1 && all > 1)
-        return fail(ERR_ARGUMENT, "a mesh of %d replicas leaves nobody to shard with: take DDP",
+        return fail(ERR_ARGUMENT, "a mesh of %d replicas leaves no rank to shard with: take DDP",
                     all);
     if (o->strategy == STRATEGY_ZERO1 && o->reduce_every_time)
         return fail(ERR_ARGUMENT,

@@ -110,7 +110,7 @@ static void check_all_messages(uint64_t first, const Case *c, const Figures *f, 
     bool ddp = o->strategy == STRATEGY_DDP;
     check_messages(first, GPU_ALL_GATHER, world / c->replicas, f->gathers, c,
                    o->strategy == STRATEGY_ZERO1
-                       ? "ZeRO-1 gathers for the first micro-batch alone: strategy_micro_batch "
+                       ? "ZeRO-1 gathers only for the first micro-batch: strategy_micro_batch "
                          "says when parameters stay after a backward, strategy_post_backward asks"
                    : o->reshard_ranks > 0
                        ? "the backward gathers slices: in strategy_all_gather"

@@ -30,7 +30,7 @@ static void overlap_body(Wrapped *w, const Case *c, const Rank *r)
     check(
         all_reduce.stream != next.stream && !log_ordered((uint64_t)a, (uint64_t)b),
         "the second unit's reduce-scatter waits for the first unit's all-reduce: the sum over the "
-        "replicas needs a stream and memory of its own, and nobody may wait for it at once: in "
+        "replicas needs a stream and memory of its own, and nothing may wait for it at once: in "
         "reduce_between");
     check_no_race(first);
 }
@@ -123,7 +123,7 @@ static void buckets_overlap_body(Wrapped *w, const Case *c, const Rank *r)
         check(
             !log_ordered((uint64_t)early, (uint64_t)product),
             "the backward's last product waits for the first bucket: send_bucket is on a stream of "
-            "its own, and nobody waits for it at once");
+            "its own, and nothing waits for it at once");
         check_no_race(first);
     }
 }

@@ -69,7 +69,7 @@ static Status check_root(const FsdpRoot *root, const MixedPrecisionPolicy *polic
     const DType types[] = {policy->param_dtype, policy->reduce_dtype, policy->output_dtype};
     for (int i = 0; i < 3; i++)
         if (types[i] != DTYPE_F32 && types[i] != DTYPE_BF16 && types[i] != DTYPE_F16)
-            return fail(ERR_ARGUMENT, "%d is no DType: float, bf16 or fp16", (int)types[i]);
+            return fail(ERR_ARGUMENT, "%d is not a DType: float, bf16 or fp16", (int)types[i]);
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
         if (flat->state != FLAT_SHARDED || flat->unsharded_grad.data != NULL)

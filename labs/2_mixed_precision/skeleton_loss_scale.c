@@ -36,7 +36,7 @@ Status loss_scaler_create(LossScaler *scaler, Module *root)
     scaler->found = scaler->host = NULL;
     if (scaler->root->extensions->pipeline != NULL)
         return fail(ERR_ARGUMENT,
-                    "%s is a stage: a loss scale would look at its gradients alone, and "
+                    "%s is a stage: a loss scale would look only at its gradients, and "
                     "stages would step apart",
                     root->name);
     if (!(scaler->scale > 0.0f) || !isfinite(scaler->scale))

@@ -58,7 +58,7 @@ static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
                        "call strategy_apply before precision_apply");
     need(strategy_apply(m, &c->options));
     for (int i = 0; i < 3; i++)
-        need_refused_whole(m, opt, precision_apply(m, &bad[i]), "is no DType");
+        need_refused_whole(m, opt, precision_apply(m, &bad[i]), "is not a DType");
     need_refused_whole(m, opt, precision_apply(block, &bf16), "is below the root");
     need(fsdp_unshard(w->root->units[1]));
     need_refused(precision_apply(m, &bf16), "in the middle of a step");

@@ -77,7 +77,8 @@ static Status check_list(const Module *module, Module *const *modules, int n)
 {
     const FsdpUnit *unit = fsdp_unit(module);
     if (unit == NULL)
-        return fail(ERR_ARGUMENT, "%s is no unit, and prefetches nothing: call fully_shard on it",
+        return fail(ERR_ARGUMENT,
+                    "%s is not a unit, and prefetches nothing: call fully_shard on it",
                     module->name);
     if (unit->root->extensions->prefetch == NULL)
         return fail(ERR_ARGUMENT, "%s has no prefetch: call prefetch_apply on it",
@@ -87,7 +88,7 @@ static Status check_list(const Module *module, Module *const *modules, int n)
         const FsdpUnit *listed = fsdp_unit(modules[i]);
         if (listed == NULL)
             return fail(ERR_ARGUMENT,
-                        "%s is no unit, and %s cannot prefetch it: list the unit "
+                        "%s is not a unit, and %s cannot prefetch it: list the unit "
                         "that it is in",
                         modules[i]->name, module->name);
         if (listed == unit) return fail(ERR_ARGUMENT, "%s cannot prefetch itself", module->name);

@@ -679,11 +679,11 @@ static void refused_body(const Rank *r, void *arg)
         PrefetchList *of = i == 0 ? &state->forward[2] : &state->backward[2];
         need(set[i](m.of[2], &m.of[3], 2));
         need_refused_whole(m.root, NULL, set[i](plain, &m.of[1], 1),
-                           "plain is no unit, and prefetches nothing");
+                           "plain is not a unit, and prefetches nothing");
         need_refused_whole(m.root, NULL, set[i](other, &m.of[1], 1), "other has no prefetch");
         need_refused_whole(m.root, NULL, set[i](m.of[2], &m.of[1], -1), "a list of -1 modules");
         need_refused_whole(m.root, NULL, set[i](m.of[2], &lists[0], 3),
-                           "plain is no unit, and u.2 cannot prefetch");
+                           "plain is not a unit, and u.2 cannot prefetch");
         need_refused_whole(m.root, NULL, set[i](m.of[2], &lists[1], 1),
                            "other is a unit of another root");
         need_refused_whole(m.root, NULL, set[i](m.of[2], &lists[2], 1),

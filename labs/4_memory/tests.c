@@ -155,7 +155,7 @@ static void peak_body(Wrapped *w, const Case *c, const Rank *r)
           c->spec.layers, KIND_NAMES[c->recompute], peak, want);
 }
 
-TEST(activations_peak_as_the_formula)
+TEST(activation_peak_is_the_formula)
 {
     static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     for (int i = 0; i < 12; i++) {
@@ -169,7 +169,7 @@ TEST(activations_peak_as_the_formula)
 
 // ---- Against the oracle ----
 
-TEST(no_gradient_is_another_one)
+TEST(recomputed_gradients_are_the_same)
 {
     static const MixedPrecisionPolicy policies[] = {{DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
                                                     {DTYPE_F16, DTYPE_F16, DTYPE_F32, true}};
@@ -257,7 +257,7 @@ static Status check_whose_pass(Module *module, void *arg)
           "while %s runs its forward%s, the outermost forward is %s's, want that of the root: "
           "run_again sets it",
           module->name, t->forwards ? "" : " again",
-          root->iter_forward_root == NULL ? "nobody" : root->iter_forward_root->flat.name);
+          root->iter_forward_root == NULL ? "NULL" : root->iter_forward_root->flat.name);
     check(root->extensions->recomputes == !t->forwards,
           "root->extensions->recomputes is %d while %s runs its forward%s: run_again sets it, and "
           "takes it back",
@@ -352,7 +352,7 @@ static void nested_body(const Rank *r, void *arg)
     case_unwrap(w, r);
 }
 
-TEST(hooks_of_units_below_do_not_count_twice)
+TEST(inner_units_are_gathered_in_order)
 {
     Nested zero3 = {.c = case_of(spec_gpt2(2), STRATEGY_ZERO3, 2, 1, 1),
                     .sequence = "0123456"
@@ -401,7 +401,7 @@ static void traffic_body(Wrapped *w, const Case *c, const Rank *r)
               (unsigned long long)sent[1][k].sent);
 }
 
-TEST(a_block_costs_no_message)
+TEST(recomputed_blocks_send_no_more)
 {
     for (int i = 0; i < 8; i++) {
         Case c = again(i % 2 ? spec_mlp(4) : spec_gpt2(2), KINDS[1], ALL[i % 4], 1 + i);
@@ -450,7 +450,7 @@ static void refusals_body(Wrapped *w, const Case *c, const Rank *r)
     w->run.B = c->spec.B;
     w->run.T = c->spec.T;
     need_refused_whole(w->model, &w->adamw, recompute_apply(w->model, RECOMPUTE_NONE),
-                       "is no kind of recomputation");
+                       "is not a kind of recomputation");
     need_refused_whole(w->model, &w->adamw, recompute_apply(w->model, RECOMPUTE_ATTENTION),
                        "has no attention that keeps its weights");
     need(module_forward(w->model, &w->run, batch.in, &out));

@@ -123,7 +123,7 @@ static void gathers_body(Wrapped *w, const Case *c, const Rank *r)
     }
 }
 
-TEST(shards_are_copied_in_front_of_the_gather)
+TEST(shards_are_copied_before_the_gather)
 {
     static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     for (int world = 1; world <= 4; world++) {
@@ -181,7 +181,7 @@ static void norm_body(Wrapped *w, const Case *c, const Rank *r)
     need(fsdp_grad_norm(w->model, &w->ctx, &norm));
     check(fabs((double)norm - sqrt(want)) <= 1e-6 * sqrt(want),
           "the norm of all ranks' gradients is %.9g, want %.9g%s", (double)norm, sqrt(want),
-          r->world > 1 ? ": each rank knows its own shards alone, and replicas count once" : "");
+          r->world > 1 ? ": each rank knows only its own shards, and replicas count once" : "");
     need(fsdp_clip_grad_norm(w->model, &w->ctx, 2.0f * norm, &clipped));
     need(fsdp_clip_grad_norm(w->model, &w->ctx, 0.5f * norm, &clipped));
     check(clipped == norm, "clipping says a norm of %.9g, want %.9g", (double)clipped,

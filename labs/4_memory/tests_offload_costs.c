@@ -132,7 +132,7 @@ static void offload_bytes_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-TEST(bytes_of_offload_are_the_formula)
+TEST(offload_bytes_are_the_formula)
 {
     static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     Spec spec = spec_gpt2(3);
@@ -338,7 +338,7 @@ TEST(copies_overlap_on_the_clock)
         if (to_device < LEAST_TO_DEVICE || to_host < LEAST_TO_HOST)
             fail_msg("on a modelled machine %d copies to the device and %d to the host overlap "
                      "kernels or collectives, want at least %d and %d: copies have streams of "
-                     "their own, and nobody waits for one before it is needed",
+                     "their own, and nothing waits for one before it is needed",
                      to_device, to_host, LEAST_TO_DEVICE, LEAST_TO_HOST);
     }
     free(logs);

@@ -68,7 +68,7 @@ static void must_work(Status status, const char *call, const char *unsaid)
         unsaid = "a folder with files of before: in save_together, which folder is written to "
                  "until all ranks agree?";
     else if (strstr(last_error(), "cannot be renamed") != NULL)
-        unsaid = "another rank has renamed it: in save_together the first rank alone commits";
+        unsaid = "another rank has renamed it: in save_together only the first rank commits";
     else if (said)
         unsaid = NULL;
     check(status == OK, "%s failed (%s)%s%s", call, last_error(), unsaid != NULL ? LIKELY : "",
@@ -449,7 +449,7 @@ TEST_BETWEEN(refuses_damaged_checkpoints, dir_begin, own_folder_end)
 {
     needs_ranks(3);
     Refusal load = {.spec = spec_mlp(2)};
-    must_refuse(load, 3, "no checkpoint", "index.json: is not there");
+    must_refuse(load, 3, "not a checkpoint", "index.json: is not there");
     save_good();
     run_ranks(2, unsharded_body, NULL);
     unlink(file_of(1));

@@ -81,13 +81,12 @@ static void places_body(const Rank *r, void *arg)
                     (long long)at[i], (long long)want);
                 *next += chunk * (slot[i] < 0 ? wide : 1);
             }
-            check(
-                bytes == (int64_t)part_of(&layout, slot, (size_t)wide),
-                "fp8_place: a part of %lld bytes of numbers and %lld codes on %d ranks has %lld "
-                "bytes, want %zu: a multiple of %lld where there are such numbers, else the codes "
-                "alone",
-                (long long)numbers, (long long)codes, world, (long long)bytes,
-                part_of(&layout, slot, (size_t)wide), (long long)wide);
+            check(bytes == (int64_t)part_of(&layout, slot, (size_t)wide),
+                  "fp8_place: a part of %lld bytes of numbers and %lld codes on %d ranks has %lld "
+                  "bytes, want %zu: a multiple of %lld where there are such numbers, else only the "
+                  "codes",
+                  (long long)numbers, (long long)codes, world, (long long)bytes,
+                  part_of(&layout, slot, (size_t)wide), (long long)wide);
         }
     module_destroy(model);
 }
@@ -136,7 +135,7 @@ static void check_masters(const Wrapped *w, float factor)
             for (int64_t k = begin; k < end; k++)
                 check(got[at + k - begin] == factor * values[k],
                       "the master of element %lld of %s is %.9g, want %.9g: fill_part reads the "
-                      "shard, and writes to the gather buffer alone",
+                      "shard, and writes only to the gather buffer",
                       (long long)k, param->name, (double)got[at + k - begin],
                       (double)(factor * values[k]));
             free(values);
@@ -431,7 +430,7 @@ TEST(each_rank_fills_its_part)
     run_messages(there_body);
 }
 
-TEST(codes_become_numbers)
+TEST(copy_out_dequantises_codes)
 {
     run_messages(back_body);
 }
@@ -460,7 +459,7 @@ static void rounded_body(const Rank *r, void *arg)
                 pass + 1, flat->name, buffer_bytes(&flat->unsharded_param), buffer);
             need(fsdp_unshard(unit));
             check(gpulog_live_bytes(r->device) - before == buffer,
-                  "an all-gather of %s took %zu bytes, want %zu: the gather buffer alone",
+                  "an all-gather of %s took %zu bytes, want %zu: only the gather buffer",
                   flat->name, gpulog_live_bytes(r->device) - before, buffer);
             need(fsdp_wait_for_unshard(unit));
             check(
@@ -485,7 +484,7 @@ static void rounded_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-TEST(what_is_unsharded_was_rounded)
+TEST(unsharded_matrices_are_rounded)
 {
     need_places();
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
@@ -574,7 +573,7 @@ static void payload_body(const Rank *r, void *arg)
         sent, floats);
 }
 
-TEST(the_payload_is_a_quarter)
+TEST(bytes_in_fp8_are_the_formula)
 {
     need_places();
     for (int world = 2; world <= 8; world += world == 5 ? 3 : 1) {

@@ -206,7 +206,7 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
 {
     regroup_default(pass, plan);
     //[L8.11] *plan is what the rounds of step_graph.h lead to, or FSDP2's.
-    //? Each merge changes when all that comes after it is queued. What must be worked out anew?
+    //? Each merge changes when all that comes after it is queued. What must be worked out again?
     double usual = regroup_time(pass, costs, plan), time;
     RegroupPlan best = *plan;
     Quickest rounds[2] = {{0}};

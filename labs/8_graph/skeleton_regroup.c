@@ -165,7 +165,7 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
     regroup_default(pass, plan);
     // TODO L8.11: *plan is what the rounds of step_graph.h lead to, or FSDP2's.
     // Hint: Each merge changes when all that comes after it is queued. What must be worked out
-    // anew?
+    // again?
     NOT_YET("L8.11");
 }
 

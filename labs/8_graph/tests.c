@@ -295,7 +295,7 @@ static Status pass_on_all_streams(void *steps)
     return use_streams(steps);
 }
 
-// Steps as step_graph_launch runs them, queued anew each time. The state after them.
+// Steps as step_graph_launch runs them, queued again each time. The state after them.
 static float *queued_steps(Steps *t, StepGraph *graph, int steps, size_t *n)
 {
     Sharded *s = t->s;

@@ -219,8 +219,7 @@ static Status check_all(const HuggingFaceModel *model, const SafetensorsSet *set
         }
     if (tensors == expected) return OK;
     return fail(ERR_IO,
-                "%s: has %d tensors of parameters, and the model has %d: it is of another "
-                "model",
+                "%s: has %d tensors of parameters, and the model has %d: it is of another model",
                 set->path, tensors, expected);
 }
 

@@ -155,13 +155,13 @@ static Status read_file(const char *path, CheckpointIndex *index)
     struct stat info;
     json_error_t error;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
-        return fail(ERR_IO, "%s: is not there: this is no checkpoint", path);
+        return fail(ERR_IO, "%s: is not there: this is not a checkpoint", path);
     if (info.st_size > MOST_BYTES)
         return fail(ERR_IO, "%s: has %lld bytes, at most %d are read", path,
                     (long long)info.st_size, MOST_BYTES);
     json_t *all = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (all == NULL)
-        return fail(ERR_IO, "%s: is no JSON at its byte %d: %s", path, error.position,
+        return fail(ERR_IO, "%s: is not JSON at its byte %d: %s", path, error.position,
                     shown(error.text));
     Status status = read_all_fields(path, index, all);
     json_decref(all);

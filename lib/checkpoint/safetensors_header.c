@@ -51,7 +51,7 @@ static Status read_offsets(const Safetensors *file, SafetensorsEntry *entry, con
     entry->begin = json_integer_value(begin);
     entry->end = json_integer_value(end);
     if (entry->begin < 0 || entry->end < entry->begin)
-        return refuse(file, entry->name, "data_offsets [%lld, %lld] are no range of bytes",
+        return refuse(file, entry->name, "data_offsets [%lld, %lld] are not a range of bytes",
                       (long long)entry->begin, (long long)entry->end);
     if (!safetensors_measure(entry, &bytes))
         return refuse(file, entry->name, "%s", "shape has more elements than 64 bits can count");
@@ -180,7 +180,7 @@ static Status read_length(Safetensors *file, int64_t size, size_t *length)
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
     if (n > SAFETENSORS_MAX_HEADER)
         return fail(ERR_IO,
-                    "%s: header length %llu; at most %d is read: this may be no "
+                    "%s: header length %llu; at most %d is read: this may not be a "
                     "safetensors file",
                     file->path, (unsigned long long)n, SAFETENSORS_MAX_HEADER);
     if ((int64_t)n > size - 8)
@@ -197,7 +197,7 @@ static Status parse(Safetensors *file, const char *text, size_t length, int64_t 
         return fail(ERR_IO, "%s: the header must begin with '{'", file->path);
     json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     if (header == NULL)
-        return fail(ERR_IO, "%s: the header is no JSON at its byte %d: %s", file->path,
+        return fail(ERR_IO, "%s: the header is not JSON at its byte %d: %s", file->path,
                     error.position, shown(error.text));
     Status status = read_entries(file, header);
     json_decref(header);
@@ -209,8 +209,8 @@ static Status read_header(Safetensors *file)
     struct stat info;
     size_t length = 0;
     if (fstat(file->fd, &info) != 0)
-        return fail(ERR_IO, "%s: cannot be looked at: %s", file->path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return fail(ERR_IO, "%s: is no regular file", file->path);
+        return fail(ERR_IO, "%s: cannot be examined: %s", file->path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return fail(ERR_IO, "%s: is not a regular file", file->path);
     Status status = read_length(file, info.st_size, &length);
     if (status != OK) return status;
     char *text = malloc(length + 1);

@@ -135,14 +135,14 @@ static Status open_index(SafetensorsSet *set, const char *dir)
     struct stat info;
     json_error_t error;
     if (stat(set->path, &info) != 0)
-        return fail(ERR_IO, "%s: cannot be looked at: %s", set->path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return fail(ERR_IO, "%s: is no regular file", set->path);
+        return fail(ERR_IO, "%s: cannot be examined: %s", set->path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return fail(ERR_IO, "%s: is not a regular file", set->path);
     if (info.st_size > MOST_BYTES)
         return fail(ERR_IO, "%s: has %lld bytes, at most %d are read", set->path,
                     (long long)info.st_size, MOST_BYTES);
     json_t *all = json_load_file(set->path, JSON_REJECT_DUPLICATES, &error);
     if (all == NULL)
-        return fail(ERR_IO, "%s: is no JSON at its byte %d: %s", set->path, error.position,
+        return fail(ERR_IO, "%s: is not JSON at its byte %d: %s", set->path, error.position,
                     shown(error.text));
     Index index = {.dir = dir, .path = set->path, .map = json_object_get(all, "weight_map")};
     Status status = open_files(&index, set);

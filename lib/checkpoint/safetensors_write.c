@@ -79,8 +79,7 @@ static Status begin_file(Safetensors *file, const SafetensorsText *texts, int n_
     char *text = header_text(file, texts, n_texts);
     if (text == NULL)
         return fail(ERR_ARGUMENT,
-                    "%s: no header can be made: a name is in the list twice, or is "
-                    "no UTF-8",
+                    "%s: no header can be made: a name is in the list twice, or is not UTF-8",
                     file->path);
     Status status = OK;
     if (strlen(text) > SAFETENSORS_MAX_HEADER - ALIGN)

@@ -18,7 +18,8 @@ static Status check_root(const FsdpRoot *root, RecomputeKind kind, int n)
     if (root->extensions->recompute != NULL)
         return fail(ERR_ARGUMENT, "%s recomputes already", name);
     if (kind != RECOMPUTE_BLOCKS && kind != RECOMPUTE_ATTENTION)
-        return fail(ERR_ARGUMENT, "%d is no kind of recomputation: blocks or attention", (int)kind);
+        return fail(ERR_ARGUMENT, "%d is not a kind of recomputation: blocks or attention",
+                    (int)kind);
     if (root->units[0]->module->out != NULL)
         return fail(ERR_ARGUMENT,
                     "%s is in the middle of a pass: recomputation is put on and taken off between "

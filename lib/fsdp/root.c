@@ -161,8 +161,7 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root)
                     module->name);
     if (!fsdp_is_root(unit))
         return fail(ERR_ARGUMENT,
-                    "%s is below the root: pass %s, the module that fully_shard was "
-                    "called on last",
+                    "%s is below the root: pass %s, the module that fully_shard was called on last",
                     module->name, unit->root->units[0]->module->name);
     *root = unit->root;
     return OK;

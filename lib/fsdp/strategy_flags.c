@@ -86,7 +86,7 @@ Status fsdp_set_gradient_divide_factor(Module *root, float factor)
                     (double)factor);
     if (factor != 1.0f && mesh_size(&state->root->ctx->mesh) == 1)
         return fail(ERR_ARGUMENT,
-                    "one rank reduces nothing, so nothing is divided: factor 1 alone");
+                    "one rank reduces nothing, so nothing is divided: the factor is 1");
     state->options.divide_factor = factor;
     return OK;
 }

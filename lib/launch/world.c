@@ -182,7 +182,7 @@ static bool has_own_devices(const World *world)
 }
 
 // Memory that cudaFreeAsync frees stays with the process for its next cudaMallocAsync. By default
-// CUDA gives it back to the system at every synchronisation, and fetches it anew ("Stream Ordered
+// CUDA gives it back to the system at every synchronisation, and fetches it again ("Stream Ordered
 // Memory Allocator" in the CUDA programming guide): FSDP allocates and frees the same buffers in
 // every unit of every step.
 static Status keep_freed_memory(int device)

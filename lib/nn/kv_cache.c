@@ -36,8 +36,7 @@ Status kv_cache_begin(NnRun *run, int *first)
     if (run->B != 1 || cache->length + run->T > cache->max_T)
         return fail(
             ERR_ARGUMENT,
-            "%d sequences of %d tokens after %d: a cache is of one sequence, of %d tokens at "
-            "most",
+            "%d sequences of %d tokens after %d: a cache is of one sequence, of %d tokens at most",
             run->B, run->T, cache->length, cache->max_T);
     cache->next = 0;
     *first = cache->length;

@@ -73,7 +73,7 @@ Status param_has_grad(const Param *param, DType type)
     if (param->frozen) return OK;
     say_category(param, &param->grad, GPU_UNSHARDED_GRAD);
     if (param->grad.data != NULL) return check_type(param, &param->grad, type);
-    return fail(ERR_ARGUMENT, "%s has no gradient: nobody allocated one before this backward",
+    return fail(ERR_ARGUMENT, "%s has no gradient: none was allocated before this backward",
                 param->name);
 }
 

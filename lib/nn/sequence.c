@@ -116,7 +116,7 @@ Status sequence_keep(Module *m, int first, int last)
 {
     Sequence *s = m->state;
     if (m->forward != sequence_forward)
-        return fail(ERR_ARGUMENT, "%s is no sequence: it cannot be cut into stages", m->name);
+        return fail(ERR_ARGUMENT, "%s is not a sequence: it cannot be cut into stages", m->name);
     if (s->cast_in || s->cast_out || m->out != NULL || m->unit != NULL)
         return fail(ERR_ARGUMENT, "%s is cut into stages before it is used, cast or sharded",
                     m->name);
@@ -151,7 +151,8 @@ Status sequence_add_casts(Module *m, DType in_type, DType out_type)
         (m->in_dim == 0 || m->in_type == in_type))
         return OK;
     if (m->forward != sequence_forward)
-        return fail(ERR_ARGUMENT, "%s is no sequence: no cast layer can be put around it", m->name);
+        return fail(ERR_ARGUMENT, "%s is not a sequence: no cast layer can be put around it",
+                    m->name);
     if (!children_fit(m->name, m->n_children, m->children)) return ERR_ARGUMENT;
     s->in_type = m->in_type;
     s->out_type = m->out_type;

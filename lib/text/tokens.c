@@ -48,7 +48,7 @@ static Status read_header(TokenFile *file)
         return fail(
             ERR_IO,
             "%s: has %zu bytes, and tokens without a header have two each: it is truncated, "
-            "or no file of tokens",
+            "or not a file of tokens",
             file->path, file->bytes);
     file->tokens = (int64_t)file->bytes / 2;
     return OK;
@@ -68,7 +68,7 @@ static Status map_file(TokenFile *file)
     close(fd);
     if (map == MAP_FAILED)
         return fail(ERR_IO, "%s: cannot be mapped: %s", file->path,
-                    !S_ISREG(info.st_mode) ? "it is no regular file"
+                    !S_ISREG(info.st_mode) ? "it is not a regular file"
                     : info.st_size == 0    ? "it is empty"
                                            : strerror(errno));
     file->map = map;

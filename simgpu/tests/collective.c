@@ -239,7 +239,7 @@ RANK_TEST(test_integers_wrap, 2)
 
 // ---- The order of sums ----
 
-// Split at the largest power of two below n; written anew here, one element at a time.
+// Split at the largest power of two below n; written again here, one element at a time.
 static float tree(const float *x, int n)
 {
     int p = 1;

@@ -14,7 +14,7 @@ static void read_and_sent_anew(const Rank *r, void *arg)
         need_cuda(cudaMemsetAsync(g.send, 3, g.each * sizeof(float), r->stream));
         meet(r);
         holds(&g, r, g.each / 2, g.each / 2 + 1, "one element");
-        holds(&g, r, 0, g.all, "after the senders wrote anew");
+        holds(&g, r, 0, g.all, "after the senders wrote again");
         drop(&g, r);
     }
 }
@@ -149,7 +149,7 @@ static void many_at_once(const Rank *r, void *arg)
             if (which % 2 == 0 && round == 0) memset(g[which].want, 0, 64);
         }
     for (int i = 0; i < MANY; i++) gather(&g[i], r, i + MANY);
-    for (int i = MANY - 1; i >= 0; i--) holds(&g[i], r, 0, g[i].all, "gathered anew");
+    for (int i = MANY - 1; i >= 0; i--) holds(&g[i], r, 0, g[i].all, "gathered again");
     for (int i = 0; i < MANY; i++) drop(&g[i], r);
 }
 

@@ -83,7 +83,7 @@ RANK_TEST(test_pools_keep_up_to_their_threshold, 1)
           (size_t)pool_says(pool, cudaMemPoolAttrReservedMemHigh));
     // What is kept serves the next allocation, and whoever else needs it.
     need_cuda(cudaMallocAsync((void **)&a, 16 * MB, r->stream));
-    check(before - free_now() == keeps, "an allocation reserves anew");
+    check(before - free_now() == keeps, "an allocation reserves again");
     need_cuda(cudaMalloc((void **)&b, free_now() + 4 * MB));
     check(free_now() == 0, "%zu bytes are free beside a full device", free_now());
     need_cuda(cudaFree(b));

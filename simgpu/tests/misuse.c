@@ -429,7 +429,7 @@ static void print_table(void)
         printf(table[r][NONE] ? "%5d\n" : "    .\n", table[r][NONE]);
         sum += other + table[r][NONE];
     }
-    printf("| %d programs, and %d that hang as far as anybody can tell\n", sum, noticed);
+    printf("| %d programs, and %d that may hang\n", sum, noticed);
 }
 
 // ---- The tests: one for each row, wrong programs and right ones ----

@@ -252,7 +252,7 @@ RANK_TEST_BETWEEN(test_an_unknown_split_is_refused, among_phantoms, alone, 1)
     ncclComm_t comm = join(RANK, WORLD), part;
     int asked = 0;
     check(ncclCommSplit(comm, 0, 0, &part, NULL) == ncclInvalidUsage, "it was split");
-    heard_is(heard, "a split among phantom peers", "Nobody runs the other ranks");
+    heard_is(heard, "a split among phantom peers", "No process runs the other ranks");
     simgpu_phantom_splits(as_any_rank, &asked);
     check(ncclCommSplit(comm, 5, 0, &part, NULL) == ncclInvalidUsage, "another color");
     heard_is(heard, "a split among phantom peers", "another color or key");

@@ -89,7 +89,7 @@ ShardLab.live = (place) => {
     };
 };
 
-// A picture as wide as there is room: draw(svg, width) returns its height; again() draws it anew.
+// A picture as wide as there is room: draw(svg, width) returns its height; again() draws it again.
 ShardLab.draw = (place, title, draw) => {
     const svg = ShardLab.make("svg:svg", {role: "img", "aria-label": title, class: "drawn"});
     place.append(svg);

@@ -222,11 +222,10 @@ static void whole_body(const Rank *r, void *arg)
               "flat_create must create the event flat->all_gather_done: task 3 records it");
         float ms =
             0.0f; // there is no time between an event and itself, but it has to have been asked
-        check(
-            cudaEventElapsedTime(&ms, flat.all_gather_done, flat.all_gather_done) ==
-                cudaErrorInvalidResourceHandle,
-            "flat_create: flat->all_gather_done measures time, which nobody asks it for: create it "
-            "with cudaEventDisableTiming");
+        check(cudaEventElapsedTime(&ms, flat.all_gather_done, flat.all_gather_done) ==
+                  cudaErrorInvalidResourceHandle,
+              "flat_create: flat->all_gather_done measures time, which nothing needs: create it "
+              "with cudaEventDisableTiming");
         cudaGetLastError(); // that was the answer, and no error of anybody's
 
         float *full = NULL;
@@ -281,8 +280,8 @@ static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank
     check_equal_in(&((Clues){.otherwise = "flat_zero_padding must zero the elements of "
                                           "`sharded` from flat_valid_numel on, and nothing else: "
                                           "which memory does it zero, and how many bytes of it?"}),
-                   "a buffer of sevens after flat_zero_padding, which zeroes the padding alone",
-                   got, host, n);
+                   "a buffer of sevens after flat_zero_padding, which zeroes only the padding", got,
+                   host, n);
     need_cuda(cudaFree(buffer));
     free(host);
     free(got);

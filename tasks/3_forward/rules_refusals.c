@@ -39,11 +39,11 @@ static void refused_body(Sharded *s, const Rank *r, void *arg)
         uint64_t log = gpulog_length();
         need_refused(fsdp_reshard(unsharding), unsharding->flat.name);
         check(gpulog_length() == log,
-              "fsdp_reshard of a unit whose all-gather nobody has waited for must be ERR_ARGUMENT, "
+              "fsdp_reshard of a unit that is still unsharding must be ERR_ARGUMENT, "
               "and nothing has changed: it queued work all the same");
         need_refused(fsdp_wait_for_unshard(sharded), sharded->flat.name);
         check(gpulog_length() == log,
-              "fsdp_wait_for_unshard of a unit that nobody unshards must be ERR_ARGUMENT, and no "
+              "fsdp_wait_for_unshard of a unit that is not unsharding must be ERR_ARGUMENT, and no "
               "stream waits: it queued work all the same");
         // Of a hook the unit's phase may be another by then.
         unsharding->reshard_after_forward = FSDP_RESHARD_ALWAYS;

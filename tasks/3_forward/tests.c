@@ -269,7 +269,7 @@ static void states_body(Sharded *s, const Rank *r, void *arg)
     check(flat->state == FLAT_SHARDED && flat->layout.params[0]->data.data == NULL,
           "a new unit must be sharded");
     check(fsdp_wait_for_unshard(unit) == ERR_ARGUMENT,
-          "fsdp_wait_for_unshard of a unit that nobody unshards must be an error");
+          "fsdp_wait_for_unshard of a unit that is not unsharding must be an error");
     uint64_t log = gpulog_length();
     need(fsdp_reshard(unit));
     check(gpulog_length() == log, "resharding a sharded unit must do nothing");
@@ -280,7 +280,7 @@ static void states_body(Sharded *s, const Rank *r, void *arg)
     need(fsdp_unshard(unit));
     check(gpulog_length() == log, "a second fsdp_unshard must do nothing");
     check(fsdp_reshard(unit) == ERR_ARGUMENT && flat->state == FLAT_UNSHARDING,
-          "fsdp_reshard of a unit whose all-gather nobody has waited for must be an error, and "
+          "fsdp_reshard of a unit that is still unsharding must be an error, and "
           "change nothing");
     need(fsdp_wait_for_unshard(unit));
     check(flat->state == FLAT_UNSHARDED,

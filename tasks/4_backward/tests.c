@@ -27,7 +27,7 @@ static void own_shard_body(Sharded *s, const Rank *r, void *arg)
         sent += gpulog_traffic(REDUCE[i]).sent;
     check(sent <= want,
           "to reduce unit %s this rank sent %llu bytes (%llu of them in all-reduces), want %llu, "
-          "the other ranks' shards: each rank needs the sum of its own shard alone, which is what "
+          "the other ranks' shards: each rank needs only the sum of its own shard, which is what "
           "a reduce-scatter brings",
           unit->module->name, (unsigned long long)sent,
           (unsigned long long)gpulog_traffic(GPU_ALL_REDUCE).sent, (unsigned long long)want);
@@ -96,7 +96,7 @@ static void micro_body(Sharded *s, const Rank *r, void *arg)
     reduce_round(unit, rounds);
     check_average(
         unit, rounds + 1,
-        "there was an optimizer's step before the last micro-batch, and nobody has zeroed "
+        "there was an optimizer's step before the last micro-batch, and nothing has zeroed "
         "the gradient: it is still added to");
 }
 
@@ -237,7 +237,7 @@ static void check_reduce_overlaps(uint64_t first)
             entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
             "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
             "overlap. fsdp_reduce_grad must leave the gradient in root->reduce_scatter_state until "
-            "the next one is reduced; fsdp_post_backward of the outermost unit alone ends the "
+            "the next one is reduced; only fsdp_post_backward of the outermost unit ends the "
             "backward");
     }
 }

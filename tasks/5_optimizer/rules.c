@@ -391,7 +391,7 @@ static void many_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-// A unit that is not the root, and a module that is no unit: refused, every time.
+// A unit that is not the root, and a module that is not a unit: refused, every time.
 static void refuse_below(Sharded *s, Function function)
 {
     Module *below[] = {s->model->children[0], s->model->children[1],

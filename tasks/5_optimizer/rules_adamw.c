@@ -170,7 +170,7 @@ static void failure_body(const Rank *r, void *arg)
     need_cuda(cudaFree(ballast));
     Module *below[] = {s.model->children[0], s.model->children[1],
                        s.model->children[0]->children[0]};
-    for (int i = 0; i < 3; i++) { // the last one is no unit
+    for (int i = 0; i < 3; i++) { // the last one is not a unit
         memset(&s.adamw, 0x5A, sizeof s.adamw);
         need_refused_whole(s.model, NULL,
                            fsdp_adamw_create(&s.adamw, below[i], &s.ctx, &TEST_ADAMW),

@@ -362,8 +362,9 @@ static void norm_body(Sharded *s, const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory allocated");
     check_summed_once(log);
     check(gpulog_count(GPU_DEVICE_SYNC, log) == 0,
-          "fsdp_grad_norm waits for all that the device does: the host must wait for the compute "
-          "stream alone, or an all-gather that runs ahead delays it");
+          "fsdp_grad_norm waits for all that the device does: the host must wait for only the "
+          "compute "
+          "stream, or an all-gather that runs ahead delays it");
     check_no_race(log);
 }
 

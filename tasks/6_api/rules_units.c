@@ -34,7 +34,7 @@ static Status count_in_order(const Param *param, const float *values, void *arg)
 // ---- Refused, and refused again ----
 
 // A parameter of the first block's, used in the model's last child, or two levels down in another
-// block that is no unit.
+// block that is not a unit.
 static void ties_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(4);
@@ -577,10 +577,10 @@ RANK_RULE(full_state_of_what_is_below, 1, 2)
     need(fully_shard(model->children[0], &ctx, &TEST_OPTIONS));
     need(fsdp_full_state(model, count_params, &seen));
     int want = r->rank == 0 ? meta_params(model->children[0], NULL, 0) : 0;
-    check(
-        seen == want,
-        "fsdp_full_state of a module that is no unit, above one that is, shows %d parameters of %d",
-        seen, want);
+    check(seen == want,
+          "fsdp_full_state of a module that is not a unit, above one that is, shows %d parameters "
+          "of %d",
+          seen, want);
     fsdp_unwrap(model->children[0]);
     need(fsdp_context_destroy(&ctx));
     module_destroy(model);

@@ -94,7 +94,7 @@ static void nested_body(const Rank *r, void *arg)
           (long long)sum, (long long)meta_count(model));
     check(!fsdp_is_root(fsdp_unit(inner)) && !fsdp_is_root(fsdp_unit(block)) &&
               fsdp_is_root(fsdp_unit(model)),
-          "of three nested units the outermost alone is the root");
+          "of three nested units only the outermost is the root");
     fsdp_unwrap(model);
     need(fsdp_context_destroy(&ctx));
     module_destroy(model);
@@ -390,7 +390,7 @@ static void list_body(const Rank *r, void *arg)
     make_context(&ctx, r);
     need(fully_shard(inner, &ctx, &TEST_OPTIONS));
     check(fsdp_units(model, units, MAX) == 1 && units[0] == fsdp_unit(inner),
-          "fsdp_units must find a unit below a module that is no unit itself");
+          "fsdp_units must find a unit below a module that is not a unit itself");
     fsdp_unwrap(model);
     check(fsdp_unit(inner) == NULL,
           "fsdp_unwrap of a model must find a unit below a module that is none");

@@ -1,7 +1,7 @@
 /* rename_by_the_kit: renames a file by what the kit has for checkpoints.
  *
  * Ends: error
- * Says: includes checkpoint\.h, which is for lab checkpoints alone
+ * Says: includes checkpoint\.h, which is only for lab checkpoints
  */
 #include "checkpoint.h"
 

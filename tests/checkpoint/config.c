@@ -31,7 +31,7 @@ static void write_config(const char *object, const char *more)
     for (char *c = text; *c != '\0'; c++)
         if (*c == '\'') *c = '"';
     json_t *all = json_loads(text, 0, NULL); // of a key that is there twice the last
-    if (all == NULL) fail_msg("%s is no JSON", text);
+    if (all == NULL) fail_msg("%s is not JSON", text);
     assert_int_equal(json_dump_file(all, config_file(), 0), 0);
     json_decref(all);
 }

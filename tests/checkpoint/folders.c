@@ -159,8 +159,8 @@ static void write_two_files(void)
 static const struct {
     const char *index, *says;
 } REFUSED[] = {
-    {"", "index.json: is no JSON at its byte"},
-    {"{\"weight_map\":", "index.json: is no JSON at its byte"},
+    {"", "index.json: is not JSON at its byte"},
+    {"{\"weight_map\":", "index.json: is not JSON at its byte"},
     {"[]", "index.json: weight_map must be an object"},
     {"{}", "index.json: weight_map must be an object"},
     {MAP("[\"a\"]"), "index.json: weight_map must be an object"},
@@ -172,9 +172,9 @@ static const struct {
     {MAP("{\"a\":\"../model/1.safetensors\"}"), "tensor a: its file is ../model/1.safetensors;"},
     {MAP("{\"a\":\"/1.safetensors\"}"), "tensor a: its file is /1.safetensors;"},
     {MAP("{\"a\\n\":\"1\\n.safetensors\"}"), "tensor a?: its file is 1?.safetensors;"},
-    {MAP("{\"a\":\"1.safetensors\",\"a\":\"1.safetensors\"}"), "index.json: is no JSON"},
+    {MAP("{\"a\":\"1.safetensors\",\"a\":\"1.safetensors\"}"), "index.json: is not JSON"},
     {MAP("{\"a\":\"3.safetensors\"}"), "model/3.safetensors: cannot be opened"},
-    {MAP("{\"a\":\"folder.safetensors\"}"), "model/folder.safetensors: is no regular file"},
+    {MAP("{\"a\":\"folder.safetensors\"}"), "model/folder.safetensors: is not a regular file"},
     {MAP("{\"a\":\"1.safetensors\"}"), "1.safetensors: tensor b is not in the weight_map of"},
     {MAP("{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\",\"c\":\"2.safetensors\"}"),
      "1.safetensors: has tensor b, which is in 2.safetensors by the weight_map of"},
@@ -226,13 +226,13 @@ TEST_BETWEEN(refuses_what_is_no_index, begin, own_folder_end)
 {
     const char *index = "model.safetensors.index.json";
     assert_int_equal(mkdir(in_model(index), 0777), 0);
-    set_is_refused("index.json: is no regular file");
+    set_is_refused("index.json: is not a regular file");
     assert_int_equal(rmdir(in_model(index)), 0);
     assert_int_equal(mkfifo(in_model(index), 0600), 0);
-    set_is_refused("index.json: is no regular file");
+    set_is_refused("index.json: is not a regular file");
     unlink(in_model(index));
     assert_int_equal(symlink("nothing", in_model(index)), 0);
-    set_is_refused("index.json: cannot be looked at");
+    set_is_refused("index.json: cannot be examined");
     unlink(in_model(index));
     write_bytes(in_model(index), "{}", 2);
     assert_int_equal(truncate(in_model(index), (16 << 20) + 1), 0);

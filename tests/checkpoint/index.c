@@ -23,8 +23,8 @@ static const char GOOD[] =
 static const struct {
     const char *old, *new, *says;
 } REFUSED[] = {
-    {"}}}", "}}", "index.json: is no JSON at its byte"},
-    {"{\"format\"", "{\"files\":2,\"format\"", "index.json: is no JSON at its byte"},
+    {"}}}", "}}", "index.json: is not JSON at its byte"},
+    {"{\"format\"", "{\"files\":2,\"format\"", "index.json: is not JSON at its byte"},
     {"shardlab checkpoint", "pt", "index.json: format must be \"shardlab checkpoint\""},
     {"\"format\"", "\"former\"", "index.json: format must be \"shardlab checkpoint\""},
     {"\"version\":1", "\"version\":2", "index.json: version must be a whole number from 1 to 1"},

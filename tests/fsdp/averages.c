@@ -1,4 +1,4 @@
-/* averages.c: the table of handouts/4_backward.md, "Why sum, then divide", counted anew: how many
+/* averages.c: the table of handouts/4_backward.md, "Why sum, then divide", counted again: how many
  * of all floats between 1 and 2 are not their own average over W ranks, in two ways of averaging.
  */
 #include <stdint.h>

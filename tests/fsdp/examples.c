@@ -437,7 +437,7 @@ TEST(says_it_once_for_all_ranks)
         {"$DIR/text --reshard-ranks 2 --offload", "leave --offload out", 2},
         {"$DIR/text --recompute attention --attention fused", "take --attention plain", 2},
         {"$DIR/text --replicas 4", "take --strategy ddp", 2},
-        {"$DIR/text --resume $DIR/nothing", "this is no checkpoint", 1},
+        {"$DIR/text --resume $DIR/nothing", "this is not a checkpoint", 1},
         {"$DIR/text --seed 3 --steps 1 --resume $DIR/once", "nothing is left", 1},
     };
     char command[512];

@@ -149,7 +149,7 @@ RANK_TEST(roots_are_asked_for, 1, 2)
           "of a unit below the root the refusal names the root: %s", check_last());
     check(fsdp_grad_norm(plain, &s.ctx, &norm) == ERR_ARGUMENT &&
               strstr(check_last(), "fully_shard"),
-          "of a module that is no unit the refusal says what to call: %s", check_last());
+          "of a module that is not a unit the refusal says what to call: %s", check_last());
     sharded_destroy(&s);
 
     // Another context below: two sets of streams cannot order one iteration.

@@ -60,7 +60,7 @@ DECOY = "/tmp/shardlab-decoy"
 
 
 def lay_decoy():
-    """Makes it anew, so that everybody may write in it; what can be seen of it (decoy_now)."""
+    """Makes it again, so that everybody may write in it; what can be seen of it (decoy_now)."""
     shutil.rmtree(DECOY, ignore_errors=True)
     os.mkdir(DECOY)
     os.chmod(DECOY, 0o777)

@@ -299,7 +299,7 @@ class FakeKit(TempFolder):
     are run, and those that the reference runs for the limits of time.
 
     Each is a copy of one that has been graded: what belongs to the kit is built there, and what the
-    reference takes is known. What a test writes is newer, and made anew."""
+    reference takes is known. What a test writes is newer, and made again."""
 
     graded = None # the folder of that one
 

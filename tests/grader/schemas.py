@@ -31,7 +31,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
 
 
 def constant(name):
-    raise ValueError("%s is no JSON" % name)
+    raise ValueError("%s is not JSON" % name)
 
 
 def strict(text):

@@ -160,9 +160,9 @@ class Attacks(Graded):
         elsewhere = self.write("elsewhere.c", reference("optimizer.c"))
         for word, make, says in (
                 ("link", lambda path: os.symlink(os.path.join(ROOT, "reference", "optimizer.c"),
-                                                 path), "points out of its folder"),
-                ("other", lambda path: os.symlink(elsewhere, path), "points out of its folder"),
-                ("device", lambda path: os.symlink("/dev/zero", path), "points out of its folder"),
+                                                 path), "link to outside its folder"),
+                ("other", lambda path: os.symlink(elsewhere, path), "link to outside its folder"),
+                ("device", lambda path: os.symlink("/dev/zero", path), "to outside its folder"),
                 ("pipe", os.mkfifo, "is not a regular file"),
                 ("large", lambda path: self.write(path, reference("optimizer.c") + " " * (1 << 20)),
                  "more than 1048576 are not read")):
@@ -237,7 +237,7 @@ class Text(Graded):
         tests, document, _ = self.grade(folder)
         self.assertEqual(document["score"], 0)
         self.assertRegex(tests[TARGET]["message"], r"^optimizer\.c includes mine\.h, which is a "
-                         r"link that points out of its folder[^\n]*$")
+                         r"link to outside its folder[^\n]*$")
 
     def test_messages_name_the_students_line(self):
         folder = self.copy("named", "optimizer.c",

@@ -135,7 +135,7 @@ class Asked(unittest.TestCase):
         self.assertEqual(self.told("full", memory=0), "") # unknown
         for rounds in "0", "-5", "1001", "five", "2.5", " ", "²":
             self.assertEqual(self.told(rounds=rounds),
-                             "ROUNDS=%s is no number from 1 to 1000" % rounds)
+                             "ROUNDS=%s: must be a number from 1 to 1000" % rounds)
 
     def test_ranks_have_equal_parts_of_the_batch(self):
         for level in bench_sections.LEVELS.values():
@@ -218,7 +218,7 @@ class Command(TempFolder):
 
     def test_bad_use_is_one_line(self):
         for more, words in ((["--level", "slow"], "there is no BENCH=slow"),
-                            (["--rounds", "0"], "ROUNDS=0 is no number from 1 to 1000")):
+                            (["--rounds", "0"], "ROUNDS=0: must be a number from 1 to 1000")):
             done = self.run_it(*more)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertRegex(done.stderr, r"\Abench: %s.*\n\Z" % words)

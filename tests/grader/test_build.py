@@ -1,5 +1,5 @@
 """The Makefile on a kit in miniature: the real Makefile, setup.sh and impl_folder.sh, and sources
-of a line each. What is made anew after a change and what is not, jobs, paths that make cannot name.
+of a line each. What a change makes again and what not, jobs, paths that make cannot name.
 
 The last class has the real kit: folders with odd names and mistakes that the compiler finds.
 """
@@ -308,7 +308,7 @@ class Spaces(Miniature):
         self.make("deps") # the first build makes it too, for the folder that an editor opens
         first = json.loads(read(self.kit, "compile_commands.json"))
         self.assertIn("skeleton/api.c", [entry["file"] for entry in first])
-        self.make("IMPL=mine", "compile_commands.json") # which makes nothing anew
+        self.make("IMPL=mine", "compile_commands.json") # which makes nothing again
         self.assertEqual(self.made("IMPL=mine"), set())
 
 
@@ -378,7 +378,7 @@ class Folders(Miniature):
         self.assertEqual(len(keys), 2)
 
     def test_a_folder_that_cannot_be_used(self):
-        for name, words in (("a\nb", "line break"), ("", "no folder is named")):
+        for name, words in (("a\nb", "line break"), ("", "names no folder")):
             out = self.make("IMPL=" + name, "suites", status=2)
             self.assertIn(words, out)
             self.assertNotIn("recipe commences", out)
@@ -511,8 +511,8 @@ class Missing(Miniature):
                        environment=clean())
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             *told, command, last = done.stderr.splitlines()
-            self.assertEqual(told[0], "setup: some things that ShardLab is built with are missing "
-                             "on this machine:")
+            self.assertEqual(told[0], "setup: this machine lacks some things that ShardLab "
+                             "needs:")
             self.assertRegex(command, "^  .* gcc ")
             self.assertRegex(last, r"make.* \*\*\* ")
             self.assertNotIn("No such file", done.stderr)

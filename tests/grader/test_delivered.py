@@ -1,6 +1,6 @@
 """Attacks where a course meets them: as the archives for Gradescope, Autolab and PrairieLearn are
 delivered, with the platform's script and as the account that runs the tests. A draw by SEED for
-each platform, which CI makes anew for each commit; test_platforms.py has all attacks, and the
+each platform, which CI makes again for each commit; test_platforms.py has all attacks, and the
 platforms' own features.
 
 The build tree is filled with what the kit's own has: the archives hold the same sources.

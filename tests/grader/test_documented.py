@@ -160,7 +160,7 @@ class Figures(unittest.TestCase):
 
 
 class Report(ReferenceCopy):
-    """The report of the README's first screen, made anew."""
+    """The report of the README's first screen, made again."""
 
     def test_simgpu_prints_it(self):
         blocks = [lines for _, lines in documented.split(read(ROOT, "README.md"))[0]]

@@ -12,7 +12,7 @@ class Flakiness(TempFolder):
                            "--out", self.path("out")), timeout=1500, status=0)
         self.assertRegex(done.stdout, r"reference +3 gradings .* score 100 \(3 times\)")
         self.assertRegex(done.stdout, r"half-done +3 gradings .* score [1-9][0-9]* \(3 times\)")
-        self.assertTrue(done.stdout.endswith("The scores stay.\n"))
+        self.assertTrue(done.stdout.endswith("The scores do not vary.\n"))
 
 
 if __name__ == "__main__":

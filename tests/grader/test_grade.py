@@ -73,7 +73,7 @@ class Scores(FakeKit):
         for name in ("2", "two"):
             status, out, tests, document = self.grade("--task", name)
             self.assertEqual(status, 0)
-            self.assertTrue(out.endswith("\nScore: 40/40 (task 2 alone)\n"), out)
+            self.assertTrue(out.endswith("\nScore: 40/40 (task 2 only)\n"), out)
             self.assertEqual(sorted(tests), ["d", "e"])
             self.assertEqual(document["max_score"], 40)
 

@@ -196,7 +196,7 @@ class Again(Batch):
             "e: passed, was not there", "f: not there any more, was passed"])
         other, = (row for who, row in rows.items() if "cleo" in who)
         self.assertEqual((other["before"], other["after"], other["change"]), ("", "100", ""))
-        self.assertIn("2 submissions were graded again: 1 changed, 0 did not, of 1 it is not known",
+        self.assertIn("2 submissions were graded again: 1 changed, 0 did not, 1 without an",
                       page)
         self.assertIn("d: passed, was timeout<br>", page)
         self.assertRegex(text, r"anna@example.edu +70 -> +100 +\+30  b: passed")
@@ -230,7 +230,7 @@ class Again(Batch):
         rows, page, _ = self.regrade(self.path("export.zip"), "--before", self.path("points.csv"))
         self.assertEqual({who: (row["before"], row["change"]) for who, row in rows.items()},
                          {"anna": ("12.5", "-12.5"), "<b>=ben": ("70", "+0")})
-        self.assertIn("1 changed, 1 did not, of 0", page)
+        self.assertIn("1 changed, 1 did not, 0 without an", page)
 
     def test_autolabs_handins(self):
         self.submission("skeleton")
@@ -249,7 +249,7 @@ class Again(Batch):
         self.write("points.csv", "a,b\n1,2\n")
         self.submission("subs/anna")
         for export, words, said in (
-                ("nowhere.zip", (), "No such file"), ("nothing", (), "no submissions are in it"),
+                ("nowhere.zip", (), "No such file"), ("nothing", (), "it holds no submissions"),
                 ("points.csv", (), "cannot be unpacked"),
                 ("subs", ("--before", self.path("points.csv")), "has no column for students")):
             with self.subTest(said=said):

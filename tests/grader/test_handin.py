@@ -24,7 +24,7 @@ REST = {name: text for name, text in SIX.items() if name != "forward.c"}
 CODE = "int forward; // straße\n"
 NOT_FORWARD = "Not handed in: forward.c."
 LINK = "is a link: hand in the file itself"
-NUL = "has a NUL byte in line 2: it is damaged, or no text; save it again"
+NUL = "has a NUL byte in line 2: it is damaged, or not text; save it again"
 HOW = "Hand in the files as they are, or in one zip or tar"
 NOT_OPENED = "is not taken: archives of this kind are not opened. " + HOW
 
@@ -120,13 +120,13 @@ class Taking(TempFolder):
                      "forward.c (1)", "forward – Kopie.c", "Kopie von forward.c", "ｆorward.c",
                      "forward.c.download", "forward\u00a0(1).c"):
             with self.subTest(name=name):
-                self.forward({name: CODE}, CODE, "%s is taken as forward.c." % name)
+                self.forward({name: CODE}, CODE, "%s was taken as forward.c." % name)
 
     def test_names_that_mean_none(self):
         for name in ("forward.cpp", "forward.bak", "forward.c~", "forward.c.orig", "forward",
                      "my_forward.c", "forwards.c", "forward.txt"):
             with self.subTest(name=name):
-                said = "There is %s: the name must be exactly forward.c." % name
+                said = "There is %s: its name must be exactly forward.c." % name
                 self.forward({name: CODE}, None, "%s %s" % (NOT_FORWARD, said)
                              if name != "forward.c~" else NOT_FORWARD) # which is not copied
         self.forward({"old.c": CODE}, None, NOT_FORWARD)
@@ -143,7 +143,7 @@ class Taking(TempFolder):
             with self.subTest(one=one, two=two):
                 reason = self.forward(
                     {one: CODE, two: "other"}, None, "forward.c came more than once, and the files "
-                    "differ: %s. None of them is taken: hand in one."
+                    "differ: %s. None is taken: hand in one."
                     % ", ".join(sorted((one, two))))
                 self.assertIn("more than once", reason)
                 _, said, _ = self.take(self.put({**REST, one: CODE, two: CODE}))
@@ -152,12 +152,12 @@ class Taking(TempFolder):
     def test_the_optional_files(self):
         got, said, missing = self.take(self.put({**SIX, "Answers (1).txt": "a"}))
         self.assertEqual((got["answers.txt"], said, missing),
-                         ("a", ["Answers (1).txt is taken as answers.txt."], {}))
+                         ("a", ["Answers (1).txt was taken as answers.txt."], {}))
 
     def test_a_header_of_ones_own(self):
         self.forward({"forward.c": CODE, "mine.h": "x"}, CODE,
-                     "mine.h: no header is taken, the kit's own are used. What a task needs "
-                     "belongs into its .c file.")
+                     "mine.h: headers are not taken, the kit's own are used. What a task needs "
+                     "belongs in its .c file.")
 
     # ---- Folders ----
 
@@ -187,7 +187,7 @@ class Taking(TempFolder):
 
     def test_encodings(self):
         utf16 = "%s is UTF-16, and is read as UTF-8 with plain line ends." % "forward.c"
-        returns = ("forward.c is a text whose lines end in CR alone, and is read as UTF-8 with "
+        returns = ("forward.c is a text whose lines end in CR only, and is read as UTF-8 with "
                    "plain line ends.")
         text = CODE * 3
         for what, data, want, notes in (
@@ -211,10 +211,10 @@ class Taking(TempFolder):
         for data, words in (
                 (b"int a;\nint \0b;\n" + b"x" * 40, NUL),
                 (b"", "is empty"), (b" \n\n", "is empty"),
-                (zipped(SIX), "is a zip archive and no text"),
-                (b"\x7fELF\2\1", "is compiled code and no text"),
-                (b"%PDF-1.4\n", "is a PDF and no text"),
-                (b"\xff\xfea\0\0\xd8", "begins as UTF-16 does, and is damaged further on: save it "
+                (zipped(SIX), "is a zip archive, not text"),
+                (b"\x7fELF\2\1", "is compiled code, not text"),
+                (b"%PDF-1.4\n", "is a PDF, not text"),
+                (b"\xff\xfea\0\0\xd8", "begins like UTF-16, and is damaged after that: save it "
                                       "again"),
                 (b"x" * (handin.FILE_LIMIT + 1), "has more than 1 MiB, which no task needs")):
             with self.subTest(words=words):
@@ -270,13 +270,13 @@ class Taking(TempFolder):
                                            "2.zip": zipped({**SIX, "forward.c": "newer"})}))
         self.assertEqual((got, said), (REST, [
             "forward.c came more than once, and the files differ: forward.c in 1.zip, forward.c in "
-            "2.zip. None of them is taken: hand in one."]))
+            "2.zip. None is taken: hand in one."]))
         got, said, _ = self.take(self.put({"1.zip": zipped(REST), "forward.c": CODE}))
         self.assertEqual((got, said), ({**REST, "forward.c": CODE}, []))
         got, said, _ = self.take(self.put({"1.zip": zipped(SIX), "forward.c": CODE}))
         self.assertEqual((got, said), (REST, [
             "forward.c came more than once, and the files differ: forward.c, forward.c in 1.zip. "
-            "None of them is taken: hand in one."]))
+            "None is taken: hand in one."]))
         self.forward({"forward.c.gz": gzip.compress(CODE.encode())}, CODE)
 
     def test_archives_that_are_not_opened(self):
@@ -299,7 +299,7 @@ class Taking(TempFolder):
                 if words:
                     self.assertIn("%s %s." % (name, words), said)
                 else:
-                    self.assertRegex(said[0], r"^(b.zip in a.zip in w.zip is not taken: it lies in "
+                    self.assertRegex(said[0], r"^(b.zip in a.zip in w.zip is not taken: it is in "
                                      r"an archive inside|15.zip in w.zip is not taken: more than)")
 
     def test_members_that_are_not_taken(self):
@@ -309,7 +309,7 @@ class Taking(TempFolder):
                  LINK),
                 (tarred({"forward.c": ""}, tarfile.LNKTYPE, "/etc/passwd"),
                  LINK),
-                (tarred({"forward.c": ""}, tarfile.CHRTYPE), "is no regular file"),
+                (tarred({"forward.c": ""}, tarfile.CHRTYPE), "is not a regular file"),
                 (tarred({"../../forward.c": "x"}),
                  "has a path that leads out of its archive (../../forward.c)"),
                 (zipped({"..\\forward.c": "x"}),
@@ -392,9 +392,9 @@ class InPlace(FakeKit):
                 (holds(text.encode("utf-16")),
                  "one.c is UTF-16: save it as UTF-8 with plain line ends."),
                 (holds(text.replace("\n", "\r").encode()), "one.c is a text whose lines end in CR "
-                 "alone: save it as UTF-8 with plain line ends."),
+                 "only: save it as UTF-8 with plain line ends."),
                 (holds(text.encode() + b"\0"), "one.c %s." % NUL),
-                (holds(zipped({"one.c": text})), "one.c is a zip archive and no text.")):
+                (holds(zipped({"one.c": text})), "one.c is a zip archive, not text.")):
             with self.subTest(words=words):
                 if os.path.isdir(path):
                     os.rmdir(path)

@@ -1,6 +1,6 @@
 """The handouts as chapters: what each has, that questions are answered where the pages say, and
 that the numbers of figures and worked examples are those of the formulas. What is measured
-(figures/memory.svg, figures/step.svg) is drawn anew by test_documented.py."""
+(figures/memory.svg, figures/step.svg) is drawn again by test_documented.py."""
 
 import glob
 import math
@@ -84,7 +84,7 @@ class Chapters(unittest.TestCase):
         for task in TASKS:
             name, points = os.path.basename(task.handout), task.points
             self.assertRegex(read(name), r"(?m)^File: `skeleton/\w+\.c`\. %d points\b" % points)
-            self.assertIn("Score: %d/%d (task %d alone)" % (points, points, task.number),
+            self.assertIn("Score: %d/%d (task %d only)" % (points, points, task.number),
                           page(name))
             self.assertRegex(overview, r"\(%s\) \| .* \| %d \|" % (re.escape(name), points))
 

@@ -33,7 +33,7 @@ class Released(FakeKit):
     def ends(self, path):
         status, _, _, document = self.grade()
         self.assertEqual((status, document["status"], document["score"]), (3, "infrastructure", 0))
-        self.assertIn(path + " is not as it was ", document["message"])
+        self.assertIn(path + " has changed since ", document["message"])
 
     def test_the_kit_as_it_was_released(self):
         for _ in range(2):

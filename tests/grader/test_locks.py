@@ -1,5 +1,5 @@
 """Gradings in one build tree: what looks at the reference's objects does so while none can be
-making them anew, which a grading of the reference does."""
+making them again, which a grading of the reference does."""
 
 import contextlib
 import io

@@ -77,7 +77,7 @@ class Wrong(TempFolder):
 
     def test_a_hint_that_tells(self):
         self.data["tests"][1]["hint"] = "Use malloc."
-        self.one("asks nothing")
+        self.one("does not ask a question")
 
     def test_levels_of_hints(self):
         self.data["tests"][0]["more"] = ["Look at a."]
@@ -108,7 +108,7 @@ class Wrong(TempFolder):
         self.data["parts"]["1.2"] = ["Where?"]
         self.one("part 1.2 has 1 hints, not 2 or more")
         self.data["parts"]["1.2"] = ["There.", "Here."]
-        self.one("the hint of part 1.2 asks nothing")
+        self.one("the hint of part 1.2 does not ask")
         del self.data["parts"]
         self.assertEqual([text.partition(": ")[2] for text in self.problems()],
                          ["a is meant for part 1.1, which the task does not have",
@@ -148,13 +148,13 @@ class Wrong(TempFolder):
         self.one('a has no "parts"')
         self.data["tests"][0]["parts"] = ["1.2"]
         self.data["errors"] = {"no room": "1.9"}
-        self.one('the error "no room" is of part 1.9, which the task does not have')
+        self.one('the error "no room" names part 1.9, which the task does not have')
         self.data["errors"] = {"no room": "1.2"}
         self.assertEqual(self.problems(), [])
 
     def test_a_wrong_number(self):
         self.data["number"] = 2
-        self.assertIn("number 2 where 1 is due", self.problems()[0])
+        self.assertIn("number 2, want 1", self.problems()[0])
 
     def test_fields(self):
         del self.data["tests"][1]["hint"]
@@ -188,7 +188,7 @@ class Wrong(TempFolder):
             found = list(check_tasks.check_files(tasks, self.folder))
             self.assertEqual(len(found), wrong, found)
         self.assertIn("must have X(one, function), where reference/one.c defines", found[0])
-        self.assertIn("has two, which is no task", found[1])
+        self.assertIn("has two, which is not a task", found[1])
 
     def test_headers_that_are_not_listed(self):
         self.write("tasks/1_one/task.json", json.dumps(self.data))

@@ -206,7 +206,7 @@ class Mutants(Miniature):
         self.mutants(self.mutant(name="other", old="return 2;", new="return 1;", test="is_two",
                                  reason="two is 1", caught_by={"is_twelve": "both is 7"}), task=2)
         out = self.run_it(status=1)
-        self.assertIn("not as it should be: twelve, other", out)
+        self.assertIn("wrong: twelve, other", out)
         self.assertIn("another reason: is_twelve says: both is 6", out)
 
     def test_wrong_reason(self):

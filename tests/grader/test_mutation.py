@@ -321,7 +321,7 @@ class Machine(Miniature):
     def test_time_that_is_up(self):
         """What was not tried is no mistake, and says so."""
         out = self.run_tool("--sample", "5", "--within", "0.000001")
-        self.assertIn("    5  not tried, as time was up\nScore: 0 of 0 killed", out)
+        self.assertIn("    5  not tried: time was up\nScore: 0 of 0 killed", out)
 
 
 if __name__ == "__main__":

@@ -256,7 +256,7 @@ class Pages(unittest.TestCase):
         made = self.page(document(PLAIN), trace.Outcome(None, small_trace(), ["a.c"], [],
                                                         "It crashed.\nat once"))
         self.assertIn("It crashed.", made.text)
-        self.assertIn("The plots show the reference alone.", made.text)
+        self.assertIn("The plots show only the reference.", made.text)
         self.assertEqual(sum(tag == "svg" for tag, _ in made.elements), 4)
         made = self.page(document(PLAIN), trace.Outcome(why="It crashed."))
         self.assertEqual(sum(tag == "svg" for tag, _ in made.elements), 0)

@@ -211,7 +211,7 @@ class Sweep(Plan):
                 (["SWEEP=8"], "must be two numbers"), (["SWEEP=8..4"], "must be two numbers"),
                 (["SWEEP=8..24"], "8 does not become 24 by doubling"),
                 (["SWEEP=4..8", "BATCH=6"], "BATCH=6 sequences do not divide"),
-                (["SWEEP=4..8", "JSON=x"], "goes without JSON"),
+                (["SWEEP=4..8", "JSON=x"], "cannot be combined with JSON"),
                 (["SWEEP=4..8", "MODEL=gpt5"], "MODEL=gpt5 is not known")]:
             with self.subTest(settings=settings):
                 status, _, err = self.sweep(*settings)

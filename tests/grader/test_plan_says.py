@@ -451,7 +451,7 @@ class Says(Plan):
     def test_what_is_refused(self):
         for settings, words in [
                 (["MODEL=gpt5"], "MODEL=gpt5 is not known; there are gpt2, gpt2-medium"),
-                (["GPUS=12"], "GPUS=12 is no multiple of the 8 of a node of h100x8"),
+                (["GPUS=12"], "GPUS=12 is not a multiple of the 8 of a node of h100x8"),
                 (["GPUS=0"], "GPUS=0: must be a whole number from 1"),
                 (["GPUS=many"], "GPUS=many: must be a whole number"),
                 (["GPUS=100000"], "at most 65536"),
@@ -466,7 +466,7 @@ class Says(Plan):
                 (["STRATEGY=hsdp"], "STRATEGY=hsdp wants more GPUs than a node has (8)"),
                 (["STRATEGY=ddp", "REPLICAS=2"], "leave REPLICAS out"),
                 (["REPLICAS=3"], "REPLICAS=3 does not divide GPUS=8"),
-                (["REPLICAS=8"], "leave nobody to shard with"),
+                (["REPLICAS=8"], "leave no rank to shard with"),
                 (["DTYPE=fp8"], "DTYPE=fp8: must be float, bf16, fp16 or tf32"),
                 (["REDUCE_DTYPE=tf32"], "REDUCE_DTYPE=tf32: must be float, bf16 or fp16"),
                 (["LAYERS=2", "HEADS=3", "DIM=32"], "HEADS=3 does not divide DIM=32"),
@@ -516,7 +516,7 @@ class Says(Plan):
                 (["REGROUP=-1", "DTYPE=tf32"], "REGROUP=-1: must be a whole number from 0"),
                 (["REGROUP=0", "DTYPE=tf32", "OFFLOAD=yes"], "are of FSDP's step: leave out"),
                 (["REGROUP=0", "DTYPE=tf32", "PREFETCH=2"], "all-gathers of flat units"),
-                (["gpus=8"], "is no setting of a plan")]:
+                (["gpus=8"], "is not a setting of a plan")]:
             self.refused(settings, words)
 
 

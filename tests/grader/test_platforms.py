@@ -30,7 +30,7 @@ OFFERED = {
     "watch": ([], r"Ctrl-C ends this"),
     "gdb": (["TEST=counts_elements"], r"(?i)gdb"),
     "challenge": ([], r"(?m)^Challenge: \d+ tokens/s per GPU"),
-    "quiz": (["TASK=1", "ID=anna"], r"(?m)^Quiz: 0 of 5 \(task 1 alone\)$"),
+    "quiz": (["TASK=1", "ID=anna"], r"(?m)^Quiz: 0 of 5 \(task 1 only\)$"),
     "demo": (["DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"],
              r"reduce-scatter"),
     "start": ([], r"race between streams[\s\S]*examples/missing_wait.c, then: make start"),

@@ -240,14 +240,14 @@ class Command(TempFolder):
 
     def test_asks_then_marks(self):
         status, said, results = self.quiz("--task", "3", seed="77")
-        self.assertEqual((status, said.splitlines()[-1]), (0, "Quiz: 0 of 5 (task 3 alone)"))
+        self.assertEqual((status, said.splitlines()[-1]), (0, "Quiz: 0 of 5 (task 3 only)"))
         self.assertEqual([row["status"] for row in results["tests"]], ["skipped"] * 5)
         setting = QUESTIONS[3].draw(quiz_questions.Draw("seed 77|task 3"))
         right = oracle(setting)
         self.fill(_3a=right["3a"], _3b="4 * %d / 4" % right["3b"], _3c="12 MB",
                   _3d=4 * setting.dim)
         status, said, results = self.quiz("--task", "forward")
-        self.assertEqual((status, said.splitlines()[-1]), (0, "Quiz: 2 of 5 (task 3 alone)"))
+        self.assertEqual((status, said.splitlines()[-1]), (0, "Quiz: 2 of 5 (task 3 only)"))
         self.assertEqual([row["status"] for row in results["tests"]],
                          ["passed", "passed", "failed", "failed", "skipped"])
         self.assertIn("without units", said)
@@ -259,7 +259,7 @@ class Command(TempFolder):
         self.fill(_L3a=oracle(QUESTIONS["L3"].draw(
             quiz_questions.Draw("seed 77|task L3")))["L3a"])
         status, said, results = self.quiz("--lab", "3")
-        self.assertEqual((status, said.splitlines()[-1]), (0, "Quiz: 1 of 1 (lab 3 alone)"))
+        self.assertEqual((status, said.splitlines()[-1]), (0, "Quiz: 1 of 1 (lab 3 only)"))
         self.assertEqual(results["tests"][0]["name"], "quiz L3a")
         self.assertEqual(self.quiz()[1].splitlines()[-1], "Quiz: 2 of 30")
 
@@ -267,7 +267,7 @@ class Command(TempFolder):
         self.quiz("--task", "1", "--id", "anna@example.edu")
         status, said, results = self.quiz("--task", "1", "--id", "ben@example.edu")
         self.assertEqual((status, results["status"]), (2, "error"))
-        self.assertIn("those of id anna@example.edu", said)
+        self.assertIn("the questions of id anna@example.edu", said)
         status, said, results = self.quiz("--known", "ben@example.edu", "--mark-only")
         self.assertEqual((status, results["status"], results["score"]), (2, "error", 0))
         self.assertIn("make quiz ID=ben@example.edu", said)

@@ -249,7 +249,7 @@ class Walk(TempFolder):
                 ("tasks/3_forward/task.json", '"points": 16', '"points": 17', "the task has 17"),
                 ("grader/course/course.json", '"name": "any_slice_of', '"name": "a_slice_of',
                  "no hidden.c has the hidden test a_slice_of"),
-                ("tasks/3_forward/task.json", '"number": 3', '"number": 4', "number 4 where 3 is")):
+                ("tasks/3_forward/task.json", '"number": 3', '"number": 4', "number 4, want 3")):
             text = read(kit, file)
             self.assertIn(old, text)
             with open(os.path.join(kit, file), "w", encoding="utf-8") as changed:
@@ -296,13 +296,13 @@ class CourseFile(unittest.TestCase):
                 ("no UTC offset", {"dates": {"due": "2027-03-15T12:00:00"}}),
                 ("order", {"dates": {"opens": "2027-03-15T12:00:00+00:00",
                                      "due": "2027-03-14T12:00:00+00:00"}}),
-                ("'seen' is none of", {"visibility": {"tests": "seen"}}),
+                ("is 'seen': must be one of", {"visibility": {"tests": "seen"}}),
                 ("taken_by", {"late": {"percent_per_day": 10, "taken_by": "me"}}),
                 ("percent_per_day", {"late": {"percent_per_day": 300, "taken_by": "grader"}}),
-                ("unknown field", {"due": "today"}), ("one_file is", {"one_file": "yes"}),
+                ("unknown field", {"due": "today"}), ("one_file must be", {"one_file": "yes"}),
                 ("no task sideways", {"hidden": {"seed": 1, "tests": [
                     dict(hidden, suite="sideways")]}}),
-                ("has suite, name", {"hidden": {"seed": 1, "tests": [{"suite": "api"}]}}),
+                ("must have suite, name", {"hidden": {"seed": 1, "tests": [{"suite": "api"}]}}),
                 ("seed is '7'", {"seed": "7"}), ("seed is True", {"seed": True}),
                 ("seed is -1", {"seed": -1}),
                 ("seed is 18446744073709551616", {"seed": 1 << 64}),
@@ -429,7 +429,7 @@ class Deliver(FakeKit):
         result = self.deliver()[1]
         self.assertEqual(result["score"], 60)
         self.assertEqual(result["output"].split("\n")[:5], [
-            "Score: 60 of 100.", "One (1).c is taken as one.c.",
+            "Score: 60 of 100.", "One (1).c was taken as one.c.",
             "two.c is a link: hand in the file itself.", "Task 1  One                60/60",
             "Task 2  Two                0/40"])
         self.assertEqual(result["output"].split("\n")[5:], [
@@ -437,7 +437,7 @@ class Deliver(FakeKit):
             "  Read: handouts/2_two.md", "  At home: make grade TASK=2"])
         self.assertTrue(result["tests"][3]["output"].startswith(
             "Error: two.c is a link: hand in the file itself.\n"), result["tests"][3])
-        self.assertTrue(self.deliver("autolab")[1].startswith("Score: 60 of 100.\nOne (1).c is "))
+        self.assertTrue(self.deliver("autolab")[1].startswith("Score: 60 of 100.\nOne (1).c was "))
 
     def test_no_path_of_the_graders_is_shown(self):
         """Neither in the results nor in what is printed: the submission was copied to a place that

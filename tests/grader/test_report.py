@@ -19,7 +19,7 @@ COLOUR = re.compile(r"\x1b\[[0-9]*m")
 
 
 def seen(line):
-    """What of a line is seen in the end, where a carriage return begins it anew."""
+    """What of a line is seen in the end, where a carriage return begins it again."""
     shown = ""
     for part in line.split("\r"):
         shown = part + shown[len(part):]
@@ -216,12 +216,12 @@ class Terminal(FakeKit):
     def test_the_next_task_and_the_demo(self):
         self.assertEqual(self.last(self.screen("--task", "1")), [
             "What to do next: make grade IMPL=mine", "  It grades all tasks.", "",
-            "Score: 60/60 (task 1 alone)"])
+            "Score: 60/60 (task 1 only)"])
         self.write("mine/two.c", "int two(void)\n{\n    NOT_YET(\"2.1\");\n    return 1;\n}\n")
         lines = self.screen("--task", "1")
         self.assertEqual(self.last(lines), [
             "What to do next: task 2, Two", "  Read:  handouts/2_two.md",
-            "  Then:  make grade TASK=2 IMPL=mine", "", "Score: 60/60 (task 1 alone)"])
+            "  Then:  make grade TASK=2 IMPL=mine", "", "Score: 60/60 (task 1 only)"])
 
     def test_the_folder_that_is_meant_needs_no_name(self):
         os.rename(self.path("mine"), self.path("skeleton"))

@@ -107,19 +107,19 @@ class Malformed(unittest.TestCase):
             ("x;\n//[end 3.1]\n", 7, "no region is open"),
             ("//[3.1] T\nx;\n//[end 3.2]\n", 8, "region 3.1 is open"),
             ("//[3.1] T\n//? H\n//[end 3.1]\n", 6, "no solution"),
-            ("//[2.1] T\nx;\n//[end 2.1]\n", 6, "3.1 is due"),
-            (good + good, 9, "3.2 is due"),
+            ("//[2.1] T\nx;\n//[end 2.1]\n", 6, "where 3.1 must come"),
+            (good + good, 9, "where 3.2 must come"),
             ("//? why\n" + good, 6, "hint"),
             ("//[3.1] T\nx;\n//? why\n//[end 3.1]\n", 8, "hint"),
             ("//[skeleton] x\n" + good, 6, "outside"),
-            ("//[given] x\n" + good, 6, "not understood"),
-            ("//[3.1]\nx;\n//[end 3.1]\n", 6, "not understood"),
+            ("//[given] x\n" + good, 6, "malformed mark"),
+            ("//[3.1]\nx;\n//[end 3.1]\n", 6, "malformed mark"),
             ("int x;\n", 1, "no region"),
-            ("//[3.1a] T\nx;\n//[end 3.1a]\n", 6, "not understood"),
-            ("//[[3.1] T\nx;\n//[end 3.1]\n", 6, "not understood"),
+            ("//[3.1a] T\nx;\n//[end 3.1a]\n", 6, "malformed mark"),
+            ("//[[3.1] T\nx;\n//[end 3.1]\n", 6, "malformed mark"),
             ("//[[3.1a] T\nx;\n//[end 3.1]\n", 8, "region 3.1a is open"),
             ("//[[3.1a] T\n" + good, 7, "inside"),
-            (good + "//[[3.1b] T\nx;\n//[end 3.1b]\n", 9, "3.1a is due"),
+            (good + "//[[3.1b] T\nx;\n//[end 3.1b]\n", 9, "where 3.1a must come"),
             (good + "//[[3.2a] T\nx;\n//[end 3.2a]\n", 9, "part 3.2, which this file does not"),
             ("//[[3.1a] T\nx;\n//[end 3.1a]\n", 1, "no region"),
         ]
@@ -176,7 +176,7 @@ class Program(TempFolder):
 
     def test_gaps_that_make_no_sense(self):
         kit = self.path("skeleton")
-        for chosen, folder, words in (("3", "more", "GAPS is 1 or 2, not 3"), ("", "more", "not "),
+        for chosen, folder, words in (("3", "more", "must be 1 or 2, not 3"), ("", "more", "not "),
                                       ("2", kit, "name another folder, OUT=DIR"),
                                       ("2", "", "name another folder, OUT=DIR")):
             done = self.call("write", "--gaps", chosen, folder=folder, status=2)

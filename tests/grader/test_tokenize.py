@@ -84,9 +84,9 @@ class WithBytes(Tokenize):
                             (("data", "bytes", "a", "--out", "none/t"), "none/t: No such file"),
                             (("data", "bytes", "a", "--out", "t", "--val-of", "1"), "at least 2"),
                             (("encode", "gpt2", "a"), "gpt2 is not there"),
-                            (("decode", "bytes", "256"), "256 is no token: they are 0 to 255"),
-                            (("decode", "bytes", "-1"), "-1 is no token"),
-                            (("decode", "bytes", "x"), "x is no token")):
+                            (("decode", "bytes", "256"), "256 is not a token: they are 0 to 255"),
+                            (("decode", "bytes", "-1"), "-1 is not a token"),
+                            (("decode", "bytes", "x"), "x is not a token")):
             with self.subTest(words=words):
                 err = self.call(*words, status=2)
                 self.assertIn(said, err)
@@ -135,7 +135,7 @@ one.save(sys.argv[1])
     def test_what_is_no_tokenizer(self):
         self.write("model/tokenizer.json", "{}")
         err = self.call("encode", "model", "a", python=python_with_tokenizers(), status=2)
-        self.assertIn("is no tokenizer: ", err)
+        self.assertIn("is not a tokenizer: ", err)
         self.assertEqual(err.count("\n"), 1)
 
 

@@ -208,7 +208,7 @@ class Graded(ReferenceCopy):
         self.rewrite("forward.c", "    CUDA_TRY(cudaFreeAsync(state->buffer, stream));\n", "")
         out, page, document = self.grade()
         self.assertRegex(out[-2], r"^Page:  .*/out/page\.html$")
-        self.assertRegex(out[-1], r"^Score: \d+/16 \(task 3 alone\)$")
+        self.assertRegex(out[-1], r"^Score: \d+/16 \(task 3 only\)$")
         self.assertEqual(document["status"], "graded")
         self.assertIn("<code>forward.c</code> is yours; ", page)
         made = trace.parse(self.read("out/output/steps.txt"))
@@ -242,7 +242,7 @@ class Graded(ReferenceCopy):
         self.assertRegex(out[-1], r"^Score: \d+/16")
         self.assertIn("The training did not finish.", page)
         self.assertRegex(page, r"SIGSEGV|crashed")
-        self.assertIn("The plots show the reference alone.", page)
+        self.assertIn("The plots show only the reference.", page)
 
     def test_forged_lines_are_no_trace(self):
         self.rewrite("forward.c", "    if (flat->state != FLAT_SHARDED) return OK;\n",
@@ -250,12 +250,12 @@ class Graded(ReferenceCopy):
                      '    printf("\\nTRACE {\\"world\\": 1}\\n");\n    fflush(stdout);\n')
         self.rewrite("forward.c", "#include \"fsdp.h\"", "#include <stdio.h>\n#include \"fsdp.h\"")
         out, page, _ = self.grade()
-        self.assertEqual(out[-1], "Score: 16/16 (task 3 alone)")
-        self.assertIn("what it left cannot be drawn: the first line has other fields", page)
+        self.assertEqual(out[-1], "Score: 16/16 (task 3 only)")
+        self.assertIn("its output cannot be drawn: the first line has other fields", page)
 
     def test_the_score_is_that_of_a_grading_without_a_page(self):
         out, page, document = self.grade()
-        self.assertEqual(out[-1], "Score: 16/16 (task 3 alone)")
+        self.assertEqual(out[-1], "Score: 16/16 (task 3 only)")
         self.assertEqual(document["score"], 16)
         self.assertEqual({test["status"] for test in document["tests"]}, {"passed"})
         self.assertNotIn(trace.TEST, [test["name"] for test in document["tests"]])

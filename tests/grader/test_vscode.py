@@ -113,7 +113,7 @@ class Files(unittest.TestCase):
         background = TASKS["watch this task"]["problemMatcher"][0]["background"]
         for line in "Grading skeleton/forward.c …", "12:30:01  skeleton/forward.c saved":
             self.assertRegex(line, background["beginsPattern"])
-        self.assertRegex("Score: 16/16 (task 3 alone)", background["endsPattern"])
+        self.assertRegex("Score: 16/16 (task 3 only)", background["endsPattern"])
 
     def test_a_rank_for_gdb(self):
         launch, = load("launch.json")["configurations"]

@@ -119,7 +119,7 @@ class Saves(Watched):
         text = self.until("Score: ")
         self.assertIn("  Task 1: 40 → 60 of 60 points\n    now ok: b\n\nScore: 90/100\n", text)
         text = self.until("Score: ")
-        self.assertIn("all other tests pass: now those that use all files\n"
+        self.assertIn("all other tests pass: next the tests that use all files\n"
                       "  Task 2: 30 → 40 of 40 points\n    now ok: e\n\nScore: 100/100\n", text)
         self.assertEqual(self.end(), "\nScore: 100/100\n")
 
@@ -145,7 +145,7 @@ class Saves(Watched):
         text = self.until("Score: ")
         self.assertIn("mine/one.c saved\n  Task 1: 60 → 0 of 60 points\n"
                       "    no longer ok: all 3 tests\n", text)
-        self.assertTrue(text.endswith("\nScore: 0/60 (task 1 alone)\n"), text)
+        self.assertTrue(text.endswith("\nScore: 0/60 (task 1 only)\n"), text)
         self.assertNotIn("two.c", self.text)
 
     def test_several_at_once(self):
@@ -272,7 +272,7 @@ class Ends(Watched):
         self.suite("one", "abc", "time.sleep(600)")
         self.number("one", 2)
         wait_for(lambda: processes_with(self.path("build/impl/mine/suite/one")))
-        self.assertEqual(self.end(), "\nScore: 60/60 (task 1 alone)\n")
+        self.assertEqual(self.end(), "\nScore: 60/60 (task 1 only)\n")
 
     def test_in_the_middle_of_the_first_grading(self):
         self.suite("one", "abc", "time.sleep(600)")

@@ -168,7 +168,7 @@ static void order_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-TEST(off_in_the_opposite_order)
+TEST(labs_are_removed_in_reverse_order)
 {
     for (size_t i = 0; i < sizeof ORDERS / sizeof ORDERS[0]; i++)
         for (int world = 1; world <= 3; world += 2) run_ranks(world, order_body, (void *)ORDERS[i]);
@@ -210,7 +210,7 @@ RANK_TEST(a_forward_that_runs_again_is_not_recorded, 2)
 }
 
 // What was copied out goes at the end of the outermost forward, and not before.
-RANK_TEST(copied_out_goes_with_the_forward, 2)
+RANK_TEST(copied_out_is_freed_after_the_forward, 2)
 {
     Spec spec = spec_mlp(3);
     FsdpOptions options = TEST_OPTIONS;

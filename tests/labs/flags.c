@@ -26,7 +26,7 @@ static void without_body(Wrapped *w, const Case *c, const Rank *r)
     need(strategy_apply(w->model, &c->options));
 }
 
-TEST(flags_want_a_strategy)
+TEST(flags_need_a_strategy)
 {
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     run_wrapped(2, without_body, &c);

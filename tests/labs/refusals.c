@@ -76,7 +76,7 @@ RANK_TEST(recomputation_is_put_on_between_passes, 2)
     float *logits, *din = NULL;
     Batch batch = case_batch(&c, 0, 0, 0);
     case_wrap(&w, &c, r);
-    need_refused(recompute_apply(w.model, RECOMPUTE_NONE), "no kind of recomputation");
+    need_refused(recompute_apply(w.model, RECOMPUTE_NONE), "not a kind of recomputation");
     need_refused(recompute_apply(w.model, RECOMPUTE_ATTENTION),
                  "no attention that keeps its weights");
     need_refused(recompute_apply_every(w.model, RECOMPUTE_BLOCKS, 9), "one in 9 recomputes");

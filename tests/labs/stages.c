@@ -31,7 +31,7 @@ static void handed_body(Wrapped *w, const Case *c, const Rank *r)
     check(sends > 0, "stage %d hands nothing on", w->ranks.stage);
 }
 
-TEST(what_stages_hand_on_is_narrow)
+TEST(stages_send_narrow_activations)
 {
     static const MixedPrecisionPolicy NARROW[] = {{DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
                                                   {DTYPE_F16, DTYPE_F32, DTYPE_F32, true}};
@@ -68,7 +68,7 @@ static void unwanted_body(Wrapped *w, const Case *c, const Rank *r)
     stage_batches_destroy(&batches);
 }
 
-TEST(nobody_waits_for_what_nobody_wants)
+TEST(only_wanted_losses_make_the_host_wait)
 {
     for (int stages = 2; stages <= 3; stages++) {
         Case c = case_of(spec_mlp(stages + 2), STRATEGY_ZERO3, stages, 1, 3);

@@ -166,7 +166,7 @@ TEST(averages_by_tokens)
 }
 
 // What would pass with means of means says nothing.
-TEST(means_of_means_are_others)
+TEST(a_mean_of_means_differs)
 {
     double means = 0.0;
     for (int r = 0; r < 3; r++)

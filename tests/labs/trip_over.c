@@ -437,7 +437,7 @@ static void calls_body(Wrapped *w, const Case *c, const Rank *r)
     if (r->rank == 0) calls[c->spec.layers] = gpulog_length() - first;
 }
 
-TEST(a_unit_more_is_as_many_calls_more)
+TEST(calls_grow_linearly_with_units)
 {
     calls = shared_alloc(32 * sizeof *calls);
     for (int slice = 0; slice <= 2; slice += 2) {

@@ -392,8 +392,9 @@ TEST(test_bad_use)
         {{"-x", "2", "true"}, "launch: no option -x"},
         {{"-n", "2", "/no/such/program"}, "launch: cannot run /no/such/program: No such file"},
         {{"-n", "2", "no-such-program"}, "launch: no program no-such-program in PATH"},
-        {{"-n", "2", "/etc/passwd"}, "launch: cannot run /etc/passwd: it is no executable file"},
-        {{"-n", "2", "/usr"}, "launch: cannot run /usr: it is no executable file"},
+        {{"-n", "2", "/etc/passwd"},
+         "launch: cannot run /etc/passwd: it is not an executable file"},
+        {{"-n", "2", "/usr"}, "launch: cannot run /usr: it is not an executable file"},
     };
 
     needs_ranks(2);

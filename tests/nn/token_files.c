@@ -113,7 +113,7 @@ static void refused(const char *name, int vocab, int T, Status want, const char 
 TEST_BETWEEN(refuses_in_one_line, own_folder_begin, own_folder_end)
 {
     refused("none_*.bin", 100, 4, ERR_IO, "none_*.bin: cannot be opened");
-    refused(".", 100, 4, ERR_IO, "it is no regular file");
+    refused(".", 100, 4, ERR_IO, "it is not a regular file");
     write_tokens("empty", 0, 0, 0, 0, 0);
     refused("empty", 100, 4, ERR_IO, "it is empty");
     write_tokens("cut", LLM_C_GPT2, 1, 20, 21, 0);

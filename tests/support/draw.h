@@ -34,7 +34,7 @@ bool draw_chance(int percent);
 uint64_t draw_word(void);
 
 // What the test has drawn, in words, for the message should it fail from here on. A test of several
-// rounds says it anew in each.
+// rounds says it again in each.
 void drawn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // A number that looks random, of any other: the finaliser of splitmix64 (Steele, Lea, Flood 2014).

@@ -67,7 +67,7 @@ int logged(const char *file, const char *name, double out[LOGGED])
     assert_non_null(log);
     while (fgets(line, sizeof line, log) != NULL) {
         json_t *all = json_loads(line, 0, NULL);
-        if (all == NULL) fail_msg("no JSON: %s", line);
+        if (all == NULL) fail_msg("not JSON: %s", line);
         const json_t *value = json_object_get(all, name);
         if (value != NULL) out[n++] = json_is_number(value) ? json_number_value(value) : NAN;
         json_decref(all);

@@ -96,7 +96,7 @@ const char *case_refusal(const Case *c, int world)
     if (world == 1 && o->divide_factor != 0.0f && o->divide_factor != 1.0f)
         return "one rank reduces nothing";
     if (ddp && shards != 1) return "DDP shards nothing";
-    if (!ddp && world > 1 && shards == 1) return "leaves nobody to shard with";
+    if (!ddp && world > 1 && shards == 1) return "leaves no rank to shard with";
     if (o->reduce_every_time && o->strategy == STRATEGY_ZERO1) return "cannot reduce every time";
     if (slice != 0 && c->layout != NULL) return "a slice (reshard_ranks) is a part of the gathered";
     if (ddp && frozen) return "DDP sums every parameter's gradient";

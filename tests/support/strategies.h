@@ -114,8 +114,8 @@ void stage_batches_destroy(StageBatches *b);
 // One step without the optimizer; the compute stream uses the gradients at the end, at once.
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
 
-// A `between`: everything is saved, torn down, made anew and loaded. In this folder, which the test
-// makes and removes.
+// A `between`: everything is saved, torn down, made again and loaded. In this folder, which the
+// test makes and removes.
 void case_resume(Wrapped *w, const Case *c, const Rank *r, int step);
 extern char case_folder[PATH_BYTES];
 

@@ -1,5 +1,5 @@
 /* piece_by_piece.c: Pieces are listed part by part, from the last unit to the first; a load goes
- * through the pieces, not through the files, and opens a file for each slice anew.
+ * through the pieces, not through the files, and opens a file for each slice again.
  */
 // ==== checkpoints.c
 static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)

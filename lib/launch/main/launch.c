@@ -137,7 +137,7 @@ static int find_program(Job *job)
         return BAD_USE;
     }
     if (!S_ISREG(info.st_mode) || access(name, X_OK) != 0) {
-        fprintf(stderr, "launch: cannot run %s: it is no executable file\n", name);
+        fprintf(stderr, "launch: cannot run %s: it is not an executable file\n", name);
         return BAD_USE;
     }
     snprintf(job->path, sizeof job->path, "%s", name);

@@ -74,7 +74,7 @@ cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cud
         "cuBLAS has no such product. %s",
         type_name(a), (int)a, type_name(b), (int)b, type_name(c), (int)c, (int)compute,
         is_fp8(a) || is_fp8(b) || is_fp8(c)
-            ? "Products of floating point of 8 bits are cublasLtMatmul's alone (cuBLASLt,\n"
+            ? "Products of floating point of 8 bits are only in cublasLtMatmul (cuBLASLt,\n"
               "which simgpu does not have): convert to CUDA_R_16BF or CUDA_R_16F first."
             : "CUBLAS_COMPUTE_32F, for instance, goes with CUDA_R_32F,\n"
               "CUDA_R_16F or CUDA_R_16BF in A and B, and the same or CUDA_R_32F in C.");

@@ -30,8 +30,7 @@ static void report_misaligned(SimgpuOp *op, const void *ptr, size_t bytes, size_
         "%s, called at %s,\nwas given %s:\n"
         "an address that is not a multiple of %zu, the size of its elements' alignment.\n"
         "On a GPU the kernel faults (\"misaligned address\"), and every call after it fails.\n"
-        "Was an offset counted in bytes instead of elements? Or a buffer cut at an "
-        "odd byte?",
+        "Was an offset counted in bytes instead of elements? Or a buffer cut at an odd byte?",
         op->entry.name, where, what, align);
 }
 

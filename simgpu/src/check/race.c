@@ -89,8 +89,9 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
     case HINT_RENEWED:
         snprintf(text, size,
                  "The event was recorded after that work at %s,\n"
-                 "but the wait at %s\ncame before: a wait is for the record that is there when it "
-                 "is called.\nShould the wait come after the record?",
+                 "but the wait at %s\n"
+                 "came before: a wait is for the record that is there when it is called.\n"
+                 "Should the wait come after the record?",
                  record, wait);
         return true;
     case HINT_NEVER:
@@ -126,8 +127,8 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         snprintf(text, size,
                  "Both are nodes that a launch made, and no edges lead from one to the other.\n"
                  "In one graph: is an event missing in the capture, which the other stream waits "
-                 "for?\nOf two graphs: are they launched on streams that do not wait for each "
-                 "other?");
+                 "for?\n"
+                 "Of two graphs: are they launched on streams that do not wait for each other?");
         return true;
     case HINT_NONE: break;
     }
@@ -164,8 +165,7 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
     if (passes_default(&first->stream, &second->stream)) {
         bool fills = first->op == GPU_MEMSET || strncmp(first->name, "cudaMemcpy", 10) == 0;
         snprintf(text, size,
-                 "A non-blocking stream does not wait for the default stream, nor vice versa%s%s."
-                 "\n"
+                 "A non-blocking stream does not wait for the default stream, nor vice versa%s%s.\n"
                  "Should both be on one stream, or is there an event or a synchronisation missing?",
                  first->stream.is_default && fills ? ",\nand " : "",
                  !(first->stream.is_default && fills) ? ""

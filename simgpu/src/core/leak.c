@@ -152,10 +152,10 @@ static void report(const SimLeaks *leaks)
              count == 1 ? " was" : "s were");
     sim_report(
         SIMGPU_LEAK, title,
-        "Alive when the program ended:\n%s"
-        "On a GPU the driver takes all of it back now; in a program that goes on, such things\n"
-        "add up until the device is full. Is there a %s missing,\nor does an early return "
-        "skip it?",
+        "Alive when the program ended:\n"
+        "%sOn a GPU the driver takes all of it back now; in a program that goes on, such things\n"
+        "add up until the device is full. Is there a %s missing,\n"
+        "or does an early return skip it?",
         list, words[leaks->leak[0].thing].undo);
 }
 

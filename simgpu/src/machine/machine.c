@@ -78,7 +78,7 @@ static char *read_file(const char *name, char *error, size_t size)
     if (!good)
         snprintf(error, size, "machine file %.200s: %s", name,
                  !file || (text && ferror(file)) ? strerror(errno)
-                                                 : "is no text of at most 64 KiB");
+                                                 : "is not a text of at most 64 KiB");
     if (good) text[n] = 0;
     if (!good) free(text);
     if (file) fclose(file);

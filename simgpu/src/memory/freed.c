@@ -47,11 +47,12 @@ static void report_freed(const Freed *g, const char *call, const void *ptr, size
     gpulog_where(g->made, made, sizeof made);
     gpulog_where(g->freed, freed, sizeof freed);
     snprintf(body, sizeof body,
-             "%s%s%s,\n%s byte %zu of the %zu bytes of pinned memory allocated at %s\n"
+             "%s%s%s,\n"
+             "%s byte %zu of the %zu bytes of pinned memory allocated at %s\n"
              "and freed at %s.\n"
              "On a machine with a GPU this is a segmentation fault, or another allocation's data.\n"
-             "Is it freed before its last use, or is this an old pointer that should have "
-             "been\nrenewed?",
+             "Is it freed before its last use, or is this an old pointer that should have been\n"
+             "renewed?",
              call ? call : "", call ? ", called at " : "", where, verb, (size_t)ptr - (size_t)g->at,
              g->bytes, made, freed);
     sim_facts_call(call ? call : "host code", site, SIM_NO_STREAM);

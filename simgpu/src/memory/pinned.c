@@ -285,8 +285,9 @@ static cudaError_t report_unknown(const char *call, const void *ptr, const char 
     gpulog_where(site, where, sizeof where);
     sim_facts_call(call, site, SIM_NO_STREAM);
     sim_report(SIMGPU_LIFETIME, "this is not pinned host memory",
-               "%s, called at %s,\nwas given %p,\nwhich %s did not return, or which was released "
-               "already.\n"
+               "%s, called at %s,\n"
+               "was given %p,\n"
+               "which %s did not return, or which was released already.\n"
                "On a GPU this is an invalid argument, and nothing is freed.\n"
                "Is it memory from malloc, or freed on two paths?",
                call, where, ptr, maker);

@@ -76,8 +76,12 @@ static void report_touch(const char *call, const PinnedPiece *piece, const Pinne
     sim_facts_call(p->name, p->site, SIM_NO_STREAM);
     sim_facts_range(address, 1);
     sim_report(SIMGPU_HOST_RACE, title,
-               "%s%s%s\n%s %s.\n%s, called at %s,\non %s,\n%s it, and the host has not waited for "
-               "that.\n%s",
+               "%s%s%s\n"
+               "%s %s.\n"
+               "%s, called at %s,\n"
+               "on %s,\n"
+               "%s it, and the host has not waited for that.\n"
+               "%s",
                call ? call : "", call ? ", called at " : "", where, verb, what, p->name, copy,
                stream, into ? "writes" : "reads",
                into ? "On a GPU the host may see what was there before, or half of the new.\n"

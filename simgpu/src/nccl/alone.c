@@ -1,7 +1,7 @@
 /* alone.c: whether another process can know an id that this one has made.
  *
  * An id reaches another process through a child, written bytes, a socket or shared memory. If the
- * system shows that there was none of these, no other process has the id: a thread that waits for
+ * system shows that none of these exists, no other process has the id: a thread that waits for
  * ranks waits for ranks of this process.
  */
 #define _GNU_SOURCE

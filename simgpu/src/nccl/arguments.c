@@ -205,7 +205,7 @@ ncclResult_t sim_check_messages(const Call *call, int n)
                       alone->site, "a message from a rank to itself has no matching call",
                       "Rank %d %s itself, and nothing in the same group %s.\n"
                       "On real GPUs it returns \"invalid usage\", as here, and moves nothing.\n"
-                      "Was the group forgotten? A message to oneself takes an ncclSend and an\n"
+                      "Did you forget the group? A message to oneself needs an ncclSend and an\n"
                       "ncclRecv between one ncclGroupStart and its ncclGroupEnd.",
                       alone->comm->rank, sends ? "sends to" : "receives from",
                       sends ? "receives it" : "sends it");

@@ -3,7 +3,7 @@
  * A rank's part of a collective ends only when every rank whose data it needs has arrived. So what
  * that rank did before on its stream comes before all that waits for this part. Ranks of different
  * processes have separate memory. But of two ranks in one process, one may use the other's memory
- * after a collective, and that is no race. Only the race checker uses this.
+ * after a collective, and that is not a race. Only the race checker uses this.
  *
  * A rank that posts a call leaves the clock of its stream here. The ranks that need its data merge
  * it into their own when their part has ended, and the last one frees it.

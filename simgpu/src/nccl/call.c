@@ -82,7 +82,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     SimgpuOp op = sim_begin((GpuOp)call->signature.kind, sim_kind(call->signature.kind)->call,
                             call->stream, call->site);
     op.entry.collective.comm = comm->shared->nonce; // for the checker of races
-    cudaError_t before = op.error; // an error that stays, or no such stream: CUDA's, not NCCL's
+    cudaError_t before = op.error; // a sticky error, or no such stream: CUDA's, not NCCL's
     size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
     const char *alias = sim_device(comm->device)->alias;
     const char *send = sends ? sim_touch(&op, call->send, sends, GPU_READ, false) : NULL;

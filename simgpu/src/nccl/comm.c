@@ -159,7 +159,7 @@ static void agree_on_size(CommShared *shared, int rank, int size, const void *si
     atomic_store(&shared->other_world, size);
     atomic_store(&shared->other_rank, rank);
     atomic_store(&shared->broken, 1);
-    for (int r = 0; r < SIM_MAX_RANKS; r++) { // not connected to anybody yet
+    for (int r = 0; r < SIM_MAX_RANKS; r++) { // not connected yet
         RankSlot *slot = &shared->slot[r];
         if (atomic_load(&slot->state) != RANK_JOINED) continue;
         int fd = slot->pid == getpid() ? -1 : sim_open_fd(slot->pid, slot->wait_table_fd);

@@ -1,5 +1,5 @@
 /* comm.h: a process's communicators. nccl/ is NCCL among the processes of one host. A program calls
- * what nccl.h declares, and the other folders see that alone.
+ * what nccl.h declares, and the other folders see only that.
  *
  *   comm_calls.c       the calls that make and destroy communicators
  *   questions.c        the calls that ask for a property
@@ -109,7 +109,7 @@ typedef struct Init {
     bool shrinks;                          // of a shrink, whose id is not known yet (making.c)
     uint64_t left_out[SIM_MAX_RANKS / 64]; // … the ranks of `parent` that do not come, as bits
 } Init;
-// A communicator that has joined nobody: `self` is NULL.
+// A communicator that has not joined: `self` is NULL.
 ncclResult_t sim_comm_make(const Init *init, ncclComm_t *comm);
 // Joins it on the current device, without waiting for others (connect.h). ncclInProgress: rank 0
 // has not come, so the shared memory is not known yet.

@@ -258,7 +258,7 @@ static ncclResult_t begin_shrink(Init *init, int *list, int n, const ncclConfig_
             sim_refuse(SIMGPU_CALL, ncclInvalidArgument, name, init->site, "no rank is excluded",
                        "excludeRanksCount is %d.\n"
                        "On real GPUs it returns \"invalid argument\", as here.\n"
-                       "Is ncclCommSplit meant?",
+                       "Do you mean ncclCommSplit?",
                        n);
     if (result == ncclSuccess && (flags & NCCL_SHRINK_ABORT)) stop_calls(comm);
     if (result == ncclSuccess) result = sim_check_ready(comm, name, init->site);
@@ -271,7 +271,7 @@ static ncclResult_t begin_shrink(Init *init, int *list, int n, const ncclConfig_
     if (result == ncclSuccess && comm->phantoms)
         result = sim_refuse(SIMGPU_CALL, ncclInvalidUsage, name, init->site,
                             "a shrink among phantom peers",
-                            "Nobody runs the other ranks (SIMGPU_PHANTOMS).");
+                            "No process runs the other ranks (SIMGPU_PHANTOMS).");
     if (result == ncclSuccess) *init->out = NULL;
     return result;
 }

@@ -185,7 +185,7 @@ static void await_place(ncclComm_t comm, uint32_t ticket, Notice *notice)
     if (!taken && due) sim_say_absent(comm, NULL, notice);
 }
 
-// Whether the calling thread alone could make the ranks that are missing.
+// Whether only the calling thread could make the missing ranks.
 static bool is_alone(ncclComm_t comm)
 {
     SimTids threads;

@@ -5,7 +5,7 @@
  * stuck when all threads of its program sleep, and each waits for a rank of a stuck process. (A
  * thread waits for all ranks that it names: one that never comes is enough.) To find the largest
  * set of stuck processes, start with all processes whose threads sleep. Remove those with a thread
- * that waits for nobody in the set, until none is left to remove. The thread that closes a cycle
+ * that waits for none in the set, until none is left to remove. The thread that closes a cycle
  * finds the set, and reports a deadlock at once; it is always right. A thread in pthread_join of
  * one that sleeps counts as asleep. A process with a thread that is awake is never in the set. If
  * it stays so for a while, a notice says who waits for whom, and may be wrong; so does a notice
@@ -38,8 +38,8 @@ typedef struct Process {
     int pid;
     ProcessWaitTable *table;
     int asleep;      // threads
-    bool helps_none; // as far as known it can help nobody: it is in the set
-    bool known;      // it is known what all its sleepers wait for, and that it has not happened
+    bool helps_none; // it is not known to wake any other: it is in the set
+    bool known;      // what all its sleepers wait for is known, and has not happened
 } Process;
 
 typedef struct Waiter {
@@ -241,7 +241,7 @@ static bool is_stuck(const Search *s, const Waiter *w)
 }
 
 // Removes processes that can help from the set, until none is left to remove. If not `certain`, a
-// process can help only if all of its threads wait for nobody in the set.
+// process can help only if none of its threads waits for one in the set.
 static void reduce_set(Search *s, bool certain)
 {
     for (bool changed = true; changed;) {

@@ -60,8 +60,9 @@ static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
     else if (a->in_graph != b->in_graph)
         sim_append(text, size,
                    "They differ in how they are made: rank %d's is a node of a graph that it "
-                   "launched,\nrank %d's a call by itself. NCCL wants all ranks to launch a call "
-                   "alike.\nDoes every rank launch its graph in this step?",
+                   "launched,\n"
+                   "rank %d's a call by itself. NCCL requires all ranks to make a call alike.\n"
+                   "Does every rank launch its graph in this step?",
                    a->in_graph ? rank_a : rank_b, a->in_graph ? rank_b : rank_a);
     else
         sim_append(text, size,
@@ -401,7 +402,7 @@ static void describe_step(const CycleStep *step, char *text, size_t size)
     sim_append(text, size, "%s\n    for rank %d to receive %s\n", host_call, step->waits_for, call);
 }
 
-// Whether the cycle goes through several communicators: then the use of each alone may be right,
+// Whether the cycle goes through several communicators: then the use of each may be right,
 // and the mistake is their order.
 static bool crosses_communicators(const CycleStep *step, int n)
 {
@@ -433,7 +434,7 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
                   "%sThe rank it waits for belongs to this same process, whose other threads wait\n"
                   "too, in NCCL or for the end of this one (pthread_join).\n"
                   "On real GPUs this hangs.\n"
-                  "Did a thread return before its call? Or was the group forgotten? Calls of one\n"
+                  "Did a thread return before its call? Or did you forget the group? Calls of one\n"
                   "thread for several devices belong between ncclGroupStart and ncclGroupEnd.",
                   text);
     if (n == 1 && step->shared->slot[step->ref.rank].desc.signature.in_graph)
@@ -451,7 +452,7 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
             "%sThe rank it waits for belongs to this same thread, which cannot call twice at "
             "once.\n"
             "On real GPUs this hangs.\n"
-            "Was the group forgotten? Calls of one thread for several devices belong between\n"
+            "Did you forget the group? Calls of one thread for several devices belong between\n"
             "ncclGroupStart and ncclGroupEnd.",
             text);
     bool crosses = crosses_communicators(step, n);
@@ -466,7 +467,7 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
     sim_fatal(
         SIMGPU_DEADLOCK, "deadlock: ranks wait for each other in a cycle",
         "%sOn real GPUs this %s"
-        "Do the ranks send and receive in orders that do not fit? Calls that must run at the same\n"
+        "Do the orders of sends and receives on the ranks match? Calls that must run at the same\n"
         "time belong in one group.",
         text, crosses ? "may hang: " PROMISES_NOTHING : "hangs.\n");
 }
@@ -488,9 +489,9 @@ void sim_say_cycle(const CycleStep *step, int n, const Notice *notice)
     sim_append(
         text, sizeof text,
         "  It goes on waiting, since another thread of the program could still make the missing "
-        "call.\n  Does one? Calls of one thread for several devices belong between "
-        "ncclGroupStart and\n  ncclGroupEnd; calls on several communicators, in one order on all "
-        "ranks.\n");
+        "call.\n"
+        "  Does one? Calls of one thread for several devices belong between ncclGroupStart and\n"
+        "  ncclGroupEnd; calls on several communicators, in one order on all ranks.\n");
     sim_say(text);
 }
 
@@ -502,12 +503,11 @@ void sim_say_absent_ranks(const CycleStep *step, int n, const Notice *notice)
     if (atomic_load(&slot->thread_used)) sim_describe_desc(slot, &slot->last, last, sizeof last);
     snprintf(text, sizeof text, "[simgpu] a call has been in progress for %d s:\n", notice->waited);
     append_steps(step, n, text, sizeof text);
-    sim_append(
-        text, sizeof text,
-        "  Rank %d is process %d, which waits in no call of NCCL. Its last call on this\n"
-        "  communicator: %s.\n"
-        "  It goes on waiting. Is rank %d at work for so long, or does it wait for this rank\n"
-        "  in something else, such as a lock, a pipe or MPI?\n",
-        step->waits_for, slot->pid, last, step->waits_for);
+    sim_append(text, sizeof text,
+               "  Rank %d is process %d, which does not wait in NCCL. Its last call on this\n"
+               "  communicator: %s.\n"
+               "  It goes on waiting. Is rank %d still at work, or does it wait for this rank\n"
+               "  in something else, such as a lock, a pipe or MPI?\n",
+               step->waits_for, slot->pid, last, step->waits_for);
     sim_say(text);
 }

@@ -29,7 +29,7 @@ typedef struct CycleStep {
 _Noreturn void sim_diagnose_cycle(const CycleStep *step, int n);
 // The same as a notice: they may wait for each other.
 void sim_say_cycle(const CycleStep *step, int n, const Notice *notice);
-// A notice on ranks that are waited for and wait for nobody in NCCL; n 0: nothing.
+// A notice on ranks that others wait for and that do not wait in NCCL; n 0: nothing.
 void sim_say_absent_ranks(const CycleStep *step, int n, const Notice *notice);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * NCCL's communicators are not for concurrent calls: threads may use one in turn, and the calls of
  * a group come from one thread. Also, a rank's slot has room for one call. So a thread that finds
- * another one inside ends the process: chance would decide, on each rank anew, which call comes
+ * another one inside ends the process: chance would decide, on each rank again, which call comes
  * first. A thread is inside during its call, and from its first call in a group to the group's
  * end.
  */
@@ -15,7 +15,7 @@
 #include "report/report.h"
 
 struct Inside {
-    _Atomic int thread; // 0: nobody
+    _Atomic int thread; // 0: none
     _Atomic(const char *) name;
     _Atomic(const void *) site;
     atomic_bool expelled;

@@ -26,7 +26,7 @@
 #define LEAST ((size_t)256 << 10)
 #define ALIGNMENT ((size_t)4 << 10) // of places
 
-// Takes a place for `bytes` bytes; -1: none. Rank 0 alone calls it, one call at a time.
+// Takes a place for `bytes` bytes; -1: none. Only rank 0 calls it, one call at a time.
 static int take_place(CommShared *shared, size_t bytes, int users)
 {
     int unused = -1;

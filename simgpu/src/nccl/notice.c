@@ -1,10 +1,10 @@
 /* notice.c: prints notices while a rank waits for long.
  *
  * Ranks may be started one by one, may have much to do before they make a communicator, and may
- * have threads whose next call nobody knows: so a long wait is no mistake. But a user whose program
+ * have threads whose next call is unknown: a long wait is not a mistake. But a user whose program
  * seems to hang wants to know for whom it waits. A notice on stderr says so after
  * SIMGPU_NOTICE_SECONDS (10), again after six times that, and then every thirty times that. It is
- * no report and ends nothing.
+ * not a report and ends nothing.
  *
  * Notices about a cycle are in diagnose.c.
  */
@@ -109,7 +109,7 @@ void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *not
     if (threads.n == 1)
         sim_append(
             text, sizeof text,
-            "  This process has one thread, and it waits here. Was it to make other ranks too? "
+            "  This process has one thread, and it waits here. Should it make other ranks too? "
             "That takes\n  ncclCommInitAll, or ncclGroupStart and ncclGroupEnd around all its "
             "ncclCommInitRank.\n");
     sim_append(

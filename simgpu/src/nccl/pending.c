@@ -356,10 +356,10 @@ void sim_pending_check(const SimVectorClock *clock, const char *name, const void
     sim_report(
         SIMGPU_GROUP, "a stream is used before a call in progress is queued on it",
         "%s, called at %s,\ncomes after\n%s, called at %s,\n"
-        "which returned ncclInProgress; nobody has asked whether it is on its stream.\n"
-        "On real GPUs it may come to the stream after this: what comes next sees the old\n"
+        "which returned ncclInProgress; no query has said yet that it is on its stream.\n"
+        "On real GPUs it may be queued there after this: what follows reads the old\n"
         "data.\n"
-        "Is there an ncclCommGetAsyncError, until it says ncclSuccess, before the stream is\n"
+        "Do you call ncclCommGetAsyncError until it gives ncclSuccess, before the stream is\n"
         "used?",
         name, where, early_name, early_where);
 }

@@ -3,7 +3,7 @@
  *
  * A phantom makes the calls that this rank makes, at the same times. So a call is done when it is
  * made: there is no rank to wait for, and no data to move. The log has what it would have among
- * real ranks, even the numbers of communicators: these follow from the order of the calls alone, so
+ * real ranks, even the numbers of communicators: only the order of the calls determines these, so
  * that the logs of several such processes fit together (time/replay.h).
  *
  * What phantoms pass to ncclCommSplit, the program must say (simgpu_phantom_splits): it makes its
@@ -302,19 +302,19 @@ static ncclResult_t split_comm(Call *call)
     call->new_size = call->new_rank = 0;
     if (p->asks) return split_as_asked(call);
     if (!program_splits)
-        return refuse_split(call, "Nobody runs the other ranks, so what they pass is not known.\n"
-                                  "Does the program say so by simgpu_phantom_splits "
-                                  "(simgpu_nccl.h)?");
+        return refuse_split(call,
+                            "No process runs the other ranks, so what they pass is not known.\n"
+                            "Does the program say so by simgpu_phantom_splits (simgpu_nccl.h)?");
     Roster *roster = p->roster;
     if (!roster->n && !ask_all(call->comm)) return ncclSystemError;
     int nth = p->splits++;
     const Split *all = nth < roster->n ? roster->split[nth] : NULL;
     if (!all || all[call->comm->rank].color != call->desc.color ||
         all[call->comm->rank].key != call->desc.key)
-        return refuse_split(call,
-                            "What simgpu_phantom_splits was given passes another color or key as "
-                            "this rank.\n"
-                            "Does it make all of the program's splits, in the same order?");
+        return refuse_split(
+            call, "The function given to simgpu_phantom_splits passes another color or key as "
+                  "this rank.\n"
+                  "Does it make all of the program's splits, in the same order?");
     return call->desc.color < 0 ? ncclSuccess : find_mates(call, all, nth);
 }
 

@@ -24,8 +24,8 @@
 #include "nccl/shared.h"
 #include "report/report.h"
 
-// Elements of a block: each level of the tree needs a buffer of so many, and all buffers are to fit
-// into the first cache.
+// Elements of a block: each level of the tree needs a buffer of that size, and all must fit into
+// the first cache.
 #define BLOCK 512
 
 // A block of a reduction: elements [at, at + len) of n inputs.

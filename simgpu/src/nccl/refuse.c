@@ -100,12 +100,12 @@ ncclResult_t sim_check_ready(ncclComm_t comm, const char *name, const void *site
     ncclResult_t result = sim_check_comm(comm, name, site);
     if (result != ncclSuccess) return result;
     if (!atomic_load(&comm->pending)) return (ncclResult_t)atomic_load(&comm->async_error);
-    return sim_refuse(SIMGPU_LIFETIME, ncclInvalidArgument, name, site,
-                      "the communicator is not ready",
-                      "It does not block, and what it was asked for last is still in progress.\n"
-                      "On real GPUs it returns \"invalid argument\", as here, or happens to work.\n"
-                      "Is ncclCommGetAsyncError asked until it says ncclSuccess, after each call\n"
-                      "that returns ncclInProgress?");
+    return sim_refuse(
+        SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "the communicator is not ready",
+        "It does not block, and its last operation is still in progress.\n"
+        "On real GPUs it returns \"invalid argument\", as here, or happens to work.\n"
+        "Do you call ncclCommGetAsyncError until it gives ncclSuccess, after each call\n"
+        "that returns ncclInProgress?");
 }
 
 ncclResult_t sim_check_usable(ncclComm_t comm, const char *name, const void *site)
@@ -119,14 +119,13 @@ ncclResult_t sim_check_usable(ncclComm_t comm, const char *name, const void *sit
     if (result != ncclSuccess || !comm->finalized) return result;
     char where[256];
     gpulog_where(comm->finalized, where, sizeof where);
-    return sim_refuse_of(
-        SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "ncclCommFinalize", comm->finalized,
-        "the communicator is finalized",
-        "It was finalized at %s.\n"
-        "On real GPUs a second ncclCommFinalize returns \"invalid argument\", as\n"
-        "now; another call is a crash, or a hang.\n"
-        "Only ncclCommDestroy may follow. It finalizes by itself where nobody has.",
-        where);
+    return sim_refuse_of(SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "ncclCommFinalize",
+                         comm->finalized, "the communicator is finalized",
+                         "It was finalized at %s.\n"
+                         "On real GPUs a second ncclCommFinalize returns \"invalid argument\", as\n"
+                         "now; another call is a crash, or a hang.\n"
+                         "Only ncclCommDestroy may follow. It finalizes by itself if you have not.",
+                         where);
 }
 
 ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *name,

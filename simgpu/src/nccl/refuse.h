@@ -26,7 +26,7 @@ ncclResult_t sim_check_usable(ncclComm_t comm, const char *name, const void *sit
 // Refuses a null pointer, which is `what`.
 ncclResult_t sim_check_not_null(const void *ptr, const char *what, const char *name,
                                 const void *site);
-// Refuses a root, or a peer, that is no rank of the communicator.
+// Refuses a root, or a peer, that is not a rank of the communicator.
 ncclResult_t sim_check_root(ncclComm_t comm, int root, bool is_peer, const char *name,
                             const void *site);
 void sim_note_gone(ncclComm_t comm, const void *site); // it was destroyed there

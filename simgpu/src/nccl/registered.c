@@ -71,7 +71,7 @@ static ncclResult_t check_range(const void *buff, size_t size, const char *name,
     if (!bytes)
         return sim_refuse(SIMGPU_POINTER, ncclUnhandledCudaError, name, site,
                           "the memory to register is not device memory",
-                          "%p is in no allocation of a device.\n"
+                          "%p is not in any allocation of a device.\n"
                           "On real GPUs it returns \"unhandled cuda error\", as here.\n"
                           "Is it host memory, or was it freed?",
                           buff);

@@ -38,7 +38,7 @@ static int own_table_fd = -1;
 static int generation; // grows in a forked child, whose threads need slots of their own
 static pthread_key_t slot_key;
 static __thread int own_slot = -1, own_generation;
-static atomic_int slots_used; // so many have been in use: the pages of the others are not touched
+static atomic_int slots_used; // slots used so far: the pages of the others are not touched
 
 static void put_slot_back(void *arg)
 {

@@ -70,8 +70,8 @@ static SimCaptureFault use_of_legacy(int device)
                        : invalidate(s->capture, cudaErrorStreamCaptureImplicit,
                                     "uses the default stream, which waits for a stream that is "
                                     "captured",
-                                    "Does the call belong on the captured stream, or was the "
-                                    "stream to be made\nwith cudaStreamNonBlocking?");
+                                    "Does the call belong on the captured stream, or should the "
+                                    "stream be made\nwith cudaStreamNonBlocking?");
     return (SimCaptureFault){.error = cudaSuccess};
 }
 
@@ -88,7 +88,7 @@ SimCaptureFault sim_capture_wait_stream(struct CUstream_st *s)
     if (!s->capture) return (SimCaptureFault){.error = cudaSuccess};
     if (s->capture->invalid) return earlier_fault(s->capture);
     return invalidate(s->capture, cudaErrorStreamCaptureUnsupported,
-                      "waits for a stream that is captured, or asks about it: nothing runs there\n"
+                      "waits for a captured stream, or queries it: nothing runs there\n"
                       "before the graph is launched",
                       "Does the wait belong after cudaGraphLaunch, or before the capture?");
 }
@@ -104,9 +104,9 @@ SimCaptureFault sim_capture_wait_event(cudaEvent_t event)
 {
     if (!event->captured) return (SimCaptureFault){.error = cudaSuccess};
     SimCapture *capture = capture_of(event->captured);
-    const char *what = "waits for an event that was last recorded in a capture, or asks about it:\n"
+    const char *what = "waits for an event that was last recorded in a capture, or queries it:\n"
                        "it stands for nodes of a graph, not for work that is under way";
-    const char *instead = "Is an event meant that is recorded after cudaGraphLaunch?";
+    const char *instead = "Do you mean an event that is recorded after cudaGraphLaunch?";
     if (!capture) return fault(NULL, cudaErrorCapturedEvent, what, instead);
     if (capture->invalid) return earlier_fault(capture);
     return invalidate(capture, cudaErrorCapturedEvent, what, instead);
@@ -123,8 +123,8 @@ cudaError_t sim_capture_check_device(int device, const char *call, const void *s
             s->capture->invalid
                 ? earlier_fault(s->capture)
                 : invalidate(s->capture, cudaErrorStreamCaptureUnsupported,
-                             "waits for a device, of which a stream is captured: nothing runs "
-                             "there\nbefore the graph is launched",
+                             "waits for a device with a captured stream: nothing runs there\n"
+                             "before the graph is launched",
                              "Does the wait belong after cudaGraphLaunch, or before the capture?");
         if (first.error == cudaSuccess || (f.what && !first.what)) first = f;
     }
@@ -168,29 +168,28 @@ SimCaptureFault sim_capture_wait(struct CUstream_st *s, cudaEvent_t event)
 {
     SimCapture *of = event->captured ? capture_of(event->captured) : NULL;
     const char *merge = "has a stream of one capture wait for an event of another capture";
-    const char *merge_instead = "Are both to be one graph, with one cudaStreamBeginCapture, from "
+    const char *merge_instead = "Should both be one graph, with one cudaStreamBeginCapture, from "
                                 "which\nthe streams are forked by events?";
     if (of && of->invalid) return earlier_fault(of);
     if (!s->capture && event->captured && !of)
         return fault(NULL, cudaErrorCapturedEvent,
                      "waits for an event that was last recorded in a capture, which is over",
-                     "Is an event meant that is recorded after cudaGraphLaunch?");
+                     "Do you mean an event that is recorded after cudaGraphLaunch?");
     if (!s->capture && !of) return (SimCaptureFault){.error = cudaSuccess};
     if (!of)
         return invalidate(
             s->capture, cudaErrorStreamCaptureIsolation,
-            "has a captured stream wait for an event that was not recorded in its "
-            "capture:\nthe graph cannot wait for work that is under way now",
-            "Is the event's record missing in the capture? To wait for work of before "
-            "the\ncapture, have the stream wait before cudaStreamBeginCapture, or "
-            "before the launch.");
+            "has a captured stream wait for an event that was not recorded in its capture:\n"
+            "the graph cannot wait for work that is under way now",
+            "Is the event's record missing in the capture? To wait for work of before the\n"
+            "capture, have the stream wait before cudaStreamBeginCapture, or before the launch.");
     if (s->capture && s->capture != of) {
         s->capture->invalid = true;
         return invalidate(of, cudaErrorStreamCaptureMerge, merge, merge_instead);
     }
     if (s->is_default)
         return invalidate(of, cudaErrorStreamCaptureImplicit,
-                          "has the default stream join a capture, which cannot be captured",
+                          "has the default stream join a capture, but it cannot be captured",
                           "Can the work be on a stream of its own?");
     if (!s->capture) {
         s->capture = of;

@@ -100,8 +100,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     if (busy) return sim_leave(cudaErrorIllegalState);
     return sim_report_capture(
         &(SimCaptureFault){.error = cudaErrorStreamCaptureUnsupported,
-                           .what = "is to capture the default stream, which cannot be captured",
-                           .instead = "Is the work on a stream of cudaStreamCreate?"},
+                           .what = "tries to capture the default stream, which is not possible",
+                           .instead = "Can the work be on a stream of cudaStreamCreate?"},
         "cudaStreamBeginCapture", SIM_SITE);
 }
 
@@ -151,14 +151,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
         f = (SimCaptureFault){
             .error = cudaErrorStreamCaptureUnmatched,
             .what = "ends the capture of a stream that joined it, and did not begin it",
-            .instead = "Is the stream meant that cudaStreamBeginCapture was called for?",
+            .instead = "Do you mean the stream of the cudaStreamBeginCapture?",
             .begun = begun};
     } else if (c && c->mode != cudaStreamCaptureModeRelaxed &&
                !pthread_equal(c->thread, pthread_self())) {
         f = (SimCaptureFault){
             .error = cudaErrorStreamCaptureWrongThread,
             .what = "ends a capture that another thread began",
-            .instead = "Does that thread end it? With cudaStreamCaptureModeRelaxed any may.",
+            .instead = "Should that thread end it? With cudaStreamCaptureModeRelaxed any may.",
             .begun = begun};
     } else if (c) {
         if (c->invalid) f.error = cudaErrorStreamCaptureInvalidated;

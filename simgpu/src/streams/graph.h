@@ -41,7 +41,7 @@ struct CUgraphNode_st {
     cudaGraphNode_t *from; // its dependencies
     int n_from, from_room;
     cudaGraphNode_t original; // of a clone
-    const void *together;     // equal for nodes that begin together; NULL: it begins alone
+    const void *together;     // equal for nodes that begin together; NULL: it begins by itself
     struct CUgraphNode_st *next_unused;
 };
 

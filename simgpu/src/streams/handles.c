@@ -21,7 +21,7 @@
 
 #define MAX_STREAMS 65536
 #define MAX_EVENTS (1 << 20)
-#define ENOUGH_STREAMS 1024 // from so many on, slots are reused at once
+#define ENOUGH_STREAMS 1024 // from this number on, slots are reused at once
 
 pthread_mutex_t sim_streams_lock = PTHREAD_MUTEX_INITIALIZER;
 SimVectorClock sim_host_clock;

@@ -114,7 +114,7 @@ typedef struct SimNote {
     SimStreamId stream;    // that recorded, or waited, or that the host waited for
     bool recorded;         // a wait's event had been recorded:
     SimStreamId on;        // … on this stream,
-    uint64_t upto;         // … after so many of its operations
+    uint64_t upto;         // … after that many of its operations
     const void *site, *at; // of the call; of the record that a wait waited for
 } SimNote;
 void sim_note(SimNote note);

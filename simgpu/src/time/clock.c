@@ -197,7 +197,7 @@ void sim_clock_turn(void)
     if (peers) peers->publish();
 }
 
-// Ranks meet at a collective anyway. What one has published by then lets the others resolve one
+// Ranks meet at a collective anyway. What one has published there lets the others resolve one
 // more collective at their next one: so few calls stay unresolved, and no rank must ask another.
 static bool is_wanted(void)
 {
@@ -386,7 +386,7 @@ static bool is_answered(void *arg)
     return q->answered = reached || ended; // an item that is not reached is later than an ended one
 }
 
-// Queries at the thread's clock. A thread with queries alone does not wait long for other clocks.
+// Queries at the thread's clock. One that has only queried does not wait long for other clocks.
 static bool answer_now(Question *q, int thread)
 {
     bool called = sim_record_has_called(recorder, thread);

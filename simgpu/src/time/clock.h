@@ -76,7 +76,7 @@ void sim_threads_over(void);        // all of them: the process ends
 void sim_thread_inside(int change); // the calling thread begins to wait in simgpu, or ends
 // Threads that have slept for a while outside of simgpu count as asleep until `until`; true: there
 // is one. SIM_FOREVER: only looks who sleeps. `again`: right after it has done so, in the same hold
-// of the lock: nobody can have made a call.
+// of the lock: no thread can have made a call.
 bool sim_clock_release_sleepers(int but, SimPs until, bool again);
 
 // The program makes no more calls: its real waits from now on concern no other process.

@@ -14,7 +14,7 @@
 #include "time/clock.h"
 #include "time/tables.h"
 
-#define BURST 64 // entries: so many fit into the cache
+#define BURST 64 // entries: as many as fit into the cache
 
 // A call before the entry `index`, and after the entry before that.
 typedef struct Aside {

@@ -64,7 +64,7 @@ typedef struct SimBoard {
     void (*arrived)(void *arg, const SimCall *call, SimPs when);
     // The latest arrival of the call's ranks where all have arrived (true); else a time before
     // which the last of them will not arrive (false). Ranks of this engine that have not arrived
-    // yet are no bound.
+    // yet do not bound it.
     bool (*start)(void *arg, const SimCall *call, SimPs *when);
     void (*until)(void *arg, SimPs when, SimPs request);
     // A time before which no missing rank of another engine arrives; SIM_FOREVER: none is missing.

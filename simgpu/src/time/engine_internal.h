@@ -14,13 +14,13 @@ typedef enum State {
     ENDED,
 } State;
 
-// The fields of its SimItemSpec, and its results. Most items are of the host and use the first
-// cache line alone, to leave the cache to the program.
+// The fields of its SimItemSpec, and its results. Most items are of the host and use only
+// the first cache line, to leave the cache to the program.
 #define CACHE_LINE 64
 typedef struct Item {
     SimItemKind kind;
     State state;
-    uint32_t waits_for; // so many items
+    uint32_t waits_for; // that number of items
     uint32_t followers; // the first edge, 0: none
     uint32_t version;   // of its event
     int device;

@@ -1,7 +1,7 @@
 /* time/recorder.h: from the log to the engine: makes items with costs and dependencies of a
  * program's calls, in the order of its log (simgpu/pages/time.md, §§ 1-2, 6-7).
  *
- * A recorder is for one process. It needs the entries alone, so it works in the process that makes
+ * A recorder is for one process. It needs only the entries, so it works in the process that makes
  * the calls and on a log that was read from a file. In the process it also gets what the log does
  * not have: queries, pinned memory, threads that end, events that are destroyed.
  */

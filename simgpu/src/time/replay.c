@@ -103,7 +103,7 @@ static const char *find_members(Replay *w)
             if (e->thread < 0 || e->thread >= MOST_THREADS) return "there are too many threads";
             if (w->seat[log].threads <= e->thread) w->seat[log].threads = e->thread + 1;
             if (c->comm && (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks))
-                return "a communicator's rank is none of its ranks";
+                return "a communicator's rank is outside its ranks";
             if (c->comm && !add_member(w, c, log))
                 return "two processes are the same rank of a communicator, or differ in its size";
         }

@@ -11,7 +11,7 @@
 bool sim_trace_begin(const SimMachine *machine);
 // A SimSpanHook.
 void sim_trace_span(const SimSpan *span, void *arg);
-// A stream's pool keeps what is freed until a synchronisation, above so many bytes; UINT64_MAX:
+// A stream's pool keeps what is freed until a synchronisation, above that many bytes; UINT64_MAX:
 // forever.
 void sim_trace_release_threshold(int device, uint64_t bytes);
 

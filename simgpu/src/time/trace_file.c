@@ -396,7 +396,7 @@ bool sim_trace_file_close(char *error, size_t size)
     if (file.fd < 0 || file.pid != getpid()) return true;
     flush();
     bool written = !file.broken;
-    if (!written) wrong(error, size, "its part was not written whole");
+    if (!written) wrong(error, size, "its part is not complete");
     file.broken = false;
     int lock = lock_folder();
     if (lock < 0) return wrong(error, size, "its parts cannot be put together");

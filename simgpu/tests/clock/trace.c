@@ -336,7 +336,7 @@ TEST(test_a_rank_that_dies)
     remove_file();
 }
 
-// The last one alive is killed: the file is there without it, and the next run begins anew.
+// The last one alive is killed: the file is there without it, and the next run begins again.
 static void dies_last(int rank, int ranks)
 {
     begin();

@@ -95,7 +95,7 @@ static const Known known[] = {
           {.kind = EVENT_ASK}, WRITES(FREE_D)),
     ORDERED("the second query about an event", WRITES(FREE_C), ON(RECORD, FREE_C),
             {.kind = EVENT_ASK}, {.kind = EVENT_ASK}, WRITES(FREE_D)),
-    RACES("an event recorded anew between two queries", WRITES(FREE_C), ON(RECORD, FREE_C),
+    RACES("an event recorded again between two queries", WRITES(FREE_C), ON(RECORD, FREE_C),
           {.kind = EVENT_ASK}, ON(RECORD, FREE_C), {.kind = EVENT_ASK}, WRITES(FREE_D)),
     RACES("cudaMemcpy from pageable memory, behind a non-blocking stream", WRITES(FREE_C),
           TOUCHES(SEND, NULL_0, 0, 0, 8)),

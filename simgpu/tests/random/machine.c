@@ -391,7 +391,7 @@ static void make_events(void)
     }
 }
 
-// What the program has taken away is made anew, and what it made is freed.
+// What the program has taken away is made again, and what it made is freed.
 static void tidy(const Program *p)
 {
     bool live[ALL_BUFFERS];
