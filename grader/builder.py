@@ -101,7 +101,7 @@ class Builder:
         self.jobs = jobs_asked_for()
         self.key = self.devices = self.confine = None
         self.progress = Progress()
-        self.turns = Turns()          # links by this grading, or the reference's suites alone
+        self.turns = Turns()          # links by this grading, or only the reference's suites
         self.libraries = []           # what programs are linked with
         self.tasks_library = []       # what the tasks' suites are, where that is less (grade.py)
         self.lean = self.lacking = False # only that is made; a file calls what is not in it
@@ -247,7 +247,7 @@ class Builder:
         return "%s/impl/%s/suite/%s" % (self.build, key or self.key, name)
 
     def reference_suites(self, names):
-        """Builds suites that are linked with the reference alone: their paths by name."""
+        """Builds suites that are linked only with the reference: their paths by name."""
         targets = {name: self.suite(name, "reference") for name in names}
         with self.turns.turn(alone=True):
             status, output = self.make_given(list(targets.values()), impl="reference",

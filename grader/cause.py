@@ -5,7 +5,7 @@ fail it too, and then they mislead. So hints are chosen by the cause, as far as 
 order:
 
   1. the part that is not written yet (NOT_YET);
-  2. the part whose function the test's own words name, where it is one part alone, or that the
+  2. the part whose function the test's own words name, where it is only one part, or that the
      manifest's "errors" gives for what given code says;
   3. the part in whose function simgpu's report has its place. A report of two operations that do
      not wait for each other names those that clash, not the wait that is missing: it points at who

@@ -180,7 +180,7 @@ def prepare(options, names):
     tasks = manifest.load(ROOT)
     builder = Builder(options.impl, options.build, options.backend)
     builder.find_key()
-    given = builder.key == "reference" # in an archive there are its objects alone
+    given = builder.key == "reference" # an archive has only its objects
     if not given and not os.path.isdir(builder.impl):
         raise BadUsage(manifest.no_folder(options.impl))
     with builder.locked_folder():

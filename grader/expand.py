@@ -4,7 +4,7 @@
 A text that is looked at and another that is compiled can differ: by __has_include, by a precompiled
 header, by a file that changes between the two. So the file and the headers of its folder are read
 once, into a place that holds nothing else, and preprocessed there; what comes of it is checked
-(submission.py) and written, and the compiler is given that text alone. Its linemarkers name the
+(submission.py) and written, and the compiler gets only that text. Its linemarkers name the
 student's files, so messages and debug information do too.
 
 Only a folder's own files with plain names (letters, digits, '_', '-', '.') are copied: other names

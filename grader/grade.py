@@ -306,7 +306,7 @@ class Grading:
             self.shared.add(test.name)
 
     def own_suite(self, builder, task, failing):
-        """Runs the tests of one task that need its file alone."""
+        """Runs the tests of one task that need only its file."""
         tests = task.own()
         failing = failing or builder.link(task.name, task.pieces())
         if failing:

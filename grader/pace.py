@@ -35,7 +35,7 @@ from builder import ROOT, Infrastructure
 from files import digest, write_atomically
 
 MARGIN = 20.0                # times the reference's own time
-LEAST = {"cuda": 60.0}       # seconds; a GPU's libraries alone take some to start
+LEAST = {"cuda": 60.0}       # seconds; a GPU's libraries take some to start
 LEAST_ELSEWHERE = 10.0
 SHORT = 2.0                  # seconds, times SHARDLAB_TIME_FACTOR
 GRACE = 5.0                  # seconds

@@ -30,7 +30,7 @@ def build_program(options):
     to be confined."""
     builder = Builder(options.impl, options.build, "simgpu")
     builder.find_key()
-    given = builder.key == "reference" # in an archive there are its objects alone
+    given = builder.key == "reference" # an archive has only its objects
     if not given and not os.path.isdir(builder.impl):
         raise demo.BadUsage(manifest.no_folder(options.impl))
     program = demo.program_of(builder, "plan")

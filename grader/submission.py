@@ -318,7 +318,7 @@ HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h"
 OF_LABS = ("strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
            "extensions.h", "per_parameter.h", "fp8_gather.h", "e4m3.h", "pipeline.h", "rounding.h",
            "step_graph.h")
-# What writes and renames files is one lab's alone.
+# Only one lab writes and renames files.
 OF_ONE = {"checkpoint.h": "checkpoints", "safetensors.h": "checkpoints"}
 
 

@@ -1,8 +1,8 @@
 """A step in time: what rank 0's streams did when, on a modelled machine, as SVG.
 
 The times are in the trace (tests/trace/steps.c): simgpu's clock plays the ranks' logs again on
-tests/trace/picture.machine, which is as slow as the model is small. So they depend on the schedule
-alone, not on the computer. A trace without a clock has none, and no timeline.
+tests/trace/picture.machine, which is as slow as the model is small. So they depend on the schedule,
+not on the computer. A trace without a clock has none, and no timeline.
 
 Communication is hidden while kernels run on the same GPU, and exposed while none does. A collective
 begins here when its last rank has arrived, so that waiting for others counts to what they do.

@@ -12,7 +12,7 @@ turn. Only the first grading, which may build the kit, runs to its end.
 
 The tests of all six files together belong to task 6. They run with it, and after the save of
 another file as soon as all own tests of all tasks pass; else their last result is kept, and it is
-said that they were not run. With --task one task alone is watched.
+said that they were not run. With --task only one task is watched.
 
 Interface: watch.py --impl DIR [--task N|name | --lab N|name|all] [--build DIR]; `make watch`.
 Ctrl-C ends it, with status 0. Status 2: asked for something that makes no sense; 3: the kit is at

@@ -9,7 +9,7 @@
 test: test-programs
 	@$(RUN_TESTS) --tier test $(TEST_FLAGS) $(SUITES_TO_RUN)
 
-## make test-simgpu   of these the tests of simgpu and of its log alone
+## make test-simgpu   of these only the tests of simgpu and of its log
 test-simgpu: deps
 	@$(MAKE) $(JOBS) $(SIMGPU_SUITES)
 	@$(RUN_TESTS) --tier test $(TEST_FLAGS) $(SIMGPU_SUITES)

@@ -33,7 +33,7 @@ ALL_INCLUDES := $(INCLUDES) $(LIBRARY_INCLUDES)
 # depend on where in a vector loop it falls. sqrtf vectorises only where it need not set errno; and
 # where operations may trap, each one in front of a choice between two floats has a mask. -O3 takes
 # twice as long to compile and makes nothing faster that a step would show. VECTOR_FLAGS: what of
-# this gcc alone knows.
+# only this gcc knows.
 VECTOR    := -O2 -ftree-vectorize $(VECTOR_FLAGS) -march=native -fopenmp-simd \
              -ffp-contract=off -fno-math-errno -fno-trapping-math
 # The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME,

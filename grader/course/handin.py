@@ -254,7 +254,7 @@ class Handin:
                 return file
 
     def single(self, file, shown, depth):
-        """A file that was compressed alone: forward.c.gz."""
+        """A compressed single file: forward.c.gz."""
         def read(limit):
             file.seek(0)
             return file.read(limit)

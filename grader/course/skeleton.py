@@ -30,7 +30,7 @@ A course may want more to be written: a region of the second level, such as the 
     the solution
     //[end 3.2a]
 
-is a region with GAPS=2 alone; else its solution is copied and its marks are not. The letter is
+is a region only with GAPS=2; else its solution is copied and its marks are not. The letter is
 added to the part that the helper belongs to, and letters of one part are in order.
 
 The files of the labs are made in the same way, labs/N_name/skeleton.c from reference.c there, with

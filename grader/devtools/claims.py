@@ -46,7 +46,7 @@ import submission
 TABLE = os.path.join("tests", "claims.txt")
 # Where a header begins to make claims: its first line, if it is not in here.
 BEGINS = {"kernels.h": "// ---- 4."}
-# Headers for tasks and labs that given code alone implements: its own suites hold it.
+# Headers for tasks and labs that only given code implements: its own suites hold it.
 GIVEN = {"nn.h", "box_muller.h", "check.h", "not_yet.h", "host_kernels.h", "safetensors.h",
          "e4m3.h", "buffer.h", "dtype.h", "rounding.h"}
 

@@ -209,7 +209,7 @@ CHECKS = (
               "cmp $TMP/$i.svg handouts/figures/$i.svg || exit; done && echo the same",
           want="the same"),
 
-    # simgpu alone.
+    # only simgpu.
     Check(r"make simgpu", PROOF, ARCHIVE),
     Check(r"make install PREFIX=(DIR|\$HOME/simgpu)", PROOF,
           test("grader/test_install.py", "Installed.test_a_program_elsewhere")),

@@ -9,7 +9,7 @@ work in another way than the reference; it must get all points. One that changes
 several tasks lies with the first of them.
 
 The tests draw shapes and worlds from a seed (seeds.py). For mutants it is always the same: one that
-is caught by some draws alone must not be caught today and survive tomorrow. Alternatives must
+is caught only by some draws must not be caught today and survive tomorrow. Alternatives must
 hold whatever is drawn, so theirs is a new one each time, and is told. SEED sets either.
 
 Each is tested as the grader tests a student's: the changed file with the reference's others in its

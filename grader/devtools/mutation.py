@@ -10,7 +10,7 @@ for which they must be caught; these here only have to be caught. What becomes o
   same code    its object code is the original's: equivalent, nothing is run
   fixed        killed by a fixed case: a test fails, errors or takes too long before it has drawn
                anything. A mutant's run ends with its first kill.
-  seeds        killed by cases that draw shapes alone, and by them with all of SEEDS seeds
+  seeds        killed only by cases that draw shapes, and by them with all of SEEDS seeds
   some seeds   killed by these with some seeds, alive with another: needs a fixed case
   unclear      a test timed out, and the reference did not pass it either: a busy machine
   alive        every test passes. It is equivalent, and tests/mutants/machine/equivalent.json has

@@ -156,7 +156,7 @@ def is_whole(source, begin, end):
 
 
 def is_constant(source, begin, end):
-    """Whether tokens [begin, end) are numbers and names in capitals alone."""
+    """Whether tokens [begin, end) are only numbers and names in capitals."""
     return all(token.kind in ("integer", "float", "mark") or token.text.isupper()
                for token in source.tokens[begin:end])
 
@@ -263,7 +263,7 @@ def negate(source, statement):
 
 
 def logic(source, statement):
-    """And for or, and one of two conditions alone."""
+    """And for or, and only one of two conditions."""
     for i in each_token(source, statement):
         if source.is_mark(i, "!"):
             yield [swapped(source, i, i + 1, "")]

@@ -26,7 +26,7 @@ from mutation_results import Result
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 REFERENCE = os.path.join(ROOT, "reference")
-SEEDS = 20                   # for a mutant that drawn cases alone kill
+SEEDS = 20                   # for a mutant that only drawn cases kill
 MARGIN, LEAST = 25.0, 2.0    # a test's limit: times the reference's own time, and seconds at least
 AGAIN = 3.0                  # times the limit, for a test that has timed out
 HANGS = 3                    # seeds for a mutant that a test times out with: each takes its limit

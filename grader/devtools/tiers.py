@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which of the kit's tests `make test` runs, and which `make test-all` alone: tests/tiers.txt.
+"""Which of the kit's tests `make test` runs, and which only `make test-all`: tests/tiers.txt.
 
 A line of that file is a tier, a test file or a pattern of such, settings, and a reason after `#`:
 

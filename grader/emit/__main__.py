@@ -2,7 +2,7 @@
 
     python3 grader/emit FORMAT RESULTS [--out FILE] [--summary FILE] [--strict]
 
-RESULTS is what grade.py wrote (build/grade/results.json). --summary (github alone) is the file to
+RESULTS is what grade.py wrote (build/grade/results.json). --summary (only github) is the file to
 which the step summary is appended: GITHUB_STEP_SUMMARY's, where that is set. --strict makes the
 exit status 1 unless every test passed.
 """

@@ -50,7 +50,7 @@ def emit(document, course):
     titles = {task["number"]: task["title"] for task in course.get("tasks", [])}
     tests = list(document["tests"])
     if document["status"] != "graded":
-        # Readers look at tests alone: what happened to the whole is one of them.
+        # Readers look only at tests: what happened to the whole is one of them.
         tests = [dict(common.tidy_test({"name": "grading", "status": "infrastructure"}),
                       message=common.summary(document))]
 

@@ -202,7 +202,7 @@ class Bytes(Graded):
         process, out = self.start(folder)
         document = self.finish(process, out, status=3)[1]
         self.assertEqual((document["status"], document["score"]), ("infrastructure", 0))
-        self.assertIn("linked with another optimizer.c", document["message"])
+        self.assertIn("linked with a different optimizer.c", document["message"])
 
 
 class Text(Graded):
