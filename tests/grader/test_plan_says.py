@@ -34,6 +34,18 @@ class Says(Plan):
         self.assertGreater(times["communication"], 2 * 4 * 124439808 / 55.4e9 * 1e12)
         self.assertGreater(times["exposed"], times["step"] // 2)
 
+    def test_what_a_gpu_waits_for(self):
+        """DDP's all-reduces and the copies to the host follow one another: communication is all of
+        their time. A small step is idle for its host; a bubble is not."""
+        times = self.plan("MODEL=gpt2", "GPUS=8", "STRATEGY=ddp")["times"]
+        self.assertEqual(times["communication"], sum(
+            times["kinds"][name][1] for name in ("all-reduce", "copies")))
+        times = self.plan(*SMALL, "GPUS=8")["times"]
+        self.assertEqual(times["host"], times["idle"])
+        times = self.plan("MODEL=gpt2", "GPUS=8", "STAGES=2")["times"]
+        self.assertGreater(times["idle"], times["step"] // 3)
+        self.assertLess(times["host"], times["idle"] // 4)
+
     def test_no_limit_of_files_reaches_the_hosts_shards(self):
         """Where files may have 1 MiB, as under Autolab's ulimit -f: units of 100 and 300 MiB, whose
         pages in a dry run are more than that, and in no file."""
