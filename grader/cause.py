@@ -44,7 +44,7 @@ import re
 from dataclasses import dataclass
 
 from alike import NOT_YET, RULE
-from manifest import ROOT, text_of, whole
+from manifest import LAB, ROOT, text_of, whole
 
 LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
@@ -206,11 +206,17 @@ def called_by(function, task, source):
                name.partition("_")[2] in pointers for name in names)}
 
 
+def is_given(entry, task):
+    """Whether given code makes a call for a lab's function."""
+    return task.kind is LAB and (entry.get("path") or "").startswith("in ")
+
+
 def of_calls(calls, task, source):
-    """The parts that calls of a report are made in; {None} where one is not the student's."""
+    """The parts that calls of a report are made in; {None} where one is not the student's. In a lab
+    given code makes many for it, with what other parts have made ready: those say nothing."""
     parts = set()
     for entry in calls:
-        here = task.named(entry.get("file") or "")
+        here = task.named(entry.get("file") or "") and not is_given(entry, task)
         parts |= parts_of(entry.get("function") or "", task, source) if here else {None}
     return parts
 
@@ -234,7 +240,9 @@ def of_report(report, text, task, source):
     if right and task.named(right.group(3)) and right.group(2) + "_done" in "".join(
             source.split("\n")[int(right.group(4)) - 1:int(right.group(4))]):
         misplaced = right
-    if misplaced:
+    given = ["%s:%s" % (entry.get("file"), entry.get("line")) for entry in calls
+             if is_given(entry, task)]
+    if misplaced and misplaced.group(1).split(" ")[0] not in given:
         return only(named(misplaced.group(1), task, source))
     if kind == UNWRITTEN: # who allocated it, where it has nobody else fill it
         return only(of_allocations(report, task, source, called_by))

@@ -191,8 +191,8 @@ class Output:
 REPORT_FIELDS = {"class": str, "title": str, "rank": int, "device": int, "pid": int,
                  "follows": bool, "calls": list, "ranges": list, "hardware": str, "question": str,
                  "read": str, "text": str}
-PLACE_FIELDS = {"call": str, "file": str, "line": int, "function": str, "stream": str, "rank": int,
-                "allocation": str, "where": str, "begin": int, "end": int}
+PLACE_FIELDS = {"call": str, "file": str, "line": int, "function": str, "path": str, "stream": str,
+                "rank": int, "allocation": str, "where": str, "begin": int, "end": int}
 
 
 def carried(text):

@@ -27,10 +27,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
 #include "draw.h"
+#include "fp8_gather.h"
+#include "offload.h"
+#include "per_parameter.h"
+#include "pipeline.h"
+#include "precision.h"
+#include "prefetch.h"
 #include "print_json.h"
+#include "recompute.h"
 #include "report.h"
 #include "run.h"
+#include "step_graph.h"
 
 #define MOST_FIGURES 16
 #define MOST_REPORTS 32768 // bytes of reports that go along with a result
@@ -393,17 +402,39 @@ static int end_case(void **state)
 
 // ---- main ----
 
+// The files of the labs: the suite, and a function that each defines.
+#define LAB_FILES(X)                                                                               \
+    X(strategies, strategy_apply)                                                                  \
+    X(strategies, ddp_buckets)                                                                     \
+    X(strategies, strategy_all_gather)                                                             \
+    X(mixed_precision, precision_apply)                                                            \
+    X(mixed_precision, loss_scaler_step)                                                           \
+    X(prefetch, prefetch_apply)                                                                    \
+    X(memory, recompute_modules)                                                                   \
+    X(memory, offload_all_gather)                                                                  \
+    X(checkpoints, checkpoint_save)                                                                \
+    X(per_parameter, per_parameter_layout)                                                         \
+    X(per_parameter, fp8_place)                                                                    \
+    X(pipeline, pipeline_step)                                                                     \
+    X(pipeline, pipeline_transfer)                                                                 \
+    X(pipeline, pipeline_sum_ties)                                                                 \
+    X(graph, step_numbers)                                                                         \
+    X(graph, regroup_gather)
+
 // Most suites of the kit's own are linked without the task files: then these are NULL.
 #define WEAK(name, function) extern __typeof__(function) function __attribute__((weak));
 TASK_FILES(WEAK)
+LAB_FILES(WEAK)
 
-// A task's suite grades that task's file, `together` all six; hidden suites are named like them.
+// A task's or lab's suite grades its files, `together` all six; hidden suites are named like them.
 static void own_code(const char *suite)
 {
     static const TaskFile files[] = {TASK_FILES(TASK_FILE_ROW){NULL, NULL}};
+    static const TaskFile of_labs[] = {LAB_FILES(TASK_FILE_ROW){NULL, NULL}};
 
     if (strncmp(suite, "hidden_", 7) == 0) suite += 7;
-    report_own_code(files, strcmp(suite, "together") == 0 ? NULL : suite);
+    if (!report_own_code(of_labs, suite))
+        report_own_code(files, strcmp(suite, "together") == 0 ? NULL : suite);
 }
 
 bool suite_wants_world(int world)
