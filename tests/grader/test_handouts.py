@@ -369,7 +369,7 @@ class Numbers(unittest.TestCase):
 
     def test_padding_of_rows(self):
         rows = padded(1000, 512) - 1000
-        self.has("2_flat_param.md", "(%d rows of %s, %.1f %%" % (
+        self.has("2_flat_param.md", "(%d of %s rows, %.1f %%" % (
             rows, plain(padded(1000, 512)), 100 * rows / padded(1000, 512)))
 
 
