@@ -115,7 +115,7 @@ class Compare(Plan):
                 (["COMPARE=gpus=8"], "has 1 plans"), (["COMPARE=json=a,b"], "nothing to compare"),
                 (["COMPARE=gpus=1,2 gpus=3,4"], "given twice"),
                 (["COMPARE=gpus=1,2", "GPUS=4"], "cannot be combined with GPUS"),
-                (["COMPARE=colour=red,blue"], '"COLOUR=red" is no setting')):
+                (["COMPARE=colour=red,blue"], '"COLOUR=red" is not a setting')):
             with self.subTest(settings=settings):
                 status, lines, err = self.table(*settings)
                 self.assertEqual(status, 2)
