@@ -138,7 +138,7 @@ TEST(test_logs_that_do_not_fit)
     all_gather(&w, 1, 1, 1000, 1, 0, 2);
     assert_non_null(strstr(replay(&w), "the same rank"));
     w.entry[1][0].collective.rank = 2;
-    assert_non_null(strstr(replay(&w), "none of its ranks"));
+    assert_non_null(strstr(replay(&w), "outside its ranks"));
     w.entry[1][0].collective.rank = 1;
     w.entry[1][0].device = 1 << 30;
     assert_non_null(strstr(replay(&w), "no such device"));
