@@ -108,10 +108,12 @@ static void check_all_messages(uint64_t first, const Case *c, const Figures *f, 
 {
     const StrategyOptions *o = &c->options;
     bool ddp = o->strategy == STRATEGY_DDP;
+    bool fewer = messages_since(first, GPU_ALL_GATHER, 0).calls < f->gathers.calls;
     check_messages(first, GPU_ALL_GATHER, world / c->replicas, f->gathers, c,
-                   o->strategy == STRATEGY_ZERO1
-                       ? "ZeRO-1 gathers only for the first micro-batch: strategy_micro_batch "
-                         "says when parameters stay after a backward, strategy_post_backward asks"
+                   o->strategy == STRATEGY_ZERO1 || (o->strategy == STRATEGY_ZERO2 && fewer)
+                       ? "only ZeRO-1 gathers for the first micro-batch alone: "
+                         "strategy_micro_batch says when parameters stay after a backward, "
+                         "strategy_post_backward asks"
                    : o->reshard_ranks > 0
                        ? "the backward gathers slices: in strategy_all_gather"
                        : "set_reshard_after_forward decides whether the backward gathers again");

@@ -314,6 +314,12 @@ static void past_the_first_of_two(void)
     cudaMalloc((void **)&y, 100);
     kernel_touch(x + 120, 4, 0, NULL);
 }
+static void at_the_end(void)
+{
+    char *x;
+    cudaMalloc((void **)&x, 400);
+    kernel_touch(x + 400, 4, 0, NULL);
+}
 static void send_from_before(void)
 {
     ncclComm_t comm;
@@ -341,6 +347,10 @@ TEST(test_just_beside_an_allocation)
     expect_words(text, "40 bytes before the beginning of y, the 100 bytes");
     text = stderr_of(past_the_first_of_two, NULL);
     expect_words(text, "20 bytes past the end of x, the 100 bytes");
+    expect_words(text, "the pointer or the offset added to it right?");
+    text = stderr_of(at_the_end, NULL);
+    expect_words(text, "0 bytes past the end of x, the 400 bytes");
+    expect_words(text, "Should the count be 0 there?");
     text = stderr_of(send_from_before, NULL);
     expect_words(text, "8 bytes before the beginning of x, the 400 bytes");
     expect_no_words(text, "host memory");

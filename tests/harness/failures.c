@@ -169,7 +169,7 @@ TEST_BETWEEN(test_comparisons, share_line, NULL)
            "(tests/harness/failures.c:@)");
     EXPECT(1, 20, body_near,
            "rank 0 of 1: the loss: element 2 is 3, must be within 0.25 of 4; 1 of 3 are not");
-    EXPECT(1, 20, body_near_nan, "element 1 is nan", "1 of 2 are not");
+    EXPECT(1, 20, body_near_nan, "element 1 is nan, must be a number; 1 of 2 are not");
 }
 
 // ---- Errors that travel ----
@@ -246,6 +246,8 @@ static const struct Refusal {
     {refuse_silently, "-1 elements", "(): ERR_ARGUMENT, and no line"},
     {refuse_twice, "-1 elements", "(): 2 lines for one failure, the last of them \""},
     {take, "-1 elements", "(): status 0 and \"\" (OK), want ERR_ARGUMENT and a line with: -1"},
+    {take, "", "(OK), want ERR_ARGUMENT"},
+    {take, "-1 elements", "Likely cause: a check is missing, or a call that fails here"},
     {allocate_too_much, "of memory", "of memory (cudaErrorMemoryAllocation)\" (ERR_MEMORY), want"},
     {inner, "-2 elements",
      "has -1 elements\" (ERR_ARGUMENT), want ERR_ARGUMENT and a line with: -2 elements"},
@@ -260,11 +262,12 @@ static void body_refused(const Rank *rank, void *arg)
     need_refused(refusal->call(), refusal->words);
 }
 
-TEST(test_refusals)
+TEST_BETWEEN(test_refusals, share_line, NULL)
 {
     for (size_t i = 0; i < sizeof REFUSALS / sizeof *REFUSALS; i++) {
         char *message = run_ranks_message(1, 20, body_refused, (void *)&REFUSALS[i]);
         expect_words(message, REFUSALS[i].wrong);
+        if (REFUSALS[i].words[0] == '\0') expect_no_words(message, "a line with");
         free(message);
     }
 }

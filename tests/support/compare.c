@@ -40,6 +40,7 @@ void check_in_at(const char *file, int line, const Clues *clues, const char *wha
         snprintf(wanted, sizeof wanted, "within %g of %.9g", bound, (double)want[first]);
     else
         snprintf(wanted, sizeof wanted, "%.9g", (double)want[first]);
+    if (isnan(got[first]) && isnan(want[first])) snprintf(wanted, sizeof wanted, "a number");
     rank_fails(file, line, "%s: %s is %.9g, must be %s; %zu of %zu %s%s", what, where,
                (double)got[first], wanted, bad, n, bound > 0.0 ? "are not" : "differ",
                cause_of(&all, got, want, n));

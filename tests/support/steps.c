@@ -245,7 +245,8 @@ const char *sgd_cause(const FlatParam *flat, const float *got, float lr, float d
 {
     static const char *const cause[] = {
         NULL,
-        "these are the values without weight decay: is weight_decay given to the kernel?",
+        "these are the values without weight decay: is weight_decay given to the kernel, "
+        "and in its place?",
         "the gradient is added: has the rate the right sign?",
         "every element is what it was: does any kernel run over this shard?",
         "the decay is not multiplied by the rate: p - lr·g - decay·p?",

@@ -94,9 +94,12 @@ void failed_at(const char *file, int line, const char *call, unsigned before, St
                    "fails (return fail(%s, \"what is wrong, and with what\"))",
                    call, NAME[want], NAME[want]);
     if (status != want || strstr(said, words) == NULL)
-        rank_fails(file, line, "%s: status %d and \"%s\" (%s), want %s and a line with: %s", call,
-                   (int)status, said, (unsigned)status <= ERR_IO ? NAME[status] : "no Status",
-                   NAME[want], words);
+        rank_fails(file, line, "%s: status %d and \"%s\" (%s), want %s%s%s%s", call, (int)status,
+                   said, (unsigned)status <= ERR_IO ? NAME[status] : "no Status", NAME[want],
+                   words[0] ? " and a line with: " : "", words,
+                   status != OK ? ""
+                                : LIKELY "a check is missing, or a call that fails here is left "
+                                         "out, or its status is ignored");
     if (lines > 1 && want == ERR_ARGUMENT) // else callers may say what it means for them
         rank_fails(file, line, "%s: %u lines for one failure, the last of them \"%s\"; want one",
                    call, lines, said);

@@ -280,8 +280,8 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
 #define UNWRITTEN_ADVICE                                                                           \
     "On a GPU it reads whatever was left there, which may differ each time.\n"                     \
     "Was the padding not set to zero, a shard never gathered, a copy short or misplaced, a "       \
-    "count or a type too large, or zeros expected from cudaMalloc?\nA cudaMemset after the "       \
-    "allocation gives zeros."
+    "count or a type too large,\nor were zeros expected of cudaMalloc, which only a "              \
+    "cudaMemset gives?"
 
 // The call site of the allocation at base, if that is in the program itself and the access is not;
 // else NULL.

@@ -42,6 +42,9 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
                          : place->kind == PLACE_AHEAD
                              ? "Is an index or an offset negative, or too much subtracted from the "
                                "pointer?"
+                         : place->kind == PLACE_BEHIND && place->byte == place->asked
+                             ? "Should the count be 0 there? Or is the pointer or the offset added "
+                               "to it wrong?"
                              : "Is the pointer or the offset added to it right?";
     sim_report(place->kind == PLACE_FREED ? SIMGPU_LIFETIME : SIMGPU_POINTER, title,
                "%s, called at %s,\n%s %zu bytes at %p on device %d:\n%s.\n"
