@@ -192,7 +192,8 @@ class Changes(Miniature):
     def test_words_that_are_no_backend_or_blas(self):
         for word in ("BLAS=mkl", "BACKEND=tpu"):
             self.assertRegex(self.make(word, "build", status=2),
-                             r"^make/options.mk:\d+: \*\*\* there is no %s: it must be .*\n\Z" % word)
+                             r"^make/options.mk:\d+: \*\*\* there is no %s: it must be .*\n\Z"
+                             % word)
 
 
 # A compiler that waits, while it makes an object, until as many as MEET are at it, or until one has
