@@ -96,8 +96,12 @@ TEST_BETWEEN(test_says_it_before_the_machine_is_full, own_folder_begin, own_fold
     const char *text = run_it(touches_too_much, &status);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != SIMGPU_FATAL_EXIT)
         fail_msg("status %#x: %s", status, text);
-    static const char *const words[] = {"does not have enough memory", "machine_memory.c:", "200 MiB",
-                                        "306 MiB",           "SIMGPU_MEMORY",     "SIMGPU_DRY=1"};
+    static const char *const words[] = {"does not have enough memory",
+                                        "machine_memory.c:",
+                                        "200 MiB",
+                                        "306 MiB",
+                                        "SIMGPU_MEMORY",
+                                        "SIMGPU_DRY=1"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strstr(text, words[i])) fail_msg("no \"%s\" in: %s", words[i], text);
 }

@@ -39,7 +39,8 @@ class Run(TempFolder):
             self.assertTrue(0 < least <= middle <= most < 60e3, figures)
 
     def test_bad_use_builds_nothing(self):
-        for word, text in (("BENCH=slow", "no BENCH=slow"), ("ROUNDS=x", "ROUNDS=x: must be a number")):
+        for word, text in (("BENCH=slow", "no BENCH=slow"),
+                           ("ROUNDS=x", "ROUNDS=x: must be a number")):
             done = make(word, "OUT=" + self.path("out"))
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             first, *rest = done.stderr.splitlines()
