@@ -103,6 +103,9 @@ void host_limit(size_t more)
     static struct rlimit usual;
     static int known;
     struct rlimit limit;
+#if OWN_MALLOC && defined(__GLIBC__)
+    malloc_trim(0); // what the heap keeps would not count
+#endif
     size_t now = data_bytes();
 
     if (!known) known = getrlimit(RLIMIT_DATA, &usual) == 0;
