@@ -457,6 +457,7 @@ static void large_body(const Rank *r, void *arg)
     sharded_create(&first, &small, &TEST_OPTIONS, NULL, r);
     need(fsdp_full_state(first.model, count_params, &before));
     sharded_destroy(&first);
+    host_trim();
     host_limit((size_t)1 << 20);
     Status status = fsdp_full_state(s.model, count_params, &seen);
     host_limit(0);

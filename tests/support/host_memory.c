@@ -98,14 +98,18 @@ bool host_is_short(void)
     return is_short;
 }
 
+void host_trim(void)
+{
+#if OWN_MALLOC && defined(__GLIBC__)
+    malloc_trim(0);
+#endif
+}
+
 void host_limit(size_t more)
 {
     static struct rlimit usual;
     static int known;
     struct rlimit limit;
-#if OWN_MALLOC && defined(__GLIBC__)
-    malloc_trim(0); // what the heap keeps would not count
-#endif
     size_t now = data_bytes();
 
     if (!known) known = getrlimit(RLIMIT_DATA, &usual) == 0;

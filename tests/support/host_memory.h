@@ -14,6 +14,8 @@ size_t host_bytes(void);
 // From here on this process gets no more than so many bytes of memory of its own, where the system
 // can hold it to that: malloc of more returns NULL. host_limit(0) takes the limit away.
 void host_limit(size_t more);
+// Gives back what the heap keeps free, which such a limit would not see.
+void host_trim(void);
 
 // From here on malloc has no `block` bytes for anybody, and little of less; where the system can
 // hold this process to it. host_exhaust(0) gives everything back.
