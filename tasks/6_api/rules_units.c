@@ -590,7 +590,7 @@ RANK_RULE(full_state_of_what_is_below, 1, 2)
 void rule_full_state_says_what_failed(void)
 {
     run_sharded(spec_mlp(3), failing_body, 2, 3);
-    run_ranks(1, large_body, NULL);
     run_ranks(1, visitor_body, NULL);
+    run_ranks(1, large_body, NULL);
     run_huge(huge_body, 1);
 }
