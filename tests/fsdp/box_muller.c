@@ -119,7 +119,7 @@ TEST(within_half_a_unit_of_the_formula)
         for (int i = 0; i < WORDS; i++) words[i] = next_word(&generator) >> (i % 2 ? 0 : round);
         check_pairs(words, BLOCKS);
     }
-    // √½ is where the logarithm's range begins again for every power of two, and eighths of a turn
+    // √½ is where the logarithm's range begins again for each power of two, and eighths of a turn
     // are where the angle's does.
     for (int shift = 0; shift < 32; shift++)
         for (uint32_t k = 0; k < 8; k++) {
