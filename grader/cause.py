@@ -23,7 +23,7 @@ be about something else; and where a rule fails. `make hint` gives the rest.
 
 By 5 a part has hints, and no line `Look:`: that the test is meant for it is no evidence. `Look:`
 names the line where a rank crashed or was still running, else the function that the message names,
-else the part's own; and no function that is as the skeleton gives it (given.json).
+else the part's own; and no function that is as the skeleton gives it.
 
 One row of a task is the foremost, which the first screen shows: the first failure, unless what it
 says was found in given code and a later test of the task names the function itself.
@@ -44,7 +44,8 @@ import re
 from dataclasses import dataclass
 
 from alike import NOT_YET, RULE
-from manifest import LAB, ROOT, text_of, whole
+from gaps import begins
+from manifest import LAB, ROOT, load_all, text_of, whole
 
 LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
 REPORT = "simgpu: "
@@ -73,7 +74,7 @@ NOWHERE = re.compile(r"\bnull pointer\b")
 CRASHED = re.compile(r"\bcrashed \(")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
-GIVEN = os.path.join("grader", "given.json")
+GIVEN = os.path.join("grader", "given.json") # which release.py writes
 # Reports about two operations: neither of their places is where the mistake is.
 TWO = ("race-between-streams", "race-with-the-host", "lifetime")
 UNWRITTEN = "uninitialised-read"
@@ -130,16 +131,29 @@ def digests(source):
             for name, body in bodies(source).items()}
 
 
+def given(root, gaps):
+    """{folder of a task or lab: {name: digest}} of the functions in which the skeleton leaves
+    nothing out."""
+    found = {}
+    for task in load_all(root):
+        for source in (text_of(root, piece.in_kit("reference")) for piece in task.pieces()):
+            digest = digests(source)
+            found.setdefault(task.folder, {}).update(
+                (name, digest[name]) for name, begin, end in places_of(source)
+                if not any(begins(line, gaps) for line in source[begin:end].splitlines()))
+    return found
+
+
 @functools.lru_cache(None)
-def given():
-    """{folder of a task or lab: {name: digest}} of the functions that its skeleton gives: those
-    without a NOT_YET (`make skeleton` writes it)."""
-    return json.loads(text_of(ROOT, GIVEN) or "{}")
+def given_here():
+    """The same of this kit: a release has no reference, but these in a file."""
+    text = text_of(ROOT, GIVEN)
+    return json.loads(text) if text else given(ROOT, 1)
 
 
 def written(task, source):
     """The functions that the student has written or changed."""
-    known = given().get(task.folder, {})
+    known = given_here().get(task.folder, {})
     return {name for name, digest in digests(source).items() if known.get(name) != digest}
 
 

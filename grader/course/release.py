@@ -46,6 +46,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import answers
+import cause
 import challenge
 import intact
 import manifest
@@ -300,7 +301,8 @@ class Contents:
         names = [piece.name for piece in pieces(root)]
         others = other_objects(given, names) # first: what is missing there is soon known
         self.given = {**objects(root), **others}
-        self.version_file = {"VERSION": Entry((version + "\n").encode())}
+        self.made = {"VERSION": Entry((version + "\n").encode()), cause.GIVEN: Entry(
+            json.dumps(cause.given(root, gaps), indent=1).encode())}
 
     def student(self):
         """The archive for students."""
@@ -311,7 +313,7 @@ class Contents:
                  if path not in withheld(self.course) and not HIDDEN.match(path)}
         files.update(collect(self.root, (), grader_files(self.root) + make_files(self.root)))
         files.update(self.given)
-        files.update(self.version_file)
+        files.update(self.made)
         for path, text in skeleton.files(self.root, self.gaps).items():
             files[path] = Entry(text.encode("utf-8"))
         files["README.md"] = filled("student/README.md", title=self.course["title"],
@@ -336,7 +338,7 @@ class Contents:
                      for path, text in skeleton.files(self.root, self.gaps).items()
                      if path in files)
         files.update(self.given)
-        files.update(self.version_file)
+        files.update(self.made)
         self.check(files)
         return with_sums(files)
 

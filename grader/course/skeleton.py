@@ -41,7 +41,6 @@ release.py. What the grader knows of regions and gaps is in gaps.py.
 """
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -49,7 +48,6 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
-import cause
 from files import write_atomically
 import manifest
 from gaps import GAPS, PART, begins
@@ -307,7 +305,7 @@ def main():
     if arguments.gaps != "1" and in_kit:
         print("skeleton: skeleton/ itself is GAPS=1: name another folder, OUT=DIR", file=sys.stderr)
         return 2
-    wanted, problems, given = {}, [], {}
+    wanted, problems = {}, []
     try:
         tasks = manifest.load_all(root)
     except manifest.BadManifest as problem:
@@ -318,9 +316,6 @@ def main():
                 path = os.path.join(root, piece.in_kit("skeleton")) if in_kit else \
                     os.path.join(folder, piece.file)
                 wanted[path] = text, os.path.join(root, piece.in_kit("reference"))
-                given.setdefault(task.folder, {}).update(
-                    (name, digest) for name, digest in cause.digests(text).items()
-                    if "NOT_YET" not in cause.bodies(text)[name])
         except Malformed as problem:
             problems.append(str(problem))
         except (OSError, UnicodeDecodeError) as problem:
@@ -329,9 +324,6 @@ def main():
         # Nothing is written: a skeleton of two references of different days helps nobody.
         print("\n".join(problems), file=sys.stderr)
         return 1
-    if in_kit:
-        wanted[os.path.join(root, cause.GIVEN)] = (json.dumps(given, indent=1) + "\n",
-                                                   os.path.join(root, "reference"))
     return write(wanted) if arguments.action == "write" else check(wanted)
 
 

@@ -93,6 +93,11 @@ class Archives(Released):
         self.assertIn(b'NOT_YET("3.6a");', files["shardlab/skeleton/forward.c"])
         self.assertEqual([path for path, data in files.items() if helper in data], [])
         plain = self.archives()["shardlab-7-student.tar.gz"]
+        for given, known in ((files["shardlab/grader/given.json"], False),
+                             (plain["shardlab/grader/given.json"], True)):
+            given = json.loads(given)["tasks/3_forward"]
+            self.assertEqual("stream_wait_stream" in given, known)
+            self.assertNotIn("fsdp_unshard", given)
         self.assertNotIn(b"3.6a", plain["shardlab/skeleton/forward.c"])
         self.assertIn(helper, plain["shardlab/skeleton/forward.c"])
         self.assertEqual(release.Secrets(ROOT).leaks(helper + b";"), [])
