@@ -11,7 +11,7 @@ order:
      not wait for each other names those that clash, not the wait that is missing: it points at who
      recorded the wrong event, or waits on another stream; at the part that both are in; at who
      freed what is in use; or at what the manifest's "errors" gives for the streams that it names.
-     A read of what nobody wrote points at who allocated it;
+     An uninitialised read points at who allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for: then the test's own hints, which are about less.
 

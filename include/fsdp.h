@@ -16,8 +16,8 @@
  *
  * Labs can replace some functions through tables (FlatLayoutOps, FsdpRootOps, the pointers of
  * FsdpUnit and FsdpAdamW), whose entries are never NULL. For such a function X you write X_default,
- * the table's first entry. All code calls X, which is given and calls the entry
- * (lib/fsdp/dispatch.c). The contract of X is also that of X_default.
+ * which the table holds until a lab replaces it. All code calls X, which is given and calls the
+ * entry (lib/fsdp/dispatch.c). The contract of X is also that of X_default.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
  * line if it fails; if something that it called failed, it passes that status on. If a contract
@@ -93,7 +93,8 @@ typedef struct FlatLayout {
     int64_t padded;      // numel and padding: a multiple of world (of 4·world where aligned)
     int64_t shard_numel; // padded / world
     int rank, world;     // in the group that shards
-    int64_t grad_numel;  // the first grad_numel elements of a shard have a gradient (flat: all)
+    int64_t grad_numel;  // the first grad_numel elements of a shard have a gradient (all of them,
+                         // in the layout of task 2)
     const struct FlatLayoutOps *ops; // FLAT_LAYOUT_OPS, unless a lab cuts units in another way
 } FlatLayout;
 
@@ -117,8 +118,8 @@ typedef struct FlatParam {
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
     Buffer unsharded_param; // (padded) without memory (data NULL) while the unit is sharded; with
                             // flat_param_is_shard its memory is the shard's
-    Buffer unsharded_grad;  // (world·grad_numel) during the unit's backward; with one rank in all
-                            // its memory is the gradient shard's
+    Buffer unsharded_grad;  // (world·grad_numel) during the unit's backward; if there is only one
+                            // rank, its memory is the gradient shard's
     cudaEvent_t all_gather_done; // recorded after the all-gather
 } FlatParam;
 
@@ -156,14 +157,14 @@ void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank
 
 // Takes over the layout, makes and initialises this rank's shard (each parameter's slice by
 // meta_init_slice, the padding 0) and a gradient shard of zeros, and becomes the owner of the
-// parameters. Uses only a small buffer of host memory, and only the two shards of device memory.
+// parameters. Of host memory it uses only a small buffer, of device memory only the two shards.
 // ERR_ARGUMENT, with a line that names it, for a parameter that has storage. On failure everything
 // is freed, including the layout's tables, and no parameter has an owner.
 Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, uint64_t seed,
                    cudaStream_t stream);
 
 // Makes the transition to `to`. ERR_ARGUMENT, with a line that names the unit, its state and `to`,
-// if the transition is not legal, also to the current state; then the state stays.
+// if the transition is not legal (nor is one to the current state); then the state stays.
 Status flat_set_state(FlatParam *flat, FlatState to);
 
 // Points every parameter's data (or grad) at its place in the unsharded buffer, with the buffer's
@@ -243,7 +244,7 @@ typedef struct FsdpRootOps {
     Status (*full_state)(Module *root, StateVisitor visit, void *arg);
     Status (*record_post_forward)(FsdpUnit *unit);
     FsdpUnit *(*pop_post_forward)(FsdpUnit *unit);
-    void (*shards_written)(FsdpRoot *root); // by default: no parameter is INIT_NONE
+    void (*shards_written)(FsdpRoot *root); // the default: no parameter is INIT_NONE from now on
 } FsdpRootOps;
 extern const FsdpRootOps FSDP_ROOT_OPS;
 
@@ -316,12 +317,13 @@ void fsdp_root_remove(FsdpUnit *unit);
 // The module's own unit, or NULL; and whether a unit is the outermost one.
 FsdpUnit *fsdp_unit(const Module *module);
 bool fsdp_is_root(const FsdpUnit *unit);
-// The root whose outermost unit is this module. ERR_ARGUMENT if it is another unit, or not a unit.
+// The root whose outermost unit is this module. ERR_ARGUMENT if the module is an inner unit, or no
+// unit.
 Status fsdp_find_root(const Module *module, FsdpRoot **root);
 
-// Makes this unit's forward the outermost: root->iter_forward_root. If no unit still waits for a
-// backward, the recorded forwards were discarded (module_discard), as an evaluation's are: then
-// clears the order.
+// Makes this unit's forward the outermost: root->iter_forward_root. Also clears the order of
+// recorded forwards if no unit still waits for a backward: then those forwards were discarded
+// (module_discard), as an evaluation's are.
 void fsdp_begin_forward(FsdpUnit *unit);
 // Ends the iteration: afterwards no pass is running, every unit is idle and no forward is recorded.
 // If a pass failed, also frees its unsharded gradients and makes the compute stream wait for their
@@ -329,7 +331,8 @@ void fsdp_begin_forward(FsdpUnit *unit);
 Status fsdp_end_iteration(FsdpRoot *root);
 // The unit's place in its root's registry.
 int fsdp_unit_index(const FsdpUnit *unit);
-// Appends the unit to the order in which forwards ended, and pushes its index there.
+// Appends the unit to the order in which forwards ended, and pushes its index in that order on the
+// unit's own stack.
 Status fsdp_record_post_forward(FsdpUnit *unit);
 Status fsdp_record_post_forward_default(FsdpUnit *unit);
 // Pops the index that the unit's latest forward pushed, into unit->backward_index. Returns the unit
@@ -338,8 +341,8 @@ FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit);
 FsdpUnit *fsdp_pop_post_forward_default(FsdpUnit *unit);
 // Empties the order and every unit's stack.
 void fsdp_clear_post_forward(FsdpRoot *root);
-// Call this after writing shards, as a load does. After a step of the optimizer dispatch.c calls
-// it.
+// Call this after writing shards, as a load does. dispatch.c calls it after each step of the
+// optimizer.
 void fsdp_shards_written(FsdpRoot *root);
 // The function that lays out the units of fully_shard.
 LayoutFn fsdp_layout_fn(const FsdpOptions *options);
@@ -370,11 +373,11 @@ Status fsdp_reshard_default(FsdpUnit *unit);
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
 // for. Needed before an optimizer's step if a forward without a backward (an evaluation) has left
-// units unsharded, and after a failed forward, backward or fsdp_full_state. Then it ends the
-// iteration: it frees the unsharded gradients, and the next forward begins a new iteration. It
-// leaves the gradient shards as they are: call fsdp_zero_grad to clear them. The host waits only
-// after a failed pass. Do not call it during a forward or backward. ERR_ARGUMENT for a module that
-// is not the root.
+// units unsharded, and after a failed forward, backward or fsdp_full_state. After resharding, it
+// always ends the iteration: it frees the unsharded gradients, and the next forward begins a new
+// iteration. It leaves the gradient shards as they are: call fsdp_zero_grad to clear them. The host
+// waits only after a failed pass. Do not call it during a forward or backward. ERR_ARGUMENT for a
+// module that is not the root.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.
@@ -388,9 +391,9 @@ Status fsdp_post_forward_default(Module *module, void *unit);
 // the padding, and sets the views. With one rank in all (mesh_size 1) it is the gradient shard
 // itself. ERR_ARGUMENT if there is one already.
 Status fsdp_begin_grad(FsdpUnit *unit);
-// The collective of a reduction: queues, on the reduce-scatter stream, the reduce-scatter (sum) of
-// unsharded_grad and sharded_grad += sum / W. Nothing is allocated: the sum is in unsharded_grad.
-// The default of unit->reduce_scatter.
+// The collective of a reduction: queues two things on the reduce-scatter stream: the reduce-scatter
+// (sum) of unsharded_grad, then sharded_grad += sum / W. Nothing is allocated: the sum is in
+// unsharded_grad. The default of unit->reduce_scatter.
 Status fsdp_reduce_scatter(FsdpUnit *unit);
 // Queues the reduction of the unsharded gradient into the shard, after all work queued so far on
 // the compute stream, and zeroes the padding; fsdp_free_reduce_scatter frees the buffer later. With

@@ -71,7 +71,7 @@ Status fsdp_unshard(FsdpUnit *unit)
     //  on the stream that owns the buffer, all_gather_done is recorded after them, and the
     //  parameters are views. With flat_param_is_shard unsharded_param points at the shard's memory,
     //  and nothing is queued.
-    //? Which stream will free this memory, and whose order does its life follow?
+    //? Which stream will free this memory? On which must it then be allocated?
     if (flat_param_is_shard(flat)) {
         flat->unsharded_param.data = flat->sharded_param.data;
     } else {

@@ -67,7 +67,7 @@ Status fsdp_unshard(FsdpUnit *unit)
     // queued on the stream that owns the buffer, all_gather_done is recorded after them, and the
     // parameters are views. With flat_param_is_shard unsharded_param points at the shard's memory,
     // and nothing is queued.
-    // Hint: Which stream will free this memory, and whose order does its life follow?
+    // Hint: Which stream will free this memory? On which must it then be allocated?
     NOT_YET("3.2");
 }
 

@@ -77,7 +77,7 @@ static void print_memory_briefly(const Trainer *t, const uint64_t *all)
         if (all[2 * rank + 1] > peak) peak = all[2 * rank + 1];
     }
     printf("Each GPU holds %.1f MB of parameters, gradients and moments, not %.1f MB; with the\n"
-           "activations and what is unsharded at a time, %.1f MB at the peak of a step.\n",
+           "activations and the unsharded units, %.1f MB at the peak of a step.\n",
            1e-6 * (double)held, 16e-6 * (double)t->parameters, 1e-6 * (double)peak);
 }
 

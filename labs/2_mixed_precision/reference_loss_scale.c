@@ -108,8 +108,8 @@ Status loss_scaler_unscale(LossScaler *scaler)
     if (scaler->unscaled)
         return fail(ERR_ARGUMENT, "the gradients of this step are unscaled already");
     TRY(check_and_unscale(scaler));
-    //[L2.9] On every rank found_inf is true if any rank found something; the host has waited for
-    //  it, and the step's gradients are unscaled.
+    //[L2.9] On every rank found_inf is true if any rank found infinity or NaN. The host has
+    //  waited for it, and `unscaled` is true.
     //? What do two replicas of one shard know of each other's gradient? And with one shard, is
     //? there another rank to ask?
     if (ctx->mesh.shard.size > 1)
@@ -142,7 +142,8 @@ Status loss_scaler_update(LossScaler *scaler)
 {
     if (!scaler->unscaled)
         return fail(ERR_ARGUMENT, "nothing was unscaled since the last loss_scaler_update");
-    //[L2.11] scale and growth_tracker are those of the next step (precision.h), which may begin.
+    //[L2.11] scale and growth_tracker are those of the next step (precision.h), and the
+    //  three flags of a step are reset.
     //? From which step on are the growth_interval steps counted?
     if (scaler->found_inf) {
         scaler->scale *= scaler->backoff_factor;

@@ -43,8 +43,8 @@ Status precision_all_gather(FsdpUnit *unit)
     cudaStream_t stream = unit->ctx->all_gather_stream;
     size_t n = (size_t)flat->layout.shard_numel;
     // TODO L2.1: When the all-gather stream has run what is queued, unsharded_param holds the
-    // shards of all ranks, in rank order, each rounded to its type by the rank that owns it.
-    // Nothing was allocated. A rank that shards alone has made no collective.
+    // shards of all ranks, in rank order, each rounded to the buffer's type by the rank that owns
+    // it. Nothing was allocated. A group of one rank has made no collective.
     // Hint: Where in unsharded_param does this rank's shard belong, and where does an all-gather in
     // place expect it?
     NOT_YET("L2.1");
@@ -189,10 +189,10 @@ Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
     cudaStream_t stream = unit->ctx->compute_stream;
     int64_t n = own->left - begin;
     bool casts = state->policy.param_dtype != state->reduce_dtype;
-    // TODO L2.4: If the backward has written elements from `begin` on that are not ready yet (n >
-    // 0), they now are. With `casts` own->reduce has them in its type: added if own->adds, else
-    // cast. Without, they stay in unsharded_grad. If the backward reduces (requires_gradient_sync),
-    // they are divided by strategy->divided_before. `left` is the first element that is ready.
+    // TODO L2.4: The n elements from `begin` on that the backward wrote are ready now, if n > 0.
+    // If `casts`, own->reduce has them in its type: added if own->adds, else cast. Otherwise they
+    // stay in unsharded_grad. If the backward reduces (requires_gradient_sync), they are divided
+    // by strategy->divided_before. `left` is the first element that is ready.
     // Hint: May each micro-batch divide what has accumulated? And how do you divide without a
     // kernel that divides?
     NOT_YET("L2.4");
@@ -218,10 +218,10 @@ Status precision_pre_backward(Module *module, void *arg)
     if (state->policy.param_dtype == state->reduce_dtype)
         return precision_hook_before(unit, HOOK_PRE_BACKWARD);
 
-    // TODO L2.5: own->reduce is the gradient that an earlier backward has left (then own->adds),
-    // with one rank in all sharded_grad, else without memory. unsharded_grad is a new buffer of
-    // param_dtype (precision_alloc_grad), zeroed with its padding, and the parameters' gradients
-    // are views of it.
+    // TODO L2.5: own->reduce is the gradient that an earlier backward has left; if there is one
+    // rank in all, it is sharded_grad. own->adds says whether it has memory. unsharded_grad is a
+    // new buffer of param_dtype (precision_alloc_grad), zeroed with its padding, and the
+    // parameters' gradients are views of it.
     // Hint: Task 4 begins a gradient, too. Why would it have the wrong type, and the wrong size?
     NOT_YET("L2.5");
     return precision_hook_before(unit, HOOK_PRE_BACKWARD);

@@ -101,8 +101,8 @@ Status loss_scaler_unscale(LossScaler *scaler)
     if (scaler->unscaled)
         return fail(ERR_ARGUMENT, "the gradients of this step are unscaled already");
     TRY(check_and_unscale(scaler));
-    // TODO L2.9: On every rank found_inf is true if any rank found something; the host has waited
-    // for it, and the step's gradients are unscaled.
+    // TODO L2.9: On every rank found_inf is true if any rank found infinity or NaN. The host has
+    // waited for it, and `unscaled` is true.
     // Hint: What do two replicas of one shard know of each other's gradient? And with one shard, is
     // there another rank to ask?
     NOT_YET("L2.9");
@@ -122,8 +122,8 @@ Status loss_scaler_update(LossScaler *scaler)
 {
     if (!scaler->unscaled)
         return fail(ERR_ARGUMENT, "nothing was unscaled since the last loss_scaler_update");
-    // TODO L2.11: scale and growth_tracker are those of the next step (precision.h), which may
-    // begin.
+    // TODO L2.11: scale and growth_tracker are those of the next step (precision.h), and the
+    // three flags of a step are reset.
     // Hint: From which step on are the growth_interval steps counted?
     NOT_YET("L2.11");
 }

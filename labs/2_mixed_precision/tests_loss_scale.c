@@ -127,8 +127,11 @@ static void unscale_body(Wrapped *w, const Case *c, const Rank *r)
     need(loss_scaler_unscale(&scaler));
     float *got = case_gradients(w, &again);
     for (size_t i = 0; i < n; i++)
-        check(got[i] == want[i], "unscaled, gradient %zu is %.9g, want %.9g: that without a scale",
-              i, (double)got[i], (double)want[i]);
+        check(
+            got[i] == want[i],
+            "gradient %zu, %.9g with a scale of 4096, is unscaled to %.9g, want %.9g: that without "
+            "a scale",
+            i, (double)scaled[i], (double)got[i], (double)want[i]);
     free(want);
     free(scaled);
     free(got);

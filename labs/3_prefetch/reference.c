@@ -213,7 +213,7 @@ Status prefetch_pre_forward(Module *module, void *arg)
     if (unit->root->extensions->recomputes)
         return OK; // within a backward (lab 4), so not a pass of its own
     TRY(record_begin(state, unit));
-    //[L3.6] The unit's list is prefetched. Without a list, the units that begin next are, at most
+    //[L3.6] The unit's list is prefetched; without a list, the units that begin next: at most
     //  forward_depth of them, as far as `order` knows them.
     //? Where in `order` is the unit after this one? And how many units are left from there on?
     if (list->n > 0) return prefetch_units(list->units, list->n, 1);
@@ -232,7 +232,8 @@ Status prefetch_post_forward(Module *module, void *arg)
         return OK; // it was not the outermost
     //[L3.7] Nothing is in flight, and `order` has this forward's units in the order in which they
     //  began.
-    //? Two lists and room for one more: `max_begun` is the room in `begun`. What is it afterwards?
+    //? To exchange two lists you need a third variable. `max_begun` is the room in `begun`:
+    //  what is it afterwards?
     PrefetchList last = state->order;
     state->order = state->begun;
     state->begun = (PrefetchList){0, last.units};
@@ -249,8 +250,9 @@ Status prefetch_pre_backward(Module *module, void *arg)
     FsdpRoot *root = unit->root;
     const PrefetchState *state = root->extensions->prefetch;
     const PrefetchList *list = &state->backward[fsdp_unit_index(unit)];
-    //[L3.8] The unit's list is prefetched. Without a list, the units whose forwards ended just
-    //  before its own (unit->backward_index) are, the latest first, at most backward_depth of them.
+    //[L3.8] The unit's list is prefetched; without a list, the units whose forwards ended
+    //  just before its own (unit->backward_index): the latest first, at most backward_depth of
+    //  them.
     //? How many forwards ended before the one at index 2? And what if the unit is not in the order?
     if (list->n > 0) return prefetch_units(list->units, list->n, 1);
     int before = unit->backward_index, depth = state->options.backward_depth;

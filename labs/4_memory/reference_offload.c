@@ -98,10 +98,10 @@ Status offload_begin_grad(FsdpUnit *unit)
     cudaStream_t stream = offload_grad_stream(unit);
     void *device = NULL;
     if (grad->numel == 0) return OK; // all of it is frozen
-    //[L4.8] sharded_grad is device memory that `stream` owns. It is zero; or, if the host has a
-    //  gradient since they were zeroed, a copy of that, made after any copy on its way to the host
-    //  has arrived. Put the memory into sharded_grad as soon as it is allocated: if a call fails,
-    //  fsdp_zero_grad frees it.
+    //[L4.8] sharded_grad is device memory that `stream` owns. If own->has_grad, it is a copy
+    //  of the host's gradient, made after that has arrived there (state->arrived); else it is zero.
+    //  Put the memory into sharded_grad as soon as it is allocated: if a call fails, fsdp_zero_grad
+    //  frees it.
     //? Two micro-batches reduce, each by itself. To what is the second one's average added?
     TRY(offload_alloc(unit, true, &device, stream));
     grad->data = device;
@@ -195,8 +195,9 @@ Status offload_post_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    //[L4.11] If gradients synchronise, the unit's is on its way to the host. After the outermost
-    //  backward (root->iter_backward_root) of the step's last micro-batch the host has waited.
+    //[L4.11] If gradients synchronise, this unit's gradient is on its way to the host. After
+    //  the outermost backward (root->iter_backward_root) of the step's last micro-batch the host
+    //  has waited.
     //? The unit's own hook has run. What does it leave in iter_backward_root after the outermost
     //? backward?
     if (root->extensions->strategy->requires_gradient_sync) TRY(offload_send_grad(unit));

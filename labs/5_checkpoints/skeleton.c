@@ -51,9 +51,9 @@ static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
 {
     CheckpointPart last = opt != NULL ? CHECKPOINT_V : CHECKPOINT_PARAM;
     int n = 0;
-    // TODO L5.1: If this rank owns an element of a unit's parameter, the parameter has a piece for
-    // each part up to `last` (a frozen one only for the parameter), and `data` is where its first
-    // element is on this rank.
+    // TODO L5.1: If this rank owns an element of a unit's parameter, the parameter has a piece
+    // for each part up to `last` (a frozen one has no moments), and `data` is where the piece's
+    // first element is on this rank.
     // Hint: Three arrays have the same layout on this rank. Which one does part_of_shard give you?
     NOT_YET("L5.1");
     return n;

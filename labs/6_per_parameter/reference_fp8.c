@@ -229,9 +229,9 @@ static Status check_root(const FsdpRoot *root)
 static void gather_in_fp8(FsdpRoot *root, bool on)
 {
     Fp8State *state = root->extensions->fp8;
-    //[L6.14] Each unit has the all-gather and the layout's functions (layout.ops) of the chosen
-    //  way. In FP8 it also gathers alone (flat.gathers_alone). unsharded_param, without memory,
-    //  says what its all-gather fills.
+    //[L6.14] Each unit has the all-gather and the layout's functions (layout.ops) of the
+    //  chosen way. In FP8 a group of one rank also gathers into a copy (flat.gathers_alone).
+    //  unsharded_param, without memory, says what its all-gather fills.
     //? extension_before has what the unit had. Which of the fields are not in it?
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
@@ -290,9 +290,9 @@ Status fp8_full_state(Module *module, StateVisitor visit, void *arg)
     FsdpRoot *root = fsdp_unit(module)->root;
     const FsdpRootOps *before = extension_ops_before(root, EXTENSION_FP8);
     TRY(check_sharded(root));
-    //[L6.15] The visitor has received the masters, from before->full_state; afterwards the units
-    //  gather in FP8 as before. First free what a failed all-gather has left: fsdp_reshard_all does
-    //  that while units still gather in FP8.
+    //[L6.15] The visitor has received the masters, from before->full_state; afterwards the
+    //  units gather in FP8 as before. If before->full_state fails, fsdp_reshard_all frees what is
+    //  left, before the units gather in FP8 again.
     //? Which function does fsdp_full_state call under FP8?
     gather_in_fp8(root, false);
     Status status = before->full_state(module, visit, arg);

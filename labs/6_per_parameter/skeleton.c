@@ -146,7 +146,8 @@ static Status copy_out(FsdpUnit *unit)
     // root->extensions->copied_out holds the gather buffer, even if a copy fails, and its event is
     // recorded after the copy. The buffer that it held before was freed, before any memory was
     // allocated. Outside of a forward this one is freed, too.
-    // Hint: The pieces of one parameter have one length, and one distance. How many copies is that?
+    // Hint: All pieces of a parameter have the same length and are equally far apart. How many
+    // copies is that?
     NOT_YET("L6.5");
 }
 
@@ -208,9 +209,9 @@ static Status step_by_groups(FsdpAdamW *opt)
     for (int u = 0; u < opt->n; u++) {
         FlatParam *flat = &opt->root->units[u]->flat;
         float *values = flat->sharded_param.data, *grads = flat->sharded_grad.data;
-        // TODO L6.7: What this rank owns of each trainable parameter of the unit has made step
-        // opt->t of AdamW, with opt->config as groups->choose changes it for that parameter. No
-        // other element was touched.
+        // TODO L6.7: Step opt->t of AdamW has run on what this rank owns of each trainable
+        // parameter of the unit, with opt->config as groups->choose changes it for that parameter.
+        // No other element was touched.
         // Hint: The configuration belongs to the optimizer. Whose copy may `choose` change?
         NOT_YET("L6.7");
     }

@@ -168,8 +168,8 @@ static void gather_in_fp8(FsdpRoot *root, bool on)
 {
     Fp8State *state = root->extensions->fp8;
     // TODO L6.14: Each unit has the all-gather and the layout's functions (layout.ops) of the
-    // chosen way. In FP8 it also gathers alone (flat.gathers_alone). unsharded_param, without
-    // memory, says what its all-gather fills.
+    // chosen way. In FP8 a group of one rank also gathers into a copy (flat.gathers_alone).
+    // unsharded_param, without memory, says what its all-gather fills.
     // Hint: extension_before has what the unit had. Which of the fields are not in it?
     NOT_YET("L6.14");
 }
@@ -220,8 +220,8 @@ Status fp8_full_state(Module *module, StateVisitor visit, void *arg)
     const FsdpRootOps *before = extension_ops_before(root, EXTENSION_FP8);
     TRY(check_sharded(root));
     // TODO L6.15: The visitor has received the masters, from before->full_state; afterwards the
-    // units gather in FP8 as before. First free what a failed all-gather has left: fsdp_reshard_all
-    // does that while units still gather in FP8.
+    // units gather in FP8 as before. If before->full_state fails, fsdp_reshard_all frees what is
+    // left, before the units gather in FP8 again.
     // Hint: Which function does fsdp_full_state call under FP8?
     NOT_YET("L6.15");
 }

@@ -99,7 +99,7 @@ static Status sum_all(const Pipeline *p, double *sum, double *squares)
     //[L7.14] *squares is the sum over all units, ranks and stages, on every rank, and the host may
     //  read it; it arrives in *ctx->host_scalar. Ranks of all replicas but the first add nothing,
     //  but take part.
-    //? Which communicator has all of them?
+    //? Which communicator has the ranks of all stages?
     for (int u = 0; u < p->root->n_units && first; u++) {
         const FlatParam *flat = &p->root->units[u]->flat;
         for (int i = 0; i < flat->layout.n; i++) {
@@ -134,8 +134,8 @@ Status pipeline_clip_grad_norm(Pipeline *p, float max_norm, float *norm)
     TRY(pipeline_grad_norm(p, norm));
     if (p->root->extensions->offload != NULL)
         return *norm > max_norm ? offload_scale_grad(p->root, max_norm / *norm) : OK;
-    //[L7.15] As fsdp_clip_grad_norm: if the norm was larger, all gradients of this stage are scaled
-    //  by max_norm / *norm.
+    //[L7.15] As fsdp_clip_grad_norm: if *norm is larger than max_norm, all gradients of this
+    //  stage are scaled by max_norm / *norm.
     //? Both copies of a tied parameter must stay equal. Do both stages see the same norm?
     if (!(*norm > max_norm)) return OK;
     for (int u = 0; u < p->root->n_units; u++) {

@@ -25,8 +25,8 @@ Buffer *pipeline_transfer(Pipeline *p, PipelineAction action, bool before, int *
     const PipelineMesh *mesh = p->mesh;
     PipelineSlot *slot = pipeline_slot(p, action.micro_batch);
     int64_t rows = (int64_t)p->batches[action.micro_batch].B * p->run->T;
-    //[L7.8] The buffer and the stage, as pipeline.h says; if the buffer receives, set its type and
-    //  elements, which the stage's module knows.
+    //[L7.8] The result is the buffer, and *stage is set, as pipeline.h says. A buffer that
+    //  receives has its type and elements, which the stage's module knows.
     //? A forward needs something from the stage before, and gives something to the stage after. And
     //? a backward?
     bool from_front = action.backward != before; // the stage before has the other end

@@ -37,9 +37,9 @@ Status pipeline_mesh(PipelineMesh *mesh, ncclComm_t world, int stages)
                     stages);
     int ranks = size / stages;
     *mesh = (PipelineMesh){.world = world, .stages = stages, .group = {.size = ranks}};
-    // TODO L7.1: This rank's stage, its place there, and the group of the stage's ranks with a
-    // communicator: its own, or the world's if there is one stage.
-    // Hint: Which ranks are stage 1 of 2, of 6 ranks?
+    // TODO L7.1: *mesh has this rank's stage, its place there, and the group of the stage's
+    // ranks. The group has a communicator of its own, or the world's if there is one stage.
+    // Hint: With 6 ranks and 2 stages, which ranks are stage 1?
     NOT_YET("L7.1");
 }
 
@@ -65,7 +65,8 @@ Status pipeline_blocks(int blocks, int stages, int stage, int *first, int *last)
 
 int pipeline_in_flight(PipelineKind kind, int stage, int stages, int n)
 {
-    // TODO L7.3: How many forwards of the stage may wait for their backward at a time.
+    // TODO L7.3: The result is how many forwards of the stage may wait for their backward at a
+    // time.
     // Hint: When does the last stage's first backward run in 1F1B? And the first stage's?
     NOT_YET("L7.3");
 }

@@ -28,8 +28,8 @@ Buffer *pipeline_transfer(Pipeline *p, PipelineAction action, bool before, int *
     const PipelineMesh *mesh = p->mesh;
     PipelineSlot *slot = pipeline_slot(p, action.micro_batch);
     int64_t rows = (int64_t)p->batches[action.micro_batch].B * p->run->T;
-    // TODO L7.8: The buffer and the stage, as pipeline.h says; if the buffer receives, set its type
-    // and elements, which the stage's module knows.
+    // TODO L7.8: The result is the buffer, and *stage is set, as pipeline.h says. A buffer that
+    // receives has its type and elements, which the stage's module knows.
     // Hint: A forward needs something from the stage before, and gives something to the stage
     // after. And a backward?
     NOT_YET("L7.8");

@@ -44,7 +44,8 @@ Status step_clip(StepGraph *graph)
     //  and ranks; graph->clip has the norm and the factor; and each gradient shard is multiplied by
     //  that factor.
     //? In which three places did task 5's version need the host? What of that is left here?
-    //? squares is added to. What is in it when the graph is launched for the second time?
+    //? A kernel adds to squares. What is in it when the graph is launched for the second
+    //  time?
     CUDA_TRY(cudaMemsetAsync(graph->squares, 0, sizeof *graph->squares, ctx->compute_stream));
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
@@ -105,8 +106,9 @@ Status step_queue(StepGraph *graph)
 {
     FsdpContext *ctx = graph->opt->ctx;
     const StepGraphOptions *options = &graph->options;
-    //[L8.4] As step_graph.h says: the numbers' copy, the other streams begin; the pass; the update
-    //  (queue_update), and the compute stream has waited for the other streams.
+    //[L8.4] These are queued, as step_graph.h says: the numbers' copy; the other streams'
+    //  waits for the compute stream; the pass; the update (queue_update); the compute stream's
+    //  waits for them.
     //? Which stream's work after the last backward has nobody waited for? (Task 3 frees late.)
     if (!options->accumulates)
         CUDA_TRY(cudaMemcpyAsync(graph->numbers, graph->host, sizeof *graph->numbers,
@@ -138,8 +140,8 @@ Status step_graph_capture(StepGraph *graph)
 {
     cudaStream_t stream = graph->opt->ctx->compute_stream;
     if (graph->exec != NULL) return fail(ERR_ARGUMENT, "a step is captured already");
-    //[L8.5] graph->graph is what step_queue queues, and graph->exec its executable. Whatever fails,
-    //  the capture has ended, and there is neither.
+    //[L8.5] graph->graph is what step_queue queues, and graph->exec its executable. If
+    //  anything fails, the capture has ended, and both are NULL.
     //? step_queue fails in the middle. Is the stream still capturing?
     CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     Status status = step_queue(graph);
@@ -157,9 +159,9 @@ Status step_graph_launch(StepGraph *graph)
 {
     FsdpAdamW *opt = graph->opt;
     if (graph->exec == NULL) return fail(ERR_ARGUMENT, "no step is captured: step_graph_capture");
-    //[L8.6] The step runs with the numbers of now. opt->t has counted it, the root knows that its
-    //  shards are written (fsdp_shards_written), and graph->launched says when it is done. With
-    //  `accumulates` there are no numbers, and nothing is counted.
+    //[L8.6] The step runs with the present rate and the next t. opt->t has counted it, the
+    //  root knows that its shards are written (fsdp_shards_written), and graph->launched says when
+    //  it is done. With `accumulates` there are no numbers, and nothing is counted.
     //? graph->host is read when the graph runs. When may the next launch write there?
     if (!graph->options.accumulates) {
         CUDA_TRY(cudaEventSynchronize(graph->launched));

@@ -106,7 +106,7 @@ int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
     int64_t live[STEP_MOST_PHASES], most = 0;
     live_at_first(pass, plan, live);
     //[L8.9] As step_graph.h says.
-    //? A bucket's phases come at once. Do they go at once?
+    //? A bucket's parameters are allocated together. Are they freed together?
     for (int b = 0; b < plan->n; b++)
         for (int q = plan->bucket[b].first; q <= plan->bucket[b].last; q++)
             add_live(pass, q, there_from(&plan->bucket[b]), live);
@@ -133,7 +133,7 @@ bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
     int64_t live[STEP_MOST_PHASES]; // bytes during each phase, of the buckets so far
     live_at_first(pass, plan, live);
     //[L8.10] As step_graph.h says.
-    //? From which phase on is a bucket's place free to choose, and from which is it not?
+    //? Between which two phases may you choose a bucket's `at`?
     int earliest = 0;
     if (!fits(live, 0, pass->n, 0, limit_bytes)) return false;
     for (int b = 0; b < plan->n; b++) {
@@ -206,7 +206,8 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
 {
     regroup_default(pass, plan);
     //[L8.11] *plan is what the rounds of step_graph.h lead to, or FSDP2's.
-    //? Each merge changes when all that comes after it is queued. What must be worked out again?
+    //? After a merge, everything that follows is queued at other times. What must be worked
+    //  out again?
     double usual = regroup_time(pass, costs, plan), time;
     RegroupPlan best = *plan;
     Quickest rounds[2] = {{0}};
@@ -240,8 +241,8 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
 
 Status regroup_gather(FsdpUnit *const *units, int n)
 {
-    //[L8.12] As step_graph.h says. fsdp_unshard queues a unit's all-gather; where it is the shard
-    //  (flat_param_is_shard) there is none.
+    //[L8.12] As step_graph.h says. fsdp_unshard queues a unit's all-gather; if the unsharded
+    //  parameter is the shard (flat_param_is_shard), there is none.
     //? fsdp_unshard records all_gather_done, too. What has been queued by then?
     Status status = OK;
     bool gathers[STEP_MOST_PHASES];
@@ -314,9 +315,9 @@ Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit)
     const FsdpRoot *root = state->root;
     const StepPass *pass = &state->pass[k];
     const RegroupPlan *plan = &state->plan[k];
-    //[L8.14] This is the next phase of the pass, whose first one the outermost forward or backward
-    //  is. Where its unit is not the record's, the rest of the pass gathers as its own hooks do.
-    //  Else the buckets of this phase are queued, in their order.
+    //[L8.14] This is the next phase of the pass; the outermost forward or backward is its
+    //  first. If the record has another unit here, the units' own hooks gather for the rest of the
+    //  pass. Else the buckets of this phase are queued, in their order.
     //? A forward failed in its middle. Where does the next one begin?
     if ((k == 0 ? root->iter_forward_root : root->iter_backward_root) == unit) {
         state->phase[k] = 0;

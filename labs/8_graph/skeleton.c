@@ -45,7 +45,7 @@ Status step_clip(StepGraph *graph)
     // units and ranks; graph->clip has the norm and the factor; and each gradient shard is
     // multiplied by that factor.
     // Hint: In which three places did task 5's version need the host? What of that is left here?
-    // Hint: squares is added to. What is in it when the graph is launched for the second time?
+    // Hint: A kernel adds to squares. What is in it when the graph is launched for the second time?
     NOT_YET("L8.2");
 }
 
@@ -77,8 +77,9 @@ Status step_queue(StepGraph *graph)
 {
     FsdpContext *ctx = graph->opt->ctx;
     const StepGraphOptions *options = &graph->options;
-    // TODO L8.4: As step_graph.h says: the numbers' copy, the other streams begin; the pass; the
-    // update (queue_update), and the compute stream has waited for the other streams.
+    // TODO L8.4: These are queued, as step_graph.h says: the numbers' copy; the other streams'
+    // waits for the compute stream; the pass; the update (queue_update); the compute stream's
+    // waits for them.
     // Hint: Which stream's work after the last backward has nobody waited for? (Task 3 frees late.)
     NOT_YET("L8.4");
 }
@@ -98,8 +99,8 @@ Status step_graph_capture(StepGraph *graph)
 {
     cudaStream_t stream = graph->opt->ctx->compute_stream;
     if (graph->exec != NULL) return fail(ERR_ARGUMENT, "a step is captured already");
-    // TODO L8.5: graph->graph is what step_queue queues, and graph->exec its executable. Whatever
-    // fails, the capture has ended, and there is neither.
+    // TODO L8.5: graph->graph is what step_queue queues, and graph->exec its executable. If
+    // anything fails, the capture has ended, and both are NULL.
     // Hint: step_queue fails in the middle. Is the stream still capturing?
     NOT_YET("L8.5");
 }
@@ -108,9 +109,9 @@ Status step_graph_launch(StepGraph *graph)
 {
     FsdpAdamW *opt = graph->opt;
     if (graph->exec == NULL) return fail(ERR_ARGUMENT, "no step is captured: step_graph_capture");
-    // TODO L8.6: The step runs with the numbers of now. opt->t has counted it, the root knows that
-    // its shards are written (fsdp_shards_written), and graph->launched says when it is done. With
-    // `accumulates` there are no numbers, and nothing is counted.
+    // TODO L8.6: The step runs with the present rate and the next t. opt->t has counted it, the
+    // root knows that its shards are written (fsdp_shards_written), and graph->launched says when
+    // it is done. With `accumulates` there are no numbers, and nothing is counted.
     // Hint: graph->host is read when the graph runs. When may the next launch write there?
     NOT_YET("L8.6");
 }

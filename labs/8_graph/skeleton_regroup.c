@@ -91,7 +91,7 @@ int64_t regroup_peak(const StepPass *pass, const RegroupPlan *plan)
     int64_t live[STEP_MOST_PHASES], most = 0;
     live_at_first(pass, plan, live);
     // TODO L8.9: As step_graph.h says.
-    // Hint: A bucket's phases come at once. Do they go at once?
+    // Hint: A bucket's parameters are allocated together. Are they freed together?
     NOT_YET("L8.9");
 }
 
@@ -112,7 +112,7 @@ bool regroup_place(const StepPass *pass, int64_t limit_bytes, RegroupPlan *plan)
     int64_t live[STEP_MOST_PHASES]; // bytes during each phase, of the buckets so far
     live_at_first(pass, plan, live);
     // TODO L8.10: As step_graph.h says.
-    // Hint: From which phase on is a bucket's place free to choose, and from which is it not?
+    // Hint: Between which two phases may you choose a bucket's `at`?
     NOT_YET("L8.10");
 }
 
@@ -164,8 +164,8 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
 {
     regroup_default(pass, plan);
     // TODO L8.11: *plan is what the rounds of step_graph.h lead to, or FSDP2's.
-    // Hint: Each merge changes when all that comes after it is queued. What must be worked out
-    // again?
+    // Hint: After a merge, everything that follows is queued at other times. What must be worked
+    // out again?
     NOT_YET("L8.11");
 }
 
@@ -173,8 +173,8 @@ void regroup_plan(const StepPass *pass, const StepCosts *costs, int64_t limit_by
 
 Status regroup_gather(FsdpUnit *const *units, int n)
 {
-    // TODO L8.12: As step_graph.h says. fsdp_unshard queues a unit's all-gather; where it is the
-    // shard (flat_param_is_shard) there is none.
+    // TODO L8.12: As step_graph.h says. fsdp_unshard queues a unit's all-gather; if the unsharded
+    // parameter is the shard (flat_param_is_shard), there is none.
     // Hint: fsdp_unshard records all_gather_done, too. What has been queued by then?
     NOT_YET("L8.12");
 }
@@ -202,9 +202,9 @@ Status regroup_begin(RegroupState *state, int k, FsdpUnit *unit)
     const FsdpRoot *root = state->root;
     const StepPass *pass = &state->pass[k];
     const RegroupPlan *plan = &state->plan[k];
-    // TODO L8.14: This is the next phase of the pass, whose first one the outermost forward or
-    // backward is. Where its unit is not the record's, the rest of the pass gathers as its own
-    // hooks do. Else the buckets of this phase are queued, in their order.
+    // TODO L8.14: This is the next phase of the pass; the outermost forward or backward is its
+    // first. If the record has another unit here, the units' own hooks gather for the rest of the
+    // pass. Else the buckets of this phase are queued, in their order.
     // Hint: A forward failed in its middle. Where does the next one begin?
     NOT_YET("L8.14");
 }

@@ -109,7 +109,7 @@ typedef enum SimgpuClass {
     SIMGPU_GROUP,            // several devices of one thread without a group; unmatched start, end
     SIMGPU_POINTER,          // null, host instead of device, wrong device, misaligned, outside
     SIMGPU_LIFETIME,         // use after free, double free, use before a stream-ordered allocation
-    SIMGPU_UNINITIALISED,    // bytes read that nobody wrote
+    SIMGPU_UNINITIALISED,    // uninitialised bytes read
     SIMGPU_RACE,             // two operations on the same bytes that no order of streams separates
     SIMGPU_HOST_RACE,        // host memory touched, or a result read, while a copy is under way
     SIMGPU_OVERLAP,          // buffers that overlap beyond what an in-place call allows

@@ -516,8 +516,7 @@ RANK_TEST(test_reported, 1)
     unsigned char *p, host[N];
     need_cuda(cudaMalloc((void **)&p, N));
     need_cuda(cudaMemcpy(host, p, N, cudaMemcpyDeviceToHost));
-    heard_is(heard, "an uninitialised read of device memory",
-             "reads 12288 bytes that nobody wrote");
+    heard_is(heard, "an uninitialised read of device memory", "reads 12288 uninitialised bytes");
     heard_is(heard, "an uninitialised read of device memory", "tests/owed.c:");
     check(host[0] == 0xff && host[N - 1] == 0xff, "it read no poison");
     need_cuda(cudaFree(p));

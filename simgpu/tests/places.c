@@ -133,7 +133,7 @@ RANK_TEST(test_names_streams, 1)
     race_of(one, two);
     check(strstr(h->text, "on side[2] (made at tests/places.c:"), "%s", h->text);
     check(strstr(h->text, "on ctx->one (made at tests/places.c:"), "%s", h->text);
-    check(strstr(h->text, "recorded on ctx->one after the first"), "%s", h->text);
+    check(strstr(h->text, "recorded on ctx->one after kernel_touch"), "%s", h->text);
 
     // The next stream gets the handle, and not the name.
     old = two;
@@ -208,7 +208,7 @@ TEST(test_the_programs_operation_comes_first)
     has_both(text, "kernel_touch, called at", "which writes the same bytes.\n");
 }
 
-// Memory that the program allocated and nobody wrote comes first, too, where somebody else reads
+// Uninitialised memory that the program allocated comes first, too, where somebody else reads
 // it. Here lib/nn/run.c plays the program.
 Status run_alloc(NnRun *run, float **x, size_t n);
 static void reads_unwritten(bool own)
@@ -233,9 +233,9 @@ TEST(test_the_programs_memory_comes_first)
 {
     char *text = stderr_of(reader_first, NULL);
     has_both(text, "kernel_sum_bytes, called at tests/places.c:",
-             "reads 32 bytes that nobody wrote, the first of them\n");
+             "reads 32 uninitialised bytes, the first of them\n");
     text = stderr_of(own_memory_first, NULL);
-    has_both(text, "  32 bytes that nobody wrote, the first of them\n",
+    has_both(text, "  32 uninitialised bytes, the first of them\n",
              "byte 16 of memory, the 64 bytes allocated at nn/run.c:");
     has_both(text, "are read by\n", "kernel_sum_bytes, called at tests/places.c:");
 }

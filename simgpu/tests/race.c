@@ -30,7 +30,7 @@ RANK_TEST(test_two_streams, 2)
     race(&t, "writes byte 699 of");
     read_x(&t, 1, 8, t.a);
     write_x(&t, 7, 9, t.b);
-    race(&t, "the earlier may already see what the later writes");
+    race(&t, "the read may already see what the other writes");
     need_nccl(ncclAllReduce(t.x, t.x, N, ncclUint8, ncclSum, r->comm, t.a));
     write_x(&t, 0, N, t.b);
     race(&t, "Or does ncclAllReduce come too early");
@@ -54,7 +54,7 @@ RANK_TEST(test_events_order, 1)
     need_cuda(cudaStreamWaitEvent(t.b, t.e, 0)); // before the record
     need_cuda(cudaEventRecord(t.e, t.a));
     read_x(&t, 0, N, t.b);
-    race(&t, "a wait is for the record that is there when it is called");
+    race(&t, "a wait covers earlier records alone");
     need_cuda(cudaStreamWaitEvent(t.b, t.f, 0)); // never recorded
     write_x(&t, 0, N, t.a);
     need_cuda(cudaEventRecord(t.f, t.a));
@@ -82,7 +82,7 @@ RANK_TEST(test_events_order, 1)
     race(&t, "but for stream C.");
     write_x(&t, 0, N, t.a);
     read_x(&t, 0, N, t.b);
-    race(&t, "Is there an event missing");
+    race(&t, "Should an event be recorded on ");
     write_x(&t, 0, N, t.a);
     need_cuda(cudaStreamSynchronize(t.a));
     read_x(&t, 0, N, t.b);

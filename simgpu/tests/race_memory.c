@@ -1,12 +1,12 @@
 /* race_memory.c: races as race.c has them, by which bytes of memory an operation touches, and who:
- * what nobody wrote, collectives, rows and columns, products, the host, other devices and threads.
+ * uninitialised bytes, collectives, rows and columns, products, the host, other devices, threads.
  */
 #include <cublas_v2.h>
 #include <pthread.h>
 
 #include "race_bench.h"
 
-// ---- What nobody wrote ----
+// ---- Uninitialised bytes ----
 
 static void unwritten(const Rank *r, void *arg)
 {
@@ -21,16 +21,15 @@ static void unwritten(const Rank *r, void *arg)
     need_cuda(kernel_sum_bytes(sum, p, N, t.a));
     check(t.heard->count == 1 && t.heard->kind == SIMGPU_UNINITIALISED, "%d", t.heard->count);
     heard_is(t.heard, "an uninitialised read of device memory",
-             "reads 3 bytes that nobody wrote, the first of them\n"
+             "reads 3 uninitialised bytes, the first of them\n"
              "simgpu: rank 0 |   byte 1000 of p, ");
     // The remedy is asked, not told: here a part of the memory is written.
-    heard_is(t.heard, "an uninitialised read of device memory",
-             "or were zeros expected of cudaMalloc, which only a cudaMemset gives?");
+    heard_is(t.heard, "an uninitialised read of device memory", "Only cudaMemset gives them.");
     need_cuda(kernel_sum_bytes(sum, p, N, t.a));
     check(t.heard->count == 1, "told %d times", t.heard->count);
     need_cuda(cudaFree(p));
 
-    // A copy takes along what nobody wrote beside what somebody did; a kernel reads it.
+    // A copy takes uninitialised bytes along with others; a kernel reads them.
     hear(t.heard);
     need_cuda(cudaMalloc((void **)&p, N));
     need_cuda(cudaMemsetAsync(p + 7, 1, 500, t.a));
@@ -45,7 +44,7 @@ static void unwritten(const Rank *r, void *arg)
     hear(t.heard);
     need_cuda(cudaMalloc((void **)&p, N));
     need_cuda(cudaMemcpyAsync(t.x, p, N, cudaMemcpyDeviceToDevice, t.a));
-    heard_is(t.heard, "an uninitialised read of device memory", "reads 1003 bytes");
+    heard_is(t.heard, "an uninitialised read of device memory", "reads 1003 uninitialised bytes");
     need_cuda(cudaFree(p));
 
     // Freed and allocated again: written no more.
@@ -55,7 +54,7 @@ static void unwritten(const Rank *r, void *arg)
     need_cuda(cudaFreeAsync(p, t.a));
     need_cuda(cudaMallocAsync((void **)&p, N, t.a));
     need_cuda(kernel_sum_bytes(sum, p, 1, t.a));
-    heard_is(t.heard, "an uninitialised read of device memory", "reads 1 bytes");
+    heard_is(t.heard, "an uninitialised read of device memory", "reads 1 uninitialised bytes");
 }
 
 TEST(test_unwritten)
@@ -98,7 +97,7 @@ static void collectives(const Rank *r, void *arg)
     need_cuda(cudaMemsetAsync(all, 0, (w * COUNT - 1) * sizeof *all, t.a));
     need_nccl(ncclReduceScatter(all, shard, COUNT, ncclFloat, ncclSum, r->comm, t.a));
     check(t.heard->kind == SIMGPU_UNINITIALISED, "kind %d", (int)t.heard->kind);
-    heard_is(t.heard, "an uninitialised read of device memory", "reads 4 bytes that nobody wrote");
+    heard_is(t.heard, "an uninitialised read of device memory", "reads 4 uninitialised bytes");
     need_cuda(cudaDeviceSynchronize());
     free(host);
 }

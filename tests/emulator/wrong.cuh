@@ -14,7 +14,7 @@ extern "C" {
 typedef enum Wrong {
     RIGHT,         // none: x (64) is turned round, through shared memory
     NO_BARRIER,    // the same without the barrier
-    NEVER_WRITTEN, // shared memory that nobody wrote goes to x
+    NEVER_WRITTEN, // uninitialised shared memory goes to x
     LEFT_EARLY,    // half of the threads leave before a barrier
     TWO_BARRIERS,  // each warp waits at a barrier of its own
     HALF_A_WARP,   // a shuffle that half of the lanes do not reach

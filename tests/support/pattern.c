@@ -367,7 +367,7 @@ static bool cut_off(const Case *c)
     const Layout *layout = c->clues->layout;
     Tail tail;
     if (!tail_is(c, &tail, is_before, "as it was before") && !tail_is(c, &tail, is_zero, "zero") &&
-        !tail_is(c, &tail, is_nan, "the NaN of memory that nobody wrote"))
+        !tail_is(c, &tail, is_nan, "the NaN of uninitialised memory"))
         return false;
     for (size_t cut = c->n / 4; cut <= (c->n + 3) / 4 && c->n >= 3 * WRONG_FEW; cut++)
         if (tail.low <= cut && cut <= tail.high)

@@ -67,7 +67,7 @@ RANK_RULE(create_asks_its_layout, 1)
               "(layout.grad_numel), takes %zu bytes for both, want %zu",
               SHARD, GRAD, gpulog_live_bytes(r->device) - live, (SHARD + GRAD) * sizeof(float));
         need_cuda(cudaStreamSynchronize(r->stream));
-        backend_ignore_reports(); // what nobody wrote is a consequence: the message says of what
+        backend_ignore_reports(); // an uninitialised read would be a consequence of it
         got = fetch(flat.sharded_param.data, SHARD);
         backend_listen();
         for (int i = 0; i < SHARD; i++) {

@@ -23,7 +23,7 @@
 
 #define WHERE 256
 #define QUESTION 1536
-#define MOST_GAPS 64 // unwritten ranges of a copy's source, at most, that are carried over
+#define MOST_GAPS 64 // the most unwritten ranges that a copy carries over from its source
 #define PAIRS 64     // reported races that are remembered
 
 // ---- Words ----
@@ -90,7 +90,7 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         snprintf(text, size,
                  "The event was recorded after that work at %s,\n"
                  "but the wait at %s\n"
-                 "came before: a wait is for the record that is there when it is called.\n"
+                 "was called before that record, and a wait covers earlier records alone.\n"
                  "Should the wait come after the record?",
                  record, wait);
         return true;
@@ -125,10 +125,11 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         return true;
     case HINT_NODES:
         snprintf(text, size,
-                 "Both are nodes that a launch made, and no edges lead from one to the other.\n"
-                 "In one graph: is an event missing in the capture, which the other stream waits "
-                 "for?\n"
-                 "Of two graphs: are they launched on streams that do not wait for each other?");
+                 "Both are nodes of launched graphs, and no edges lead from one to the other.\n"
+                 "If they are in one graph: did one stream not wait for the other in the "
+                 "capture?\n"
+                 "If they are in two: are these launched on streams that do not wait for each "
+                 "other?");
         return true;
     case HINT_NONE: break;
     }
@@ -180,18 +181,18 @@ static void ask_about_pair(const SimAccess *first, const SimAccess *second, char
                  "waited for\nbefore the free?");
     } else if (first->op == GPU_ALLOC) {
         snprintf(text, size,
-                 "Is there an event missing, recorded on %s after the allocation, for which\n"
-                 "%s waits? Or were both meant for one stream?",
+                 "Should an event be recorded on %s after the allocation, and\n"
+                 "%s wait for it? Or were both meant for one stream?",
                  one, two);
     } else {
         bool early = gpulog_is_collective(first->op) && second->access != GPU_READ &&
                      !gpulog_is_collective(second->op);
         snprintf(text, size,
-                 "Is there an event missing, recorded on %s after the first, for which\n"
-                 "%s waits (cudaEventRecord, cudaStreamWaitEvent)?\n"
+                 "Should an event be recorded on %s after %s, and\n"
+                 "%s wait for it (cudaEventRecord, cudaStreamWaitEvent)?\n"
                  "Or were both meant for one stream?%s%s%s",
-                 one, two, early ? "\nOr does " : "", early ? first->name : "",
-                 early ? " come too early, before all that writes its memory?" : "");
+                 one, first->name, two, early ? "\nOr does " : "", early ? first->name : "",
+                 early ? " come too early, before all writes to its memory are queued?" : "");
     }
 }
 
@@ -235,8 +236,8 @@ static const char *consequence(const SimAccess *first, const SimAccess *second)
         return "NCCL starts the calls of one communicator in their order, one after the other; but "
                "its\nguide does not promise that, and on a GPU nothing else orders these two.";
     if (first->access == GPU_READ)
-        return "On a GPU they run in either order or at once: the earlier may already see what "
-               "the later writes.";
+        return "On a GPU they run in either order or at once: the read may already see what "
+               "the other writes.";
     if (second->access == GPU_READ)
         return "On a GPU they run in either order or at once: it may read what was there before, "
                "or half of the new.";
@@ -279,9 +280,9 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
 
 #define UNWRITTEN_ADVICE                                                                           \
     "On a GPU it reads whatever was left there, which may differ each time.\n"                     \
-    "Was the padding not set to zero, a shard never gathered, a copy short or misplaced, a "       \
-    "count or a type too large,\nor were zeros expected of cudaMalloc, which only a "              \
-    "cudaMemset gives?"
+    "Was the padding not set to zero? A shard never gathered? A copy too short, or misplaced?\n"   \
+    "Is a count or a type too large? Are zeros expected of cudaMalloc? Only cudaMemset gives "     \
+    "them."
 
 // The call site of the allocation at base, if that is in the program itself and the access is not;
 // else NULL.
@@ -306,7 +307,7 @@ static void report_unwritten(const SimAccess *access, const SimFinding *found, c
     sim_stream_name(&access->stream, on, sizeof on);
     describe_bytes((const char *)base + begin, begin, begin + 1, what, sizeof what);
     if (!gaps)
-        snprintf(count, sizeof count, "%zu bytes that nobody wrote, the first of them\n",
+        snprintf(count, sizeof count, "%zu uninitialised bytes, the first of them\n",
                  found->unwritten);
     const void *maker = own_maker(base, access);
     if (maker) sim_facts_call("allocation", maker, SIM_NO_STREAM);
@@ -316,11 +317,11 @@ static void report_unwritten(const SimAccess *access, const SimFinding *found, c
     if (maker)
         sim_report(SIMGPU_UNINITIALISED, title,
                    "%s%s,\n%s read by\n%s, called at %s,\non %s.\n" UNWRITTEN_ADVICE, count, what,
-                   gaps ? "which nobody wrote, is" : "are", access->name, here, on);
+                   gaps ? "uninitialised, is" : "are", access->name, here, on);
     else
         sim_report(SIMGPU_UNINITIALISED, title,
                    "%s, called at %s,\non %s,\nreads %s%s%s.\n" UNWRITTEN_ADVICE, access->name,
-                   here, on, count, what, gaps ? ", which nobody wrote" : "");
+                   here, on, count, what, gaps ? ", which is uninitialised" : "");
 }
 
 // ---- Accesses ----

@@ -1,17 +1,18 @@
-/* parallel.c: the threads of a process that share the work of a kernel or of a product.
+/* parallel.c: the threads of a process that share the work of a kernel or of a matrix product.
  *
  * The first job that is worth sharing starts a pool of at most SIMGPU_THREADS - 1 workers. The
  * workers share one job at a time: a thread that finds them busy with another thread's job (there
- * is one thread per device) does its job alone. So does a job that begins within a piece of
- * another. The result of a piece does not depend on the thread that computes it.
+ * is one thread per device) does its job alone. A job that begins within a piece of another is also
+ * done by its own thread alone. The result of a piece does not depend on the thread that computes
+ * it.
  *
- * The pieces of a job are in parts, and each thread begins with its own part: the same part of the
- * last kernel has left in this thread's cache what this one most often reads. A thread whose part
- * is done helps with the others. A job has a place for each piece that others may do. A worker that
+ * The pieces of a job are in parts, and each thread begins with its own part: it did the same part
+ * of the last kernel, so its cache often holds what this kernel reads there. A thread whose part is
+ * done helps with the others. A job has a place for each piece that others may do. A worker that
  * comes too late for a place stays out of the job, and the caller waits only for workers that have
  * entered. An idle worker polls for a job for a moment and then sleeps. Waking one takes longer
- * than many pieces do, so the caller wakes only as many as there are places beyond the workers that
- * poll. A forked process has no workers and starts its own.
+ * than many pieces do, so the caller wakes only as many as there are more places than polling
+ * workers. A forked process has no workers and starts its own.
  *
  * Interface: simgpu_parallel.
  */
@@ -32,7 +33,7 @@ typedef struct Job {
     void (*body)(void *arg, size_t begin, size_t end);
     void *arg;
     size_t n, grain, pieces, parts;
-    atomic_size_t next[MOST_PARTS]; // of each part the first piece that nobody has taken
+    atomic_size_t next[MOST_PARTS]; // for each part: its first piece that nobody has taken
 } Job;
 
 // The state of the pool in one word: how many workers are in the job, how many places are free, and
@@ -43,11 +44,12 @@ typedef struct Job {
 #define ONE_JOB ((uint64_t)1 << 24)
 
 static struct Pool {
-    // What all workers poll, on a cache line of its own, with what changes together with it.
+    // All workers poll `state`. It has its own cache line, together with `job`, which changes with
+    // it.
     _Alignas(SIM_CACHE_LINE) _Atomic uint64_t state;
     Job *job;
     // How many workers poll for a job, and how many wait for the bell: a futex, rung when a job has
-    // more places than workers poll.
+    // more places than there are workers polling.
     _Alignas(SIM_CACHE_LINE) atomic_int looking;
     atomic_int asleep;
     atomic_uint bell;
@@ -62,8 +64,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local bool inside; // of a job: what this thread begins now, it does alone
 static _Thread_local size_t self; // 0: whoever calls; the workers are 1, 2, 3 …
 
-// How often a thread polls before it sleeps: for the time of a product, some 0.4 to 1 ms, if it has
-// a processor to itself; else for some 20 to 50 us.
+// How many times a thread polls before it sleeps. If it has a processor to itself, that takes about
+// as long as a matrix product, 0.4 to 1 ms; if not, 20 to 50 us.
 enum { LOOKS = 20000, LOOKS_CROWDED = 1000 };
 
 static int looks(void)
@@ -205,8 +207,8 @@ static void block_signals(sigset_t *before)
     pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
-// Starts workers until there are so many, or as many as the system grants. Each has registered as
-// none of the program's threads.
+// Starts workers until there are `wanted`, or as many as the system grants. When it returns, each
+// has registered itself as a worker, so that it is not counted among the program's threads.
 static void start_workers(int wanted)
 {
     sigset_t before;

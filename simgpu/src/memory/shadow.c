@@ -6,12 +6,12 @@
  * the first piece takes time logarithmic in the number of pieces; then each piece of the range is
  * visited once.
  *
- * Of accesses without gaps a piece keeps the last write and the reads since then, of these only
- * those that are not ordered before a later read. An access that waits for the later read has
- * waited for the earlier one, so the earlier one can be dropped (as in FastTrack, Flanagan and
- * Freund 2009). An access with gaps (the columns of a matrix) is added to every piece from its
- * first byte to its last, and replaces only accesses of its own shape. Whether it shares a byte
- * with another access follows from the two shapes (`meet`).
+ * Of accesses without gaps a piece keeps the last write and the reads since then, except reads that
+ * are ordered before a later read. An access that waits for the later read has waited for the
+ * earlier one, so the earlier one can be dropped (as in FastTrack, Flanagan and Freund 2009). An
+ * access with gaps (the columns of a matrix) is added to every piece from its first byte to its
+ * last, and replaces only accesses of its own shape. Whether it shares a byte with another access
+ * follows from the two shapes (`meet`).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 // A write with more rows than this counts as a write of its gaps, too.
 #define ROWS_TOLD_APART 64
 #define MOST_STEPS 65536 // of the comparison of two shapes
-#define FEW_MARKS 3      // so many need no malloc
+#define FEW_MARKS 3      // this many marks need no malloc
 
 // ---- Shapes ----
 
@@ -98,8 +98,8 @@ static size_t next_in_block(const SimShape *s, size_t begin, size_t from)
 static size_t next_in_shape(const SimShape *s, size_t begin, size_t from)
 {
     if (s->blocks == 1 || from <= begin) return next_in_block(s, begin, from);
-    // Blocks may overlap: try all from the first that ends after `from` to the first that begins
-    // there.
+    // Blocks may overlap: try all from the first that ends after `from` to the first that begins at
+    // or after it.
     size_t ahead = from - begin, length = block_bytes(s), best = SIZE_MAX;
     size_t block = ahead < length ? 0 : (ahead - length) / s->stride + 1;
     for (; block < s->blocks; block++) {
@@ -263,7 +263,7 @@ void sim_shadow_destroy(SimShadow *shadow)
     free(shadow);
 }
 
-// Makes room for one more mark; false: no memory.
+// Makes room for n marks in all; false: no memory.
 static bool make_room(Piece *piece, int n)
 {
     if (n <= piece->room) return true;

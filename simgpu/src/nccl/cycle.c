@@ -8,12 +8,12 @@
  * that waits for none in the set, until none is left to remove. The thread that closes a cycle
  * finds the set, and reports a deadlock at once; it is always right. A thread in pthread_join of
  * one that sleeps counts as asleep. A process with a thread that is awake is never in the set. If
- * it stays so for a while, a notice says who waits for whom, and may be wrong; so does a notice
- * about ranks that live and wait for none of these.
+ * threads wait for long and no deadlock is certain, a notice says who waits for whom; it may be
+ * wrong. So may the notice that names ranks which are alive and wait for none of these.
  *
- * Another process may have moved on since it wrote down what it waits for. So this is looked up
- * twice. The set counts only if both looks find the same threads, and none woke in between: then
- * all slept when the threads were counted, between the two.
+ * Another process may have moved on since it wrote down what it waits for. So we look twice, and
+ * count each program's threads between the two looks. The set counts only if both looks find the
+ * same threads and none woke in between: then all slept at the moment of the count.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -38,7 +38,7 @@ typedef struct Process {
     int pid;
     ProcessWaitTable *table;
     int asleep;      // threads
-    bool helps_none; // it is not known to wake any other: it is in the set
+    bool helps_none; // it is in the set: as far as is known, it will wake no other process
     bool known;      // what all its sleepers wait for is known, and has not happened
 } Process;
 
@@ -48,7 +48,7 @@ typedef struct Waiter {
     int first, n;                          // refs
     uint64_t for_whom[MAX_PROCESSES / 64]; // a bit for each process
     bool stuck;
-    int from; // in the search for a cycle the waiter that led here; -1: not reached
+    int from; // the waiter from which the search for a cycle came here; -1: not reached
     int by_ref, by_rank;
 } Waiter;
 
@@ -92,7 +92,8 @@ int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
 
 // ---- Looking ----
 
-// Maps the first `bytes` bytes of a process's memory of `size`; NULL: it is not that, or gone.
+// Maps the first `bytes` bytes of another process's shared memory, which must have `size` bytes.
+// NULL: it has another size, or is gone.
 static void *borrow(Search *s, int pid, int fd, size_t size, size_t bytes)
 {
     for (int i = 0; i < s->n_borrowed; i++)
@@ -212,8 +213,8 @@ static bool is_asleep(const ProcessWaitTable *table, int thread)
     return atomic_load(&table->asleep[thread / 64]) >> thread % 64 & 1;
 }
 
-// Publishes how many threads of this process wait for the end of one that sleeps. That holds as
-// long as that one sleeps.
+// Publishes, for each sleeping thread of this process, how many threads are in pthread_join of it.
+// The number is valid as long as that thread sleeps.
 static void note_joiners(ProcessWaitTable *own)
 {
     for (int i = 0; i < SIM_MAX_THREADS; i++)
@@ -240,8 +241,8 @@ static bool is_stuck(const Search *s, const Waiter *w)
     return false;
 }
 
-// Removes processes that can help from the set, until none is left to remove. If not `certain`, a
-// process can help only if none of its threads waits for one in the set.
+// Removes from the set the processes that can help, until none is left to remove. If not `certain`,
+// a process can help only if none of its threads waits for one in the set.
 static void reduce_set(Search *s, bool certain)
 {
     for (bool changed = true; changed;) {
@@ -287,7 +288,7 @@ static const Waiter *find_waiter(const Search *s, int pid, int thread)
     return NULL;
 }
 
-// Whether all threads of the set still sleep as they did, and none has come.
+// Whether all threads of the set still sleep in the same waits as before.
 static bool is_unchanged(const Search *before, const Search *now)
 {
     for (int p = 0; p < before->n_processes; p++) {
@@ -411,7 +412,8 @@ void sim_cycle_check(int thread)
     if (n > 0) sim_diagnose_cycle(step, n);
 }
 
-// Of the ranks for which those refs wait, those whose processes do not wait in NCCL, in `step`.
+// Writes to `step` those ranks that the refs wait for and whose processes do not wait in NCCL.
+// Returns how many.
 static int find_absent(Search *s, const WaitRef *refs, int n_refs, const HostCall *in)
 {
     int n = 0, ranks[SIM_MAX_RANKS];

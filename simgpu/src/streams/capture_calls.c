@@ -128,8 +128,8 @@ static cudaError_t report_unjoined(cudaGraphNode_t node, const void *begun, cons
     return sim_report_capture(
         &(SimCaptureFault){.error = cudaErrorStreamCaptureUnjoined,
                            .what = what,
-                           .instead = "Is an event missing, recorded on that stream at its end, "
-                                      "for which the first\nstream waits?",
+                           .instead = "Should an event be recorded on that stream at its end, "
+                                      "and the first\nstream wait for it?",
                            .begun = begun},
         "cudaStreamEndCapture", site);
 }

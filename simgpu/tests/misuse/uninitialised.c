@@ -1,4 +1,4 @@
-/* uninitialised.c: bytes of device memory that are read and that nobody wrote. */
+/* uninitialised.c: uninitialised reads of device memory. */
 #include "program.h"
 
 HELPER float *fresh(size_t n)
@@ -177,7 +177,7 @@ RIGHT(UNINITIALISED, filled_by_collectives, 2)
     if (rank == 1) expect(message, N, 5);
 }
 
-// A matrix of which nobody wrote a triangle, copied to the host whole: copying uses no value.
+// A matrix with an uninitialised triangle is copied to the host: copying uses no value.
 RIGHT(UNINITIALISED, triangle_copied_back, 1)
 {
     enum { EDGE = 16 };
@@ -188,7 +188,7 @@ RIGHT(UNINITIALISED, triangle_copied_back, 1)
         for (int i = 0; i <= j; i++) CHECK(host[j * EDGE + i] == (float)j);
 }
 
-// Rows of which nobody wrote anything: there is nothing that a copy could be for.
+// Rows that are all uninitialised: there is nothing that a copy could be for.
 WRONG(UNINITIALISED, rows_never_made, 1, "0")
 {
     float *a = fresh(4 * N), host[4 * 8];

@@ -253,7 +253,7 @@ static void draw_steps(Dice *d, const Taste *t, Program *p, int n)
         if (!draw_step(d, t, p, &s)) continue;
         if (s.kind == MESSAGE_SEND ? !draw_message(d, t, p, &s) : !insert_step(p, p->n, &s))
             continue;
-        if (s.kind == ALLOC_ASYNC) { // so that what reads it does not read what nobody wrote
+        if (s.kind == ALLOC_ASYNC) { // so that nothing reads it uninitialised
             Step fill = {.kind = MEMSET_ASYNC, .stream = s.stream, .span = {s.span[0]}};
             insert_step(p, p->n, &fill);
         }
