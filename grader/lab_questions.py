@@ -30,11 +30,12 @@ ONCE, EACH = "zero1", "zero3 REDUCE=each"
 STRATEGIES = measured(
     1, "strategies", lambda draw: model(draw, micro=(2, 3, 4, 5, 6)),
     "STRATEGY=zero1; and STRATEGY=zero3 REDUCE=each.", (ONCE, EACH),
-    Part("a", "How many times as many bytes does a GPU send in a step of the second (a fraction, "
-         "such as 1.23)?", lambda f: f.everything_sent(EACH) / f.everything_sent(ONCE),
+    Part("a", "Divide the bytes that a GPU sends in a step of the second plan by those of the "
+              "first: what is the ratio (such as 1.23)?",
+         lambda f: f.everything_sent(EACH) / f.everything_sent(ONCE),
          "Add up the all-gathers and the reduce-scatters of each plan.",
-         [(lambda f: f.setting.micro, "That would be n times as many: ZeRO-3 gathers each block "
-           "twice for each micro-batch."),
+         [(lambda f: f.setting.micro, "That is the number of micro-batches: but ZeRO-3 also "
+                                      "gathers each block twice in each of them."),
           (lambda f: f.sent("all-gather", EACH) / f.sent("all-gather", ONCE),
            "Those are only the all-gathers."),
           (lambda f: (f.sent("all-gather", EACH) + f.sent("reduce-scatter", ONCE))
@@ -53,9 +54,11 @@ PRECISION = measured(
 ONE, THREE = "zero3 PREFETCH=1", "zero3 PREFETCH=3"
 PREFETCH = measured(
     3, "prefetch", model, "STRATEGY=zero3 PREFETCH=1; and STRATEGY=zero3 PREFETCH=3.", (ONE, THREE),
-    Part("a", "How many bytes more of unsharded parameters does the second have at most?",
+    Part("a", "How many more bytes of unsharded parameters does the second plan have at its "
+              "peak?",
          lambda f: f.most("unsharded parameters", THREE) - f.most("unsharded parameters", ONE),
-         "Two plans, one difference. Then divide it by a block.",
+         "Subtract the first plan's peak from the second's. To check: it is a whole number of "
+         "blocks.",
          [(lambda f: 12 * f.block["padded"], "PREFETCH=1 already has one ahead."),
           (lambda f: f.most("unsharded parameters", THREE),
            "That is the total, not the increase.")]))
@@ -64,7 +67,7 @@ KEEP, AGAIN = "zero3 ATTENTION=plain", "zero3 ATTENTION=plain RECOMPUTE=blocks"
 MEMORY = measured(
     4, "memory", model,
     "STRATEGY=zero3 ATTENTION=plain; and the same with RECOMPUTE=blocks.", (KEEP, AGAIN),
-    Part("a", "How many bytes fewer of activations does the second have at most?",
+    Part("a", "How many fewer bytes of activations does the second plan have at its peak?",
          lambda f: f.most("activations", KEEP) - f.most("activations", AGAIN),
          "The activations of all blocks but the one that runs again.",
          [(lambda f: f.most("activations", AGAIN), "That is what remains, not what is saved."),
@@ -74,7 +77,7 @@ MEMORY = measured(
 
 CHECKPOINTS = measured(
     5, "checkpoints", model, "STRATEGY=fsdp.", ("fsdp",),
-    Part("a", "How many bytes of tensors are in rank 0's file of a checkpoint of it?",
+    Part("a", "How many bytes of tensors are in rank 0's file, if this run saves a checkpoint?",
          lambda f: 12 * sum(unit["valid"] for unit in f.rank["units"]),
          "The plan says how many bytes of parameters a GPU keeps; two moments are as long.",
          [(lambda f: 4 * sum(unit["valid"] for unit in f.rank["units"]),
@@ -96,8 +99,8 @@ GPIPE, ONE_F = "zero1 STAGES=4 SCHEDULE=gpipe", "zero1 STAGES=4 SCHEDULE=1f1b"
 PIPELINE = measured(
     7, "pipeline", lambda draw: model(draw, gpus=(4, 8), micro=(6, 7, 9, 10, 11, 12)),
     "STRATEGY=zero1 STAGES=4 SCHEDULE=gpipe; and the same with SCHEDULE=1f1b.", (GPIPE, ONE_F),
-    Part("a", "How many times as many bytes of activations does the first stage have at most with "
-         "the first (a fraction, such as 1.23)?",
+    Part("a", "Compare the peaks of activations on the first stage, in bytes: what is the ratio "
+              "of the first plan's to the second's (such as 1.23)?",
          lambda f: f.most("activations", GPIPE) / f.most("activations", ONE_F),
          "Count the micro-batches in flight on the first stage; then look at what the plans say.",
          [(lambda f: f.setting.micro, "With 1F1B as many micro-batches are in flight on the first "
@@ -107,12 +110,12 @@ PIPELINE = measured(
 
 GRAPH = measured(
     8, "the step as a graph", model, "STRATEGY=zero3.", ("zero3",),
-    Part("a", "How many calls are left of the all-gathers of a step, if each pass gathers its "
-         "blocks in buckets of three, from its first block on?",
+    Part("a", "How many all-gather calls does a step make if each pass gathers its blocks in "
+              "buckets of three, beginning with the pass's first block?",
          lambda f: f.calls("all-gather", "zero3")
          + 2 * (-(-f.setting.layers // 3) - f.setting.layers),
-         "The plan's table of messages has the calls of today: the root's, and a block's in each "
-         "pass. A bucket is one call; the last one may have fewer blocks.",
+         "The plan's table of messages has today's calls: one for the root, and one for each "
+         "block in each pass. A bucket is one call; the last one may have fewer blocks.",
          [(lambda f: f.calls("all-gather", "zero3"), "Those are the calls of FSDP2's plan."),
           (lambda f: f.calls("all-gather", "zero3") - f.setting.layers
            + -(-f.setting.layers // 3), "That is with buckets in only one pass.")]))

@@ -77,7 +77,7 @@ def key_of(options, there):
     elif os.environ.get("SEED"):
         asked = "seed %d" % seeds.choose()
     if there and asked and asked != there:
-        raise BadUsage("%s has the questions of %s: for other numbers, move it away"
+        raise BadUsage("%s has the questions of %s: for other numbers, first move that file away"
                        % (answers.NAME, there))
     return there or asked or "seed %d" % seeds.choose()
 
@@ -131,7 +131,7 @@ def mark(question, part, figures, given, line):
     for wrong, missed in part.missed:
         if question.close(value, wrong(figures)):
             return row(question, part, "failed", missed)
-    return row(question, part, "failed", "Not that. " + part.how)
+    return row(question, part, "failed", "Wrong. " + part.how)
 
 
 def mark_all(program, questions, given, key):
@@ -192,8 +192,8 @@ def check_known(options, key):
     """Whether these are the questions of who hands in."""
     if options.known and key not in ["id " + name for name in options.known]:
         raise answers.BadAnswers(
-            "%s has the numbers of %s; handed in by %s. Questions with your numbers come from "
-            "`make quiz ID=%s`." % (answers.NAME, key, options.known[0],
+            "%s has the numbers of %s, but %s handed it in. `make quiz ID=%s` asks the questions "
+            "with your numbers." % (answers.NAME, key, options.known[0],
                                     shlex.quote(options.known[0])))
 
 
@@ -229,7 +229,8 @@ def parse(arguments):
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
     parser.add_argument("--task", default="", metavar="N|name", help="only this task's questions")
-    parser.add_argument("--lab", default="", metavar="N|name", help="this lab's in their place")
+    parser.add_argument("--lab", default="", metavar="N|name",
+                        help="this lab's questions instead")
     parser.add_argument("--id", default="", metavar="NAME", help="whose numbers the questions have")
     parser.add_argument("--known", action="append", default=[], metavar="NAME",
                         help="who hands in: answers with the numbers of others do not count")

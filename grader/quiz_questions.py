@@ -164,16 +164,14 @@ META_INIT = Question(
              "Attention has matrices of 3·C² and C², the MLP of 4·C² and 4·C²; each has a bias, "
              "and there are two layer norms with a weight and a bias each.",
              [(lambda f: 10 * f.setting.dim ** 2,
-               "The product of query, key and value is one matrix of 3·C²: it counts three "
-                "times.")]),
-        Part("b", "How many does the model have, each tied one counted once?",
+               "Query, key and value together have a matrix of 3·C², not of C².")]),
+        Part("b", "How many parameters does the model have, if a tied one counts once?",
              lambda f: f.parameters,
              "The blocks, the two embeddings (tokens and positions) and the last layer norm.",
              [(lambda f: f.parameters + head(f),
                "The head's weight is the embedding's, tied: it counts once."),
               (lambda f: f.setting.layers * f.block["numel"],
-               "Those are only the blocks: the embeddings and the last layer norm come with "
-                "them.")]),
+               "Those are only the blocks: add the embeddings and the last layer norm.")]),
         Part("c", "How many bytes does the one GPU keep between two steps: parameters, gradients "
              "and Adam's two moments?",
              lambda f: f.kept("ddp"),
@@ -189,8 +187,8 @@ META_INIT = Question(
              [(lambda f: f.kept("ddp"), "FSDP shards all of it: divide by the number of GPUs."),
               (lambda f: 4 * f.parameters + 12 * f.parameters / f.setting.gpus,
                "The parameters are in shards, too, between two steps.")]),
-        Part("e", "On meta the model has no memory. How many values does a GPU draw in its place "
-             "when it makes its shards?",
+        Part("e", "On meta the model has no memory. How many initial values does a GPU draw when "
+                  "it makes its shards?",
              lambda f: sum(unit["valid"] for unit in f.rank["units"]),
              "One for each element of its shards that is not padding.",
              [(lambda f: f.parameters,
@@ -202,16 +200,16 @@ FLAT_PARAM = Question(
     2, "Task 2, flat parameter",
     "Each block is a unit, and the model is the root; %(gpus)d GPUs shard them, without "
     "align_shards. All answers are exact.", tiny, [
-        Part("a", "How many elements has a block's flat parameter, without its padding?",
+        Part("a", "How many elements does a block's flat parameter have, without its padding?",
              lambda f: f.block["numel"], "Count the matrices, their biases and two layer norms.",
              [(lambda f: 12 * f.setting.dim ** 2,
                "Those are only the matrices: biases and layer norms are in it, too.")]),
-        Part("b", "How many has a shard of it?",
+        Part("b", "How many does one shard of it have?",
              lambda f: f.block["shard"], "Padded to a multiple of the ranks, then divided.",
              [(lambda f: f.block["numel"] // f.setting.gpus,
                "If you round down, the last elements have no place: padding rounds up."),
               (lambda f: f.block["padded"], "That is the padded flat parameter: divide it.")]),
-        Part("c", "How many elements has the root's flat parameter, without its padding?",
+        Part("c", "How many elements does the root's flat parameter have, without its padding?",
              lambda f: f.root["numel"],
              "The parameters of no block: two embeddings and the last layer norm.",
              [(lambda f: f.root["numel"] + head(f),
@@ -219,7 +217,7 @@ FLAT_PARAM = Question(
               (lambda f: f.parameters, "The blocks' parameters are in units of their own."),
               (lambda f: f.root["numel"] - 2 * f.setting.dim,
                "The last layer norm has a weight and a bias.")]),
-        Part("d", "How many elements of padding has it?",
+        Part("d", "How many elements of padding does it have?",
              lambda f: f.root["padded"] - f.root["numel"],
              "As few as make the length a multiple of the number of ranks.",
              [(lambda f: f.root["numel"] % f.setting.gpus,
@@ -245,7 +243,7 @@ FORWARD = Question(
     "It is trained in float on %(gpus)d GPUs, each block a unit and the model the root, resharded "
     "after the forward by the default rule (the root is not). One step has one micro-batch.",
     medium, [
-        Part("a", "How many all-gathers has a step, forward and backward together?",
+        Part("a", "How many all-gathers are in a step, forward and backward together?",
              lambda f: f.calls("all-gather"),
              "A unit that is resharded after its forward is gathered once more for its backward.",
              [(lambda f: f.setting.layers + 1,
@@ -261,7 +259,7 @@ FORWARD = Question(
                "Its shard goes round the ring, and so do the others': each rank passes on W - 1."),
               (lambda f: f.block["shard"] * (f.setting.gpus - 1),
                "Those are elements, not bytes.")]),
-        Part("c", "And in all all-gathers of the step?",
+        Part("c", "And in all the all-gathers of a step together?",
              lambda f: f.sent("all-gather"),
              "Each block's twice and the root's once.",
              [(lambda f: f.sent("all-gather", "zero2"),
@@ -285,7 +283,7 @@ BACKWARD = Question(
     4, "Task 4, backward",
     "It is trained in float on %(gpus)d GPUs, each block a unit and the model the root, resharded "
     "after the forward by the default rule. One step has one micro-batch.", medium, [
-        Part("a", "How many reduce-scatters has a step?",
+        Part("a", "How many reduce-scatters are in a step?",
              lambda f: f.calls("reduce-scatter"), "One for each unit.",
              [(lambda f: f.setting.layers, "The root is a unit, too."),
               (lambda f: 2 * f.setting.layers + 1,
@@ -307,8 +305,9 @@ BACKWARD = Question(
                "The previous block's gradient is still being reduced."),
               (lambda f: 8 * f.block["padded"],
                "The root's backward begins first and ends last: its gradient is there, too.")]),
-        Part("d", "DDP all-reduces the gradients and gathers nothing. How many times as many bytes "
-             "as DDP's does FSDP send in a step (a fraction, such as 1.23)?",
+        Part("d", "DDP all-reduces the gradients and gathers nothing. Divide the bytes that a "
+                  "GPU sends in a step of FSDP by those in a step of DDP: what is the ratio "
+                  "(such as 1.23)?",
              lambda f: f.everything_sent() / f.everything_sent("ddp"),
              "An all-reduce sends 2·(W - 1)/W of the bytes; add up FSDP's all-gathers and "
              "reduce-scatters.",
@@ -323,9 +322,9 @@ OPTIMIZER = Question(
     5, "Task 5, optimizer",
     "It is trained in float with AdamW on %(gpus)d GPUs, each block a unit and the model the root.",
     medium, [
-        Part("a", "How many elements of parameters does the optimizer of one GPU step over?",
+        Part("a", "How many parameter elements does the optimizer of one GPU update?",
              shards, "All its shards: the root's and the blocks'.",
-             [(lambda f: f.parameters, "That is the model: a GPU steps only over its shards."),
+             [(lambda f: f.parameters, "That is the model: a GPU updates only its shards."),
               (lambda f: f.root["shard"] + f.block["shard"], "That is one block of several.")]),
         Part("b", "How many bytes of optimizer state does it keep?",
              lambda f: f.most("optimizer state"), "Two moments, 4 bytes each, for each of those.",
@@ -368,13 +367,13 @@ API = Question(
              "One unit: all of it, from the first line of the forward on.",
              [(lambda f: f.parameters, "Those are elements, not bytes."),
               (lambda f: f.most("unsharded parameters"),
-               "That is with the blocks as units: one unit is gathered at once.")]),
+               "That is with the blocks as units: a single unit is gathered all at once.")]),
         Part("c", "With the blocks as units and FSDP_RESHARD_NEVER, how many fewer bytes does "
              "a GPU send in a step?",
              lambda f: f.everything_sent() - f.everything_sent("zero2"),
              "The second all-gather of each block: W - 1 shards of it.",
              [(lambda f: f.sent("all-gather", "zero2"),
-               "The root would not have been gathered again in any case."),
+               "That counts the root, too, which is not gathered a second time in any case."),
               (lambda f: 4 * f.setting.layers * f.block["padded"],
                "A rank passes on W - 1 of W shards.")]),
         Part("d", "And how many more bytes of unsharded parameters are there at most?",

@@ -28,12 +28,12 @@ start-program: $(LIBS) $(LAUNCH)
 	$(Q)$(LINK) $(LDFLAGS) $(START_DIR)/missing_wait.o $(NN_LIB) $(GPU_LIBS) $(KIT_LIBS) $(LDLIBS) \
 	    -o $(START_DIR)/missing_wait
 
-## make demo          your six files train a small GPT-2 to add, on 4 GPUs (a part
-##                    not written yet is the reference's); DATA=file for a text of
-##                    yours, RANKS=2 for another number, IMPL=reference or
-##                    IMPL=DIR, DEMO_FLAGS='--steps 100 …' for options of the
-##                    program; HTML=1 writes a page with one step in time to
-##                    build/demo/demo.html, HTML=FILE elsewhere
+## make demo          your six files train a small GPT-2 to add, on 4 GPUs (the
+##                    reference replaces a file that is not complete); DATA=file
+##                    for a text of yours, RANKS=2 for another number,
+##                    IMPL=reference or IMPL=DIR, DEMO_FLAGS='--steps 100 …' for
+##                    options of the program; HTML=1 writes a page with one step
+##                    in time to build/demo/demo.html, HTML=FILE elsewhere
 demo: deps
 	@$(DEMO) demo $(if $(HTML),--html '$(if $(filter 1,$(HTML)),$(BUILD)/demo/demo.html,$(HTML))')
 
@@ -55,8 +55,8 @@ examples: $(LAUNCH) $(DEVICES) $(EXAMPLES_LIB)
 example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 	@:
 
-## make tokenizers    Hugging Face's tokenizers from PyPI, in an environment of its
-##                    own below build/, for examples/tokenize.py
+## make tokenizers    Hugging Face's tokenizers from PyPI, in an environment of
+##                    its own below build/, for examples/tokenize.py
 .PHONY: tokenizers
 tokenizers: deps
 	@[ -e '$(BUILD)/tokenizers/complete' ] || { $(PYTHON) -m venv '$(BUILD)/tokenizers' && \
@@ -84,16 +84,17 @@ compare: deps
 	    $(if $(REDUCE_DTYPE),--reduce-dtype '$(REDUCE_DTYPE)') \
 	    $(foreach pair,$(subst :,=,$(COMPARE_SETTINGS)),$(call compare_setting,$(pair)))
 
-## make plan          what a step would take on GPUs that nobody has, by your
-##                    files run dry: MODEL=gpt2-xl GPUS=1024 MACHINE=h100x8
-##                    BATCH=1024 SEQ=1024 STRATEGY=zero3 DTYPE=bf16 JSON=FILE
-##                    RECOMPUTE=blocks PREFETCH=2 LAYOUT=per_parameter STAGES=4
-##                    and others (handouts/plan.md); FIT=yes looks for the
-##                    fastest strategy, slices, recomputation and micro-batches
-##                    that fit; SWEEP=8..4096 draws how it scales to
-##                    build/plan/sweep.svg, SVG=FILE elsewhere;
-##                    CONFIG=FILE is a config.json of a GPT-2's or a Llama's;
-##                    COMPARE="strategy=zero2,zero3 recompute=no,blocks" a table
+## make plan          what a step would take on GPUs that you do not have, by a
+##                    dry run of your files: MODEL=gpt2-xl GPUS=1024
+##                    MACHINE=h100x8 BATCH=1024 SEQ=1024 STRATEGY=zero3 DTYPE=bf16
+##                    JSON=FILE RECOMPUTE=blocks PREFETCH=2 LAYOUT=per_parameter
+##                    STAGES=4 and others (handouts/plan.md); FIT=yes looks for
+##                    the fastest strategy, slices, recomputation and
+##                    micro-batches that fit; SWEEP=8..4096 draws how it scales to
+##                    build/plan/sweep.svg, SVG=FILE elsewhere; CONFIG=FILE is the
+##                    config.json of a GPT-2 or a Llama;
+##                    COMPARE="strategy=zero2,zero3 recompute=no,blocks" prints a
+##                    table
 .PHONY: plan
 PLAN_SETTINGS := MODEL CONFIG GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE REPLICAS \
     ACCUMULATE ATTENTION CLIP LAYERS HEADS DIM VOCAB KV_HEADS HIDDEN RESHARD_RANKS REDUCE \

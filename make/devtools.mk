@@ -3,9 +3,9 @@
     check-model check-trace check-clock bench bench-programs gpt2-medium mutants \
     mutation claims lint alternatives flakiness long-tests test-programs soak
 
-## make test          build the kit and run its own tests, as many as a change
-##                    needs (tests/tiers.txt); some are a draw (SEED=8812),
-##                    DRAW=all has all of them
+## make test          build the kit and run those of its tests that every change
+##                    needs (tests/tiers.txt), of the slow ones a sample
+##                    (SEED=8812); DRAW=all runs all
 test: test-programs
 	@$(RUN_TESTS) --tier test $(TEST_FLAGS) $(SUITES_TO_RUN)
 
@@ -43,18 +43,17 @@ TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --
     --target-processes all --error-exitcode 1 --print-limit 20')
 endif
 
-## make test-all      all tests, and every command that README and handouts print
-##                    and that takes longer, such as all mutants; the result
-##                    becomes a line of bench/results/test-all.md; STEP='long
-##                    tests' for one step
+## make test-all      all tests, and the slow commands of README and handouts,
+##                    such as all mutants; adds a line with the result to
+##                    bench/results/test-all.md; STEP='long tests' for one step
 test-all: deps
 	@$(PYTHON) -B grader/devtools/test_all.py $(if $(STEP),--step $(call quote,$(STEP)))
 
-## make mutants       grade some 870 wrong solutions: each must lose the test that
-##                    it is meant to lose (5 minutes; TASK=2 for one task's,
-##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
-##                    the word); SCREENS=1 also prints the table of first screens,
-##                    SCREENS=machine of mistakes made by machine
+## make mutants       grade some 870 wrong solutions: each must fail the intended
+##                    test (5 minutes; TASK=2 for one task's, LAB=1 for a lab's;
+##                    SAMPLE=100:WORD for 100 of them, drawn with WORD as the
+##                    seed); SCREENS=1 also prints a table of what a student sees
+##                    first for each, SCREENS=machine for mistakes made by machine
 SOLUTIONS = $(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' \
             $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)') \
             $(if $(SAMPLE),--sample '$(SAMPLE)')
@@ -62,10 +61,11 @@ mutants: deps
 	@$(SOLUTIONS) $(if $(SCREENS),--messages) $(if $(filter machine,$(SCREENS)),--machine)
 
 ## make mutation      change every line of the reference by machine and run the
-##                    tests on each (an hour; TASK=2; SAMPLE=50 for so many, drawn
-##                    by SEED=8812, WITHIN=60 for no more after so many seconds;
-##                    RESUME=1 goes on where a run was stopped, RESUME=kills after
-##                    the tests have changed; ONLY=ID for one)
+##                    tests on each (an hour; TASK=2; SAMPLE=50 for 50 of them,
+##                    drawn by SEED=8812, WITHIN=60 to begin none after 60
+##                    seconds; RESUME=1 continues a run that was stopped,
+##                    RESUME=kills does so after the tests have changed; ONLY=ID
+##                    for one)
 mutation: deps
 	@$(PYTHON) -B grader/devtools/mutation.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
 	    $(if $(SAMPLE),--sample '$(SAMPLE)') $(if $(WITHIN),--within '$(WITHIN)') \
@@ -81,8 +81,8 @@ claims:
 lint:
 	@$(PYTHON) -B grader/devtools/lint.py
 
-## make alternatives  grade right solutions that are unlike the reference: all must
-##                    score 100 (a minute; TASK, LAB and SAMPLE as above)
+## make alternatives  grade right solutions that differ from the reference: all
+##                    must score 100 (a minute; TASK, LAB and SAMPLE as above)
 alternatives: deps
 	@$(SOLUTIONS) --alternatives
 
@@ -91,9 +91,9 @@ alternatives: deps
 flakiness: deps
 	@$(PYTHON) -B grader/devtools/flakiness.py --build '$(BUILD)'
 
-## make check-model   what is modelled against what was published: all-reduces of
-##                    8 GPUs, ZeRO's table, step times and memory of FSDP
-##                    runs; and what a plan takes of this computer
+## make check-model   compare the models with published figures: all-reduces of 8
+##                    GPUs, ZeRO's table, step times and memory of FSDP runs; and
+##                    measure the time and memory that a plan takes here
 check-model: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/bench/nccl_sweep $(BUILD)/impl/reference/bin/plan
 	@$(BUILD)/bench/nccl_sweep a100x8 bench/published/nccl_a100x8.csv h200x8 \
@@ -109,10 +109,11 @@ check-trace: deps
 	    --program '$(BUILD)/impl/reference/trace/steps'
 
 ## make compare-pytorch
-##                    train_gpt2 with IMPL's files and PyTorch's FSDP2: a model of
-##                    transformers' in and out, the same training, a checkpoint
-##                    there and back. MODEL=NAME: of one model (tests/pytorch).
-##                    Installs torch from PyPI into build/ first (about 3 GB)
+##                    train_gpt2 with IMPL's files and PyTorch's FSDP2: a
+##                    transformers model loaded and exported, the same training in
+##                    both, a checkpoint converted there and back. MODEL=NAME for
+##                    one model (tests/pytorch). Installs torch from PyPI into
+##                    build/ first (about 3 GB)
 compare-pytorch: deps
 	@$(MAKE) $(JOBS) $(LAUNCH) example-programs
 	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)' \
@@ -138,8 +139,9 @@ bench: deps
 bench-programs: $(LAUNCH) $(addprefix $(BUILD)/bench/,train_step products collectives)
 	@:
 
-## make pairs         the options of the labs against the oracle: any three values
-##                    together, and a table of pairs (minutes; COLUMNS=160)
+## make pairs         the labs' options in combination, any three values, each
+##                    against training without FSDP; and a table of pairs
+##                    (minutes; COLUMNS=160)
 pairs: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/labs/pairs
 	@PAIRS_STRENGTH=3 $(BUILD)/tests/labs/pairs

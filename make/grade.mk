@@ -15,9 +15,10 @@ grade: deps
 	    $(if $(HTML),--html '$(if $(filter 1,$(HTML)),$(BUILD)/grade/results.html,$(HTML))') \
 	    --out '$(BUILD)/grade/results.json'
 
-## make hint          a hint for the first thing that is missing or wrong; again:
-##                    one more (TASK=2 for one task, LAB=1 for a lab, TEST=name
-##                    for a test, LEVEL=2 for the hints up to a level)
+## make hint          a hint for the first thing that is missing or wrong; each
+##                    further run gives one more (TASK=2 for one task, LAB=1 for a
+##                    lab, TEST=name for a test, LEVEL=2 for the hints up to level
+##                    2)
 hint: deps
 	@$(PYTHON) grader/hint.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) \
 	    $(if $(TEST),--test '$(TEST)') \
@@ -33,26 +34,26 @@ watch: deps
 
 ## make gdb           gdb on one rank of a test, TEST=name, compiled with -O0;
 ##                    RANK=1 for a rank other than 0, WORLD=2 for a world of 2
-##                    ranks, BREAK=function for where it stops first, WAIT=1 to
-##                    wait for a gdb that is started elsewhere
+##                    ranks, BREAK=function to stop in that function first, WAIT=1
+##                    to wait for a gdb that is started elsewhere
 gdb: deps
 	@$(PYTHON) grader/debug.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
 	    --test '$(TEST)' $(if $(WORLD),--world '$(WORLD)') $(if $(RANK),--rank '$(RANK)') \
 	    $(if $(BREAK),--break '$(BREAK)') $(if $(WAIT),--wait)
 
-## make quiz          questions with numbers of your own: what a step keeps, sends
-##                    and takes. They come to skeleton/answers.txt, where your
-##                    answers go; the same command marks them. TASK=3 for one
-##                    task's, LAB=3 for a lab's, ID=name for the numbers that your
-##                    course has of you
+## make quiz          writes questions to skeleton/answers.txt, with numbers drawn
+##                    for you: what a step keeps, sends and takes. Write your
+##                    answers there; the same command marks them. TASK=3 for one
+##                    task's, LAB=3 for a lab's; ID=name draws the numbers from
+##                    the name by which your course knows you
 quiz: deps
 	@$(PYTHON) grader/quiz.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') \
 	    $(if $(LAB),--lab '$(LAB)') $(if $(ID),--id $(call quote,$(ID))) \
 	    --build '$(BUILD)' --out '$(BUILD)/grade/quiz.json'
 
-## make challenge     the fastest step of 7 billion parameters on 64 GPUs: plans
-##                    it with your files and the settings of skeleton/plan.txt,
-##                    which the first call makes
+## make challenge     the fastest step of a model of 7 billion parameters on 64
+##                    GPUs: plans it with your files and the settings in
+##                    skeleton/plan.txt, which the first call writes
 challenge: deps
 	@$(PYTHON) grader/challenge.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
 	    --out '$(BUILD)/grade/challenge.json'

@@ -7,8 +7,8 @@ DESTDIR ?=
 ## make install PREFIX=DIR
 ##                    simgpu for programs elsewhere, in DIR (else /usr/local):
 ##                    library, headers, files for pkg-config and CMake, simgpu(7),
-##                    pages; DESTDIR=DIR is put before it and is in no file, for
-##                    packages
+##                    pages; for packages, DESTDIR=DIR is put before PREFIX, and no
+##                    installed file contains it
 install: deps
 	$(if $(filter simgpu,$(BACKEND)),,$(error make install is for simgpu, not for BACKEND=$(BACKEND)))
 	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a

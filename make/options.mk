@@ -3,8 +3,9 @@
 ##   SANITIZE=thread  or address,undefined, in a tree of its own; with
 ##                    BACKEND=cuda memcheck, racecheck, initcheck or synccheck,
 ##                    which are compute-sanitizer's
-##   SEED=8812        what tests draw their shapes and worlds from, and make test
-##                    which of them run, as a failed one says (else drawn again)
+##   SEED=8812        the seed of the tests' shapes and worlds, and of make test's
+##                    sample; a failure prints its seed (without SEED: a new one
+##                    each time)
 ##   V=1              shows the commands
 ##   WERROR=1         makes warnings errors
 ##   BLAS=openblas    takes OpenBLAS where oneDNN is there too

@@ -13,14 +13,15 @@ release: deps
 
 ## make grade-all     grade all of DIR=PATH, what a platform exported (Gradescope,
 ##                    Autolab, PrairieLearn, Canvas, Moodle, or a folder for each
-##                    student), JOBS=2 at a time; the same again goes on where it
-##                    was interrupted: build/grade-all/points.csv, OUT=DIR as above
+##                    student), JOBS=2 at a time, and writes
+##                    build/grade-all/points.csv (OUT=DIR as above). After an
+##                    interruption run it again: it goes on from there
 grade-all: deps
 	@$(call grade_export,$(or $(DIR),$(error make grade-all DIR=PATH: which submissions?)),grade-all)
 
-## make regrade       the same of EXPORT=PATH, compared: build/regrade/index.html
-##                    has the points before and after, and why; BEFORE=PATH for a
-##                    CSV of points
+## make regrade       grade EXPORT=PATH again and compare:
+##                    build/regrade/index.html has the points before and after,
+##                    and why they differ; BEFORE=PATH for a CSV of earlier points
 regrade: deps
 	@$(call grade_export,$(or $(EXPORT),$(error make regrade EXPORT=PATH: which export?)),regrade) \
 	    --compare $(if $(BEFORE),--before '$(BEFORE)')

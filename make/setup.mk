@@ -9,7 +9,7 @@ deps:
 	@$(SETUP)
 	@$(if $(wildcard compile_commands.json),,$(if $(filter build,$(BUILD)),$(FOR_CLANGD)))
 
-## make compile_commands.json  for clangd; the first build makes it, this one again
+## make compile_commands.json  for clangd; the first build writes it, this again
 compile_commands.json: deps
 	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites example-programs | \
 	    $(PYTHON) grader/compile_commands.py $@

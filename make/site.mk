@@ -7,7 +7,7 @@ ifneq ($(filter-out students instructors,$(SITE)),)
 $(error SITE=$(SITE): must be students (the default) or instructors, with the pages for staff)
 endif
 
-## make site          handouts, labs, simgpu's pages and figures that move, as a
+## make site          handouts, labs, simgpu's pages and interactive figures, as a
 ##                    site in build/site/html; installs Sphinx from PyPI into
 ##                    build/ first. SITE=instructors adds pages for staff;
 ##                    SITE_REPOSITORY=URL links files of the kit to URL/path

@@ -1,4 +1,4 @@
-"""What the figures that move show.
+"""What the interactive figures show.
 
 Memory is in closed form: site/memory.json has a formula for each category, and JavaScript,
 TeX and tests are made of it. Timelines are the planner's own: a grid of plans, each of a step
