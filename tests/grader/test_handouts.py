@@ -357,7 +357,7 @@ class Numbers(unittest.TestCase):
         after_one = struct.unpack("f", struct.pack("I", bits(1.0) + (1 << 16)))[0]
         self.assertEqual(after_one, 1.0078125)
         self.assertLess(0.001, (after_one - 1) / 2) # so 1.001 is rounded to 1
-        self.has("outlook.md", "Above 1 its next number is %s." % after_one)
+        self.has("outlook.md", "the next number after 1 is %s." % after_one)
 
     def test_bubbles(self):
         for stages in (4, 8):
