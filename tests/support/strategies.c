@@ -22,8 +22,8 @@ Module *case_model(const Case *c)
     if (c->frozen_base) random_model_freeze_base(c->random, model);
     if (!c->tied) return model;
     Module *first = model->children[1]->children[0], *second = model->children[2]->children[0];
-    free(second->params[0]);
-    second->params[0] = first->params[0];
+    free(second->params[1]);
+    second->params[1] = first->params[1];
     return model;
 }
 

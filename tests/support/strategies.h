@@ -42,7 +42,7 @@ typedef struct Case {
     bool (*frozen)(int i);     // whether parameter i of the model is; NULL: none
     const RandomModel *random; // the model, in place of the spec's; NULL: that
     bool frozen_base;          // all is frozen but the random model's adapters
-    bool tied;                 // an MLP whose blocks l.1 and l.2 share their weight
+    bool tied;                 // an MLP whose blocks l.1 and l.2 share their bias
     bool bare_state;           // full_state at the end is asked for without the policy
     bool without_norm;         // the gradient's norm is not asked for
     bool uneven;               // each rank and micro-batch has another number of tokens
