@@ -11,7 +11,8 @@ order:
      not wait for each other names those that clash, not the wait that is missing: it points at who
      recorded the wrong event, or waits on another stream; at the part that both are in; at who
      freed what is in use; or at what the manifest's "errors" gives for the streams that it names.
-     An uninitialised read points at who allocated it;
+     A send and a receive of two parts that one function has called point at that function: it calls
+     them in another order than the other rank's. An uninitialised read points at who allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for: then the test's own hints, which are about less.
 
@@ -60,6 +61,7 @@ RIGHT_RECORD = re.compile(r"The wait at (\S+ \(\w+\)) is for an event that was r
 # A place that says more than the function which the test called.
 QUEUED = re.compile(r"\bat (\S+ \(\w+\)) is queued on another stream")
 UNRECORDED = "Is the cudaEventRecord missing"
+CALLER = re.compile(r"called by (\w+) \((\S+:\d+)\)$")
 IN_USE = re.compile(r"memory is freed while another stream may still use it.* did not wait for it")
 # What given code says of a call that did not work: the call is the test's, and no cause.
 CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
@@ -78,6 +80,7 @@ GIVEN = os.path.join("grader", "given.json") # which release.py writes
 # Reports about two operations: neither of their places is where the mistake is.
 TWO = ("race-between-streams", "race-with-the-host", "lifetime")
 UNWRITTEN = "uninitialised-read"
+MISMATCH = "collective-mismatch"
 
 
 @dataclass
@@ -245,6 +248,16 @@ def of_allocations(report, task, source, whose):
     return parts
 
 
+def of_order(calls, task, source):
+    """The part of the function that has called those of two parts, from two lines, or ""."""
+    callers = [CALLER.search(entry.get("path") or "") for entry in calls]
+    if len(calls) != 2 or None in callers or callers[0].group(2) == callers[1].group(2) or \
+            callers[0].group(1) != callers[1].group(1):
+        return ""
+    parts = [of_calls([entry], task, source) for entry in calls]
+    return only(parts_of(callers[0].group(1), task, source)) if parts[0] != parts[1] else ""
+
+
 def of_report(report, text, task, source):
     """The part that simgpu's report points at, or "" (where a call and an allocation differ, one of
     the two)."""
@@ -270,7 +283,8 @@ def of_report(report, text, task, source):
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right
     parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
-    return only(parts - {None})
+    caller = of_order(calls, task, source) if kind == MISMATCH else ""
+    return caller or only(parts - {None})
 
 
 def first_report(row):
@@ -397,7 +411,8 @@ def fill(rows, task, files):
                    ask=ask(row["message"], first_report(row)) if asks else "",
                    hint="" if asks or not pointer.part or not levels else levels[0],
                    more=levels if asks or not pointer.part else levels[1:])
-        if pointer.part and pointer.part not in test.parts:
+        told_apart = found and not NOT_YET.search(row["message"]) # the part, not the test's parts
+        if pointer.part and (told_apart or pointer.part not in test.parts):
             row["section"] = task.sections.get(pointer.part) or row["section"]
         if pointer.sure and not before.sure:
             before = pointer

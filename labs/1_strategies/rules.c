@@ -229,7 +229,15 @@ static bool is_complete(const Ddp *ddp, const Bucket *bucket)
 
 static Status check_sent(Module *module, void *arg)
 {
-    const Ddp *ddp = arg;
+    const StrategyState *state = arg;
+    const Ddp *ddp = &state->ddp;
+    const FlatLayout *layout = &state->root->units[0]->flat.layout;
+    for (int i = 0; i < layout->n; i++)
+        for (int k = 0; k < module->n_params; k++)
+            check(layout->params[i] != module->params[k] || ddp->done[i] > 0,
+                  "after the backward of %s ddp->done of %s is 0: ddp_post_backward counts it for "
+                  "each parameter of the module, also after one that is not complete yet",
+                  module->name, layout->params[i]->name);
     check(ddp->next == ddp->n_buckets || !is_complete(ddp, &ddp->buckets[ddp->next]),
           "after the backward of %s bucket %d is complete, and those before it are sent: "
           "ddp_post_backward sends all that may be",
@@ -237,23 +245,28 @@ static Status check_sent(Module *module, void *arg)
     return OK;
 }
 
-static void check_all_sent(Module *m, Ddp *ddp)
+static void check_all_sent(Module *m, StrategyState *state)
 {
-    check(module_add_hook(m, HOOK_POST_BACKWARD, check_sent, ddp) != NULL, "no memory");
-    for (int i = 0; i < m->n_children; i++) check_all_sent(m->children[i], ddp);
+    check(module_add_hook(m, HOOK_POST_BACKWARD, check_sent, state) != NULL, "no memory");
+    for (int i = 0; i < m->n_children; i++) check_all_sent(m->children[i], state);
 }
 
 static void sent_body(Wrapped *w, const Case *c, const Rank *r)
 {
     for (int i = 0; i < w->model->n_children; i++)
-        check_all_sent(w->model->children[i], &w->root->extensions->strategy->ddp);
+        check_all_sent(w->model->children[i], w->root->extensions->strategy);
     case_train(w, c, r, 0);
 }
 
 void rule_complete_buckets_are_sent(void)
 {
+    // A module whose bias comes after a weight that another module holds, too.
+    static const RandomModel tied = {
+        .in_dim = 7, .out_dim = 5, .blocks = 1, .layers = 1, .width = 13, .tied = true};
     Case c = case_of(spec_mlp(4), STRATEGY_DDP, 2, 2, 1);
     c.options.first_bucket_bytes = c.options.bucket_bytes = 1; // a weight's, and its bias's
+    run_wrapped(2, sent_body, &c);
+    c.random = &tied;
     run_wrapped(2, sent_body, &c);
 }
 

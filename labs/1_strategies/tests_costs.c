@@ -143,9 +143,12 @@ static void check_peaks(uint64_t first, const Case *c, const Figures *f)
           "set_reshard_after_forward and strategy_post_backward decide how long they stay",
           params, f->params);
     check(grads == f->grads,
-          "at most %zu bytes of gradients are unsharded at a time, want %zu%s" LIKELY
-          "strategy_pre_backward begins them, strategy_post_backward reduces them",
-          grads, f->grads, kept ? ": all of them accumulate" : "");
+          "at most %zu bytes of gradients are unsharded at a time, want %zu%s" LIKELY "%s", grads,
+          f->grads, kept ? ": all of them accumulate" : "",
+          grads > f->grads || kept
+              ? "strategy_pre_backward begins them, strategy_post_backward reduces them"
+              : "strategy_pre_backward calls fsdp_free_reduce_scatter in each unit's backward, not "
+                "in the outermost alone: a gradient is freed before the next is reduced");
     check(sums == f->sums,
           "at most %zu bytes hold sums over the shards that the replicas are still to add, want "
           "%zu" LIKELY "reduce_within allocates them, free_all_reduce frees the one before",

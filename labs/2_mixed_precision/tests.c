@@ -104,13 +104,17 @@ TEST(a_factor_has_two_parts)
     run_ranks(1, divide_before_body, NULL);
 }
 
-// A unit's gradient, 3 everywhere, in two pieces from its end.
+// A unit's gradient, 3 everywhere, in two pieces from its end. One rank adds it to its shard of 1s.
 static void ready_body(Wrapped *w, const Case *c, const Rank *r)
 {
     FsdpUnit *unit = w->root->units[1];
     const Buffer *grad = &unit->flat.unsharded_grad;
-    float want = 3.0f / before_of(c->policy->reduce_dtype, r->world);
-    Buffer input;
+    float want = 3.0f / before_of(c->policy->reduce_dtype, r->world), one = 1.0f;
+    Buffer input, shard = unit->flat.sharded_grad;
+    for (int64_t i = 0; i < shard.numel && r->world == 1; i++) {
+        send_to((float *)shard.data + i, &one, 1);
+        want = 4.0f;
+    }
     need(fsdp_unshard(unit));
     need(fsdp_wait_for_unshard(unit));
     need(precision_pre_backward(unit->module, unit));
@@ -140,9 +144,12 @@ static void ready_body(Wrapped *w, const Case *c, const Rank *r)
     for (size_t i = 0; i < count; i++)
         check(got[i] == want,
               "a gradient of 3 among %d ranks is made ready in two pieces, %s to %s: element %zu "
-              "of %zu is %g, want %g",
+              "of %zu is %g, want %g%s",
               r->world, type_name(c->policy->param_dtype), type_name(input.dtype), i, count,
-              (double)got[i], (double)want);
+              (double)got[i], (double)want,
+              r->world > 1 ? ""
+                           : ": one rank adds to its sharded_grad, here 1, from the first backward "
+                             "on: precision_pre_backward sets own->reduce and own->adds");
     free(got);
     need(fsdp_reshard_all(w->model));
 }
@@ -153,6 +160,8 @@ TEST(a_gradient_is_made_ready)
         Case c = typed(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], STRATEGY_ZERO2, i % 2 ? 4 : 2);
         run_wrapped(i % 2 ? 4 : 2, ready_body, &c);
     }
+    Case alone = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO2, 1);
+    run_wrapped(1, ready_body, &alone);
 }
 
 TEST(training_follows_the_oracle)

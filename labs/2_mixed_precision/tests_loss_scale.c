@@ -178,8 +178,11 @@ static void scale_body(Wrapped *w, const Case *c, const Rank *r)
         check(
             scaler.scale == want && scaler.growth_tracker == good,
             "after step %zu of %s (g: finite) the scale is %g and the tracker %d, want %g and %d: "
-            "times 0.25 after b, times 4 after three g, and never infinite",
-            i + 1, STEPS, (double)scaler.scale, scaler.growth_tracker, (double)want, good);
+            "times 0.25 after b, times 4 after three g, and never infinite%s",
+            i + 1, STEPS, (double)scaler.scale, scaler.growth_tracker, (double)want, good,
+            scaler.scale == want ? ": in loss_scaler_update the tracker is 0 again after the third "
+                                   "g, whether or not the scale grew"
+                                 : "");
     }
     loss_scaler_destroy(&scaler);
 }

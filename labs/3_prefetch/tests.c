@@ -221,6 +221,29 @@ static void check_order(const Model *m, const char *when, int unit, HookPoint po
               when, unit);
 }
 
+// That the hooks have queued all-gathers in the plan's order. `whose`: who orders them.
+static void check_gathers(const Model *m, uint64_t first, const char *when, int unit,
+                          const char *whose)
+{
+    const PlanList *want = &m->plan.gathered;
+    char got[80] = "", wanted[80] = "";
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry) || entry.op != GPU_ALL_GATHER) continue;
+        for (int u = 0; u < m->plan.n; u++)
+            for (int k = 0; k < entry.n_ranges; k++)
+                if (entry.range[k].access == GPU_WRITE &&
+                    entry.range[k].ptr == fsdp_unit(m->of[u])->flat.unsharded_param.data)
+                    snprintf(got + strlen(got), sizeof got - strlen(got), " %d", u);
+    }
+    for (int i = 0; i < want->n; i++)
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), " %d", want->unit[i]);
+    check(m->mesh.shard.size == 1 || strcmp(got, wanted) == 0,
+          "%s of unit %d the all-gathers are of units%s, in this order, want%s%s%s%s", when, unit,
+          got, wanted, whose != NULL ? LIKELY : "", whose != NULL ? whose : "",
+          whose != NULL ? " prefetches them in another order" : "");
+}
+
 // All hooks of the unit at this point; then the states must be those of the plan.
 static void hook(Model *m, int unit, HookPoint point)
 {
@@ -232,6 +255,8 @@ static void hook(Model *m, int unit, HookPoint point)
     Module *module = m->of[unit];
     const PrefetchState *kept = fsdp_unit(m->root)->root->extensions->prefetch;
     const PrefetchList old = kept->order;
+    bool sure = m->plan.options.limit_bytes == 0; // else the limit may not have been kept
+    uint64_t first = gpulog_length();
     for (Hook *h = module->hooks[point]; h != NULL; h = h->next) need(h->fn(module, h->arg));
     check(kept->begun.units != old.units || old.units == NULL || kept->max_begun <= old.n,
           "%s of unit %d `begun` has the memory of the old `order`, %d units, and max_begun is %d: "
@@ -245,11 +270,11 @@ static void hook(Model *m, int unit, HookPoint point)
         int state = flat->state == FLAT_SHARDED      ? AWAY
                     : flat->state == FLAT_UNSHARDING ? COMING
                                                      : HERE;
-        bool sure = m->plan.options.limit_bytes == 0; // else the limit may not have been kept
         check(state == (int)m->plan.state[i], "%s of unit %d, unit %d is %s, must be %s%s%s%s%s",
               WHEN[point], unit, i, NAME[state], NAME[m->plan.state[i]], sure ? LIKELY : "",
               sure ? WHOSE[point] : "", sure ? " leaves it " : "", sure ? NAME[state] : "");
     }
+    check_gathers(m, first, WHEN[point], unit, sure ? WHOSE[point] : NULL);
 }
 
 static void run_unit(Model *m, const Walk *k, int unit, HookPoint before)

@@ -81,13 +81,35 @@ void rule_micro_batches_add_up(void)
 
 // ---- What is in flight ----
 
+// That the host has waited for the last copy to the device since `first`.
+static void check_copied(uint64_t first, int unit, const Rank *r)
+{
+    int64_t copy = -1;
+    uint64_t next = gpulog_length();
+    GpuLogEntry entry;
+    void *later;
+    for (uint64_t i = first; i < next; i++)
+        if (gpulog_get(i, &entry) && entry.op == GPU_COPY && entry.from == GPULOG_HOST)
+            copy = (int64_t)i;
+    need_cuda(cudaMallocAsync(&later, 1, r->stream));
+    next = gpulog_length();
+    need_cuda(cudaMemsetAsync(later, 0, 1, r->stream));
+    need_cuda(cudaFreeAsync(later, r->stream));
+    check(copy < 0 || log_ordered((uint64_t)copy, next),
+          "unit %d was gathered, and after offload_wait the copy of its shard to the device may "
+          "still run" LIKELY "offload_wait waits for the stream to the host alone",
+          unit);
+}
+
 static void in_flight_body(Wrapped *w, const Case *c, const Rank *r)
 {
     size_t live = gpulog_live_bytes(r->device);
     for (int u = 0; u < w->root->n_units; u++) { // gathered, and nobody uses it
         float *shard = w->root->units[u]->flat.sharded_param.data;
+        uint64_t first = gpulog_length();
         need(fsdp_unshard(w->root->units[u]));
         need(offload_wait(w->root->extensions->offload));
+        check_copied(first, u, r);
         shard[0] += 0.0f; // as the optimizer does
         check(w->root->extensions->offload->param.buffer == NULL,
               "after offload_wait a copy of a parameter shard is still there");

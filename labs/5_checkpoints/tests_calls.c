@@ -177,9 +177,11 @@ static void cuda_fails(Sharded *s, const Rank *r, bool saves)
         need_cuda(cudaDeviceSynchronize());
         check(status != OK && open_files() == files && gpulog_live_bytes(r->device) == live,
               "call %d of a %s fails, %s: its status is %d, and it leaves %d open files and %zd "
-              "bytes of the device",
+              "bytes of the device%s",
               n, saves ? "save" : "load", failing_call(), (int)status, open_files() - files,
-              (ssize_t)(gpulog_live_bytes(r->device) - live));
+              (ssize_t)(gpulog_live_bytes(r->device) - live),
+              saves && open_files() > files ? LIKELY "write_pieces closes its file after a failure"
+                                            : "");
         check(position.step == 5 && s->adamw.t == 5 + STATE_MORE_STEPS,
               "a %s in which %s failed has changed the position or t", saves ? "save" : "load",
               failing_call());
@@ -403,8 +405,11 @@ static void commit_body(const Rank *r, void *arg)
         }
         char good = there & 1 ? 'd' : there & 4 ? 'o' : 0;
         for (int after = 0; after < 2; after++) {
-            need(after == 0 ? checkpoint_begin(path[0], path[1], path[2])
-                            : checkpoint_commit(path[0], path[1], path[2]));
+            Status status = after == 0 ? checkpoint_begin(path[0], path[1], path[2])
+                                       : checkpoint_commit(path[0], path[1], path[2]);
+            check(status == OK, "%s fails, where there was %sDIR, %sDIR.tmp and %sDIR.old: %s",
+                  after == 0 ? "checkpoint_begin" : "checkpoint_commit", there & 1 ? "" : "no ",
+                  there & 2 ? "" : "no ", there & 4 ? "" : "no ", check_last());
             check(mark_of(path[0]) == (after == 0 ? good : 'n') &&
                       mark_of(path[1]) == (after == 0 ? '-' : 0) && mark_of(path[2]) == 0,
                   "before the save there was %sDIR, %sDIR.tmp and %sDIR.old, and after %s DIR is "

@@ -121,11 +121,13 @@ static void norm_body(Wrapped *w, const Case *c, const Rank *r)
           w->ranks.group.size, c->replicas, (double)norm, sqrt(squares),
           fabs((double)norm - twice) <= 1e-6 * twice
               ? "a parameter that two stages share is counted twice: in counts"
-              : "in sum_all all stages and ranks add, a replica once");
+              : "in sum_all all stages and ranks add, also those of one stage, a replica once");
 }
 
 TEST(norm_counts_once)
 {
+    Case alone = cut_of(spec_mlp(3), 1, 1, PIPELINE_1F1B);
+    run_wrapped(2, norm_body, &alone);
     Case c = cut_of(spec_gpt2(3), 3, 2, PIPELINE_1F1B);
     run_wrapped(6, norm_body, &c);
     c = cut_of(spec_gpt2(2), 2, 2, PIPELINE_GPIPE);

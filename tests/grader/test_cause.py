@@ -128,6 +128,17 @@ class Pointing(unittest.TestCase):
         self.assertEqual(self.part(REPORT, report("wrong-pointer", ("1_one/tests.c", "begin"))),
                          "")
 
+    def test_a_send_and_a_receive_that_one_function_calls_in_another_order(self):
+        def part(first, second, *functions):
+            two = report("collective-mismatch", *(("m/one.c", name) for name in functions))
+            two["calls"][0]["path"], two["calls"][1]["path"] = first, second
+            return self.part(REPORT, two)
+        at = "in x (k/x.c:2); called by end_all (m/one.c:%d)"
+        self.assertEqual(part(at % 8, at % 9, "begin", "take_it"), "1.2")
+        self.assertEqual(part(at % 8, at % 9, "begin", "begin"), "1.1")
+        self.assertEqual(part(at % 8, at % 8, "begin", "take_it"), "1.1")
+        self.assertEqual(part(at % 8, "", "begin", "take_it"), "1.1")
+
     def test_a_pointer_allocated_elsewhere_may_be_either(self):
         two = report("wrong-pointer", ("mine/one.c", "begin"), where="mine/one.c:7 (take_it)")
         self.assertEqual(self.part(REPORT, two), "")

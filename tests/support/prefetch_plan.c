@@ -32,6 +32,7 @@ static void bring(Plan *p, int u, int state)
     if (p->state[u] == AWAY) {
         add(p, p->bytes[u]);
         p->gathers++;
+        p->gathered.unit[p->gathered.n++] = u;
     }
     p->state[u] = p->state[u] == HERE ? HERE : state;
 }
@@ -118,5 +119,6 @@ void plan_hook(Plan *p, int unit, HookPoint point)
 {
     static void (*const AT[HOOK_POINTS])(Plan *, int) = {pre_forward, post_forward, pre_backward,
                                                          post_backward};
+    p->gathered.n = 0;
     AT[point](p, unit);
 }

@@ -27,6 +27,7 @@ typedef struct Plan {
     int ended[PLAN_HOOKS], n_ended;       // as forwards ended, and have had no backward yet
     int64_t live, retired, peak;          // bytes: unsharded; of those, left to free; the most
     int gathers;                          // all-gathers queued
+    PlanList gathered;                    // of these units, by the last hook, in this order
 } Plan;
 
 void plan_begin(Plan *p);
