@@ -61,8 +61,8 @@ static void count_body(const Rank *r, void *arg)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         Param p = make_param(table[i].ndim, table[i].shape, INIT_ZERO, 0.0f, 0);
         check(meta_numel(&p) == table[i].want,
-              "meta_numel of shape number %zu gives %lld, want %lld", i, (long long)meta_numel(&p),
-              (long long)table[i].want);
+              "meta_numel of a shape with %d dimensions gives %lld, want %lld", p.ndim,
+              (long long)meta_numel(&p), (long long)table[i].want);
     }
     part_holds("1.1");
 
@@ -457,7 +457,7 @@ static void check_materialized(Module *model, uint64_t seed)
         meta_init_slice(p, seed, 0, (int64_t)numel, want);
         check_equal(p->name, data, want, numel);
         memset(want, 0, numel * sizeof *want);
-        check_equal("a fresh gradient", grad, want, numel);
+        check_equal("a gradient that materialize_param makes", grad, want, numel);
         free(want);
         free(data);
         free(grad);

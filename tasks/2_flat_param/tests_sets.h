@@ -140,8 +140,12 @@ static const char *padding_cause(int64_t numel, int64_t padded, int64_t multiple
         return "\nLikely cause: padded is a multiple of 4W, and nobody has asked for alignment: is "
                "`align` looked at?";
     if (padded >= numel + multiple)
-        return "\nLikely cause: there is more padding than is due: what does your rounding add "
-               "where numel is a multiple already?";
+        return numel % multiple == 0
+                   ? "\nLikely cause: there is too much padding: what does your rounding add if "
+                     "numel is a multiple already?"
+                   : "\nLikely cause: padded is rounded up to a multiple of more than W (with "
+                     "align "
+                     "4W: 16 bytes are 4 elements)";
     return "\nLikely cause: padded is no multiple of W (with align of 4W)";
 }
 

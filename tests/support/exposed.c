@@ -203,8 +203,8 @@ void rule_backward_is_hidden(void)
         BLOCKS, time_words(e.us), time_words(e.most),
         e.gathers
             ? "Collectives of one communicator run in the order in which they are queued: before "
-              "a unit's reduce-scatter the next unit's must come first, its all-gather, in "
-              "fsdp_pre_backward; and nothing may wait for that but the next unit's own backward"
+              "a unit's reduce-scatter fsdp_pre_backward must queue the next unit's all-gather, "
+              "and nothing may wait for that but the next unit's own backward"
             : "Only reduce-scatters are: fsdp_reduce_grad must not let the next unit's backward "
               "wait for one");
 }

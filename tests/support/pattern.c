@@ -101,11 +101,15 @@ static bool wrong_in_padding(const Case *c)
 {
     for (size_t i = c->first; i <= c->last; i++)
         if (is_wrong(c, i) && !layout_is_padding(c->clues->layout, c->n, i)) return false;
-    bool all = true;
-    for (size_t i = c->first; i <= c->last; i++) all &= is_poison(c->got[i]);
+    bool all = true, stays = c->clues->before != NULL;
+    for (size_t i = c->first; i <= c->last; i++) {
+        all &= is_poison(c->got[i]);
+        stays = stays && (!is_wrong(c, i) || c->got[i] == c->clues->before[i]);
+    }
     return says(c, "the padding alone is wrong, every parameter is right. %s",
-                all ? "It was never written: does anything zero it?"
-                    : "Is flat_zero_padding called after what wrote there?");
+                all     ? "It was never written: does anything zero it?"
+                : stays ? "It is what it was before the call: how many elements does that set?"
+                        : "Is flat_zero_padding called after what wrote there?");
 }
 
 // ---- One thing everywhere ----
