@@ -338,8 +338,9 @@ def chosen(row, test, pointer, task, failed):
 
 
 def weight(row, pointer):
-    """How much a row tells of a mistake: nothing where given code found it."""
-    if says_nothing(row["message"]) and not pointer.part:
+    """How much a row tells of a mistake: nothing where given code found it, or where simgpu's
+    report points at no part."""
+    if not pointer.part and (says_nothing(row["message"]) or split(row["message"])[2]):
         return 0
     return 2 if pointer.sure == 2 and not NOT_YET.search(row["message"]) else 1
 
