@@ -197,8 +197,8 @@ static void scales_body(Wrapped *w, const Case *c, const Rank *r)
         w->ctx.mesh.shard.comm = NULL;
         need_failure(fp8_update_scales(w->root), ERR_NCCL, "");
         w->ctx.mesh.shard.comm = comm;
-        check(state->stale, "fp8_update_scales failed in its all-reduce, and the scales are not stale any "
-                            "more");
+        check(state->stale,
+              "fp8_update_scales failed in its all-reduce, and the scales are not stale any more");
         need_cuda(cudaDeviceSynchronize());
         backend_listen();
     }
