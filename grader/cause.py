@@ -412,8 +412,8 @@ def fill(rows, task, files):
                    ask=ask(row["message"], first_report(row)) if asks else "",
                    hint="" if asks or not pointer.part or not levels else levels[0],
                    more=levels if asks or not pointer.part else levels[1:])
-        told_apart = found and not NOT_YET.search(row["message"]) # the part, not the test's parts
-        if pointer.part and (told_apart or pointer.part not in test.parts):
+        shown = found and not NOT_YET.search(row["message"])
+        if pointer.part and (shown or pointer.part not in test.parts):
             row["section"] = task.sections.get(pointer.part) or row["section"]
         if pointer.sure and not before.sure:
             before = pointer

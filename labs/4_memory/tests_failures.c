@@ -82,23 +82,28 @@ void rule_micro_batches_add_up(void)
 // ---- What is in flight ----
 
 // That the host has waited for the last copy to the device since `first`.
-static void check_copied(uint64_t first, int unit, const Rank *r)
+static void check_copied(uint64_t first, int unit, const OffloadState *state, const Rank *r)
 {
     int64_t copy = -1;
+    bool right = true; // the copy's stream
     uint64_t next = gpulog_length();
     GpuLogEntry entry;
     void *later;
     for (uint64_t i = first; i < next; i++)
-        if (gpulog_get(i, &entry) && entry.op == GPU_COPY && entry.from == GPULOG_HOST)
+        if (gpulog_get(i, &entry) && entry.op == GPU_COPY && entry.from == GPULOG_HOST) {
             copy = (int64_t)i;
+            right = entry.stream == state->to_device;
+        }
     need_cuda(cudaMallocAsync(&later, 1, r->stream));
     next = gpulog_length();
     need_cuda(cudaMemsetAsync(later, 0, 1, r->stream));
     need_cuda(cudaFreeAsync(later, r->stream));
     check(copy < 0 || log_ordered((uint64_t)copy, next),
-          "unit %d was gathered, and after offload_wait the copy of its shard to the device may "
-          "still run" LIKELY "offload_wait waits for the stream to the host alone",
-          unit);
+          "unit %d was gathered, and after %s the copy of its shard to the device may still "
+          "run" LIKELY "%s",
+          unit, right ? "offload_wait" : "the host's wait",
+          right ? "offload_wait waits for the stream to the host alone"
+                : "offload_all_gather queues it on another stream than state->to_device");
 }
 
 static void in_flight_body(Wrapped *w, const Case *c, const Rank *r)
@@ -109,7 +114,7 @@ static void in_flight_body(Wrapped *w, const Case *c, const Rank *r)
         uint64_t first = gpulog_length();
         need(fsdp_unshard(w->root->units[u]));
         need(offload_wait(w->root->extensions->offload));
-        check_copied(first, u, r);
+        check_copied(first, u, w->root->extensions->offload, r);
         shard[0] += 0.0f; // as the optimizer does
         check(w->root->extensions->offload->param.buffer == NULL,
               "after offload_wait a copy of a parameter shard is still there");

@@ -198,8 +198,7 @@ static void scales_body(Wrapped *w, const Case *c, const Rank *r)
         need_failure(fp8_update_scales(w->root), ERR_NCCL, "");
         w->ctx.mesh.shard.comm = comm;
         check(state->stale,
-              "fp8_update_scales failed in its all-reduce, and the scales are not stale any "
-              "more");
+              "fp8_update_scales failed in its all-reduce, and the scales are not stale any more");
         need_cuda(cudaDeviceSynchronize());
         backend_listen();
     }

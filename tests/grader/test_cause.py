@@ -277,6 +277,12 @@ class Hints(unittest.TestCase):
         one, = filled(row("first", "end_all gives 3"))
         self.assertEqual(one["section"], "End")
 
+    def test_the_section_of_the_part_that_is_shown(self):
+        self.assertEqual(filled(row("both", "end_all gives 3"))[0]["section"], "End")
+        self.assertEqual(filled(row("both", "it gives 3"))[0]["section"], "S")
+        gap = "mine/one.c:3: part 1.2 of end_all is not written yet"
+        self.assertEqual(filled(row("both", gap))[0]["section"], "S")
+
     def test_the_tests_own_later_where_nothing_points(self):
         one, = filled(row("both", "x is 3"))
         self.assertEqual((one["hint"], one["more"], one["part"]), ("", ["Both?", "b2", "b3"], ""))

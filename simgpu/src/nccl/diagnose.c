@@ -176,13 +176,12 @@ void sim_diagnose_message(ncclComm_t comm, int from, int to)
     sim_describe_desc(&comm->shared->slot[to], &channel->recv, recv, sizeof recv);
     sim_note_desc(from, &comm->shared->slot[from], &channel->send);
     sim_note_desc(to, &comm->shared->slot[to], &channel->recv);
-    sim_fatal(
-        SIMGPU_MISMATCH, "a send and its receive disagree",
-        "Message %llu from rank %d to rank %d:\nrank %d: %s\nrank %d: %s\n"
-        "On real GPUs this silently hangs, or data are lost.\n"
-        "Messages of a pair match in order. Is one side's another message, or does it compute "
-        "the count in another way?",
-        (unsigned long long)channel->send.seq, from, to, from, send, to, recv);
+    sim_fatal(SIMGPU_MISMATCH, "a send and its receive disagree",
+              "Message %llu from rank %d to rank %d:\nrank %d: %s\nrank %d: %s\n"
+              "On real GPUs this silently hangs, or data are lost.\n"
+              "Messages of a pair match in order. Is one side's another message, or does it "
+              "compute the count in another way?",
+              (unsigned long long)channel->send.seq, from, to, from, send, to, recv);
 }
 
 void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site)
