@@ -213,6 +213,11 @@ def named(text, task, source):
     return parts
 
 
+def says(text, error):
+    """Whether a text has what a manifest's "errors" names, where … is any one word."""
+    return bool(re.search(re.escape(error).replace("…", r"\S+"), text))
+
+
 def called_by(function, task, source):
     """The parts whose functions a function calls, and its own."""
     body = bodies(source).get(function, "")
@@ -279,7 +284,7 @@ def of_report(report, text, task, source):
         frees = [entry for entry in calls if "Free" in (entry.get("call") or "")]
         return only(of_calls(calls, task, source)) or only(
             of_calls(frees if IN_USE.search(flat) else [], task, source) - {None}) or next(
-                (part for error, part in task.errors.items() if error in flat), "")
+                (part for error, part in task.errors.items() if says(flat, error)), "")
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right
     parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
@@ -301,7 +306,7 @@ def point(row, task, source):
         return Pointer(gap.group("part") if gap.group("part") in task.parts else "", 2)
     words, cause, text = split(row["message"])
     for error, part in task.errors.items():
-        if error in words: # given code says it, perhaps of what an earlier mistake has led to
+        if says(words, error): # given code says it, perhaps of what an earlier mistake has led to
             return Pointer(part, 1)
     queued = QUEUED.search(words)
     if queued:

@@ -14,9 +14,9 @@ grade, none of `more`, `section` and `parts` is needed (hidden tests may have no
 
 Which hints a failed test gets is chosen by its cause (cause.py). For that the task has `functions`:
 for each part the function that holds it, and given ones that do nothing but call it, and `errors`:
-what given code, or a report of two streams, says when a part has been done wrong, and which; a test
-has `parts`, those that it is meant for and its hints ask about, and `reports`, the classes of
-simgpu's reports that its hints help with, whatever test they come in.
+what given code, or a report of two streams, says when a part has been done wrong (… is any word),
+and which; a test has `parts`, those that it is meant for and its hints ask about, and `reports`,
+the classes of simgpu's reports that its hints help with, whatever test they come in.
 
 The folder of a manifest holds what tests the files too: tests.c, tests_OTHER.c and rules*.c, which
 are its suite, hidden.c, mutants.json and alternatives/. Of `files` the first is NAME.c for a task

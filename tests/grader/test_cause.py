@@ -1,6 +1,7 @@
 """grader/cause.py: which part a failed test points at, and which hints it gets."""
 
 import os
+import re
 import unittest
 
 from helpers import ROOT, read
@@ -180,10 +181,11 @@ class Pointing(unittest.TestCase):
         self.assertEqual(self.part(in_use + " Is the cudaEventRecord missing?", freed), "")
 
     def test_streams_between_which_a_wait_is_missing(self):
-        task = task_of(errors={"a after the first, for which b waits": "1.3"})
+        task = task_of(errors={"recorded on a after …, and b wait": "1.3"})
         race = report("race-between-streams", ("m/one.c", "begin"), ("nn/x.c", "f"))
-        text = REPORT + "\n   recorded on a after the first, for which\n   b waits?"
-        self.assertEqual(filled(row("both", text, reports=[race]), task=task)[0]["part"], "1.3")
+        for after, part in (("kernel_sgd", "1.3"), ("the allocation", "")):
+            text = REPORT + "\n   Is one recorded on a after %s, and\n   b wait?" % after
+            self.assertEqual(filled(row("both", text, reports=[race]), task=task)[0]["part"], part)
 
     def test_a_read_of_what_nobody_wrote_is_who_allocated_it(self):
         read = report("uninitialised-read", ("m/one.c", "begin"), where="m/one.c:3 (take_it)")
@@ -335,6 +337,14 @@ class TheKit(unittest.TestCase):
             for part, names in task.functions.items():
                 self.assertEqual(cause.parts_of(names[0], task, source), {part})
                 self.assertRegex(cause.look(part, task, [(task.file, source)]), r"\.c:\d+$")
+
+    def test_what_errors_give_for_streams_is_what_simgpu_asks(self):
+        text = re.sub(r'"\s*"', "", read(os.path.join(ROOT, "simgpu", "src", "check", "race.c")))
+        asked = " ".join(text.replace("\\n", " ").split())
+        for task in manifest.load(ROOT):
+            for error in task.errors:
+                if "ctx->" in error:
+                    self.assertTrue(re.sub(r"ctx->\w+|…", "%s", error) in asked, error)
 
     def test_a_given_function_is_named_only_where_it_is_changed(self):
         api, = [task for task in manifest.load(ROOT) if task.name == "api"]
