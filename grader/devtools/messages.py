@@ -21,6 +21,7 @@ what is wrong; Screen(rows, right): .names, .looks, .misleads(), .line(); RIGHT,
 import io
 import re
 
+import alike
 import cause
 import grade
 from manifest import whole
@@ -146,7 +147,7 @@ class Screen:
 
     def __init__(self, rows, right):
         self.right = right
-        self.first = next((row for row in rows if row["status"] != "passed"), None)
+        self.first = alike.foremost([row for row in rows if row["status"] != "passed"])
         self.names = bool(self.first) and names_cause(screen(rows, right.task), rows, right)
         self.look = self.first["look"] if self.first else ""
         part, function = (self.look.split(", ") + ["", ""])[:2]
