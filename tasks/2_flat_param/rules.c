@@ -162,10 +162,13 @@ static void narrow_padding_body(const Rank *r, void *arg)
             bool padding = i >= bytes * N && i < bytes * SHARD;
             check(byte[i] == (padding ? 0 : 6),
                   "flat_zero_padding of a buffer of 8 elements of %d bytes, 5 of them valid: byte "
-                  "%d was 6, must be 0 if it is padding and else stay, and is %d" LIKELY
-                  "the padding is counted in floats, and not in "
-                  "elements of the buffer's type",
-                  bytes, i, byte[i]);
+                  "%d, %s, is %d" LIKELY
+                  "the padding is counted in floats, and not in elements of the buffer's type",
+                  bytes, i,
+                  padding              ? "of the padding, must be 0"
+                  : i >= bytes * SHARD ? "after the padding, was 6 and must stay so"
+                                       : "of a valid element, was 6 and must stay so",
+                  byte[i]);
         }
         free(got);
     }

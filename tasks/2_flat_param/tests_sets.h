@@ -139,14 +139,13 @@ static const char *padding_cause(int64_t numel, int64_t padded, int64_t multiple
     if (padded % 4 == 0 && multiple % 4 != 0 && padded < numel + 4 * multiple)
         return "\nLikely cause: padded is a multiple of 4W, and nobody has asked for alignment: is "
                "`align` looked at?";
-    if (padded >= numel + multiple)
-        return numel % multiple == 0
-                   ? "\nLikely cause: there is too much padding: what does your rounding add if "
-                     "numel is a multiple already?"
-                   : "\nLikely cause: padded is rounded up to a multiple of more than W (with "
-                     "align "
-                     "4W: 16 bytes are 4 elements)";
-    return "\nLikely cause: padded is no multiple of W (with align of 4W)";
+    if (padded % multiple != 0)
+        return "\nLikely cause: padded is no multiple of W (with align of 4W)";
+    if (padded == numel + multiple)
+        return "\nLikely cause: there is too much padding: what does your rounding add if numel is "
+               "a multiple already?";
+    return "\nLikely cause: padded is rounded up to a multiple of more than W (with align of more "
+           "than 4W: 16 bytes are 4 elements)";
 }
 
 // That a layout is what it must be: what else is to be compared with it can rely on that.
