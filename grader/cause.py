@@ -26,8 +26,10 @@ By 5 a part has hints, and no line `Look:`: that the test is meant for it is no 
 names the line where a rank crashed or was still running, else the function that the message names,
 else the part's own; and no function that is as the skeleton gives it.
 
-One row of a task is the foremost, which the first screen shows: the first failure, unless what it
-says was found in given code and a later test of the task names the function itself.
+One row of a task is the foremost, which the first screen shows: the first failure, unless given
+code found it, or simgpu's report points at no part, and a later test of the task says more. Where
+that is a rule, it is the first other test that names a function of the rule's part, if there is
+one.
 
 A function of the student's own belongs to the parts whose functions call it.
 
@@ -350,6 +352,16 @@ def weight(row, pointer):
     return 2 if pointer.sure == 2 and not NOT_YET.search(row["message"]) else 1
 
 
+def shown_first(failures):
+    """Of rows that did not pass, each with what it points at by itself, the foremost."""
+    first, pointer = failures[0] if weight(*failures[0]) else max(
+        failures, key=lambda failure: weight(*failure))
+    if not RULE.search(first["message"]):
+        return first
+    return next((row for row, own in failures if own.part == pointer.part and
+                 weight(row, own) == 2 and not RULE.search(row["message"])), first)
+
+
 def look(part, task, files, words=""):
     """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126". words: the test's,
     which may name a place in it, or one of its functions."""
@@ -388,7 +400,7 @@ def fill(rows, task, files):
     source = "".join(text for _, text in files)
     tests = {test.name: test for test in task.tests}
     failed = {row["name"] for row in rows if row["status"] != "passed"}
-    before, evidence = Pointer(), {}
+    before, failures = Pointer(), []
     for row in rows:
         test = tests[row["name"]]
         row.update(part="", look="", ask="", hints_of=test.name, foremost=False)
@@ -398,7 +410,7 @@ def fill(rows, task, files):
             row.update(hint="", more=[], hints_of="")
             continue
         pointer = point(row, task, source)
-        evidence[row["name"]] = weight(row, pointer)
+        failures.append((row, pointer))
         if pointer.sure < 2 and before.sure >= max(1, pointer.sure) and not test.together:
             pointer = before
         said = "".join(split(row["message"])[:2])
@@ -422,8 +434,5 @@ def fill(rows, task, files):
             row["section"] = task.sections.get(pointer.part) or row["section"]
         if pointer.sure and not before.sure:
             before = pointer
-    first = next(iter(evidence), "")
-    name = first if evidence.get(first) else max(evidence, key=evidence.get, default="")
-    for row in rows:
-        if row["name"] == name:
-            row["foremost"] = True
+    if failures:
+        shown_first(failures)["foremost"] = True

@@ -274,6 +274,20 @@ class Hints(unittest.TestCase):
         self.assertEqual(first(row("first", "", "passed"), row("both", crash),
                                row("order", "y is 3")), ["order"])
         self.assertEqual(first(row("first", "", "passed")), [])
+        wrong = report("wrong-pointer", ("nn/x.c", "f"))
+        self.assertEqual(first(row("first", REPORT, reports=[wrong]), row("both", "x is 3")),
+                         ["both"])
+
+    def test_a_direct_test_of_the_part_is_shown_before_a_rule(self):
+        def first(*messages):
+            rows = filled(*map(row, ("first", "both", "order"), messages))
+            return next(row["name"] for row in rows if row["foremost"])
+        rule = "in rule any_size: end_all gives 3"
+        self.assertEqual(first(rule, "x is 3", "end_all must be 3"), "order")
+        self.assertEqual(first(rule, "begin gives 3", "x is 3"), "first") # of another part
+        self.assertEqual(first(rule, "x is 3", rule), "first")
+        self.assertEqual(first("end_all gives 3", "end_all gives 4", rule), "first")
+        self.assertEqual(first("in rule any_size: x is 3", "end_all gives 3", rule), "first")
 
     def test_the_section_of_another_part(self):
         one, = filled(row("first", "end_all gives 3"))
