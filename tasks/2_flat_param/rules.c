@@ -165,9 +165,9 @@ static void narrow_padding_body(const Rank *r, void *arg)
                   "%d, %s, is %d" LIKELY
                   "the padding is counted in floats, and not in elements of the buffer's type",
                   bytes, i,
-                  padding              ? "of the padding, must be 0"
-                  : i >= bytes * SHARD ? "after the padding, was 6 and must stay so"
-                                       : "of a valid element, was 6 and must stay so",
+                  padding              ? "which is padding and must be 0"
+                  : i >= bytes * SHARD ? "which lies after the padding and must stay 6"
+                                       : "which is of a valid element and must stay 6",
                   byte[i]);
         }
         free(got);

@@ -144,8 +144,8 @@ static const char *padding_cause(int64_t numel, int64_t padded, int64_t multiple
     if (padded == numel + multiple)
         return "\nLikely cause: there is too much padding: what does your rounding add if numel is "
                "a multiple already?";
-    return "\nLikely cause: padded is rounded up to a multiple of more than W (with align of more "
-           "than 4W: 16 bytes are 4 elements)";
+    return "\nLikely cause: padded is a multiple of more than W, or with align of more than 4W: 16 "
+           "bytes are 4 elements";
 }
 
 // That a layout is what it must be: what else is to be compared with it can rely on that.

@@ -389,6 +389,14 @@ static void part_body(Sharded *s, const Rank *r, void *arg)
     Batch batch = batch_create(&s->spec, 1);
     s->run.B = s->spec.B;
     s->run.T = s->spec.T;
+    FsdpUnit *unit = unit_of(s, 0);
+    need(fsdp_pre_forward(unit->module, unit));
+    check(s->root->iter_forward_root == unit,
+          "a forward of unit %s alone is the outermost: fsdp_pre_forward must make it "
+          "root->iter_forward_root, and let its all-gather wait for the optimizer, whichever unit "
+          "it is",
+          unit->flat.name);
+    need(fsdp_post_forward(unit->module, unit));
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));

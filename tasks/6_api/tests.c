@@ -106,6 +106,9 @@ static int laid_out, in_front;
 static Status count_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank,
                            int world, bool align)
 {
+    check(n > 0,
+          "%s has parameters without an owner, and collect_unowned_params has taken none of them",
+          name);
     laid_out = n;
     for (in_front = 0; in_front < n && strncmp(params[in_front]->name, "h.", 2) != 0;) in_front++;
     return flat_layout(layout, name, params, n, rank, world, align);
@@ -120,8 +123,10 @@ static void count_body(const Rank *r, void *arg)
     make_context(&ctx, r);
     check(fsdp_units(model, NULL, 0) == 0, "fsdp_units of a model without units counts %d",
           fsdp_units(model, NULL, 0));
+    FsdpOptions options = TEST_OPTIONS;
+    options.layout = count_layout;
     for (int i = 1; i <= 3; i++) {
-        need(fully_shard(model->children[i], &ctx, &TEST_OPTIONS));
+        need(fully_shard(model->children[i], &ctx, &options));
         const FsdpUnit *unit = fsdp_unit(model->children[i]);
         check(unit != NULL, "fully_shard gave OK, but module->unit is NULL");
         check(unit->root != NULL, "fully_shard gave OK, but the unit has no root, not even itself");
@@ -132,8 +137,6 @@ static void count_body(const Rank *r, void *arg)
         check(units[i - 1] == unit, "fsdp_units must write the unit of %s, of %d, to out[%d]",
               model->children[i]->name, i, i - 1);
     }
-    FsdpOptions options = TEST_OPTIONS;
-    options.layout = count_layout;
     Param *params[MAX];
     int wanted = 0;
     for (int i = meta_params(model, params, MAX); i > 0; i--)

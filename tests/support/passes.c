@@ -48,12 +48,18 @@ void check_forward_over(const FsdpRoot *root)
           "ends?");
 }
 
-void check_backward_over(const FsdpRoot *root)
+// Where the iteration goes on, the function that ends it shows whether it was called.
+void check_backward_over(FsdpRoot *root)
 {
-    check(root->iter_backward_root == NULL,
-          "after a backward root->iter_backward_root is still set: does fsdp_post_backward call "
-          "fsdp_finish_backward where its unit is the outermost, whichever unit that is, and does "
-          "that end the iteration, as fsdp_reshard_all does?");
+    bool over = root->iter_backward_root == NULL;
+    if (!over) {
+        need(fsdp_finish_backward(root));
+        check(root->iter_backward_root == NULL,
+              "after fsdp_finish_backward root->iter_backward_root is still set: does it end the "
+              "iteration, as fsdp_reshard_all does?");
+    }
+    check(over, "after a backward root->iter_backward_root is still set: does fsdp_post_backward "
+                "finish the backward where its unit is the outermost, whichever unit that is?");
     check(root->reduce_scatter_state.buffer == NULL,
           "after a backward root->reduce_scatter_state still holds the gradient that was reduced "
           "last, and nothing waits for its reduce-scatter: does fsdp_post_backward finish the "

@@ -120,7 +120,7 @@ void check_initial_values(const FsdpUnit *unit, uint64_t seed);
 // left something.
 void check_hooks(const Module *model, HookPoint last);
 void check_forward_over(const FsdpRoot *root);
-void check_backward_over(const FsdpRoot *root);
+void check_backward_over(FsdpRoot *root);
 
 // Fails the rank where two operations from `first` on race with each other (gpulog_race).
 void check_no_race(uint64_t first);
