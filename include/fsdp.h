@@ -58,12 +58,12 @@ int64_t meta_bytes(const Module *module);
 // numbers: as easy as 1, 2, 3"). The same counter and key give the same words on any machine.
 void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-// Writes elements [begin, end) of the parameter's initial value to host memory out (end-begin).
+// Writes elements [begin, end) of the parameter's initial value to host memory out, which has room
+// for end-begin elements. (A number in parentheses after a buffer is its size, here and below.)
 // Element i depends only on (seed, param->id, i): however the parameter is cut into slices, the
-// values are bitwise equal.
-// INIT_NORMAL: element i is init_std times normal number i%4 of block i/4. box_muller4 makes the
-// block's four normals from four words of Philox, whose counter is (low word of i/4, high word of
-// i/4, id, 0) and whose key is (low word, high word) of the seed.
+// values are bitwise equal. INIT_NORMAL: element i is init_std times normal number i%4 of block
+// i/4. box_muller4 makes the block's four normals from four words of Philox, whose counter is (low
+// word of i/4, high word of i/4, id, 0) and whose key is (low word, high word) of the seed.
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out);
 
 // The same into device memory dst (end-begin), on `stream`, through a host buffer of fixed size.
@@ -116,8 +116,8 @@ typedef struct FlatParam {
     bool gathers_alone;     // true: a group of one rank gathers into a copy, too
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
-    Buffer unsharded_param; // (padded) without memory (data NULL) while the unit is sharded; with
-                            // flat_param_is_shard its memory is the shard's
+    Buffer unsharded_param; // (padded) elements; no memory (data NULL) while the unit is sharded;
+                            // if flat_param_is_shard, its memory is the shard's
     Buffer unsharded_grad;  // (world·grad_numel) during the unit's backward; if there is only one
                             // rank, its memory is the gradient shard's
     cudaEvent_t all_gather_done; // recorded after the all-gather
@@ -133,8 +133,8 @@ static inline bool flat_param_is_shard(const FlatParam *flat)
 
 // Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which NCCL
 // and vector loads want. `name` is for messages. ERR_ARGUMENT, with a line that names the unit (or
-// the parameter), for no parameters, W < 1, a rank outside [0, W), or a parameter that is not
-// DTYPE_F32, that another flat parameter owns or that is frozen; then do not use *layout.
+// the parameter), if there are no parameters, W < 1, the rank is outside [0, W), or a parameter is
+// not DTYPE_F32, is owned by another flat parameter or is frozen; then do not use *layout.
 Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align);
 Status flat_layout_default(FlatLayout *layout, const char *name, Param **params, int n, int rank,
@@ -244,7 +244,8 @@ typedef struct FsdpRootOps {
     Status (*full_state)(Module *root, StateVisitor visit, void *arg);
     Status (*record_post_forward)(FsdpUnit *unit);
     FsdpUnit *(*pop_post_forward)(FsdpUnit *unit);
-    void (*shards_written)(FsdpRoot *root); // the default: no parameter is INIT_NONE from now on
+    void (*shards_written)(FsdpRoot *root); // the default: all parameters count as set; none is
+                                            // INIT_NONE
 } FsdpRootOps;
 extern const FsdpRootOps FSDP_ROOT_OPS;
 
@@ -321,9 +322,9 @@ bool fsdp_is_root(const FsdpUnit *unit);
 // unit.
 Status fsdp_find_root(const Module *module, FsdpRoot **root);
 
-// Makes this unit's forward the outermost: root->iter_forward_root. Also clears the order of
-// recorded forwards if no unit still waits for a backward: then those forwards were discarded
-// (module_discard), as an evaluation's are.
+// Makes this unit's forward the outermost: root->iter_forward_root. If no unit waits for a backward
+// any more, the recorded forwards were discarded (module_discard), as an evaluation's are; then it
+// also clears their order.
 void fsdp_begin_forward(FsdpUnit *unit);
 // Ends the iteration: afterwards no pass is running, every unit is idle and no forward is recorded.
 // If a pass failed, also frees its unsharded gradients and makes the compute stream wait for their
@@ -373,11 +374,11 @@ Status fsdp_reshard_default(FsdpUnit *unit);
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
 // for. Needed before an optimizer's step if a forward without a backward (an evaluation) has left
-// units unsharded, and after a failed forward, backward or fsdp_full_state. After resharding, it
-// always ends the iteration: it frees the unsharded gradients, and the next forward begins a new
-// iteration. It leaves the gradient shards as they are: call fsdp_zero_grad to clear them. The host
-// waits only after a failed pass. Do not call it during a forward or backward. ERR_ARGUMENT for a
-// module that is not the root.
+// units unsharded, and after a failed forward, backward or fsdp_full_state. It also ends the
+// iteration, always: it frees the unsharded gradients, and the next forward begins a new iteration.
+// It leaves the gradient shards as they are: call fsdp_zero_grad to clear them. The host waits only
+// after a failed pass. Do not call it during a forward or backward. ERR_ARGUMENT for a module that
+// is not the root.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.

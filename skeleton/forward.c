@@ -6,6 +6,8 @@
  *     all-gather   AG 0 | AG 1      | free 0, AG 2      | free 1 …
  *     compute           | forward 0 | forward 1         | forward 2 …
  *
+ * (The hook before forward 1 queues AG 1, then free 0; that before forward 2 AG 2, then free 1.)
+ *
  * Three rules make this correct and fast.
  *
  * [Note: whose buffer] A buffer is allocated and freed on one stream, the all-gather stream, in
@@ -65,8 +67,8 @@ Status fsdp_unshard(FsdpUnit *unit)
 
     // TODO 3.2: The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are
     // queued on the stream that owns the buffer, all_gather_done is recorded after them, and the
-    // parameters are views. With flat_param_is_shard unsharded_param points at the shard's memory,
-    // and nothing is queued.
+    // parameters are views. If flat_param_is_shard, then unsharded_param points at the shard's
+    // memory, and nothing is queued.
     // Hint: Which stream will free this memory? On which must it then be allocated?
     NOT_YET("3.2");
 }
@@ -133,8 +135,8 @@ Status fsdp_pre_forward(Module *module, void *arg)
 
     // TODO 3.6: The unit is FLAT_UNSHARDED. The buffer that was resharded last is freed; this
     // unit's all-gather does not wait for the free. If no forward was running, this one is the
-    // outermost (fsdp_begin_forward): no all-gather reads a shard before the optimizer has written
-    // it.
+    // outermost (fsdp_begin_forward), and you have also made sure that no all-gather reads a shard
+    // before the optimizer has written it.
     // Hint: Why does the free come after the unshard here? (See [Note: free late].)
     NOT_YET("3.6");
 }

@@ -5,7 +5,7 @@
  * gradient is reduced, and over which ranks.
  *
  *              unsharded parameters stay   unsharded gradients    a gradient is reduced
- *     ZeRO-1   from first to last          from first to last     by the last micro-batch
+ *     ZeRO-1   for all micro-batches       for all micro-batches  by the last micro-batch
  *     ZeRO-2   from forward to backward    in a unit's backward   by each, or by the last
  *     ZeRO-3   while the unit runs         in a unit's backward   by each, or by the last
  *
@@ -89,7 +89,7 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
         (o->reshard_ranks < 2 || o->reshard_ranks >= shards || shards % o->reshard_ranks != 0))
         return fail(ERR_ARGUMENT,
                     "reshard_ranks is %d: it must divide the %d ranks that shard, and be neither 1 "
-                    "(that is ZeRO-2) nor all of them (0)",
+                    "(that is ZeRO-2) nor all of them (that is 0)",
                     o->reshard_ranks, shards);
     if (o->divide_factor != 0.0f && o->divide_factor != 1.0f && all == 1)
         return fail(ERR_ARGUMENT,
@@ -261,8 +261,8 @@ Status strategy_micro_batch(Module *root, int i, int n)
     StrategyState *state;
     TRY(strategy_find(root, &state));
     if (n < 1 || i < 0 || i >= n) return fail(ERR_ARGUMENT, "micro-batch %d of %d", i, n);
-    // TODO L1.3: The four flags are those of micro-batch i: does its backward reduce, also over the
-    // replicas, is it the last, and are the parameters resharded after it?
+    // TODO L1.3: The four flags are those of micro-batch i: does its backward reduce, does it
+    // reduce over the replicas too, is it the last, and are the parameters resharded after it?
     // Hint: Which strategy keeps parameters from one micro-batch to the next?
     NOT_YET("L1.3");
 }
@@ -286,9 +286,9 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
     Buffer *sum = &unit->root->extensions->strategy->sum; // has memory only during this call
     *sum = (Buffer){NULL, flat->unsharded_grad.dtype, flat->sharded_grad.numel};
-    // TODO L1.4: This rank's shard of the sum over the ranks that shard has been added to *partial,
-    // which the reduce-scatter stream owns; if *partial had no memory, it now is that sum.
-    // Allocate new memory in *sum, where given code frees it if a call fails.
+    // TODO L1.4: The gradient is summed over the ranks that shard; this rank's shard of the sum has
+    // been added to *partial, which the reduce-scatter stream owns; if *partial had no memory, it
+    // now is that sum. Allocate new memory in *sum, where given code frees it if a call fails.
     // Hint: Could the sum stay in unsharded_grad? Who frees that, and when?
     NOT_YET("L1.4");
 }

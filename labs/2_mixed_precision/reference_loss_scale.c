@@ -1,5 +1,5 @@
-/* Lab 2, second half: loss scaling. fp16 has too few exponents for gradients: most are below 1e-4,
- * and those below 6e-8 become 0.
+/* Lab 2, second half: loss scaling. fp16 has too few exponents for gradients: those below 6e-8
+ * become 0.
  *
  * Every gradient is linear in the loss's. So the loss's gradient is multiplied by a scale, every
  * result of the backward is larger by that factor, and the optimizer gets it divided again, in

@@ -312,7 +312,8 @@ TEST(test_records)
     expect_words(text, "\"begin\": 40, \"end\": 140}]");
     expect_words(
         text,
-        "\"hardware\": \"On a GPU this is an illegal memory access, or silently other data.\", "
+        "\"hardware\": \"On a GPU this is an illegal memory access, or wrong data without an "
+        "error.\", "
         "\"question\": \"Are the count (elements, not bytes?) and the offset right?\", "
         "\"read\": \"simgpu/pages/mistakes.md, \\\"Wrong pointer\\\"\", \"text\": \"simgpu: ");
     expect_words(second, "{\"class\": \"wrong-pointer\", \"title\": \"a pointer that is not device "

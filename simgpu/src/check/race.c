@@ -23,7 +23,7 @@
 
 #define WHERE 256
 #define QUESTION 1536
-#define MOST_GAPS 64 // the most unwritten ranges that a copy carries over from its source
+#define MOST_GAPS 64 // how many unwritten ranges, at most, a copy carries over from its source
 #define PAIRS 64     // reported races that are remembered
 
 // ---- Words ----
@@ -88,7 +88,7 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         return true;
     case HINT_RENEWED:
         snprintf(text, size,
-                 "The event was recorded after that work at %s,\n"
+                 "At %s the event was recorded after that work,\n"
                  "but the wait at %s\n"
                  "was called before that record, and a wait covers earlier records alone.\n"
                  "Should the wait come after the record?",

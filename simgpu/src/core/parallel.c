@@ -8,11 +8,12 @@
  *
  * The pieces of a job are in parts, and each thread begins with its own part: it did the same part
  * of the last kernel, so its cache often holds what this kernel reads there. A thread whose part is
- * done helps with the others. A job has a place for each piece that others may do. A worker that
- * comes too late for a place stays out of the job, and the caller waits only for workers that have
- * entered. An idle worker polls for a job for a moment and then sleeps. Waking one takes longer
- * than many pieces do, so the caller wakes only as many as there are more places than polling
- * workers. A forked process has no workers and starts its own.
+ * done helps with the others. A job has places: one for each worker that it can use, at most one
+ * less than its pieces. A worker that comes too late for a place stays out of the job, and the
+ * caller waits only for workers that have entered. An idle worker polls for a job for a moment and
+ * then sleeps. Waking one takes longer than many pieces do, so the caller wakes workers only for
+ * the places that are left when each polling worker has taken one. A forked process has no workers
+ * and starts its own.
  *
  * Interface: simgpu_parallel.
  */
@@ -61,7 +62,8 @@ static struct Pool {
     int ready;                                      // workers that have registered
 } pool;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Thread_local bool inside; // of a job: what this thread begins now, it does alone
+static _Thread_local bool inside; // whether this thread is in a job: a job that it begins now, it
+                                  // does alone
 static _Thread_local size_t self; // 0: whoever calls; the workers are 1, 2, 3 …
 
 // How many times a thread polls before it sleeps. If it has a processor to itself, that takes about
@@ -194,7 +196,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-// Workers block signals, which are for the program's threads, but not those of their own faults.
+// Workers block all signals, which are for the program's threads, except those that their own
+// faults raise.
 static void block_signals(sigset_t *before)
 {
     sigset_t all;

@@ -29,7 +29,7 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
         sim_report(SIMGPU_POINTER, "an operation runs past the end of an allocation",
                    "%s, called at %s,\n%s %zu bytes from %s:\n"
                    "that is %zu bytes too many.\n"
-                   "On a GPU this is an illegal memory access, or silently other data.\n"
+                   "On a GPU this is an illegal memory access, or wrong data without an error.\n"
                    "Are the count (elements, not bytes?) and the offset right?",
                    name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
         return;
@@ -48,7 +48,7 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
                              : "Is the pointer or the offset added to it right?";
     sim_report(place->kind == PLACE_FREED ? SIMGPU_LIFETIME : SIMGPU_POINTER, title,
                "%s, called at %s,\n%s %zu bytes at %p on device %d:\n%s.\n"
-               "On a GPU this is an illegal memory access, or silently other data.\n%s",
+               "On a GPU this is an illegal memory access, or wrong data without an error.\n%s",
                name, where, verb(access), bytes, (void *)(device->program + offset), device->index,
                what, advice);
 }

@@ -6,12 +6,12 @@
  * the first piece takes time logarithmic in the number of pieces; then each piece of the range is
  * visited once.
  *
- * Of accesses without gaps a piece keeps the last write and the reads since then, except reads that
- * are ordered before a later read. An access that waits for the later read has waited for the
- * earlier one, so the earlier one can be dropped (as in FastTrack, Flanagan and Freund 2009). An
- * access with gaps (the columns of a matrix) is added to every piece from its first byte to its
- * last, and replaces only accesses of its own shape. Whether it shares a byte with another access
- * follows from the two shapes (`meet`).
+ * An access without gaps touches consecutive bytes. Of such accesses a piece keeps the last write
+ * and the reads since then, except reads that are ordered before a later read. An access that waits
+ * for the later read has waited for the earlier one, so the earlier one can be dropped (as in
+ * FastTrack, Flanagan and Freund 2009). An access with gaps (the columns of a matrix) is added to
+ * every piece from its first byte to its last, and replaces only accesses of its own shape. Whether
+ * it shares a byte with another access follows from the two shapes (`meet`).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +141,7 @@ typedef struct Piece {
     size_t end;
     bool written;
     int n, room;
-    Mark *mark; // the oldest first: `few`, or memory of malloc
+    Mark *mark; // points at `few` or at memory of malloc; the oldest mark first
     Mark few[FEW_MARKS];
 } Piece;
 

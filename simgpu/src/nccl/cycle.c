@@ -9,10 +9,11 @@
  * finds the set, and reports a deadlock at once; it is always right. A thread in pthread_join of
  * one that sleeps counts as asleep. A process with a thread that is awake is never in the set. If
  * threads wait for long and no deadlock is certain, a notice says who waits for whom; it may be
- * wrong. So may the notice that names ranks which are alive and wait for none of these.
+ * wrong. So may the other notice, which names ranks that are waited for, are alive and do not wait
+ * in NCCL themselves.
  *
  * Another process may have moved on since it wrote down what it waits for. So we look twice, and
- * count each program's threads between the two looks. The set counts only if both looks find the
+ * count each program's threads between the two looks. The set is valid only if both looks find the
  * same threads and none woke in between: then all slept at the moment of the count.
  */
 #define _GNU_SOURCE
@@ -75,7 +76,7 @@ static bool told; // a deadlock: the process is ending
 int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
 {
     int n = 0, size = atomic_load(&shared->world);
-    if (ref->working) return -1; // it ends as soon as the others have done what they are doing
+    if (ref->working) return -1; // this wait ends as soon as the other ranks are done
     if (sim_is_message(ref->kind)) {
         bool sends = ref->kind == GPU_SEND;
         const Channel *channel =
@@ -123,7 +124,7 @@ static const CommShared *find_shared(Search *s, const WaitRef *ref)
     return shared && shared->nonce == ref->nonce ? shared : NULL;
 }
 
-// Of another process.
+// The wait table of another process.
 static ProcessWaitTable *find_table(Search *s, const RankSlot *slot)
 {
     for (Peer *peer = sim_peers; peer; peer = peer->next)
@@ -223,7 +224,7 @@ static void note_joiners(ProcessWaitTable *own)
                          (uint32_t)sim_joiners(atomic_load(&own->wait_slot[i].tid)));
 }
 
-// Counts the threads of a process's program that do not wait for the end of one that sleeps;
+// Counts the threads of a process's program, without those in pthread_join of a sleeping thread;
 // INT_MAX: not known, or the process has ended.
 static int program_threads(const Process *process)
 {

@@ -88,7 +88,7 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
         sim_report(SIMGPU_POINTER, "a range runs past the end of pinned host memory",
                    "%s, called at %s,\n"
                    "uses %zu bytes at %p, more than the pinned memory there holds.\n"
-                   "On a GPU this is an illegal memory access, or silently other data.\n"
+                   "On a GPU this is an illegal memory access, or wrong data without an error.\n"
                    "Is the count in bytes, and the offset right?",
                    op->entry.name, where, bytes, ptr);
     else if (!ptr)
