@@ -61,9 +61,10 @@ void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 // Writes elements [begin, end) of the parameter's initial value to host memory out, which has room
 // for end-begin elements. (A number in parentheses after a buffer is its size, here and below.)
 // Element i depends only on (seed, param->id, i): however the parameter is cut into slices, the
-// values are bitwise equal. INIT_NORMAL: element i is init_std times normal number i%4 of block
-// i/4. box_muller4 makes the block's four normals from four words of Philox, whose counter is (low
-// word of i/4, high word of i/4, id, 0) and whose key is (low word, high word) of the seed.
+// values are bitwise equal. INIT_NORMAL: element i is init_std times n[i%4], where n[0..3] are the
+// four normally distributed numbers of block i/4. box_muller4 makes them from four words of Philox,
+// whose counter is (low word of i/4, high word of i/4, id, 0) and whose key is (low word, high
+// word) of the seed.
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out);
 
 // The same into device memory dst (end-begin), on `stream`, through a host buffer of fixed size.
@@ -113,7 +114,7 @@ typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
     FlatState state;        // only flat_set_state changes it
-    bool gathers_alone;     // true: a group of one rank gathers into a copy, too
+    bool gathers_alone;     // true: even a group of one rank gathers, into a copy
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
     Buffer unsharded_param; // (padded) elements; no memory (data NULL) while the unit is sharded;
@@ -164,7 +165,7 @@ Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, 
                    cudaStream_t stream);
 
 // Makes the transition to `to`. ERR_ARGUMENT, with a line that names the unit, its state and `to`,
-// if the transition is not legal (nor is one to the current state); then the state stays.
+// if the transition is not legal (one to the current state is not); then the state stays.
 Status flat_set_state(FlatParam *flat, FlatState to);
 
 // Points every parameter's data (or grad) at its place in the unsharded buffer, with the buffer's
@@ -244,8 +245,8 @@ typedef struct FsdpRootOps {
     Status (*full_state)(Module *root, StateVisitor visit, void *arg);
     Status (*record_post_forward)(FsdpUnit *unit);
     FsdpUnit *(*pop_post_forward)(FsdpUnit *unit);
-    void (*shards_written)(FsdpRoot *root); // the default: all parameters count as set; none is
-                                            // INIT_NONE
+    void (*shards_written)(FsdpRoot *root); // by default, marks every parameter as set: afterwards
+                                            // none is INIT_NONE
 } FsdpRootOps;
 extern const FsdpRootOps FSDP_ROOT_OPS;
 
@@ -322,9 +323,9 @@ bool fsdp_is_root(const FsdpUnit *unit);
 // unit.
 Status fsdp_find_root(const Module *module, FsdpRoot **root);
 
-// Makes this unit's forward the outermost: root->iter_forward_root. If no unit waits for a backward
-// any more, the recorded forwards were discarded (module_discard), as an evaluation's are; then it
-// also clears their order.
+// Makes this unit's forward the outermost: root->iter_forward_root. It also clears the recorded
+// order if no unit waits for a backward any more: then the recorded forwards were discarded
+// (module_discard), as an evaluation's are.
 void fsdp_begin_forward(FsdpUnit *unit);
 // Ends the iteration: afterwards no pass is running, every unit is idle and no forward is recorded.
 // If a pass failed, also frees its unsharded gradients and makes the compute stream wait for their
@@ -454,7 +455,7 @@ Status fsdp_zero_grad_default(Module *root, FsdpContext *ctx);
 // on every rank. Sums over the ranks by one all-reduce of a double, and waits for the stream.
 Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm);
 Status fsdp_grad_norm_default(Module *root, FsdpContext *ctx, float *norm);
-// Sets *norm as fsdp_grad_norm does, computed once, before it scales. If *norm is larger than
+// Computes the norm once and sets *norm as fsdp_grad_norm does. Then, if *norm is larger than
 // max_norm, scales all gradients by max_norm / *norm.
 Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float *norm);
 Status fsdp_clip_grad_norm_default(Module *root, FsdpContext *ctx, float max_norm, float *norm);

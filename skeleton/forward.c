@@ -6,7 +6,8 @@
  *     all-gather   AG 0 | AG 1      | free 0, AG 2      | free 1 …
  *     compute           | forward 0 | forward 1         | forward 2 …
  *
- * (The hook before forward 1 queues AG 1, then free 0; that before forward 2 AG 2, then free 1.)
+ * Time runs from left to right. The hook before forward 1 queues AG 1, then free 0; the hook before
+ * forward 2 queues AG 2, then free 1.
  *
  * Three rules make this correct and fast.
  *
@@ -65,10 +66,10 @@ Status fsdp_unshard(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
 
-    // TODO 3.2: The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are
-    // queued on the stream that owns the buffer, all_gather_done is recorded after them, and the
-    // parameters are views. If flat_param_is_shard, then unsharded_param points at the shard's
-    // memory, and nothing is queued.
+    // TODO 3.2: The unit is FLAT_UNSHARDING. The allocation of its buffer and the collective
+    // (unit->all_gather) are queued on the stream that owns the buffer, all_gather_done is
+    // recorded after them, and the parameters are views. If flat_param_is_shard, then
+    // unsharded_param points at the shard's memory, and nothing is queued.
     // Hint: Which stream will free this memory? On which must it then be allocated?
     NOT_YET("3.2");
 }

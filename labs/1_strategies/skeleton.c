@@ -41,8 +41,7 @@ Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas)
     NCCL_TRY(ncclCommUserRank(world, &rank));
     NCCL_TRY(ncclCommCount(world, &size));
     if (replicas < 1 || size % replicas != 0)
-        return fail(ERR_ARGUMENT, "%d ranks cannot be %d replicas: the replicas must divide them",
-                    size, replicas);
+        return fail(ERR_ARGUMENT, "%d ranks cannot form %d replicas of equal size", size, replicas);
     int shards = size / replicas;
     *mesh = (Mesh){.shard = {.size = shards}, .replicate = {.size = replicas}};
     // TODO L1.1: Both groups have this rank's place and, where mesh.h says so, a communicator.
@@ -89,7 +88,7 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
         (o->reshard_ranks < 2 || o->reshard_ranks >= shards || shards % o->reshard_ranks != 0))
         return fail(ERR_ARGUMENT,
                     "reshard_ranks is %d: it must divide the %d ranks that shard, and be neither 1 "
-                    "(that is ZeRO-2) nor all of them (that is 0)",
+                    "(use ZeRO-2 for that) nor all of them (use 0 for that)",
                     o->reshard_ranks, shards);
     if (o->divide_factor != 0.0f && o->divide_factor != 1.0f && all == 1)
         return fail(ERR_ARGUMENT,
@@ -293,8 +292,8 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
     NOT_YET("L1.4");
 }
 
-// Sums *partial over the replicas, and adds the quotient to the gradient shard, but not to its
-// padding: the reduce-scatter stream may be zeroing that.
+// Sums *partial over the replicas, divides the sum by the factor, and adds the quotient to the
+// gradient shard, but not to its padding: the reduce-scatter stream may be zeroing that.
 static Status reduce_between(FsdpUnit *unit, Buffer *partial)
 {
     StrategyState *state = unit->root->extensions->strategy;

@@ -54,7 +54,7 @@ RANK_TEST(test_events_order, 1)
     need_cuda(cudaStreamWaitEvent(t.b, t.e, 0)); // before the record
     need_cuda(cudaEventRecord(t.e, t.a));
     read_x(&t, 0, N, t.b);
-    race(&t, "a wait covers earlier records alone");
+    race(&t, "a wait covers only records made before it");
     need_cuda(cudaStreamWaitEvent(t.b, t.f, 0)); // never recorded
     write_x(&t, 0, N, t.a);
     need_cuda(cudaEventRecord(t.f, t.a));

@@ -147,7 +147,7 @@ mine/one.c:58 (fsdp_unshard).
        59 | NCCL_TRY(ncclAllGather(flat->sharded_param.data, flat->unsharded_param.data, \
 (size_t)flat->shard_nume
    which writes the same bytes.
-   On a GPU they run in either order or at once: it may read what was there before, or half \
+   On a GPU they run in either order or at once: the read may see the old bytes, or half \
 of the new.
    An event was recorded after that work (at mine/one.c:61 (fsdp_unshard)),
    and stream A did not wait for it.
@@ -155,8 +155,8 @@ of the new.
    Read: simgpu/pages/mistakes.md, "Race between streams" (tasks/1_one/tests.c:228)
 (drawn: 3 layers. The same again: SEED=1)"""
 RACE_REPORT = {"class": "race-between-streams", "title": "two operations", "follows": False,
-               "hardware": "On a GPU they run in either order or at once: it may read what was "
-                           "there before, or half of the new.",
+               "hardware": "On a GPU they run in either order or at once: the read may see the "
+                           "old bytes, or half of the new.",
                "question": "Is there a cudaStreamWaitEvent missing?",
                "calls": [{"file": "1_one/tests.c", "function": "read_whole"},
                          {"file": "mine/one.c", "function": "fsdp_unshard"}]}

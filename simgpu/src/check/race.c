@@ -90,7 +90,7 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         snprintf(text, size,
                  "At %s the event was recorded after that work,\n"
                  "but the wait at %s\n"
-                 "was called before that record, and a wait covers earlier records alone.\n"
+                 "was called before that record, and a wait covers only records made before it.\n"
                  "Should the wait come after the record?",
                  record, wait);
         return true;
@@ -239,8 +239,9 @@ static const char *consequence(const SimAccess *first, const SimAccess *second)
         return "On a GPU they run in either order or at once: the read may already see what "
                "the other writes.";
     if (second->access == GPU_READ)
-        return "On a GPU they run in either order or at once: it may read what was there before, "
-               "or half of the new.";
+        return "On a GPU they run in either order or at once: the read may see the old bytes, or "
+               "half "
+               "of the new.";
     return "On a GPU they run in either order or at once: the result is the one's, the other's, "
            "or a mixture.";
 }
@@ -326,8 +327,8 @@ static void report_unwritten(const SimAccess *access, const SimFinding *found, c
 
 // ---- Accesses ----
 
-// A copy does not use values: some of its bytes may be unwritten, such as the other triangle of a
-// matrix, but not all of them.
+// A copy does not use the values: some of its bytes may be unwritten, such as the unused triangle
+// of a triangular matrix, but not all of them.
 static bool carries(const SimgpuOp *op)
 {
     return op && op->entry.op == GPU_COPY;

@@ -11,9 +11,9 @@
  * done helps with the others. A job has places: one for each worker that it can use, at most one
  * less than its pieces. A worker that comes too late for a place stays out of the job, and the
  * caller waits only for workers that have entered. An idle worker polls for a job for a moment and
- * then sleeps. Waking one takes longer than many pieces do, so the caller wakes workers only for
- * the places that are left when each polling worker has taken one. A forked process has no workers
- * and starts its own.
+ * then sleeps. Waking a worker often takes longer than computing a piece, so the caller wakes
+ * workers only for the places that are left when each polling worker has taken one. A forked
+ * process has no workers and starts its own.
  *
  * Interface: simgpu_parallel.
  */
@@ -58,7 +58,7 @@ static struct Pool {
     int workers;                                    // started
     pthread_mutex_t lock;                           // of what follows
     pthread_cond_t arrived;                         // the owner waits for it
-    atomic_int waits;                               // whether it does
+    atomic_int waits;                               // whether the owner waits for `arrived`
     int ready;                                      // workers that have registered
 } pool;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -157,9 +157,9 @@ static bool find_job(uint64_t *seen)
     return in;
 }
 
-// Sleeps until the bell rings, or not at all. A thread that opens a job writes the state and then
-// reads how many sleep. A worker counts itself as asleep, notes the bell and then reads the state.
-// So one of the two sees the other.
+// Sleeps until the bell rings; returns at once if there is a new job already. A thread that opens a
+// job writes the state and then reads how many sleep. A worker counts itself as asleep, notes the
+// bell and then reads the state. So one of the two sees the other.
 static void sleep_until_bell(uint64_t seen)
 {
     atomic_fetch_add(&pool.asleep, 1);

@@ -308,7 +308,7 @@ static void tidy(SimShadow *shadow, size_t begin, size_t end)
 {
     Piece *piece = piece_at(shadow, begin);
     if (piece->prev) piece = piece->prev;
-    shadow->recent = piece; // the one that remains
+    shadow->recent = piece; // it remains: joining destroys only later pieces
     while (piece->next && begin_of(piece) <= end) {
         Piece *next = piece->next;
         if (!alike(piece, next)) {

@@ -3,14 +3,14 @@
  * Before it sleeps, a thread writes down what it waits for (wait.c). [Note: cycles] A communicator
  * belongs to a device: any thread of its process may make the next call on it. So a process is
  * stuck when all threads of its program sleep, and each waits for a rank of a stuck process. (A
- * thread waits for all ranks that it names: one that never comes is enough.) To find the largest
- * set of stuck processes, start with all processes whose threads sleep. Remove those with a thread
- * that waits for none in the set, until none is left to remove. The thread that closes a cycle
- * finds the set, and reports a deadlock at once; it is always right. A thread in pthread_join of
- * one that sleeps counts as asleep. A process with a thread that is awake is never in the set. If
- * threads wait for long and no deadlock is certain, a notice says who waits for whom; it may be
- * wrong. So may the other notice, which names ranks that are waited for, are alive and do not wait
- * in NCCL themselves.
+ * thread waits for all ranks that it names: if one of them never comes, it waits forever.) To find
+ * the largest set of stuck processes, start with all processes whose threads sleep. Remove those
+ * with a thread that waits for none in the set, until none is left to remove. The thread that
+ * closes a cycle finds the set, and reports a deadlock at once; it is always right. A thread in
+ * pthread_join of one that sleeps counts as asleep. A process with a thread that is awake is never
+ * in the set. If threads wait for long and no deadlock is certain, a notice says who waits for
+ * whom; it may be wrong. A second notice may be wrong, too: it names ranks that others wait for,
+ * and that are alive and do not wait in NCCL themselves.
  *
  * Another process may have moved on since it wrote down what it waits for. So we look twice, and
  * count each program's threads between the two looks. The set is valid only if both looks find the
@@ -71,7 +71,7 @@ typedef struct Search {
 // Under the lock of comm.c.
 static Search first_look, second_look;
 static CycleStep step[MAX_WAITERS];
-static bool told; // a deadlock: the process is ending
+static bool told; // a deadlock was reported: the process is ending
 
 int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
 {
@@ -242,8 +242,9 @@ static bool is_stuck(const Search *s, const Waiter *w)
     return false;
 }
 
-// Removes from the set the processes that can help, until none is left to remove. If not `certain`,
-// a process can help only if none of its threads waits for one in the set.
+// Removes from the set the processes that can help, until none is left to remove. If `certain`, a
+// process can help if at least one of its threads waits for no process in the set; otherwise only
+// if none of its threads waits for one.
 static void reduce_set(Search *s, bool certain)
 {
     for (bool changed = true; changed;) {
@@ -329,7 +330,8 @@ static int likely_caller(Search *s, int p, const RankSlot *slot)
     return best;
 }
 
-// Continues from waiter i to the threads that should have come or, if not `likely`, could have.
+// Continues from waiter i to the threads that can make the calls of the ranks it waits for. If
+// `likely`, only to each rank's most likely caller; otherwise to every stuck thread of its process.
 static int go_on(Search *s, int i, bool likely, int *queue, int n)
 {
     int ranks[SIM_MAX_RANKS];
@@ -380,7 +382,7 @@ static int find_cycle(Search *s, int thread, bool likely)
         step[length++] = make_step(s, before, w->by_ref, w->by_rank);
         w = before;
     } while (w != own);
-    for (int i = 0; i < length / 2; i++) { // the search went backwards
+    for (int i = 0; i < length / 2; i++) { // the loop above followed `from` backwards
         CycleStep swap = step[i];
         step[i] = step[length - 1 - i];
         step[length - 1 - i] = swap;
