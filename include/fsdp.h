@@ -72,8 +72,8 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
 Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
                         cudaStream_t stream);
 
-// Does what one GPU without FSDP does: allocates data and grad of all parameters (a frozen one can
-// do without grad), unsharded, initialises the data and zeroes the gradients. On failure it frees
+// Does what one GPU without FSDP does: allocates data and grad of all parameters (a frozen one
+// needs no grad), unsharded, initialises the data and zeroes the gradients. On failure it frees
 // what it allocated. ERR_ARGUMENT, with a line that names the parameter, if one has storage or an
 // owner, or is not DTYPE_F32.
 Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream);
@@ -158,7 +158,7 @@ void flat_param_range_in_shard_default(const FlatLayout *layout, int i, int rank
 
 // Takes over the layout, makes and initialises this rank's shard (each parameter's slice by
 // meta_init_slice, the padding 0) and a gradient shard of zeros, and becomes the owner of the
-// parameters. Of host memory it uses only a small buffer, of device memory only the two shards.
+// parameters. It needs a small buffer on the host, and on the device only the two shards.
 // ERR_ARGUMENT, with a line that names it, for a parameter that has storage. On failure everything
 // is freed, including the layout's tables, and no parameter has an owner.
 Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, uint64_t seed,
@@ -354,8 +354,8 @@ LayoutFn fsdp_layout_fn(const FsdpOptions *options);
 // The collective of an unshard: queues, on the all-gather stream, the all-gather of the shards, in
 // their type, into unsharded_param, which has memory already. The default of unit->all_gather.
 Status fsdp_all_gather(FsdpUnit *unit);
-// Queues, on the all-gather stream, a new buffer and the all-gather of the unit's shards into it,
-// records all_gather_done, and sets the views. The new state is FLAT_UNSHARDING. Does nothing if
+// On the all-gather stream, allocates a new buffer, gathers the unit's shards into it and records
+// all_gather_done. Sets the views. The new state is FLAT_UNSHARDING. Does nothing if
 // the unit is not FLAT_SHARDED. If flat_param_is_shard (usually with one rank alone),
 // unsharded_param points at the shard, and neither this function nor fsdp_wait_for_unshard nor
 // fsdp_reshard queues anything. On failure the unit stays FLAT_SHARDED. The buffer of a failed
@@ -390,8 +390,8 @@ Status fsdp_post_forward_default(Module *module, void *unit);
 // ---------------------------------------------------------------- Task 4: backward.c
 
 // Allocates the unit's unsharded gradient in its type on the compute stream, zeroes it including
-// the padding, and sets the views. With one rank in all (mesh_size 1) it is the gradient shard
-// itself. ERR_ARGUMENT if there is one already.
+// the padding, and sets the views. With one rank in all (mesh_size 1) the unsharded gradient is the
+// gradient shard itself. ERR_ARGUMENT if there is one already.
 Status fsdp_begin_grad(FsdpUnit *unit);
 // The collective of a reduction: queues two things on the reduce-scatter stream: the reduce-scatter
 // (sum) of unsharded_grad, then sharded_grad += sum / W. Nothing is allocated: the sum is in

@@ -56,7 +56,7 @@ static struct Pool {
     atomic_uint bell;
     _Alignas(SIM_CACHE_LINE) pthread_mutex_t owner; // held by the thread whose job it is
     int workers;                                    // started
-    pthread_mutex_t lock;                           // of what follows
+    pthread_mutex_t lock;                           // guards what follows
     pthread_cond_t arrived;                         // the owner waits for it
     atomic_int waits;                               // whether the owner waits for `arrived`
     int ready;                                      // workers that have registered
