@@ -20,9 +20,9 @@
  * entry (lib/fsdp/dispatch.c). The contract of X is also that of X_default.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line if it fails; if something that it called failed, it passes that status on. If a contract
- * says ERR_ARGUMENT, the call has changed nothing. Nothing grows from one iteration to the next: no
- * host memory, no event, no stream.
+ * line if it fails; if something that it called failed, it passes that status on. A call that
+ * returns an ERR_ARGUMENT named in its contract has changed nothing. Nothing grows from one
+ * iteration to the next: no host memory, no event, no stream.
  */
 #ifndef SHARDLAB_FSDP_H
 #define SHARDLAB_FSDP_H
@@ -58,13 +58,12 @@ int64_t meta_bytes(const Module *module);
 // numbers: as easy as 1, 2, 3"). The same counter and key give the same words on any machine.
 void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-// Writes elements [begin, end) of the parameter's initial value to host memory out, which has room
-// for end-begin elements. (A number in parentheses after a buffer is its size, here and below.)
-// Element i depends only on (seed, param->id, i): however the parameter is cut into slices, the
-// values are bitwise equal. INIT_NORMAL: element i is init_std times n[i%4], where n[0..3] are the
-// four normally distributed numbers of block i/4. box_muller4 makes them from four words of Philox,
-// whose counter is (low word of i/4, high word of i/4, id, 0) and whose key is (low word, high
-// word) of the seed.
+// Writes elements [begin, end) of the parameter's initial value to host memory out (end-begin: a
+// number in parentheses after a buffer is its size in elements). Element i depends only on (seed,
+// param->id, i): however the parameter is cut into slices, the values are bitwise equal.
+// INIT_NORMAL: element i is init_std times n[i%4], where n[0..3] are the four normally distributed
+// numbers of block i/4. box_muller4 makes them from four words of Philox, whose counter is (low
+// word of i/4, high word of i/4, id, 0) and whose key is (low word, high word) of the seed.
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out);
 
 // The same into device memory dst (end-begin), on `stream`, through a host buffer of fixed size.
@@ -84,8 +83,8 @@ void meta_release(Module *module);
 
 struct FlatLayoutOps;
 
-// Who owns which element: only arithmetic, no memory. Checkpoints and other storage need nothing
-// else of a flat parameter.
+// Who owns which element: only arithmetic, no device memory. Code that only has to know where an
+// element is, such as a checkpoint, needs no more of a flat parameter than this.
 typedef struct FlatLayout {
     int n;               // parameters
     Param **params;      // (n)
@@ -217,8 +216,8 @@ typedef struct FsdpAdamW FsdpAdamW;
 
 // The functions that depend on a unit's layout; for the flat one, those of tasks 2 to 4. Another
 // layout may have padding anywhere in a shard; its valid_numel says where the last valid element
-// ends. It may copy parameters out of the gathered buffer, and copy gradients in before a
-// reduction.
+// ends. Such a layout's functions may also copy parameters out of the gathered buffer, and copy
+// gradients in before a reduction.
 typedef struct FlatLayoutOps {
     int64_t (*valid_numel)(const FlatLayout *layout, int rank);
     void (*param_range_in_shard)(const FlatLayout *layout, int i, int rank, int64_t *begin,
@@ -324,8 +323,8 @@ bool fsdp_is_root(const FsdpUnit *unit);
 Status fsdp_find_root(const Module *module, FsdpRoot **root);
 
 // Makes this unit's forward the outermost: root->iter_forward_root. It also clears the recorded
-// order if no unit waits for a backward any more: then the recorded forwards were discarded
-// (module_discard), as an evaluation's are.
+// order if no recorded forward will have a backward any more, because the recorded forwards were
+// discarded (module_discard), as an evaluation's are.
 void fsdp_begin_forward(FsdpUnit *unit);
 // Ends the iteration: afterwards no pass is running, every unit is idle and no forward is recorded.
 // If a pass failed, also frees its unsharded gradients and makes the compute stream wait for their

@@ -1,10 +1,10 @@
 /* parallel.c: the threads of a process that share the work of a kernel or of a matrix product.
  *
  * The first job that is worth sharing starts a pool of at most SIMGPU_THREADS - 1 workers. The
- * workers share one job at a time: a thread that finds them busy with another thread's job (there
- * is one thread per device) does its job alone. A job that begins within a piece of another is also
- * done by its own thread alone. The result of a piece does not depend on the thread that computes
- * it.
+ * workers share one job at a time: a thread that finds them busy with another thread's job does its
+ * own job alone. (A process has one such thread per device.) A job that begins within a piece of
+ * another is also done by its own thread alone. The result of a piece does not depend on the thread
+ * that computes it.
  *
  * The pieces of a job are in parts, and each thread begins with its own part: it did the same part
  * of the last kernel, so its cache often holds what this kernel reads there. A thread whose part is

@@ -132,7 +132,7 @@ static bool meet(const SimAccess *a, const SimAccess *b, size_t from, size_t to,
 // An access that a piece remembers.
 typedef struct Mark {
     SimAccess *access;
-    int told; // the slot of a stream whose conflict with it was reported; -1: none
+    int told; // the slot of the last stream whose conflict with this access was reported, or -1
 } Mark;
 
 typedef struct Piece {

@@ -8,9 +8,10 @@
  * with a thread that waits for none in the set, until none is left to remove. The thread that
  * closes a cycle finds the set, and reports a deadlock at once; it is always right. A thread in
  * pthread_join of one that sleeps counts as asleep. A process with a thread that is awake is never
- * in the set. If threads wait for long and no deadlock is certain, a notice says who waits for
- * whom; it may be wrong. A second notice may be wrong, too: it names ranks that others wait for,
- * and that are alive and do not wait in NCCL themselves.
+ * in the set. If threads wait for long and no deadlock is certain, a notice is printed, which may
+ * be wrong. It is of one of two kinds: it says who waits for whom in a cycle, or, if there is no
+ * cycle, it names the ranks that others wait for and that are alive but do not wait in NCCL
+ * themselves.
  *
  * Another process may have moved on since it wrote down what it waits for. So we look twice, and
  * count each program's threads between the two looks. The set is valid only if both looks find the
@@ -243,8 +244,8 @@ static bool is_stuck(const Search *s, const Waiter *w)
 }
 
 // Removes from the set the processes that can help, until none is left to remove. If `certain`, a
-// process can help if at least one of its threads waits for no process in the set; otherwise only
-// if none of its threads waits for one.
+// process stays in the set only if every one of its threads waits for a process in the set;
+// otherwise it stays if at least one thread does.
 static void reduce_set(Search *s, bool certain)
 {
     for (bool changed = true; changed;) {
@@ -310,8 +311,8 @@ static bool is_unchanged(const Search *before, const Search *now)
 
 // ---- The cycle in it ----
 
-// The thread of process p that most likely makes the rank's calls: one that waits in calls of its
-// device, or that made the last call. -1: none.
+// The thread of process p that most likely makes the rank's calls: one that now waits in a call on
+// that rank's device, or that made that rank's last call. -1: none.
 static int likely_caller(Search *s, int p, const RankSlot *slot)
 {
     int best = -1, most = -1;
