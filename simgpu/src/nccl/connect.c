@@ -24,6 +24,9 @@
 // Between two checks of what rings no bell: the end of a process, and the place to meet.
 #define LOOK_MILLISECONDS 500
 #define MOST_MILLISECONDS 200
+// A rank waits so long before it asks whether others can come at all: mostly they come sooner, and
+// the answer costs more than all else that it does to connect.
+#define SOON_MILLISECONDS 100
 
 bool sim_may_share(void)
 {
@@ -207,9 +210,11 @@ static void await_ranks(ncclComm_t comm, uint32_t ticket, Notice *notice)
         return;
     }
     bool look = sim_diagnose_never_joined(comm, comm->shared);
-    if (is_alone(comm)) sim_diagnose_alone(comm);
+    bool soon = sim_notice_waited(notice) < SOON_MILLISECONDS;
+    if (!soon && is_alone(comm)) sim_diagnose_alone(comm);
     int left = sim_notice_left(notice);
-    sim_nap(ticket, look && left > LOOK_MILLISECONDS ? LOOK_MILLISECONDS : left);
+    int most = soon ? SOON_MILLISECONDS : look ? LOOK_MILLISECONDS : left;
+    sim_nap(ticket, left < most ? left : most);
     sim_look_at_threads();
     if (sim_notice_due(notice) && count_missing(comm)) sim_say_absent(comm, comm->shared, notice);
 }
