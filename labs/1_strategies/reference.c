@@ -1,8 +1,8 @@
 /* Lab 1, first file: shards and replicas. Which ranks keep what, and which sum gradients.
  *
  * The six tasks have built ZeRO-3. The other strategies keep more and send less. None of them needs
- * a different all-gather or optimizer: they differ in when a unit is resharded, when its gradient is
- * reduced, and over which ranks.
+ * a different all-gather or optimizer: they differ in when a unit is resharded, when its gradient
+ * is reduced, and over which ranks.
  *
  *              unsharded parameters stay   unsharded gradients    a gradient is reduced
  *     ZeRO-1   for all micro-batches       for all micro-batches  by the last micro-batch

@@ -574,8 +574,9 @@ static void unwrap_body(const Rank *r, void *arg)
             forward_batch(&spec, &run, model, &batch); // the root stays unsharded
         else
             need(fsdp_unshard(fsdp_unit(model->children[1]))); // nobody waited for it
-        host_fill();
+        host_fill(true);
         fsdp_unwrap(model);
+        host_fill(false);
         check(gpulog_live_bytes(r->device) == bare,
               "fsdp_unwrap of a model whose %s left %zu bytes on the device%s",
               round < 2 ? "root is unsharded" : "block is being gathered",

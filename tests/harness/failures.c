@@ -350,7 +350,7 @@ static void body_abort(const Rank *rank, void *arg)
 __attribute__((no_sanitize("undefined"))) static void body_freed(const Rank *rank, void *arg)
 {
     volatile int **volatile block = malloc(64 * sizeof *block), **volatile kept = block;
-    host_fill();
+    host_fill(true);
     free(block);
     HERE, *kept[32] = 1;
 }

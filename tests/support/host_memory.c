@@ -72,16 +72,17 @@ static size_t data_bytes(void)
     return (size_t)kib * 1024;
 }
 
-void host_fill(void)
+void host_fill(bool fill)
 {
 #if OWN_MALLOC && defined(M_PERTURB)
-    enum { LARGEST = 1032, ROOM = 16 }; // glibc keeps 7 (later 16) blocks of each size as they are
+    // glibc keeps so many blocks of each size as they are.
+    enum { LARGEST = 1032, ROOM = __GLIBC_PREREQ(2, 42) ? 16 : 7 };
     void *taken[ROOM];
-    for (size_t size = 24; size <= LARGEST; size += 16) {
+    for (size_t size = 24; fill && size <= LARGEST; size += 16) {
         for (int i = 0; i < ROOM; i++) taken[i] = malloc(size);
         for (int i = 0; i < ROOM; i++) free(taken[i]);
     }
-    mallopt(M_PERTURB, HOST_FREED);
+    mallopt(M_PERTURB, fill ? HOST_FREED : 0);
 #endif
 }
 

@@ -23,8 +23,8 @@ void host_exhaust(size_t block);
 
 // From here on free fills blocks with this byte, and malloc with another one: neither makes a
 // pointer. Where the libc can. Call it before what only frees: each malloc makes room for a block
-// that stays as it is.
-void host_fill(void);
+// that stays as it is. host_fill(false) ends it: filling what malloc gives costs time.
+void host_fill(bool fill);
 #define HOST_FREED 0x5a
 #define HOST_FREED_SHOWN "0x5a5a5a5a" // as a message shows it
 

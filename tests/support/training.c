@@ -267,7 +267,7 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
 
 void sharded_destroy(Sharded *s)
 {
-    host_fill();
+    host_fill(true);
     if (s->adamw.ctx != NULL) fsdp_adamw_destroy(&s->adamw);
     check_figures();
     figures_forget(s->model);
@@ -276,6 +276,7 @@ void sharded_destroy(Sharded *s)
     need(fsdp_context_destroy(&s->ctx));
     module_destroy(s->model);
     need(nn_run_destroy(&s->run));
+    host_fill(false);
 }
 
 typedef struct ShapeRun {
