@@ -192,9 +192,7 @@ def conditions(body, at):
     found = re.findall(r"[;{}]\s*(\w+\s*:)(?!:)", body[:at])
     while True:
         before = body[:at].rstrip()
-        if before.endswith("else"):
-            found.append("else")
-        if before.endswith(")"):
+        while before.endswith(")"):
             begin, depth = len(before), 0
             while begin > 0:
                 begin -= 1
@@ -202,6 +200,9 @@ def conditions(body, at):
                 if depth == 0:
                     break
             found.append(before[begin + 1:-1])
+            before = re.sub(r"\b(?:if|while|for|switch)\s*$", "", before[:begin]).rstrip()
+        if before.endswith("else"):
+            found.append("else")
         depth = 1
         while at > 0 and depth:
             at -= 1

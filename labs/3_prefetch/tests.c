@@ -163,15 +163,20 @@ static void check_asked(Model *m)
     need_cuda(cudaDeviceSynchronize());
 }
 
-// And cleared, those that are in flight.
+// And cleared, those that are in flight; the root has been waited for, and stays.
 static void check_cleared(Model *m)
 {
+    static const char *const NAME[] = {"sharded", "in flight", "unsharded"};
     FsdpRoot *root = fsdp_unit(m->root)->root;
-    for (int i = 1; i < m->plan.n; i += 1 + i % 2) need(fsdp_unshard(fsdp_unit(m->of[i])));
+    for (int i = 0; i < m->plan.n; i += 1 + i % 2) need(fsdp_unshard(fsdp_unit(m->of[i])));
+    need(fsdp_wait_for_unshard(root->units[0]));
     need(prefetch_clear(root));
-    for (int i = 0; i < m->plan.n; i++)
-        check(fsdp_unit(m->of[i])->flat.state == FLAT_SHARDED, "prefetch_clear leaves unit %d %s",
-              i, fsdp_unit(m->of[i])->flat.state == FLAT_UNSHARDED ? "unsharded" : "in flight");
+    for (int i = 0; i < m->plan.n; i++) {
+        FlatState got = fsdp_unit(m->of[i])->flat.state;
+        FlatState want = i == 0 ? FLAT_UNSHARDED : FLAT_SHARDED;
+        check(got == want, "prefetch_clear leaves unit %d %s, which was %s: want it %s", i,
+              NAME[got], i == 0 ? "unsharded" : "in flight or sharded", NAME[want]);
+    }
     check(root->all_gather_state.buffer == NULL, "prefetch_clear leaves a buffer to free");
     need(fsdp_reshard_all(m->root));
     need_cuda(cudaDeviceSynchronize());
@@ -445,6 +450,24 @@ TEST(what_is_in_flight_is_cleared)
     run_worlds(cleared_body, NULL, 2, 1);
 }
 
+// A unit below the root runs by itself, and an error ends that; then once more.
+static void alone_body(const Rank *r, void *arg)
+{
+    Model m;
+    model_create(&m, arg, r);
+    const PrefetchState *state = fsdp_unit(m.root)->root->extensions->prefetch;
+    for (int i = 0; i < 2; i++) {
+        for (Hook *h = m.of[1]->hooks[HOOK_PRE_FORWARD]; h != NULL; h = h->next)
+            need(h->fn(m.of[1], h->arg));
+        check(state->begun.n == 1,
+              "forward %d of unit 1, which is the outermost, has %d units in `begun`: record_begin "
+              "must empty it where root->iter_forward_root is this unit, the root's own or not",
+              i + 1, state->begun.n);
+        need(fsdp_reshard_all(m.root));
+    }
+    model_destroy(&m, r);
+}
+
 TEST(the_first_forward)
 {
     Walk k = with_runs(IN_ORDER, 6), swapped = with_runs(SWAPPED, 6);
@@ -453,6 +476,7 @@ TEST(the_first_forward)
         run_ranks(2, first_body, &k);
         run_ranks(2, first_body, &swapped);
     }
+    run_ranks(2, alone_body, &k);
 }
 
 TEST(depth_in_the_forward)

@@ -180,7 +180,8 @@ static void norm_body(Wrapped *w, const Case *c, const Rank *r)
     }
     need(fsdp_grad_norm(w->model, &w->ctx, &norm));
     check(fabs((double)norm - sqrt(want)) <= 1e-6 * sqrt(want),
-          "the norm of all ranks' gradients is %.9g, want %.9g%s", (double)norm, sqrt(want),
+          "offload_sum_squares: the norm of all ranks' gradients is %.9g, want %.9g%s",
+          (double)norm, sqrt(want),
           r->world > 1 ? ": each rank knows only its own shards, and replicas count once" : "");
     need(fsdp_clip_grad_norm(w->model, &w->ctx, 2.0f * norm, &clipped));
     need(fsdp_clip_grad_norm(w->model, &w->ctx, 0.5f * norm, &clipped));

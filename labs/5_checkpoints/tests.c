@@ -41,6 +41,7 @@ void make_model(Sharded *s, const Job *job, const Rank *r)
     if (job->turned == 1) first->shape[0] = columns, first->shape[1] = rows;
     if (job->turned == 2) first->ndim = 1, first->shape[0] = rows * columns;
     if (job->turned == 3) first->ndim = 3, first->shape[2] = 1;
+    if (job->turned == 4) first->shape[1]++;
     need(nn_run_create(&s->run, r->stream));
     make_context(&s->ctx, r);
     need(fully_shard(s->model, &s->ctx, &options));
@@ -480,6 +481,8 @@ TEST_BETWEEN(refuses_damaged_checkpoints, dir_begin, own_folder_end)
     for (int turned = 1; turned <= 3; turned++) // as many elements
         must_refuse((Refusal){.spec = spec_mlp(2), .turned = turned}, 2,
                     "a model with a shape turned", " parameter");
+    must_refuse((Refusal){.spec = spec_mlp(2), .turned = 4}, 2,
+                "a model with a column more in one parameter", " parameter");
     Job job = {.spec = spec_mlp(2), .step = 4, .saves = true, .one_unit = true, .turned = 3};
     run_ranks(2, save_or_load, &job);
     must_refuse(load, 2, "a model with a dimension less", " parameter");

@@ -226,6 +226,26 @@ static void scales_body(Wrapped *w, const Case *c, const Rank *r)
     batch_destroy(&batch);
 }
 
+// One element of the root's matrix, which rank 0 has, becomes a NaN: every rank's amax is one, too.
+static void check_nan_of_rank_0(const Wrapped *w, const Rank *r)
+{
+    const FlatParam *flat = &w->root->units[0]->flat;
+    const Fp8State *state = w->root->extensions->fp8;
+    const float nan = NAN;
+    int slot = state->units[0].slot[0], n = state->n;
+    if (r->rank == 0) send_to(flat->sharded_param.data, &nan, 1);
+    fsdp_shards_written(w->root);
+    need_cuda(cudaDeviceSynchronize());
+    need(fp8_update_scales(w->root));
+    need_cuda(cudaDeviceSynchronize());
+    uint32_t *got = (uint32_t *)(void *)fetch((const float *)(const void *)state->amax, (size_t)n);
+    check(slot >= 0 && got[slot] > bits_of(INFINITY),
+          "fp8_update_scales: rank 0 has a NaN in %s, and on rank %d its amax has the bits %08x, "
+          "want those of a NaN: the largest as whole numbers, on each rank and over the ranks",
+          flat->layout.params[0]->name, r->rank, got[slot]);
+    free(got);
+}
+
 // The state and its tables are made, and units still gather floats: the switch is not needed.
 static void largest_body(Wrapped *w, const Case *c, const Rank *r)
 {
@@ -248,6 +268,7 @@ static void largest_body(Wrapped *w, const Case *c, const Rank *r)
     need(fp8_update_scales(w->root));
     need_cuda(cudaDeviceSynchronize());
     check_scales(w, 0.5f, "after a step that halved it");
+    check_nan_of_rank_0(w, r);
     fp8_destroy(w->root);
 }
 

@@ -220,6 +220,11 @@ static void alone_body(Wrapped *w, const Case *c, const Rank *r)
         need(p->actions[i].backward ? pipeline_backward(p, p->actions[i].micro_batch)
                                     : pipeline_forward(p, p->actions[i].micro_batch));
     need_cuda(cudaDeviceSynchronize());
+    for (int u = 0; u < w->root->n_units; u++)
+        check(w->root->units[u]->flat.unsharded_grad.data == NULL,
+              "after the last micro-batch the gradient of %s is not reduced: pipeline_backward "
+              "sets the flags (pipeline_micro_batch) before the module's backward",
+              w->root->units[u]->flat.name);
     check(gpulog_live_bytes(r->device) == live,
           "%d forwards and backwards of one stage leave %zd bytes: pipeline_backward frees the "
           "loss's gradient, and that of the model's input",
@@ -296,7 +301,13 @@ static void actions_body(Wrapped *w, const Case *c, const Rank *r)
         check_action(w, c, i > 0 ? &p->actions[i - 1] : NULL, &p->actions[i]);
     need(pipeline_exchange(p, &p->actions[p->n_actions - 1], NULL));
     uint64_t first = gpulog_length();
-    need(pipeline_step(p, &w->run, batches.batch, 1.0f, NULL));
+    check_set_silent(true);
+    Status status = pipeline_step(p, &w->run, batches.batch, 1.0f, NULL);
+    check_set_silent(false);
+    check(status == OK,
+          "exchanges, forwards and backwards work one by one, and in a step they fail (%s): "
+          "pipeline_step has an exchange before the first action, between two, and after the last",
+          check_last());
     int sent = (int)gpulog_count(GPU_SEND, first);
     check(sent == c->rounds,
           "stage %d sent %d messages in a step of %d micro-batches, want %d: pipeline_step has an "

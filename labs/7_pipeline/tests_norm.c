@@ -153,7 +153,9 @@ static void clip_body(Wrapped *w, const Case *c, const Rank *r)
     check(after == norm, "the norm before clipping is %g, must be %g", (double)after, (double)norm);
     float *got = fetch(flat->sharded_grad.data, n);
     for (size_t i = 0; i < n; i++) was[i] *= norm / 4.0f / norm;
-    check_equal("a clipped gradient", got, was, n);
+    check_equal("a gradient after pipeline_clip_grad_norm, which scales all of this stage's, also "
+                "one that an earlier stage counts",
+                got, was, n);
     need(pipeline_grad_norm(w->pipeline, &after));
     check(fabsf(after - norm / 4.0f) <= 1e-6f * norm,
           "after clipping to %g the norm is %g: pipeline_clip_grad_norm scales all units",

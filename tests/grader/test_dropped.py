@@ -60,6 +60,8 @@ class Texts(unittest.TestCase):
                      "Status s = own(1);\nif (s != OK) IGNORE_STATUS(own(2));\nreturn s;",
                      "Status s = own(1);\nif (s != OK) {\nnothing(1);\nIGNORE_STATUS(own(2));\n}",
                      "if (unit) {} else { IGNORE_STATUS(own(2)); }",
+                     "if (unit) {} else if (unit) IGNORE_STATUS(own(2));",
+                     "Status s = own(1);\nif (s != OK)\nif (unit) IGNORE_STATUS(own(2));\nTRY(s);",
                      "if (unit) goto fail;\nreturn OK;\nfail:\nIGNORE_STATUS(own(2));",
                      "IGNORE_STATUS(folder_remove(0));",
                      "nothing(1);", "// own(1);", "/* own(1); */", 'puts("; own(1);");',

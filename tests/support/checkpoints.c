@@ -105,7 +105,8 @@ static const char *cause_of_value(const Sharded *s, float got, const Param *para
                        "it is of the checkpoint that was refused: load_together reads "
                        "when all ranks know that all of it is good";
         return got_part != part
-                   ? LIKELY "it is of another part: list_pieces gives each part its own memory"
+                   ? LIKELY "it is of another part: read_piece finds the tensor by the name of the "
+                            "parameter and the piece's part (checkpoint_tensor_name)"
                    : LIKELY "it is another element of the same parameter: read_piece counts in the "
                             "tensor from where the slice begins, in the piece from where that does";
     }

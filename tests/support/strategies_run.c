@@ -134,7 +134,9 @@ static void check_norm(Wrapped *w, double squares, double twice, int step)
         "step %d, the gradient's norm is %.9g, want %.9g: all ranks that shard add their squares, "
         "and each replica counts once%s",
         step, (double)norm, sqrt(squares),
-        w->pipeline == NULL ? ""
+        w->pipeline == NULL && w->root->extensions->offload == NULL ? ""
+        : w->pipeline == NULL                                       ? LIKELY
+            "offload_sum_squares gives the sum of the host's gradients, on one rank too"
         : twice > squares && fabs((double)norm - sqrt(twice)) <= 1e-6 * sqrt(twice)
             ? LIKELY "a parameter that two stages share is counted twice: in counts"
             : LIKELY "sum_all sums over all stages, and a replica once");
