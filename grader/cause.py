@@ -9,10 +9,10 @@ order:
      manifest's "errors" gives for what given code says;
   3. the part in whose function simgpu's report has its place. A report of two operations that do
      not wait for each other names those that clash, not the wait that is missing: it points at who
-     recorded the wrong event, or waits for it or on another stream; at the part that both are in; at
-     who freed what is in use; or at what the manifest's "errors" gives for the streams that it
-     names. A send and a receive of two parts that one function has called point at that function: it
-     calls them in another order than the other rank's. An uninitialised read points at who
+     recorded the wrong event, or waits for it or on another stream; at the part that both are in;
+     at who freed what is in use; or at what the manifest's "errors" gives for the streams that it
+     names. A send and a receive of two parts that one function has called point at that function:
+     it calls them in another order than the other rank's. An uninitialised read points at who
      allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for: then the test's own hints, which are about less.
@@ -68,6 +68,8 @@ QUEUED = re.compile(r"\bat (\S+ \(\w+\)) is queued on another stream")
 UNRECORDED = "Is the cudaEventRecord missing"
 CALLER = re.compile(r"called by (\w+) \((\S+:\d+)\)$")
 IN_USE = re.compile(r"memory is freed while another stream may still use it.* did not wait for it")
+# An operation that would fill an allocation, and begins in its middle.
+SHIFTED = re.compile(r"\b(\d+) bytes from byte [1-9]\d* .*?, the \1 bytes allocated at")
 # What given code says of a call that did not work: the call is the test's, and no cause.
 CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
 # Whose result a function drops (dropped.py): no part of that one is at fault.
@@ -281,7 +283,7 @@ def is_right(record, source):
 
 def of_report(report, text, task, source):
     """The part that simgpu's report points at, or "" (where a call and an allocation differ, one of
-    the two)."""
+    the two, unless the sizes agree)."""
     kind, calls = report.get("class"), report.get("calls") or []
     flat = " ".join(text.split())
     misplaced, record = MISPLACED.search(flat), RECORD.search(flat)
@@ -302,7 +304,9 @@ def of_report(report, text, task, source):
                 (part for error, part in task.errors.items() if says(flat, error)), "")
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right
-    parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
+    parts = of_calls(calls[:1], task, source)
+    if not SHIFTED.search(flat):
+        parts |= of_allocations(report, task, source, parts_of)
     caller = of_order(calls, task, source) if kind == MISMATCH else ""
     return caller or only(parts - {None})
 
