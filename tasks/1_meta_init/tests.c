@@ -38,11 +38,12 @@ static void check_lists_what_it_counts(const Module *model)
           "meta_params finds %d parameters of GPT-2 where max is 0, and lists %d, of which it says "
           "that they are %d, where max is 512: %s",
           counted, listed, again,
-          counted < listed    ? "what out has no room for must be counted, too"
-          : counted == again ? "out has room for all of them: with which out, max and n does walk() "
-                               "go on to a child?"
-                             : "whether a parameter was met before must not depend on what was "
-                               "written to out");
+          counted < listed ? "what out has no room for must be counted, too"
+          : counted == again
+              ? "out has room for all of them: with which out, max and n does walk() "
+                "go on to a child?"
+              : "whether a parameter was met before must not depend on what was "
+                "written to out");
 }
 
 static void count_body(const Rank *r, void *arg)

@@ -363,12 +363,16 @@ static void hooks_body(Sharded *s, const Rank *r, void *arg)
         need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
         forward_batch(&s->spec, &s->run, s->model, &batch);
         check_forward_over(s->root);
-        check(s->root->n_post_forward == n,
-              "after %s of %d units root->post_forward_order has %d of them: does %s",
-              step ? "a second forward" : "a forward", n, s->root->n_post_forward,
-              step ? "fsdp_pre_forward call fsdp_begin_forward for the outermost unit? It forgets "
-                     "a forward that was discarded"
-                   : "fsdp_post_forward call fsdp_record_post_forward for every unit, once?");
+        int recorded = s->root->n_post_forward;
+        check(step == 0 || recorded != 2 * n,
+              "a second forward of %d units leaves %d in root->post_forward_order: does "
+              "fsdp_pre_forward call fsdp_begin_forward for the outermost unit? It forgets a "
+              "forward that was discarded",
+              n, recorded);
+        check(recorded == n,
+              "a forward of %d units recorded %d of them: does fsdp_post_forward call "
+              "fsdp_record_post_forward for every unit, once?",
+              n, recorded);
     }
     check_no_host_wait(log, "in a forward");
     // The root's forward ends last.

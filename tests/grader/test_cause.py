@@ -148,8 +148,8 @@ class Pointing(unittest.TestCase):
     def test_a_call_that_begins_in_the_middle_of_what_it_would_fill(self):
         wrong = report("wrong-pointer", ("m/one.c", "begin"), where="m/one.c:3 (end_all)")
         for size, begin, part in (("416", "208", "1.1"), ("416", "0", ""), ("300", "208", "")):
-            text = REPORT + ("\n   writes %s bytes from byte %s\n   (element 52) of x, the 416 bytes "
-                             "allocated at m/one.c:3 (end_all)" % (size, begin))
+            text = REPORT + ("\n   writes %s bytes from byte %s\n   (element 52) of x, the 416 "
+                             "bytes allocated at m/one.c:3 (end_all)" % (size, begin))
             self.assertEqual(self.part(text, wrong), part, (size, begin))
 
     def test_two_operations_point_at_a_part_only_where_both_are_in_it(self):

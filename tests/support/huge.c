@@ -81,6 +81,13 @@ static const char *covered_from(uint64_t first, const char *at, GpuAccess access
     return at;
 }
 
+const char *cut_cause(uint64_t got, uint64_t want)
+{
+    return got >= want / 1000 ? ""
+                              : LIKELY "a count, a number of bytes or a place is kept in 32 bits: "
+                                       "elements are counted in int64_t, bytes in size_t";
+}
+
 void check_covers(uint64_t first, const Buffer *buffer, GpuAccess access, const char *what)
 {
     const char *begin = buffer->data, *end = covered_from(first, begin, access);
@@ -95,6 +102,5 @@ void check_covers(uint64_t first, const Buffer *buffer, GpuAccess access, const 
                (long long)buffer->numel, access == GPU_READ ? "read" : "write", (long long)covered,
                divided ? LIKELY "it is divided by a number of ranks: is that the number of those "
                                 "that shard, or of all (mesh_size)?"
-                       : LIKELY "a count, a number of bytes or a place is kept in 32 bits: "
-                                "elements are counted in int64_t, bytes in size_t");
+                       : cut_cause((uint64_t)covered, (uint64_t)buffer->numel));
 }
