@@ -9,10 +9,11 @@ order:
      manifest's "errors" gives for what given code says;
   3. the part in whose function simgpu's report has its place. A report of two operations that do
      not wait for each other names those that clash, not the wait that is missing: it points at who
-     recorded the wrong event, or waits on another stream; at the part that both are in; at who
-     freed what is in use; or at what the manifest's "errors" gives for the streams that it names.
-     A send and a receive of two parts that one function has called point at that function: it calls
-     them in another order than the other rank's. An uninitialised read points at who allocated it;
+     recorded the wrong event, or waits for it or on another stream; at the part that both are in;
+     at who freed what is in use; or at what the manifest's "errors" gives for the streams that it
+     names. A send and a receive of two parts that one function has called point at that function:
+     it calls them in another order than the other rank's. An uninitialised read points at who
+     allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for: then the test's own hints, which are about less.
 
@@ -57,14 +58,18 @@ PLACE = re.compile(r"(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.c):(?P<line>\d+) \((?P<fun
 # Of a report about two operations: the place of a record or a wait that is not as it should be.
 MISPLACED = re.compile(r"(?:an event that was recorded (?:at|on \S+ \(at)|that waits for it \(at) "
                        r"(\S+ \(\w+\))")
-# ctx->compute_done, recorded on ctx->compute_stream, is right: who waits should for another event.
-RIGHT_RECORD = re.compile(r"The wait at (\S+ \(\w+\)) is for an event that was recorded on "
-                          r"ctx->(\w+)_stream \(at (\S+?):(\d+) ")
+# A wait, and where its event was recorded: one of the two is wrong.
+RECORD = re.compile(r"The wait at (\S+ \(\w+\)) is for an event that was recorded "
+                    r"(?:on ctx->(\w+)_stream \()?at (\S+?):(\d+) \((\w+)\)")
+EVENTS = {"recorded": re.compile(r"\bcudaEventRecord\(([^,]+),"),
+          "awaited": re.compile(r"\bcudaStreamWaitEvent\([^,]+,\s*([^,]+),")}
 # A place that says more than the function which the test called.
 QUEUED = re.compile(r"\bat (\S+ \(\w+\)) is queued on another stream")
 UNRECORDED = "Is the cudaEventRecord missing"
 CALLER = re.compile(r"called by (\w+) \((\S+:\d+)\)$")
 IN_USE = re.compile(r"memory is freed while another stream may still use it.* did not wait for it")
+# An operation that would fill an allocation, and begins in its middle.
+SHIFTED = re.compile(r"\b(\d+) bytes from byte [1-9]\d* .*?, the \1 bytes allocated at")
 # What given code says of a call that did not work: the call is the test's, and no cause.
 CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
 # Whose result a function drops (dropped.py): no part of that one is at fault.
@@ -265,15 +270,25 @@ def of_order(calls, task, source):
     return only(parts_of(callers[0].group(1), task, source)) if parts[0] != parts[1] else ""
 
 
+def is_right(record, source):
+    """Whether the wait of a RECORD should be for another event: this one is ctx->compute_done,
+    recorded on ctx->compute_stream, or is recorded by given code, or in a function that itself
+    waits for it."""
+    _, stream, _, line, function = record.groups()
+    body = bodies(source).get(function, "")
+    recorded, awaited = (set(EVENTS[what].findall(body)) for what in ("recorded", "awaited"))
+    said = source.split("\n")[int(line) - 1:int(line)]
+    return recorded <= awaited or bool(stream) and stream + "_done" in "".join(said)
+
+
 def of_report(report, text, task, source):
     """The part that simgpu's report points at, or "" (where a call and an allocation differ, one of
-    the two)."""
+    the two, unless the sizes agree)."""
     kind, calls = report.get("class"), report.get("calls") or []
     flat = " ".join(text.split())
-    misplaced, right = MISPLACED.search(flat), RIGHT_RECORD.search(flat)
-    if right and task.named(right.group(3)) and right.group(2) + "_done" in "".join(
-            source.split("\n")[int(right.group(4)) - 1:int(right.group(4))]):
-        misplaced = right
+    misplaced, record = MISPLACED.search(flat), RECORD.search(flat)
+    if record and task.named(record.group(3)) and is_right(record, source):
+        misplaced = record
     given = ["%s:%s" % (entry.get("file"), entry.get("line")) for entry in calls
              if is_given(entry, task)]
     if misplaced and misplaced.group(1).split(" ")[0] not in given:
@@ -289,7 +304,9 @@ def of_report(report, text, task, source):
                 (part for error, part in task.errors.items() if says(flat, error)), "")
     if kind in NO_PLACE or NOWHERE.search(report.get("title") or ""):
         return "" # nobody allocated it: the call is right
-    parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
+    parts = of_calls(calls[:1], task, source)
+    if not SHIFTED.search(flat):
+        parts |= of_allocations(report, task, source, parts_of)
     caller = of_order(calls, task, source) if kind == MISMATCH else ""
     return caller or only(parts - {None})
 

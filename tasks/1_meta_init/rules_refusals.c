@@ -231,9 +231,9 @@ static void large_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(meta_materialize(&model, 7, r->stream));
     check(gpulog_live_bytes(r->device) - live == 8 * (size_t)numel,
-          "data and gradients of %lld elements take %zu bytes, want %zu" LIKELY
-          "a number of elements or of bytes is kept in 32 bits",
-          (long long)numel, gpulog_live_bytes(r->device) - live, 8 * (size_t)numel);
+          "data and gradients of %lld elements take %zu bytes, want %zu%s", (long long)numel,
+          gpulog_live_bytes(r->device) - live, 8 * (size_t)numel,
+          cut_cause(gpulog_live_bytes(r->device) - live, 8 * (size_t)numel));
     check_covers(log, &p.grad, GPU_WRITE, "to zero a gradient");
     meta_release(&model);
     check(gpulog_live_bytes(r->device) == live, "meta_release of %lld elements left %zu bytes",

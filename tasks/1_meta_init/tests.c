@@ -39,8 +39,11 @@ static void check_lists_what_it_counts(const Module *model)
           "that they are %d, where max is 512: %s",
           counted, listed, again,
           counted < listed ? "what out has no room for must be counted, too"
-                           : "whether a parameter was met before must not depend on what was "
-                             "written to out");
+          : counted == again
+              ? "out has room for all of them: with which out, max and n does walk() "
+                "go on to a child?"
+              : "whether a parameter was met before must not depend on what was "
+                "written to out");
 }
 
 static void count_body(const Rank *r, void *arg)
@@ -368,14 +371,17 @@ static void constants_body(const Rank *r, void *arg)
         check(out[j] == 1.0f, "meta_init_slice must give ones for INIT_ONE, and gives %g",
               (double)out[j]);
 
-    // Elements whose numbers need more than 32 bits.
+    // Elements whose numbers need more than 31 bits, or 32.
     one.shape[0] = (int64_t)1 << 40;
-    for (int j = 0; j < 9; j++) out[j] = 77.0f;
-    meta_init_slice(&one, 1, ((int64_t)1 << 32) - 3, ((int64_t)1 << 32) + 4, out + 1);
-    for (int j = 0; j < 9; j++)
-        check(out[j] == (j > 0 && j < 8 ? 1.0f : 77.0f),
-              "the slice [2^32 - 3, 2^32 + 4) of a parameter of ones: place %d holds %g", j - 1,
-              (double)out[j]);
+    for (int bits = 31; bits <= 32; bits++) {
+        for (int j = 0; j < 9; j++) out[j] = 77.0f;
+        meta_init_slice(&one, 1, ((int64_t)1 << bits) - 3, ((int64_t)1 << bits) + 4, out + 1);
+        for (int j = 0; j < 9; j++)
+            check(out[j] == (j > 0 && j < 8 ? 1.0f : 77.0f),
+                  "meta_init_slice of [2^%d - 3, 2^%d + 4) of a parameter of ones: place %d holds "
+                  "%g: is every number of an element an int64_t?",
+                  bits, bits, j - 1, (double)out[j]);
+    }
 }
 
 TEST(slice_of_nothing_and_constants)

@@ -417,12 +417,17 @@ static void attach_body(const Rank *r, void *arg)
     flat_set_views(&flat);
     flat_set_grad_views(&flat);
     for (int i = 0; i < set.n; i++)
-        check(set.param[i].data.data == full + flat.layout.offset[i] &&
-                  set.param[i].grad.data == full + 1 + flat.layout.offset[i] &&
-                  set.param[i].data.numel == set.param[i].shape[0] &&
-                  set.param[i].grad.numel == set.param[i].shape[0],
-              "flat_set_views: parameter %d is no view of the buffer at its offset %lld", i,
-              (long long)flat.layout.offset[i]);
+        for (int grad = 0; grad < 2; grad++) {
+            const Buffer *view = grad ? &set.param[i].grad : &set.param[i].data;
+            const char *function = grad ? "flat_set_grad_views" : "flat_set_views";
+            check(view->data == full + grad + flat.layout.offset[i],
+                  "%s: parameter %d is no view of the buffer at its offset %lld", function, i,
+                  (long long)flat.layout.offset[i]);
+            check(view->numel == set.param[i].shape[0],
+                  "%s: the view of parameter %d has %lld elements (numel), want %lld: a Buffer has "
+                  "a type and a number, too",
+                  function, i, (long long)view->numel, (long long)set.param[i].shape[0]);
+        }
     flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
     flat_set_views(&flat);
     flat_set_grad_views(&flat);

@@ -161,7 +161,9 @@ static void check_known(const FlatLayout *got, const Set *set, const Rank *r, bo
           (long long)known.layout.numel, r->world, (long long)got->numel, (long long)got->padded,
           (long long)got->shard_numel, got->rank, got->world, (long long)known.layout.numel,
           (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world,
-          padding_cause(known.layout.numel, got->padded, (align ? 4 : 1) * r->world));
+          got->numel == known.layout.numel
+              ? padding_cause(known.layout.numel, got->padded, (align ? 4 : 1) * r->world)
+              : "");
     for (int i = 0; i < set->n; i++)
         check(got->offset[i] == known.offset[i] && got->params[i] == set->pointer[i],
               "flat_layout: parameter %d begins at %lld, want %lld", i, (long long)got->offset[i],

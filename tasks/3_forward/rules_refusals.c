@@ -357,9 +357,9 @@ static void large_body(OneUnit *u, const Rank *r)
     uint64_t log = gpulog_length();
     need(fsdp_unshard(unit));
     check(gpulog_live_bytes(r->device) - live == bytes,
-          "to unshard %lld elements takes %zu bytes, want %zu" LIKELY
-          "a number of elements or of bytes is kept in 32 bits",
-          (long long)flat->layout.padded, gpulog_live_bytes(r->device) - live, bytes);
+          "to unshard %lld elements takes %zu bytes, want %zu%s", (long long)flat->layout.padded,
+          gpulog_live_bytes(r->device) - live, bytes,
+          cut_cause(gpulog_live_bytes(r->device) - live, bytes));
     check_covers(log, &flat->sharded_param, GPU_READ, "fsdp_all_gather, which sends a shard");
     check_covers(log, &flat->unsharded_param, GPU_WRITE, "fsdp_all_gather, which receives");
     const Param *second = flat->layout.params[1];

@@ -357,19 +357,25 @@ static void hooks_body(Sharded *s, const Rank *r, void *arg)
     Batch batch = batch_create(&s->spec, 1);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
+    int n = s->model->n_children;
     for (int step = 0; step < 2; step++) {
         // What an optimizer does: it writes every shard on the compute stream.
         need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
         forward_batch(&s->spec, &s->run, s->model, &batch);
         check_forward_over(s->root);
+        int recorded = s->root->n_post_forward;
+        check(step == 0 || recorded != 2 * n,
+              "a second forward of %d units leaves %d in root->post_forward_order: does "
+              "fsdp_pre_forward call fsdp_begin_forward for the outermost unit? It forgets a "
+              "forward that was discarded",
+              n, recorded);
+        check(recorded == n,
+              "a forward of %d units recorded %d of them: does fsdp_post_forward call "
+              "fsdp_record_post_forward for every unit, once?",
+              n, recorded);
     }
     check_no_host_wait(log, "in a forward");
     // The root's forward ends last.
-    int n = s->model->n_children;
-    check(s->root->n_post_forward == n,
-          "a forward of %d units recorded %d of them: does fsdp_post_forward call "
-          "fsdp_record_post_forward for every unit, once?",
-          n, s->root->n_post_forward);
     for (int i = 0; i < n; i++) {
         const FsdpUnit *unit = fsdp_unit(i < n - 1 ? s->model->children[i] : s->model);
         check(s->root->post_forward_order[i] == unit && unit->n_indices == 1 &&

@@ -36,6 +36,8 @@ static void refuse_body(const Rank *r, void *arg)
         gpulog_count(GPU_ALLOC, log) == 0,
         "fsdp_reduce_scatter allocated memory: the sum is received in unsharded_grad, which nobody "
         "needs any more");
+    check(gradient->data == NULL,
+          "after fsdp_reduce_grad the unit still has an unsharded gradient");
     // The slot has a buffer: a refusal leaves it there.
     need_refused_whole(s.model, NULL, fsdp_reduce_grad(unit), unit->flat.name);
     need(fsdp_reduce_grad(other));

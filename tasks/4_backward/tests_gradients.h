@@ -101,7 +101,7 @@ static double average_bound(int world, int rounds)
 // What the shard would be by mistakes that somebody has made. values: CLUES_MAX arrays of a shard.
 static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *values)
 {
-    enum { LAST, OWN, OWN_SHARE, LARGEST, FIRST_PLACE, NEXT_PLACE, N };
+    enum { LAST, OWN, OWN_SHARE, LARGEST, FIRST_PLACE, NEXT_PLACE, OWN_FIRST, N };
     static const char *const cause[N] = {
         [LAST] = "this is the last micro-batch's average alone: is it written over the gradient of "
                  "the earlier ones, in place of being added to it?",
@@ -114,6 +114,8 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
                         "offset at which it receives?",
         [NEXT_PLACE] = "this is the average of the next rank's shard: whose number is in the "
                        "offset at which this rank receives?",
+        [OWN_FIRST] = "this is this rank's own gradient at the beginning of the buffer, divided: "
+                      "fsdp_reduce_scatter must add what it has received at this rank's place",
     };
     size_t n = (size_t)flat->layout.shard_numel;
     float w = (float)flat->layout.world;
@@ -133,11 +135,12 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
                     gradient_of(flat->layout.world - 1, flat->layout.world, place, round) / w;
                 sum[FIRST_PLACE] += average_of(in_shard, round);
                 if (next < flat->layout.numel) sum[NEXT_PLACE] += average_of(next, round);
+                sum[OWN_FIRST] +=
+                    gradient_of(flat->layout.rank, flat->layout.world, in_shard, round) / w;
             }
             *value = sum[k];
         }
-        bool own = k == OWN || k == OWN_SHARE || k == LARGEST || k == NEXT_PLACE;
-        if (!own || flat->layout.world > 1)
+        if (k == LAST || k == FIRST_PLACE || flat->layout.world > 1)
             clues->clue[clues->n++] = (Clue){values + k * n, cause[k]};
     }
 }

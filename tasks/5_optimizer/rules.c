@@ -158,20 +158,24 @@ static void special_body(Sharded *s, const Rank *r, void *arg)
                 : "the squares are summed in double");
         check_given(s, sizes[k].value, 1.0, "fsdp_grad_norm only reads the gradients");
         need(fsdp_clip_grad_norm(s->model, &s->ctx, 2.0f * norm, &norm));
-        check_given(s, sizes[k].value, 1.0, "the norm is half of max_norm: nothing changes");
+        check_given(s, sizes[k].value, 1.0,
+                    "the norm is half of max_norm: fsdp_clip_grad_norm changes nothing");
         float limit = (float)(want / 4.0);
         need(fsdp_clip_grad_norm(s->model, &s->ctx, limit, &norm));
         check_given(s, sizes[k].value, (double)limit / (double)norm,
-                    "clipped to a quarter of the norm, by max_norm / norm alone");
+                    "fsdp_clip_grad_norm to a quarter of the norm, by max_norm / norm alone");
     }
     give(s, nan_at);
     need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.5f, &norm));
     check(norm != norm, "one gradient is NaN, and fsdp_clip_grad_norm gives the norm %g",
           (double)norm);
-    check_given(s, nan_at, 1.0, "a norm that is NaN is not larger than the limit: nothing changes");
+    check_given(
+        s, nan_at, 1.0,
+        "a norm that is NaN is not larger than the limit: fsdp_clip_grad_norm changes nothing");
     give(s, rough_at);
     need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.0f, &norm));
-    check_given(s, rough_at, 0.0, "the norm is larger than a max_norm of 0: scaled by 0 / norm");
+    check_given(s, rough_at, 0.0,
+                "the norm is larger than a max_norm of 0: fsdp_clip_grad_norm scales by 0 / norm");
     give(s, infinite_at);
     need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.5f, &norm));
     check(isinf(norm), "one gradient is infinite, and fsdp_clip_grad_norm gives the norm %g",

@@ -1,4 +1,6 @@
-/* rules_sizes.c: what optimizer.c counts of shards that are too large for 32 bits. See rules.h. */
+/* rules_sizes.c: what optimizer.c counts of shards that are too large for 32 bits, where two ranks
+ * shard and two such pairs replicate. See rules.h.
+ */
 #include "rules.h"
 
 #include "fsdp.h"
@@ -88,7 +90,7 @@ static void clip_body(OneUnit *u, const Rank *r)
 
 void rule_moments_beyond_32_bits(void)
 {
-    run_huge(create_body, 1);
+    run_huge_pairs(create_body);
 }
 
 void rule_counts_beyond_32_bits(Apart part)
@@ -98,5 +100,5 @@ void rule_counts_beyond_32_bits(Apart part)
                                     [APART_ADAMW] = adamw_body,
                                     [APART_SGD] = sgd_body,
                                     [APART_ZERO_GRAD] = zero_body};
-    run_huge(BODY[part], 1);
+    run_huge_pairs(BODY[part]);
 }

@@ -56,8 +56,10 @@ static void nested_body(const Rank *r, void *arg)
     for (int i = 0; i < n; i++) {
         int owners = takes(root, params[i]);
         bool in_block = strncmp(params[i]->name, "h.", 2) == 0;
-        check(owners == !in_block, "%s %s in the root unit", params[i]->name,
-              in_block ? "is also" : "is missing");
+        check(owners == !in_block, "%s %s", params[i]->name,
+              in_block ? "is also in the root unit"
+                       : "is missing in the root unit: does collect_unowned_params leave it in "
+                         "params, and count it?");
         for (int c = 0; c < s.model->n_children; c++) {
             FsdpUnit *unit = fsdp_unit(s.model->children[c]);
             if (unit == NULL) continue;
@@ -332,6 +334,7 @@ static bool does_the_same(FsdpUnit *unit, int at, HookFn fn)
 static void hooks_body(Sharded *s, const Rank *r, void *arg)
 {
     need_cuda(cudaDeviceSynchronize());
+    check_on_stream(0, s->ctx.compute_stream, "fully_shard's work", "ctx->compute_stream");
     for (int c = -1; c < s->model->n_children; c++) {
         Module *m = c < 0 ? s->model : s->model->children[c];
         FsdpUnit *unit = fsdp_unit(m);

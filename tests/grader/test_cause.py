@@ -145,6 +145,13 @@ class Pointing(unittest.TestCase):
         self.assertEqual(self.part(REPORT, two), "")
         self.assertEqual(self.part(REPORT, two, name="order"), "")
 
+    def test_a_call_that_begins_in_the_middle_of_what_it_would_fill(self):
+        wrong = report("wrong-pointer", ("m/one.c", "begin"), where="m/one.c:3 (end_all)")
+        for size, begin, part in (("416", "208", "1.1"), ("416", "0", ""), ("300", "208", "")):
+            text = REPORT + ("\n   writes %s bytes from byte %s\n   (element 52) of x, the 416 "
+                             "bytes allocated at m/one.c:3 (end_all)" % (size, begin))
+            self.assertEqual(self.part(text, wrong), part, (size, begin))
+
     def test_two_operations_point_at_a_part_only_where_both_are_in_it(self):
         race = "race-between-streams"
         calls = ("m/one.c", "begin"), ("m/one.c", "helper")
@@ -165,9 +172,17 @@ class Pointing(unittest.TestCase):
     def test_a_wait_for_an_event_that_is_recorded_where_it_belongs(self):
         text = REPORT + ("\n   The wait at m/one.c:15 (end_all) is for an event that was recorded "
                          "on ctx->a_stream (at %s:9 (begin)). Was it to be recorded on b?")
-        race, source = report("lifetime", ("nn/x.c", "f")), SOURCE.replace("+ x", "+ a_done")
+        race = report("lifetime", ("nn/x.c", "f"))
+        record, wait = "cudaEventRecord(%s, s)", " + cudaStreamWaitEvent(s, %s, 0)"
+        for said in text, text.replace(" on ctx->a_stream (at %s:9 (begin))", " at %s:9 (begin),"):
+            for does, part in ((record % "own", "1.1"),
+                               ("", "1.2"), # given code records it, which the line calls
+                               (record % "x->e" + wait % "x->e", "1.2"),
+                               (record % "x->e" + wait % "own", "1.1")):
+                source = SOURCE.replace("+ x", "+ x + " + does)
+                self.assertEqual(self.part(said % "m/one.c", race, source=source), part, does)
+        source = SOURCE.replace("+ x", "+ " + record % "a_done")
         self.assertEqual(self.part(text % "m/one.c", race, source=source), "1.2")
-        self.assertEqual(self.part(text % "m/one.c", race), "1.1")
         self.assertEqual(self.part(text % "b/two.c", race, source=source), "")
 
     def test_who_frees_what_is_in_use_did_not_wait(self):

@@ -81,6 +81,13 @@ static const char *covered_from(uint64_t first, const char *at, GpuAccess access
     return at;
 }
 
+const char *cut_cause(uint64_t got, uint64_t want)
+{
+    return got >= want / 1000 ? ""
+                              : LIKELY "a count, a number of bytes or a place is kept in 32 bits: "
+                                       "elements are counted in int64_t, bytes in size_t";
+}
+
 void check_covers(uint64_t first, const Buffer *buffer, GpuAccess access, const char *what)
 {
     const char *begin = buffer->data, *end = covered_from(first, begin, access);
@@ -88,10 +95,12 @@ void check_covers(uint64_t first, const Buffer *buffer, GpuAccess access, const 
     if (begin == NULL || end == begin)
         rank_fails(__FILE__, __LINE__, "%s of %lld elements: no call %s it", what,
                    (long long)buffer->numel, access == GPU_READ ? "reads" : "writes");
-    rank_fails(__FILE__, __LINE__,
-               "%s of %lld elements: the calls %s its first %lld alone" LIKELY
-               "a count, a number of bytes or a place is kept in 32 bits: elements are counted in "
-               "int64_t, bytes in size_t",
-               what, (long long)buffer->numel, access == GPU_READ ? "read" : "write",
-               (long long)((end - begin) / (int64_t)dtype_bytes(buffer->dtype)));
+    int64_t covered = (end - begin) / (int64_t)dtype_bytes(buffer->dtype);
+    bool divided = false;
+    for (int ranks = 2; ranks <= 8; ranks++) divided |= covered == buffer->numel / ranks;
+    rank_fails(__FILE__, __LINE__, "%s of %lld elements: the calls %s its first %lld alone%s", what,
+               (long long)buffer->numel, access == GPU_READ ? "read" : "write", (long long)covered,
+               divided ? LIKELY "it is divided by a number of ranks: is that the number of those "
+                                "that shard, or of all (mesh_size)?"
+                       : cut_cause((uint64_t)covered, (uint64_t)buffer->numel));
 }

@@ -22,4 +22,8 @@ void run_huge_pairs(HugeBody body); // on four ranks: mesh_of_pairs
 // buffer, by one call or by several.
 void check_covers(uint64_t first, const Buffer *buffer, GpuAccess access, const char *what);
 
+// For the end of a message: the likely cause where `got` is as little as 32 bits leave of `want`,
+// else "".
+const char *cut_cause(uint64_t got, uint64_t want);
+
 #endif
