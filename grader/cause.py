@@ -161,10 +161,10 @@ def given_here():
     return json.loads(text) if text else given(ROOT, 1)
 
 
-def written(task, source):
-    """The functions that the student has written or changed."""
+def given_in(task, source):
+    """The functions of a student's file that are as the skeleton gives them."""
     known = given_here().get(task.folder, {})
-    return {name for name, digest in digests(source).items() if known.get(name) != digest}
+    return {name for name, digest in digests(source).items() if known.get(name) == digest}
 
 
 def parts_of(function, task, source):
@@ -212,8 +212,9 @@ def named(text, task, source):
     known = {name: part for part, names in task.functions.items() for name in names}
     text = DROPS.sub("", CALL_FAILED.sub("", text))
     # `walk` is a word, too: it counts where it is called.
-    parts = {known[word] for word in re.findall(r"\b\w+_\w+\b|\b\w+(?=\(\))", text)
-             if word in known}
+    words = {word for word in re.findall(r"\b\w+_\w+\b|\b\w+(?=\(\))", text) if word in known}
+    # One that is as the skeleton gives it is right, and the other is meant.
+    parts = {known[word] for word in words - given_in(task, source) or words}
     for place in PLACE.finditer(text):
         if task.named(place.group("file")):
             parts |= parts_of(place.group("function"), task, source)
@@ -383,7 +384,7 @@ def look(part, task, files, words=""):
     """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126". words: the test's,
     which may name a place in it, or one of its functions."""
     source = "".join(text for _, text in files)
-    own = written(task, source)
+    own = set(digests(source)) - given_in(task, source)
     places = [place for place in PLACE.finditer(words) if task.named(place.group("file"))
               and part in parts_of(place.group("function"), task, source)]
     place = next((place for place in places if place.group("function") in own), None)

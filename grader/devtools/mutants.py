@@ -85,7 +85,8 @@ class Kit:
         self.tasks = tasks
         builder = Builder(REFERENCE, build, "simgpu")
         rule = ("grader-print-commands: ; @printf '%s\\n' '$(BUILD)' "
-                "'$(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES)' '$(LINK) $(LDFLAGS)' "
+                "'$(CC) $(BASE) $(MISTAKES) $(HALF_DONE) $(CFLAGS) $(INCLUDES)' "
+                "'$(LINK) $(LDFLAGS)' "
                 "'$(HARNESS_LIB) $(LIBS)' '-lcmocka $(KIT_LIBS) $(LDLIBS)' '$(FAILING)'")
         # A mistake may be one that the compiler warns of: the kit's own strictness is not for it.
         status, output = builder.make(["grader-print-commands"],

@@ -13,7 +13,6 @@ import hashlib
 import math
 import os
 import resource
-import shlex
 import subprocess
 import threading
 import time
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 
 import mutants
 import runner
-from builder import Builder, Infrastructure
+from builder import Infrastructure
 from mutation_results import Result
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -64,12 +63,6 @@ class Workshop(mutants.Kit):
 
     def __init__(self, build, tasks):
         super().__init__(build, tasks)
-        rule = "mutation-print-flags: ; @printf '%s\\n' '$(MISTAKES)'"
-        status, output = Builder(REFERENCE, build, "simgpu").make(["mutation-print-flags"],
-                                                                  extra=["--eval=" + rule])
-        if status != 0:
-            raise Infrastructure("the Makefile does not say how it compiles:\n%s" % output[-2000:])
-        self.mistakes = shlex.split(output)
         self.folder = os.path.join(ROOT, self.build, "mutation")
         os.makedirs(self.folder, exist_ok=True)
         # Each mutant needs a link of its suite: by the quicker linker, where there is one.
@@ -83,7 +76,7 @@ class Workshop(mutants.Kit):
         made = source[:-2] + ".o"
         with open(source, "w", encoding="utf-8") as out:
             out.write('# 1 "reference/%s"\n%s' % (file, text))
-        wrong = self.command(self.compiler + self.mistakes + ["-c", source, "-o", made])
+        wrong = self.command(self.compiler + ["-c", source, "-o", made])
         return (None, wrong) if wrong else (made, code_sum(made))
 
     def all_but_one(self, suite, sources, task, folder):

@@ -152,8 +152,12 @@ RANK_RULE(unwrap_leaves_what_is_not_its_own, 2)
           "fully_shard sets a unit's two functions to fsdp_all_gather and fsdp_reduce_scatter");
     fsdp_unwrap(block);
     check(fsdp_unit(block) == NULL && fsdp_unit(inner) == NULL && fsdp_unit(model) == root &&
-              fsdp_units(model, units, 8) == 2 && root->root->n_units == 2,
+              fsdp_units(model, units, 8) == 2,
           "fsdp_unwrap of a module takes the units at and below it away, and leaves those above");
+    check(root->root->n_units == 2,
+          "after fsdp_unwrap of a block the root lists %d units, want 2: does destroy_unit take "
+          "each out (fsdp_root_remove)?",
+          root->root->n_units);
     check(block->hooks[HOOK_PRE_FORWARD] == own && own->next == NULL && !any_hooks(inner),
           "after fsdp_unwrap of block %s a hook of FSDP's is left in it or below it, or another's "
           "is gone",
@@ -207,8 +211,8 @@ RANK_RULE(any_number_of_units, 1, 2)
     // A unit takes about 500 bytes and its stack as many; simgpu keeps less than 100 of each.
     size_t simgpus = 4 * (MANY + 1) * 200;
     check(host_bytes() <= host + simgpus,
-          "fsdp_unwrap of %d units, four times, leaves %zu bytes of host memory: what frees a "
-          "unit, and its stack of indices?",
+          "fsdp_unwrap of %d units, four times, leaves %zu bytes of host memory: does destroy_unit "
+          "take the unit out of its root, and free it and its stack of indices?",
           MANY + 1, host_bytes() - host);
     need(fsdp_context_destroy(&ctx));
 }
@@ -294,7 +298,7 @@ static void refuse_body(const Rank *r, void *arg)
     need_cuda(cudaMalloc(&ballast, free_bytes - 256));
     live = gpulog_live_bytes(r->device);
     check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_MEMORY,
-          "fully_shard on a full device must be ERR_MEMORY");
+          "flat_create fails on a full device: make_flat and fully_shard must give ERR_MEMORY");
     check(gpulog_live_bytes(r->device) == live && fsdp_unit(model) == NULL && !any_hooks(model) &&
               model->children[0]->children[0]->params[0]->owner == NULL,
           "fully_shard ran out of memory and left hooks, an owner or %zu bytes behind%s",

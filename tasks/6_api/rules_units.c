@@ -50,6 +50,10 @@ static void ties_body(const Rank *r, void *arg)
         need(fully_shard(model->children[0], &ctx, &TEST_OPTIONS));
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
         *place = tied; // in the last child, or two levels down
+        check_set_silent(true);
+        check(fully_shard(model, &ctx, &TEST_OPTIONS) != OK,
+              "collect_unowned_params must refuse %s: %s uses it", tied->name, user->name);
+        check_set_silent(false);
         for (int attempt = 0; attempt < 2; attempt++)
             need_refused_whole(model, NULL, fully_shard(model, &ctx, &TEST_OPTIONS), tied->name);
         *place = own;

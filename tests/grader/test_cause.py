@@ -388,6 +388,10 @@ class TheKit(unittest.TestCase):
             self.assertIn("part 6.4, %s, " % name, found)
             self.assertEqual(cause.look("6.4", api, files, crash),
                              "part 6.4, %s, %s" % (name, at))
+            told = cause.named("fsdp_unwrap leaves 3 bytes: destroy_unit must free the unit", api,
+                               files[0][1])
+            self.assertEqual(told, {"6.7"} if name == "fully_shard" else {"6.4", "6.7"})
+            self.assertEqual(cause.named("destroy_unit must free", api, files[0][1]), {"6.4"})
 
 
 if __name__ == "__main__":

@@ -231,6 +231,12 @@ class Mutants(Miniature):
         out = self.run_it(status=1)
         self.assertRegex(out, r"does not compile: .*wrong_half/one.c:6:.*four")
 
+    def test_a_warning_that_is_a_mistake_in_a_task_file(self):
+        self.write("Makefile", self.read("Makefile").replace(
+            "BASE := -g", "BASE := -g\nMISTAKES := -Werror=return-type"))
+        self.mutants(self.mutant(new=";"))
+        self.assertIn("does not compile", self.run_it(status=1))
+
     def test_cannot_be_linked(self):
         self.mutants(self.mutant(old="int one(void)", new="int oen(void)"))
         out = self.run_it(status=1)

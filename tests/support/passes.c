@@ -15,6 +15,10 @@ static void check_hook(const Module *m, const FsdpUnit *unit, HookPoint at)
 {
     static const HookFn known[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward,
                                               fsdp_pre_backward, fsdp_post_backward};
+    check(module_has_hooks(m),
+          "%s is a unit, and has no hook: does fully_shard call install_hooks, and does that add "
+          "them?",
+          m->name);
     check(m->hooks[at] != NULL, "%s: install_hooks leaves out the hook at %s", m->name, POINT[at]);
     for (const Hook *hook = m->hooks[at]; hook != NULL; hook = hook->next)
         for (int k = 0; k < HOOK_POINTS; k++) {

@@ -2,6 +2,8 @@
  * numbers are worked out before the host waits.
  */
 // ==== graph.c
+#include <string.h>
+
 static void walk(const StepTrace *trace, int at, bool back, bool *reached)
 {
     reached[at] = true;

@@ -1,6 +1,8 @@
 /* one_stream.c: Everything runs on the compute stream: nothing overlaps, and nothing has to wait.
  */
 // ==== api.c
+#include <string.h>
+
 Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t compute_stream)
 {
     *ctx = (FsdpContext){.mesh = *mesh,
