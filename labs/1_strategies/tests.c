@@ -94,7 +94,6 @@ static void divided_body(Wrapped *w, const Case *c, const Rank *r)
 {
     StrategyState *state = w->root->extensions->strategy;
     FlatParam *flat = &w->root->units[0]->flat;
-    bool ddp = c->options.strategy == STRATEGY_DDP;
     state->divided_before = 2.0f;
     need(fsdp_begin_grad(w->root->units[0]));
     need_cuda(cudaDeviceSynchronize());
@@ -102,16 +101,17 @@ static void divided_body(Wrapped *w, const Case *c, const Rank *r)
     for (int64_t i = 0; i < flat->unsharded_grad.numel; i++)
         send_to((float *)flat->unsharded_grad.data + i, &half, 1);
     ddp_begin_backward(state);
-    for (int i = 0; i < flat->layout.n && ddp; i++) state->ddp.done[i] = state->ddp.uses[i];
+    for (int i = state->ddp.n_hooks - 1; i >= 0; i--)
+        need(ddp_post_backward(state->ddp.hooked[i], state));
     need(fsdp_reduce_grad(w->root->units[0]));
     need_cuda(cudaDeviceSynchronize());
     float *got = fetch(flat->sharded_grad.data, 1);
     check(*got != 4.0f,
           "each rank has a gradient of 8, divided_before is 2, and %s adds 4, want 8: it divides "
           "the sum by what is left of the factor (strategy_divisor)",
-          ddp               ? "send_bucket"
-          : c->replicas > 1 ? "reduce_between"
-                            : "strategy_reduce");
+          state->ddp.n_hooks > 0 ? "send_bucket"
+          : c->replicas > 1      ? "reduce_between"
+                                 : "strategy_reduce");
     state->divided_before = 1.0f;
     free(got);
     need(fsdp_reshard_all(w->model));
