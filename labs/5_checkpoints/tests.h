@@ -16,8 +16,8 @@ typedef struct Job {
     Spec spec;
     int step;
     bool align, one_unit, without_optimizer;
-    int turned; // the first parameter's shape: 1: the other way round, 2: a dimension less, 3: more,
-                // 4: a column more
+    int turned; // the first parameter's shape: 1: the other way round, 2: a dimension less, 3: one
+                // more, 4: a column more
     bool saves, loads;
     bool failed; // the save before this load has failed, on one rank
     Disk *disk;
