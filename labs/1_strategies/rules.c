@@ -305,8 +305,10 @@ static void huge_slice(OneUnit *u, const Rank *r)
     uint64_t log = gpulog_length();
     need(strategy_post_forward(u->model, unit));
     Buffer slice = u->unit->root->extensions->strategy->slices[0];
-    check(slice.data != NULL && slice.numel == half, "the slice has %lld elements, want %lld",
-          (long long)slice.numel, (long long)half);
+    check(
+        slice.data != NULL && slice.numel == half,
+        "the slice of keep_slice has %lld elements, want %lld: half of the unit, padding included",
+        (long long)slice.numel, (long long)half);
     check_covers(log, &part, GPU_READ, "keep_slice, which copies this rank's half of the unit");
     check_covers(log, &slice, GPU_WRITE, "keep_slice, which copies this rank's half of the unit");
     need(fsdp_reshard(unit));

@@ -89,6 +89,34 @@ static void evaluation_body(Wrapped *w, const Case *c, const Rank *r)
 // Of lab 2: sums of another type than float.
 static const MixedPrecisionPolicy NARROW = {DTYPE_BF16, DTYPE_BF16, DTYPE_F32, true};
 
+// And sums of which reduce_input has divided each part by 2: gradients of 8 before that, all alike.
+static void divided_body(Wrapped *w, const Case *c, const Rank *r)
+{
+    StrategyState *state = w->root->extensions->strategy;
+    FlatParam *flat = &w->root->units[0]->flat;
+    state->divided_before = 2.0f;
+    need(fsdp_begin_grad(w->root->units[0]));
+    need_cuda(cudaDeviceSynchronize());
+    const float half = 4.0f;
+    for (int64_t i = 0; i < flat->unsharded_grad.numel; i++)
+        send_to((float *)flat->unsharded_grad.data + i, &half, 1);
+    ddp_begin_backward(state);
+    for (int i = state->ddp.n_hooks - 1; i >= 0; i--)
+        need(ddp_post_backward(state->ddp.hooked[i], state));
+    need(fsdp_reduce_grad(w->root->units[0]));
+    need_cuda(cudaDeviceSynchronize());
+    float *got = fetch(flat->sharded_grad.data, 1);
+    check(*got != 4.0f,
+          "each rank has a gradient of 8, divided_before is 2, and %s adds 4, want 8: it divides "
+          "the sum by what is left of the factor (strategy_divisor)",
+          state->ddp.n_hooks > 0 ? "send_bucket"
+          : c->replicas > 1      ? "reduce_between"
+                                 : "strategy_reduce");
+    state->divided_before = 1.0f;
+    free(got);
+    need(fsdp_reshard_all(w->model));
+}
+
 static void defaults_body(Wrapped *w, const Case *c, const Rank *r)
 {
     const StrategyOptions *o = &w->root->extensions->strategy->options;
@@ -109,6 +137,8 @@ TEST(zero_sums_the_same)
         c = case_of(spec_mlp(3), ALL[i], 1, 1, 2);
         run_case(1, &c);
     }
+    Case divided = case_of(spec_mlp(3), STRATEGY_ZERO2, 2, 1, 1);
+    run_wrapped(2, divided_body, &divided);
 }
 
 TEST(strategies_sum_the_same)
@@ -127,6 +157,8 @@ TEST(strategies_sum_the_same)
     ddp.options.reduce_every_time = true;
     ddp.policy = &NARROW;
     run_case(3, &ddp);
+    Case divided = case_of(spec_mlp(3), STRATEGY_DDP, 2, 1, 1);
+    run_wrapped(2, divided_body, &divided);
     RULE(strategy_is_removed, STRATEGY_DDP, 2, 2, 0, FSDP_RESHARD_AUTO);
     RULE(strategy_is_removed, STRATEGY_ZERO1, 2, 1, 0, FSDP_RESHARD_NEVER);
     RULE(strategy_is_removed, STRATEGY_ZERO1, 1, 1, 0, FSDP_RESHARD_ALWAYS);
@@ -162,6 +194,8 @@ TEST(replicas_are_summed_last)
         Case c = case_of(spec_mlp(3), ALL[1 + i % 3], SHAPES[i][0], SHAPES[i][1], 2);
         run_case(SHAPES[i][0], &c);
     }
+    Case divided = case_of(spec_mlp(3), STRATEGY_ZERO2, 4, 2, 1);
+    run_wrapped(4, divided_body, &divided);
     RULE(costs_of_replicas, STRATEGY_ZERO1);
     Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 4, 2, 3);
     c.options.reduce_every_time = true;

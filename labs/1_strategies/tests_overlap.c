@@ -48,7 +48,9 @@ static void check_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t
 {
     Bucket got[MOST_BUCKETS];
     int n = ddp_buckets(layout, first_bytes, bytes, got, MOST_BUCKETS), last = layout->n;
-    check(ddp_buckets(layout, first_bytes, bytes, NULL, 0) == n, "the count depends on the room");
+    check(ddp_buckets(layout, first_bytes, bytes, NULL, 0) == n,
+          "ddp_buckets says %d with room for none, and %d with room for all: it counts all of them",
+          ddp_buckets(layout, first_bytes, bytes, NULL, 0), n);
     Bucket few[2] = {{.missing = -7}, {.missing = -7}};
     check(ddp_buckets(layout, first_bytes, bytes, few, 1) == n && few[1].missing == -7,
           "ddp_buckets writes more than there is room for");
@@ -170,7 +172,8 @@ static void missing_body(Wrapped *w, const Case *c, const Rank *r)
     check(named || status == OK, "rank %d failed because rank 1 left out a module: %s", r->rank,
           check_last());
     check(!named || strstr(check_last(), params[0]->name) != NULL,
-          "the line must name %s, the first parameter without a gradient, and says: %s",
+          "the line of ddp_reduce must name %s, the first parameter whose gradient is not complete "
+          "(done, uses), and says: %s",
           params[0]->name, check_last());
     need_cuda(cudaStreamSynchronize(r->stream));
     need(module_discard(w->model, &w->run));
@@ -185,6 +188,9 @@ TEST(a_missing_gradient_is_named)
         Case c = case_of(spec_mlp(4), (Strategy)s, 2, 1, 1);
         run_wrapped(2, missing_body, &c);
     }
+    Case whole = case_of(spec_mlp(4), STRATEGY_DDP, 2, 1, 1); // all parameters are in one bucket
+    whole.options.first_bucket_bytes = 1 << 20;
+    run_wrapped(2, missing_body, &whole);
     Case tied = case_of(spec_gpt2(1), STRATEGY_DDP, 2, 1, 1); // the head, tied to the embedding
     run_wrapped(2, missing_body, &tied);
 }

@@ -61,6 +61,14 @@ static void discard(Wrapped *w, const Case *c, const Rank *r, int step)
 {
     Batch batch = case_batch(c, step, r->rank, 0);
     forward_batch(&c->spec, &w->run, w->model, &batch);
+    for (int i = 1; i < w->root->n_units; i++) {
+        int64_t n = w->root->units[i]->flat.layout.padded / c->options.reshard_ranks;
+        int64_t got = w->root->extensions->strategy->slices[i].numel;
+        check(got == n,
+              "after its forward %s has a slice of %lld elements, want %lld: in keep_slice it is a "
+              "part of the padded parameter",
+              w->root->units[i]->flat.name, (long long)got, (long long)n);
+    }
     need(fsdp_reshard_all(w->model));
     batch_destroy(&batch);
 }

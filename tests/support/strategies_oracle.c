@@ -36,7 +36,7 @@ static float factor_of(const Case *c, int world)
 
 Sum oracle_sum(const Case *c, int world)
 {
-    return (Sum){factor_of(c, world), 0, c->rounds - 1, -1};
+    return (Sum){factor_of(c, world), 0, c->rounds - 1, -1, false};
 }
 
 // g[0][i] + g[1][i] + …, n of them, in a collective's order: a balanced tree.
@@ -90,9 +90,10 @@ static float given(const Case *c, int world, int rank, const Sum *sum, int k, si
 {
     float *const *grads = c->grads + (size_t)rank * CASE_ROUNDS;
     int first = casts(c, world) && !each_reduces(c) ? sum->first : k;
-    float all = rounded(c, world, grads[first][i]);
-    for (int j = first + 1; j <= k; j++) all = rounded(c, world, all + grads[j][i]);
-    return rounded(c, world, all / before_of(c, world));
+    float all = rounded(c, world, grads[first][i]), before = before_of(c, world);
+    for (int j = first + 1; j <= k; j++)
+        all = rounded(c, world, all + grads[j][i] / (sum->last_apart && j == k ? before : 1.0f));
+    return sum->last_apart && first < k ? all : rounded(c, world, all / before);
 }
 
 // x[0] + x[1] + …, as one collective leaves it.
@@ -230,6 +231,12 @@ static Causes policy_causes(const Case *c, int world)
         add_cause(&causes, wrong,
                   "fp16 is not divided before the sum: precision_reduce_input divides by "
                   "divided_before");
+    wrong = oracle_sum(c, world);
+    wrong.last_apart = true;
+    if (c->rounds > 1 && !each_reduces(c) && casts(c, world) && before_of(c, world) != 1.0f)
+        add_cause(&causes, wrong,
+                  "what earlier micro-batches have added is not divided before the sum: "
+                  "precision_reduce_input divides all that has accumulated, when it is reduced");
     wrong = oracle_sum(c, world);
     wrong.first = wrong.last;
     if (c->rounds > 1 && !each_reduces(c) && casts(c, world))

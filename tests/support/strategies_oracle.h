@@ -12,6 +12,7 @@ typedef struct Sum {
     float factor;    // what the sum is divided by
     int first, last; // of the micro-batches
     int replica;     // whose sum alone; -1: all
+    bool last_apart; // what divides before the sum divides the last micro-batch alone
 } Sum;
 
 // The mistakes that a wrong gradient can come from: what it would be, and what to say.
