@@ -4,6 +4,9 @@
  * of its own (tests/support/strategies.h).
  */
 #include "tests.h"
+
+#include <stdlib.h>
+
 #include "draw_model.h"
 #include "fsdp.h"
 
