@@ -78,7 +78,8 @@ DROPS = re.compile(r"the (?:Status|error) of \w+ is (?=dropped|stored)[^\n]*")
 CRASHED_ELSEWHERE = re.compile(
     r"crashed \([^\n]*?\) at (?:reference|lib|nn|fsdp|kernels|launch|support|tasks)/")
 # How a message with a place begins where a rank ended, or hung.
-ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting")
+ENDED = re.compile(r"\bcrashed \(|\bwas still running at |\bcalled exit\(|\bwas waiting|"
+                   r"^No verdict within ")
 NOWHERE = re.compile(r"\bnull pointer\b")
 CRASHED = re.compile(r"\bcrashed \(")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is

@@ -67,7 +67,7 @@ static void large_body(const Rank *r, void *arg)
         check(made.offset[i] == offset[i], "flat_layout: parameter %d begins at %lld, want %lld", i,
               (long long)made.offset[i], (long long)offset[i]);
         for (int rank = 0; rank < large->world; rank++) {
-            int64_t from = larger(offset[i], rank * shard), begin = -1, end = -1, at = -1;
+            int64_t from = larger(offset[i], rank * shard), begin = -1, end = -2, at = -1;
             int64_t to = smaller(offset[i] + large->numel[i], (rank + 1) * shard);
             flat_param_range_in_shard(&made, i, rank, &begin, &end, &at);
             if (from >= to)

@@ -167,7 +167,7 @@ static void cover_body(const Rank *r, void *arg)
             for (int i = 0; i < set.n; i++) {
                 int owners[MAX_NUMEL] = {0};
                 for (int rank = 0; rank < world; rank++) {
-                    int64_t begin = -1, end = -1, at = -1;
+                    int64_t begin = -1, end = -2, at = -1;
                     flat_param_range_in_shard(&known.layout, i, rank, &begin, &end, &at);
                     check(begin == end || (0 <= begin && begin < end && end <= in->of[i]),
                           "flat_param_range_in_shard: parameter %d (numel %lld), rank %d of %d: "
@@ -214,6 +214,7 @@ static void whole_body(const Rank *r, void *arg)
         check_known(&made, &set, r, t->align);
         uint64_t log = gpulog_length();
         need(flat_create(&flat, "unit", &made, t->seed, r->stream));
+        check_kept(&flat, &made);
         check_known(&flat.layout, &set, r, t->align);
         check_on_stream(log, r->stream, "flat_create's work", "the stream that was given");
         check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
@@ -287,9 +288,22 @@ static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank
     free(got);
 }
 
+// No parameter is asked for that there is not.
+static void range_of_a_parameter(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                                 int64_t *end, int64_t *at)
+{
+    check(0 <= i && i < layout->n,
+          "fill_shards asks for the slice of parameter %d of %d, counted from 0: which does its "
+          "loop go through?",
+          i, layout->n);
+    flat_param_range_in_shard_default(layout, i, rank, begin, end, at);
+}
+
 static void birth_body(const Rank *r, void *arg)
 {
     const Table *t = arg;
+    FlatLayoutOps ops = FLAT_LAYOUT_OPS;
+    ops.param_range_in_shard = range_of_a_parameter;
     for (const Lengths *in = t->set + t->n; in-- > t->set;) {
         for (int align = 0; align <= 1; align++) {
             Set set;
@@ -297,7 +311,9 @@ static void birth_body(const Rank *r, void *arg)
             FlatLayout made;
             make_set(&set, in->n, in->of);
             need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, align));
+            made.ops = &ops;
             need(flat_create(&flat, "unit", &made, t->seed, r->stream));
+            check_kept(&flat, &made);
             check_known(&flat.layout, &set, r, align);
             need_cuda(cudaStreamSynchronize(r->stream));
             check_zero_padding(&flat, &set, r);
@@ -359,6 +375,7 @@ static void memory_body(const Rank *r, void *arg)
     gpulog_reset_peak(r->device);
     need(flat_create(&flat, "unit", &made, 42, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
+    check_kept(&flat, &made);
     check_known(&flat.layout, &set, r, t->align);
     size_t want = 2 * (size_t)flat.layout.shard_numel * sizeof(float);
     check(gpulog_live_bytes(r->device) - before == want,
@@ -407,6 +424,7 @@ static void attach_body(const Rank *r, void *arg)
     make_set(&set, t->set->n, t->set->of);
     need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
     need(flat_create(&flat, "unit", &made, 42, r->stream));
+    check_kept(&flat, &made);
     check_known(&flat.layout, &set, r, t->align);
     check(set.param[0].data.data == NULL && set.param[0].grad.data == NULL,
           "a parameter has data before anything was gathered");

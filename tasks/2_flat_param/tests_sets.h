@@ -170,4 +170,11 @@ static void check_known(const FlatLayout *got, const Set *set, const Rank *r, bo
               (long long)known.offset[i]);
 }
 
+// That a flat parameter has the layout that it was made of.
+static void check_kept(const FlatParam *flat, const FlatLayout *made)
+{
+    check(flat->layout.params == made->params && flat->layout.numel == made->numel,
+          "flat_create gave OK, and flat->layout is not the layout that it was given");
+}
+
 #endif

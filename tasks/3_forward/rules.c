@@ -34,6 +34,10 @@ static void forward_by_hooks(Sharded *s, const int *order, int n)
               "fsdp_pre_forward must make the outermost unit root->iter_forward_root, and keep it "
               "in the forwards below (fsdp_begin_forward)");
         begin_forward(s->model->children[order[i]]);
+        check(s->root->iter_forward_root == fsdp_unit(s->model),
+              "unit %s is an inner one, and fsdp_pre_forward makes it root->iter_forward_root: is "
+              "a forward under way already?",
+              unit_of(s, order[i])->flat.name);
         end_forward(s->model->children[order[i]]);
         check(s->root->iter_forward_root == fsdp_unit(s->model),
               "unit %s is an inner one, and after its forward root->iter_forward_root is not the "
@@ -137,6 +141,9 @@ static void pointer_body(Sharded *s, const Rank *r, void *arg)
         need_cuda(kernel_add_out(out, flat->unsharded_param.data, flat->unsharded_param.data,
                                  (size_t)flat->layout.numel, s->ctx.compute_stream));
         need(fsdp_reshard(unit));
+        check(
+            flat->state == FLAT_SHARDED && flat->unsharded_param.data == NULL,
+            "fsdp_reshard gave OK, and the unit is not FLAT_SHARDED, without unsharded_param.data");
         check((s->root->all_gather_state.buffer != NULL) == gathers,
               "with %d ranks%s fsdp_reshard leaves %s", r->world,
               alone ? " and flat.gathers_alone" : "",

@@ -110,6 +110,8 @@ static void passed_on_body(Sharded *s, const Rank *r, void *arg)
               "that the first one left",
               unit->flat.name, whole, gpulog_live_bytes(r->device) - live);
         need(fsdp_reshard_all(s->model));
+        check(unit->flat.state == FLAT_SHARDED, "fsdp_reshard_all leaves unit %s as it was",
+              unit->flat.name);
     }
     unit->all_gather = fsdp_all_gather;
 }

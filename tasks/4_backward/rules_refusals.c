@@ -62,19 +62,25 @@ static void full_body(const Rank *r, void *arg)
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     FsdpUnit *unit = unit_of(&s, 1);
-    void *filler = fill_all_but(0);
-    for (int i = 0; i < 3; i++) {
-        need_failure(fsdp_begin_grad(unit), ERR_MEMORY, "");
-        unit->flat.unsharded_grad.data = NULL; // what a call that failed leaves there is its own
+    for (int failures = 0; failures <= 3; failures += 3) {
+        void *filler = failures ? fill_all_but(0) : NULL;
+        for (int i = 0; i < failures; i++) {
+            need_failure(fsdp_begin_grad(unit), ERR_MEMORY, "");
+            unit->flat.unsharded_grad.data = NULL; // what a call that failed leaves is its own
+        }
+        need_cuda(cudaFree(filler));
+        size_t live = gpulog_live_bytes(r->device);
+        need(fsdp_begin_grad(unit));
+        need(fsdp_reduce_grad(unit));
+        need(fsdp_free_reduce_scatter(s.root));
+        check(
+            gpulog_live_bytes(r->device) == live || failures > 0,
+            "after fsdp_reduce_grad and fsdp_free_reduce_scatter %zu bytes of a gradient are left",
+            gpulog_live_bytes(r->device) - live);
+        check(gpulog_live_bytes(r->device) == live,
+              "after calls of fsdp_begin_grad that found no memory, a gradient leaves %zu bytes",
+              gpulog_live_bytes(r->device) - live);
     }
-    need_cuda(cudaFree(filler));
-    size_t live = gpulog_live_bytes(r->device);
-    need(fsdp_begin_grad(unit));
-    need(fsdp_reduce_grad(unit));
-    need(fsdp_free_reduce_scatter(s.root));
-    check(gpulog_live_bytes(r->device) == live,
-          "after calls of fsdp_begin_grad that found no memory, a gradient leaves %zu bytes",
-          gpulog_live_bytes(r->device) - live);
     sharded_destroy(&s);
 }
 

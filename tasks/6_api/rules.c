@@ -287,11 +287,16 @@ static void refuse_body(const Rank *r, void *arg)
     size_t live = gpulog_live_bytes(r->device);
     for (room = 0; room < HOOK_POINTS; room++) {
         Status status = shard_short(model, &ctx);
-        check(!is_short || (status == ERR_MEMORY && fsdp_unit(model) == NULL && !any_hooks(model) &&
-                            gpulog_live_bytes(r->device) == live),
+        check(!is_short || status == ERR_MEMORY,
               "there is host memory for %d hooks, and none for the next: install_hooks must give "
               "ERR_MEMORY where module_add_hook gives NULL, at any point; the status is %d",
               room, (int)status);
+        check(
+            !is_short || (fsdp_unit(model) == NULL && !any_hooks(model) &&
+                          gpulog_live_bytes(r->device) == live),
+            "fully_shard had no memory for hook %d, and the module has a unit, hooks or memory all "
+            "the same: does it call destroy_unit?",
+            room);
         fsdp_unwrap(model); // where nobody can hold the host to it
     }
     need_cuda(cudaMemGetInfo(&free_bytes, &total));

@@ -320,6 +320,9 @@ class Hints(unittest.TestCase):
 
     def test_the_only_part_that_a_test_is_meant_for(self):
         self.assertEqual(filled(row("first", "x is 3"))[0]["hint"], "First?")
+        one, = filled(row("first", "No verdict within 9 seconds; the test program was stopped.",
+                          status="timeout"))
+        self.assertEqual((one["part"], one["hint"]), ("", "")) # it says nothing of what it does
 
     def test_no_hint_beside_a_likely_cause(self):
         one, = filled(row("first", "x is 3\nLikely cause: a sum?"))
