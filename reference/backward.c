@@ -17,14 +17,16 @@
  * [Note: two gradients] The unsharded gradient is allocated, zeroed and freed on the compute
  * stream, which may free it only when the reduce-scatter has read it. Waiting at once would leave
  * the compute stream idle. So the buffer stays in root->reduce_scatter_state, and is freed when the
- * next unit's backward is done: at most two unsharded gradients exist, whatever the depth.
+ * next unit's backward is done: at most two unsharded gradients exist besides the root's, whatever
+ * the depth.
  *
  * [Note: sum, then divide] The sum of W equal gradients divided by W is bitwise equal to the
  * gradient for W = 2, 4, 8. Multiplying every input by 1/W first (ncclAvg) rounds differently if W
  * is not a power of two.
  *
  * Interface:
- *   fsdp_begin_grad, fsdp_reduce_grad         the unsharded gradient, there and back
+ *   fsdp_begin_grad                           allocates the unsharded gradient
+ *   fsdp_reduce_grad                          queues its reduction
  *   fsdp_reduce_scatter                       the collective alone, unit->reduce_scatter's default
  *   fsdp_free_reduce_scatter                  frees the gradient that was reduced last
  *   fsdp_finish_backward                      the end of an iteration
@@ -43,9 +45,9 @@ Status fsdp_begin_grad(FsdpUnit *unit)
     //[end 4.1a]
     if (flat->unsharded_grad.numel == 0) return OK; // all of it is frozen
 
-    //[4.1] The parameters' gradients are views of unsharded_grad. The compute stream owns it; it is
-    //  zero, including the padding, before a layer adds to it. With one rank in all (mesh_size) it
-    //  is the memory of sharded_grad itself, whose contents stay.
+    //[4.1] The parameters' gradients are views of unsharded_grad. The compute stream owns
+    //  it; it is zero, including the padding, before a layer adds to it. With only one rank
+    //  (mesh_size is 1) unsharded_grad is the memory of sharded_grad itself, and is not zeroed.
     //? What would the ranks sum in the padding if only numel elements were zeroed?
     if (mesh_size(&ctx->mesh) == 1) {
         flat->unsharded_grad.data = flat->sharded_grad.data;
@@ -81,9 +83,10 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     int64_t shard_numel = flat->sharded_grad.numel;
 
-    //[4.3] Once the reduce-scatter stream has run what is queued, sharded_grad has grown by this
-    //  rank's shard of the average over the ranks: their sum, divided by W. Nothing was allocated:
-    //  the sum is in unsharded_grad, which is not needed any more.
+    //[4.3] Once the reduce-scatter stream has run what is queued, this rank's shard of the
+    //  averaged gradient (the sum of the ranks' gradients, divided by W) has been added to
+    //  sharded_grad. Nothing was allocated: the sum is in unsharded_grad, which is not needed any
+    //  more.
     //? In place: at which element of the buffer does rank r receive?
     Buffer sum = buffer_range(&flat->unsharded_grad, flat->layout.rank * shard_numel, shard_numel);
     NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, (size_t)shard_numel,
@@ -107,10 +110,11 @@ Status fsdp_reduce_grad_default(FsdpUnit *unit)
         return fail(ERR_ARGUMENT, "%s has no unsharded gradient to reduce", flat->name);
     //[end 4.4a]
 
-    //[4.4] The unit and its views have no unsharded gradient. Its reduction (unit->reduce_scatter)
-    //  is queued after the kernels that write the gradient; after it the padding of sharded_grad is
-    //  zero. root->reduce_scatter_state holds the buffer, and its event is recorded after the last
-    //  use; a buffer that it held before is freed. With one rank in all, nothing is queued.
+    //[4.4] The unit and its views have no unsharded gradient. Its reduction
+    //  (unit->reduce_scatter) is queued after the kernels that write the gradient; once it has run,
+    //  the padding of sharded_grad is zero. root->reduce_scatter_state holds the buffer, and the
+    //  state's event is recorded after the reduction, the last use of the buffer. A buffer that the
+    //  state held before has been freed. With one rank in all, nothing is queued.
     //? What does dividing by W do in a world of one? And averaging with W = 1 by ncclAvg?
     if (mesh_size(&ctx->mesh) > 1) {
         TRY(fsdp_free_reduce_scatter(unit->root));

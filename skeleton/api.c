@@ -13,7 +13,7 @@
  * unit that is wrapped later becomes the root of the units below it.
  *
  * Interface: fsdp_context_create, fsdp_context_destroy (streams and events of a rank); fully_shard,
- * fsdp_unwrap (a module becomes a unit, and one again); fsdp_units, fsdp_full_state (for saving).
+ * fsdp_unwrap (make a module a unit, and undo that); fsdp_units, fsdp_full_state (for saving).
  */
 // Task 6 of 6. Each TODO says what must hold afterwards and asks a question. Write
 // the code that makes it hold.
@@ -72,8 +72,9 @@ static bool uses_outside_units(const Module *module, const Param *param)
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
-    // TODO 6.1: params[0 … *taken) are those without an owner. ERR_ARGUMENT, with a line naming it,
-    // if an inner unit owns a parameter that is used outside of it too (uses_outside_units).
+    // TODO 6.1: params[0 … *taken) are those without an owner. If an inner unit owns a parameter
+    // that is also used outside that unit (uses_outside_units): ERR_ARGUMENT, with a line naming
+    // the parameter.
     // Hint: The embedding is tied to the head. What goes wrong if the head alone is made a unit?
     NOT_YET("6.1");
 }
