@@ -71,9 +71,8 @@ static bool uses_outside_units(const Module *module, const Param *param)
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
-    //[6.1] params[0 … *taken) are those without an owner. If an inner unit owns a parameter
-    //  that is also used outside that unit (uses_outside_units): ERR_ARGUMENT, with a line naming
-    //  the parameter.
+    //[6.1] params[0 … *taken) are those without an owner. ERR_ARGUMENT, with a line that names the
+    //  parameter, if an inner unit owns one that is also used outside it (uses_outside_units).
     //? The embedding is tied to the head. What goes wrong if the head alone is made a unit?
     for (int i = 0; i < n; i++) {
         if (params[i]->owner == NULL)

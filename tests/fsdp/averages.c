@@ -88,7 +88,7 @@ TEST(test_the_table)
         assert_int_equal(divided, 0);
         assert_int_equal(multiplied, 0);
     }
-    snprintf(row, sizeof row, "For all %s such floats", with_commas(FLOATS, one));
+    snprintf(row, sizeof row, "Counted over all %s such floats", with_commas(FLOATS, one));
     assert_non_null(strstr(page, row));
 }
 
