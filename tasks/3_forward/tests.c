@@ -371,7 +371,7 @@ static void hooks_body(Sharded *s, const Rank *r, void *arg)
               n, recorded);
         check(recorded == n,
               "a forward of %d units recorded %d of them: does fsdp_post_forward call "
-              "fsdp_record_post_forward for every unit, once?",
+              "fsdp_record_post_forward for each unit, once?",
               n, recorded);
     }
     check_no_host_wait(log, "in a forward");
